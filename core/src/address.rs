@@ -1,44 +1,46 @@
-//! Addresses of servers: lower-case host and port, or the path of a unix socket.
+//! Server addresses: a lower-case host and a port, or the path of a Unix socket.
 //!
-//! Read first: SDAM, "address" and "Hostnames are normalized to lower-case" (SDAM-04, SDAM-28); Connection String, "Host Information".
+//! Read first: SDAM, "address" and "Hostnames are normalized to lower-case" (SDAM-04, SDAM-28);
+//! Connection String, "Host Information".
 
 #[cfg(test)]
 mod tests;
 
-/// The longest host name or path, in bytes; of an IPv6 address with its brackets.
+/// The maximum length of a host name or path, in bytes; for an IPv6 address its brackets are
+/// included.
 #[doc(hidden)]
 pub const HOST_MAX: usize = 255;
-/// A host, a colon and five digits.
+/// The maximum length of an address: host, colon and five digits.
 const ADDRESS_MAX: usize = HOST_MAX + 6;
 
-/// The address of a server: what a runtime connects to.
+/// The address that a runtime connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostAddress<'a> {
-    /// By TCP.
+    /// A TCP address.
     Tcp {
         /// A name, an IPv4 address, or an IPv6 address without brackets.
         host: &'a str,
         /// The port.
         port: u16,
     },
-    /// By the Unix domain socket at this path.
+    /// The path of a Unix domain socket.
     Unix(&'a str),
 }
 
 impl<'a> HostAddress<'a> {
-    /// MongoDB's port, of a host that names none.
+    /// The default port of MongoDB.
     pub const PORT_DEFAULT: u16 = 27_017;
 
-    /// Reads `host`, `host:port`, `[ipv6]:port`, or a path: a text that begins with `/` or ends in `.sock`. The port of a host that
-    /// names none is [`HostAddress::PORT_DEFAULT`].
+    /// Parses `host`, `host:port`, `[ipv6]:port`, or a path: a text that begins with `/` or ends in
+    /// `.sock`. The port is [`HostAddress::PORT_DEFAULT`] if the text contains none.
     ///
-    /// `None` when the text is no address.
+    /// `None` if the text is not an address.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         Self::parse_with_port(text, Self::PORT_DEFAULT)
     }
 
-    /// The same, with another port for a host that names none.
+    /// Parses like [`HostAddress::parse`], with another default port.
     #[must_use]
     pub fn parse_with_port(text: &'a str, port_default: u16) -> Option<Self> {
         if is_path(text) {
@@ -59,14 +61,15 @@ impl<'a> HostAddress<'a> {
     }
 }
 
-/// An address in its normal form, on the stack.
+/// An address in normal form, on the stack.
 pub(crate) struct Address {
     bytes: [u8; ADDRESS_MAX],
     len: u16,
 }
 
 impl Address {
-    /// The normal form of `text`: host in lower case with its port, IPv6 in brackets, paths untouched. `None` when it is no address.
+    /// Converts `text` to normal form: the host in lower case with its port, IPv6 in brackets,
+    /// paths unchanged. `None` if it is not an address.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut address = Self { bytes: [0; ADDRESS_MAX], len: 0 };
         let (host, port) = match HostAddress::parse(text)? {
@@ -94,7 +97,8 @@ impl Address {
         Some(address)
     }
 
-    /// As [`Address::parse`], for a text of a server or of a name server. The path of a unix socket is none: only the application names those.
+    /// Parses like [`Address::parse`], but rejects paths of Unix sockets. For text from a server or
+    /// a name server: only the application may configure a path.
     pub(crate) fn parse_host(text: &str) -> Option<Self> {
         if is_path(text) { None } else { Self::parse(text) }
     }
@@ -114,21 +118,21 @@ pub(crate) fn is_path(text: &str) -> bool {
     text.starts_with('/') || text.ends_with(".sock")
 }
 
-/// A number from 1 to 65535 in at most five digits.
+/// Parses a port: a number from 1 to 65535 in at most five digits.
 #[doc(hidden)]
 pub fn parse_port(text: &str) -> Option<u16> {
     let is_digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_digits && *port > 0)
 }
 
-/// Whether it can be a name or an IPv4 address: no blanks, controls or separators.
+/// Whether the text can be a name or an IPv4 address: no blanks, control characters or separators.
 #[doc(hidden)]
 pub fn is_name(host: &str) -> bool {
     let is_plain = |byte: u8| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte);
     (1..=HOST_MAX).contains(&host.len()) && host.bytes().all(is_plain)
 }
 
-/// Whether it is an IPv6 address, perhaps with a zone.
+/// Whether the text is an IPv6 address, with or without a zone.
 #[doc(hidden)]
 pub fn is_ipv6(host: &str) -> bool {
     let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));

@@ -1,11 +1,11 @@
-//! What is wrong with an option.
+//! The error for options out of range.
 
 use core::fmt;
 use core::time::Duration;
 
 /// An option is out of its range. Nothing was started.
 ///
-/// Names the option by its specification's name, the value that was given, and the rule that it breaks:
+/// Contains the specification's name of the option, the value, and the rule that the value breaks:
 /// `heartbeatFrequencyMS is 100, but must be at least 500`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigError {
@@ -15,8 +15,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error about `option` (the specification's name of it), which has `value` and breaks `rule`
-    /// (a phrase that follows "must": `"be at least 500"`).
+    /// Creates an error about `option` (the specification's name), with its `value` and the `rule`
+    /// that it breaks (a phrase that follows "must": `"be at least 500"`).
     #[must_use]
     pub const fn new(option: &'static str, value: u64, rule: &'static str) -> Self {
         Self { option, value, rule }
@@ -28,13 +28,13 @@ impl ConfigError {
         self.option
     }
 
-    /// The value that was given, in the unit that the option's name says.
+    /// The value of the option, in the unit of the option's name.
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.value
     }
 
-    /// What the value must satisfy: a phrase that follows "must".
+    /// The rule that the value must satisfy: a phrase that follows "must".
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         self.rule
@@ -49,7 +49,7 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// Whole milliseconds of a duration, saturating: how an error says the value of a duration.
+/// Whole milliseconds of a duration, saturating: the value of a duration in an error.
 #[doc(hidden)]
 #[must_use]
 pub const fn millis_of(duration: Duration) -> u64 {

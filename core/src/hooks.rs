@@ -1,24 +1,28 @@
-//! The seam between machines and simulators: kinds of numbers in hashes, fault points, the number before the first.
+//! Hooks for simulators in the machines: kinds of numbers in hashes, fault points, the start of
+//! 32-bit counters.
 //!
-//! Without the feature `sim` this is nothing: no fault point fires, numbers begin at 0, and hashes take numbers as they are.
+//! Without the feature `sim` the hooks have no effect: no fault point fires, counters begin at 0,
+//! and numbers are hashed as they are.
 
 #[cfg(all(test, feature = "sim"))]
 mod tests;
 
 use core::hash::Hasher;
 
-/// A kind of number that a search over states must distinguish from others.
+/// A kind of number that a state search must distinguish from others.
 ///
-/// Times, ids and generations rise for as long as a machine lives: no two of its states would ever be the same. With the feature
-/// `sim` a number is written to a hasher with its kind, as one word of 128 bits, which nothing else writes: the hasher of a search
-/// counts times from now and leaves serials out.
+/// Times, ids and generations rise as long as a machine exists, so no two of its states would be
+/// equal. With the feature `sim`, a number is written to a hasher together with its kind, as one
+/// word of 128 bits, a width that no other value is written with. The hasher of a search can then
+/// make times relative to now and leave serials out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// A point in time, in nanoseconds and one more.
+    /// A point in time, in nanoseconds, plus one.
     Time,
-    /// The number of a connection or a check-out: it distinguishes one owner of a slot from the next one.
+    /// The serial number of a connection or a check-out. It distinguishes successive owners of a
+    /// slot.
     Serial,
-    /// How often a pool, or a service, was cleared.
+    /// The number of times a pool, or a service, was cleared.
     Generation,
 }
 
@@ -32,7 +36,7 @@ impl Word {
         }
     }
 
-    /// The kind and the number of a word that was written to a hasher, if it has a kind.
+    /// Splits a word that was written to a hasher into kind and number; `None` if it has no kind.
     #[must_use]
     #[cfg(feature = "sim")]
     pub fn of(word: u128) -> Option<(Self, u64)> {
@@ -46,29 +50,29 @@ impl Word {
 /// A fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// A table reuses another place that is free than the last one.
+    /// A table reuses another free slot than the most recently freed one.
     OtherPlace,
-    /// A stream id from elsewhere is taken: perhaps one that was just freed.
+    /// Another stream id is taken than the next in turn, perhaps one that was just freed.
     OtherStream,
-    /// Of those who time out in one call another one is first.
+    /// Of several timeouts in one call, another one is handled first.
     OtherTimeout,
     /// A close or an interrupt is owed before a wake-up.
     OtherAction,
-    /// Selectors are woken although no check has ended.
+    /// Selectors are woken although no server check has ended.
     WakeSelectors,
-    /// A pool serves one of those who wait, and the rest when it is called next: at once.
+    /// A pool serves one waiter, and the others in its next call, which is due at once.
     ServeOne,
-    /// The next connection is established in the background a millisecond later.
+    /// The next background establishment is a millisecond later.
     PopulateLater,
-    /// The oldest available connection is taken, in place of the newest.
+    /// The oldest available connection is taken instead of the newest.
     OldestAvailable,
-    /// There is no memory for one more check-out that waits.
+    /// No memory for another check-out to wait.
     RefuseWaiter,
-    /// There is no memory for one more request that waits.
+    /// No memory for another request to wait.
     RefuseRequest,
-    /// Of connections that are as busy the newest takes a request.
+    /// Of equally busy connections, the newest takes a request.
     NewestOfEqual,
-    /// There is no memory for one more connection of a pool.
+    /// No memory for another connection of a pool.
     RefuseConn,
 }
 
@@ -85,13 +89,13 @@ pub(crate) const fn fires(_point: Point) -> bool {
     false
 }
 
-/// The number before the first one, of numbers that count in 32 bits.
+/// The start of 32-bit counters: the number before the first one.
 #[cfg(feature = "sim")]
 pub(crate) fn origin() -> u32 {
     ORIGIN.get()
 }
 
-/// The number before the first one, of numbers that count in 32 bits.
+/// The start of 32-bit counters: the number before the first one.
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 pub(crate) const fn origin() -> u32 {
@@ -100,8 +104,8 @@ pub(crate) const fn origin() -> u32 {
 
 #[cfg(feature = "sim")]
 std::thread_local! {
-    /// What [`fires`] asks on this thread.
+    /// The function that [`fires`] calls on this thread.
     pub(crate) static FIRES: core::cell::Cell<fn(Point) -> bool> = const { core::cell::Cell::new(|_| false) };
-    /// What [`origin`] is on this thread.
+    /// The value that [`origin`] returns on this thread.
     pub(crate) static ORIGIN: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
 }

@@ -1,11 +1,11 @@
-//! The keys by which events and actions name a server and a topology.
+//! The ids of servers and topologies in events and actions.
 
 use core::fmt;
 use core::num::NonZeroU32;
 
-/// Names a server of one topology for as long as it is a member, and no later one.
+/// Identifies a server of one topology while it is a member. The id is never reused.
 ///
-/// Addresses are kept once, in the topology; everything else speaks of this key.
+/// Addresses are stored once, in the topology; all other state refers to this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId {
     index: u32,
@@ -13,25 +13,28 @@ pub struct ServerId {
 }
 
 impl ServerId {
-    /// The server of this number, at the place of the same number: for hosts that know a single server, and for tests.
+    /// The server with this number, at the index of the same number: for hosts with a single
+    /// server, and for tests.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self::at(number, NonZeroU32::MIN.saturating_add(number))
     }
 
-    /// The server with this serial number at this place.
+    /// The server with this serial number at this index.
     #[must_use]
     pub const fn at(index: u32, serial: NonZeroU32) -> Self {
         Self { index, serial }
     }
 
-    /// Its place, for tables beside the topology's. Free to be taken by another server once this one was removed.
+    /// The server's slot index, for tables beside the topology's. Another server may use the index
+    /// after this one was removed.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// Its serial number: 1 for the first server of the topology, then rising by 1, never used twice.
+    /// The server's serial number: 1 for the first server of the topology, then rising by 1, never
+    /// used twice.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.serial.get()
@@ -46,7 +49,8 @@ impl fmt::Display for ServerId {
 
 const _: () = assert!(size_of::<Option<ServerId>>() == 8);
 
-/// Names a topology in events (LOG-09). The host picks it, once, different for any two topologies whose events could meet.
+/// Identifies a topology in events (LOG-09). The host chooses the number once; two topologies with
+/// events that could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopologyId(u32);
 
@@ -57,7 +61,7 @@ impl TopologyId {
         Self(number)
     }
 
-    /// The number that the host picked.
+    /// The number that the host chose.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0

@@ -1,15 +1,17 @@
 //! Connection pools and server monitors as pure state machines: events in, actions out.
 //!
-//! The machines perform no I/O, read no clock, and allocate nothing where a connection is there. A host (one of the `poolhouse-*` adapters, or
-//! your own loop) tells a machine what happened and when, takes the actions that it owes, and calls
-//! again when the instant of `poll_timeout` has come. Protocols, authentication, connection strings and the async driver are in the [crates](#crates) beside this one.
+//! The machines perform no I/O, read no clock, and allocate nothing when a connection is available.
+//! A host (one of the `poolhouse-*` adapters, or your own loop) reports the results of I/O and the
+//! time to a machine, executes the actions that the machine owes, and calls it again at the instant
+//! that `poll_timeout` returned. Protocols, authentication, connection strings and the async driver
+//! are in the other [crates](#crates).
 //!
 //! ```
 //! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
 //! use poolhouse_core::{Instant, Machine, Observer};
 //! use core::time::Duration;
 //!
-//! /// Events go where you like; `&mut ()` is for nobody.
+//! /// Prints events. `&mut ()` ignores them.
 //! struct Print;
 //!
 //! impl Observer<PoolEvent> for Print {
@@ -18,7 +20,7 @@
 //!     }
 //! }
 //!
-//! // Room for four connections and eight who wait, without a heap. A bad option would fail the build.
+//! // Memory for four connections and eight waiters, without a heap. A bad option fails the build.
 //! const OPTIONS: PoolOptions = PoolOptions { max_pool_size: 4, max_idle_time: Some(Duration::from_secs(60)), ..PoolOptions::DEFAULT };
 //! let config = const {
 //!     match OPTIONS.validate() {
@@ -28,19 +30,19 @@
 //! };
 //! let mut now = Instant::from_nanos(0); // your clock
 //! let mut pool = Pool::<Fixed<4, 8>>::new(now, PoolId::new(1), config, &mut Print);
-//! pool.ready(now, &mut Print); // the monitor says that the server is there
+//! pool.ready(now, &mut Print); // the monitor has reached the server
 //!
-//! // Nobody is there yet, so who asks waits, and the pool owes a connection.
+//! // No connection is available, so the check-out waits, and the pool owes a connection.
 //! let Ok(CheckOut::Queued(waiter)) = pool.check_out(now, None, &mut Print) else { panic!() };
 //! let Some(PoolAction::Establish(conn)) = pool.poll_action(now) else { panic!() };
-//! // Your socket is connected and greeted.
+//! // Here your code connects a socket and does the handshake.
 //! now = now.saturating_add(Duration::from_millis(3));
 //! pool.handle_established(now, conn, &mut Print).expect("nobody has given it up");
 //! assert_eq!(pool.poll_action(now), Some(PoolAction::Wake(waiter)));
 //! let Claim::Granted(lease) = pool.claim(now, waiter) else { panic!() };
 //! pool.check_in(now, lease, Health::Healthy, &mut Print).expect("it is this pool's");
 //!
-//! // Call again when the pool says: the connection will have been idle for too long.
+//! // Call again at the pool's timeout: the connection has then been idle for too long.
 //! now = pool.poll_timeout().expect("the connection's time");
 //! pool.handle_timeout(now, &mut Print);
 //! assert_eq!(pool.poll_action(now), Some(PoolAction::Close(conn)));
@@ -48,7 +50,7 @@
 //!
 //! # Where to begin
 //!
-//! | you have | take | read |
+//! | platform | crates | documents |
 //! |---|---|---|
 //! | an application on smol or async-std | `poolhouse-smol`, `poolhouse-async-std` | their front pages; the guides `observing`, `tuning` and `migrating` |
 //! | firmware on embassy | `poolhouse-embassy` | the guide [`firmware`](guide::firmware) |
@@ -57,28 +59,28 @@
 //!
 //! All [guides](guide).
 //!
-//! | machine | what it is |
+//! | machine | purpose |
 //! |---|---|
 //! | [`pool::Pool`] | one request at a time on each connection: MongoDB's connection pool (CMAP) |
-//! | [`mux::Mux`] | many requests on each connection, told apart by stream ids: the pool of Cassandra drivers |
-//! | [`monitor::Monitor`] | one server's checks, polling and streaming, and its round-trip times |
-//! | [`topology::Topology`] | what all servers are, and what follows from that |
+//! | [`mux::Mux`] | many requests on each connection, distinguished by stream ids: the pool of Cassandra drivers |
+//! | [`monitor::Monitor`] | the checks of one server, by polling and streaming, and its round-trip times |
+//! | [`topology::Topology`] | the state of all servers, and its consequences |
 //! | [`control::Control`] | a topology with its monitors |
-//! | [`scan::Scan`] | the same for a program that owns one thread and no tasks |
+//! | [`scan::Scan`] | the same for a program with one thread and no tasks |
 //!
 //! # Features
 //!
-//! Without them the machines allocate nothing.
+//! Without any feature the machines allocate nothing.
 //!
-//! | feature | what it adds |
+//! | feature | effect |
 //! |---|---|
 //! | `alloc` | growable memory |
 //! | `std` (default) | implies `alloc` |
-//! | `sim` | fault points for simulators. Not for use, and not stable |
+//! | `sim` | fault points for simulators. Not for applications, and not stable |
 //!
 //! # Crates
 //!
-//! | crate | what it has |
+//! | crate | contents |
 //! |---|---|
 //! | `poolhouse-core` | this crate: the machines |
 //! | `poolhouse-wire` | MongoDB's protocol: BSON, messages, compression, hello, handshakes |

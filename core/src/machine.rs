@@ -1,16 +1,17 @@
-//! What every state machine of this crate has in common.
+//! The interface that all state machines of this crate share.
 //!
 //! A machine is driven by four kinds of call:
 //!
-//! - **commands** (bare verbs: `check_out`, `clear`): what the application or a peer machine wants;
-//!   their immediate outcome is returned;
-//! - **`handle_*`**: news from I/O or from time;
-//! - **`poll_*`**: what the machine wants of its host: the next action owed, the next instant to be called at;
+//! - **commands** (bare verbs: `check_out`, `clear`): requests of the application or of another
+//!   machine; their immediate outcome is returned;
+//! - **`handle_*`**: reports of I/O or of elapsed time;
+//! - **`poll_*`**: output for the host: the next action owed, the next instant to call the machine
+//!   at;
 //! - **getters** (nouns).
 //!
 //! After any command or `handle_*` the host drains [`Machine::poll_action`] and re-reads
-//! [`Machine::poll_timeout`]. Actions are kept in the slots they concern and not in a queue, so one that was
-//! revoked meanwhile is never seen.
+//! [`Machine::poll_timeout`]. Actions are stored in the slots they belong to and not in a queue, so
+//! an action that was revoked in the meantime is never returned.
 
 pub use crate::observe::Observer;
 use crate::time::Instant;
@@ -18,18 +19,19 @@ use core::fmt;
 
 /// A state machine: events in, actions out. Its inputs are inherent methods.
 pub trait Machine {
-    /// What the host must do. Exhaustive on purpose: a new kind must break every adapter.
+    /// The actions for the host. Deliberately exhaustive: a new kind must break the build of every
+    /// host.
     type Action;
-    /// What an observer may watch.
+    /// The events for observers.
     type Event;
 
-    /// Does everything that is due at `now`. A call before anything is due changes nothing.
+    /// Does all work that is due at `now`. A call before any work is due changes nothing.
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<Self::Event>);
 
-    /// The next action that the machine owes its host, or `None` when it owes nothing.
+    /// The next action that the machine owes its host, or `None` if it owes none.
     fn poll_action(&mut self, now: Instant) -> Option<Self::Action>;
 
-    /// The earliest instant at which something is due; `None` exactly when nothing is.
+    /// The earliest instant at which work is due; `None` if and only if no work is due at any time.
     ///
     /// After `handle_timeout(t)` it is later than `t`, or `None`.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -42,7 +44,8 @@ pub trait Machine {
     fn assert_invariants(&self);
 }
 
-/// News of something that is no longer there: normal when two things race. Drop the socket, if there is one.
+/// A report about an object that no longer exists, which is normal in a race. Drop its socket, if
+/// any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stale;
 

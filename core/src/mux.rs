@@ -1,25 +1,39 @@
-//! A multiplexed pool: many requests in flight on each of a few connections to one host, told apart by stream ids.
+//! A multiplexed pool: many requests in flight on each of a few connections to one host,
+//! distinguished by stream ids.
 //!
-//! It knows no protocol. A request asks for a stream id ([`Mux::acquire`]), is written with it on the connection that it was given, and releases it when
-//! the reply was taken ([`Mux::release`]). Replies come in any order; whose one is tells [`Mux::handle_reply`].
+//! The pool is independent of the protocol. The driver (the program that calls the pool; other
+//! modules name it *host*) asks for a stream id ([`Mux::acquire`]), writes the request with this id
+//! on the granted connection, and releases the id after it has taken the reply ([`Mux::release`]).
+//! Replies arrive in any order; [`Mux::handle_reply`] returns the kind of request that a reply
+//! belongs to.
 //!
-//! Read first, of the DataStax Java driver 3: "Connection pooling" in its manual, whose behaviour this is.
+//! Read first: "Connection pooling" in the manual of the DataStax Java driver 3. The pool has the
+//! behaviour described there:
 //!
-//! - **The least busy** connection that is open takes a request.
-//! - **Growth**: with n connections, those on the way included, another one is opened when more than
-//!   (n - 1) x `max_requests_per_connection` + `new_connection_threshold` requests are in flight, or when some wait; one after the other, up to `max_connections`.
-//! - **Shrinking**: every `shrink_interval` those that the most requests in flight of that time did not need are trashed. A trashed connection takes no requests;
-//!   the newest is resurrected when there is load again; it is closed after `idle_timeout`, once its requests are answered. A
-//!   connection that was opened at the threshold is kept until the load is a quarter of the threshold (at least one request, unless that is 0) below.
-//! - **Heartbeat**: a peer that was not heard for `heartbeat_interval` is asked. One that does not answer loses its connection.
-//! - **Queue**: when all are busy up to `max_queue_size` requests wait, first come, first served, up to `pool_timeout` each.
-//! - **Orphans**: the id of a request that was given up is kept until the late reply came. A connection of which less than three quarters of the ids are
-//!   of use is replaced.
-//! - A reply by an id that no request has closes its connection: the peer is confused, and the next reply may be somebody else's.
+//! - **Selection**: the least busy open connection takes a request.
+//! - **Growth**: with n connections, pending ones included, another one is opened when more than
+//!   (n - 1) x `max_requests_per_connection` + `new_connection_threshold` requests are in flight,
+//!   or when requests wait. Connections are opened one after the other, up to `max_connections`.
+//! - **Shrinking**: every `shrink_interval`, surplus connections are trashed: those that were not
+//!   needed for the most requests in flight in that interval. A trashed connection takes no
+//!   requests. The newest one is resurrected when the load rises again. A trashed connection is
+//!   closed after `idle_timeout`, once its requests are answered. A connection that was opened at
+//!   the threshold is kept until the load is a quarter of the threshold (at least one request,
+//!   unless the threshold is 0) below it.
+//! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
+//!   is not answered in time, the connection is closed.
+//! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
+//!   each up to `pool_timeout`.
+//! - **Orphans**: the id of a request that was abandoned stays reserved until its late reply
+//!   arrives. A connection with less than three quarters of its ids usable is replaced.
+//! - A reply with an id that no request has closes its connection: the peer is out of step, and the
+//!   next reply may belong to another request.
 //!
-//! One request, as it travels: `acquire` -> [`Acquire::Granted`] with a [`Stream`] (or [`Acquire::Queued`], then the action [`MuxAction::Wake`], then
-//! [`Mux::claim`]); the host writes it; the peer's reply is read, [`Mux::handle_reply`] says [`Reply::Request`]; the host hands it to
-//! whoever has the stream, who calls [`Mux::release`]. Who gives up calls it earlier.
+//! The life of a request: `acquire` -> [`Acquire::Granted`] with a [`Stream`] (or
+//! [`Acquire::Queued`], then the action [`MuxAction::Wake`], then [`Mux::claim`]); the driver
+//! writes the request; the driver reads the reply, and [`Mux::handle_reply`] returns
+//! [`Reply::Request`]; the driver passes the reply to the owner of the stream, which calls
+//! [`Mux::release`]. An owner that abandons its request calls it earlier.
 
 mod check;
 mod error;
@@ -54,19 +68,19 @@ use core::time::Duration;
 use memory::{AllStreams, Conns, Verdict, WaiterDeadlines, Waiters};
 use streams::Use;
 
-/// The lists of connections, which are their states.
+/// The lists of connections. The list that a connection is on is its state.
 mod conn {
     pub(super) const OWES_ESTABLISH: u8 = 0;
     pub(super) const ESTABLISHING: u8 = 1;
     pub(super) const OPEN: u8 = 2;
     pub(super) const TRASHED: u8 = 3;
-    /// Takes no requests any more, and is closed when the last one is answered.
+    /// Takes no more requests, and is closed when the last one is answered.
     pub(super) const RETIRED: u8 = 4;
     pub(super) const OWES_CLOSE: u8 = 5;
     pub(super) const LISTS: usize = 6;
 }
 
-/// The lists of requests that wait, which are their states.
+/// The lists of waiting requests. The list that a request is on is its state.
 mod waiter {
     pub(super) const WAITING: u8 = 0;
     pub(super) const OWES_WAKE: u8 = 1;
@@ -76,8 +90,10 @@ mod waiter {
 
 /// A multiplexed pool of connections to one host. See the [module](self) for how it works.
 ///
-/// Equal pools have been through the same: same clock, same options, same connections, stream ids and requests that wait in the same places.
-/// They answer every call alike. A clone knows the ids and streams of its original; what one does, the other does not learn of.
+/// Two pools are equal if all of their state is equal: clock, options, and the same connections,
+/// stream ids and waiting requests in the same slots. Equal pools return the same results for the
+/// same calls. A clone accepts the ids and streams of its original; later changes of one do not
+/// affect the other.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Mux<M: MuxMemory> {
     id: MuxId,
@@ -85,35 +101,39 @@ pub struct Mux<M: MuxMemory> {
     closed: bool,
     now: Instant,
     conns: Conns<M, { conn::LISTS }>,
-    /// The stream ids of each place of a connection.
+    /// The stream ids of each connection slot.
     streams: AllStreams<M>,
     waiters: Waiters<M, { waiter::LISTS }>,
     deadlines: WaiterDeadlines<M>,
-    /// On all connections.
+    /// Requests in flight on all connections.
     in_flight: u32,
-    /// The most that there were since the last look.
+    /// The maximum of `in_flight` since the last shrink check.
     in_flight_max: u32,
-    /// When is looked next whether there are more connections than are needed; as long as there are more than are kept open.
+    /// The time of the next shrink check; set while more than `core_connections` are open.
     shrink_at: Option<Instant>,
-    /// Why the last attempt to establish failed, and when the next one may be made.
+    /// The cause of the last failure to establish, and the earliest time of the next attempt.
     down: Option<(Cause, Instant)>,
     backoff: Duration,
-    /// A connection has failed on which no reply had come, and since then there was no first reply on any.
+    /// A connection failed before its first reply, and no connection has received a first reply
+    /// since.
     fruitless: bool,
-    /// How many heartbeats the host is to be told of.
+    /// The number of heartbeat actions that are owed.
     heartbeats_owed: u32,
 }
 
-/// The wait before the next attempt after one failed; it doubles up to the last.
+/// The pause before the next attempt after a failure. It doubles up to `BACKOFF_LAST`.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_LAST: Duration = Duration::from_secs(60);
 
 impl<M: MuxMemory> Mux<M> {
-    /// A pool, which begins to establish the connections that it keeps open.
+    /// Creates a pool, and begins to establish `core_connections`.
     ///
-    /// - `id`: what its host calls it. - `config`: with fewer stream ids, and no more requests on a connection than that, where there is no memory for all.
+    /// - `id`: the driver's number for the pool.
+    /// - `config`: the numbers of stream ids and of requests per connection are reduced if there is
+    ///   no memory for all ids.
     ///
-    /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each. Events: `PoolCreated`, `ConnectionCreated`.
+    /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each.
+    /// Events: `PoolCreated`, `ConnectionCreated`.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
         let config = match Self::ids_with_room(config.options().streams_per_connection) {
             0 => config,
@@ -141,27 +161,30 @@ impl<M: MuxMemory> Mux<M> {
         mux
     }
 
-    /// Makes room for this many requests that wait, so that nothing is allocated up to there.
+    /// Reserves memory for this many waiting requests, so nothing is allocated up to this number.
     ///
     /// # Errors
     ///
-    /// [`Full`] when the allocator refuses; room beyond a fixed capacity is not asked for.
+    /// [`Full`] when the allocator refuses. A number beyond a fixed capacity is no error.
     pub fn reserve(&mut self, waiters: u32) -> Result<(), Full> {
         self.waiters.reserve(waiters)?;
         self.deadlines.reserve(waiters)
     }
 
-    /// Asks for a stream id on the least busy connection.
+    /// Acquires a stream id on the least busy connection, or enters the queue.
     ///
-    /// - `now`: the clock of every other call; one that goes back is held at the last value seen.
-    /// - `deadline`: until when it may wait; `pool_timeout` applies besides.
+    /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
+    /// - `deadline`: the end of the wait, if it is earlier than that of `pool_timeout`.
     ///
-    /// Cost: O(connections) when one takes it, without allocation; O(log n) in the number of requests that wait otherwise. Owes at most what connections the load asks
-    /// for. Events: `StreamAcquired`, or `RequestQueued`, or `AcquireFailed`; then `ConnectionCreated` or `ConnectionResurrected`.
+    /// Cost: O(connections) without allocation when a connection takes the request; otherwise
+    /// O(log n) in the number of waiting requests. Owes at most an `Establish` for each connection
+    /// that the load requires.
+    /// Events: `StreamAcquired`, or `RequestQueued`, or `AcquireFailed`; then `ConnectionCreated`
+    /// or `ConnectionResurrected`.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`]: no connection takes it, and it may not wait.
+    /// [`AcquireError`]: no connection takes the request, and it may not wait.
     #[inline]
     pub fn acquire(
         &mut self,
@@ -186,7 +209,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Takes the outcome of a request that waited.
     ///
-    /// Once it returns anything but [`MuxClaim::Waiting`], the id is used up.
+    /// After it returns anything but [`MuxClaim::Waiting`], the id is no longer valid.
     ///
     /// Cost: O(1), no allocation. Revokes the `Wake` that is owed.
     pub fn claim(&mut self, now: Instant, waiter: MuxWaiterId) -> MuxClaim {
@@ -201,9 +224,11 @@ impl<M: MuxMemory> Mux<M> {
         claim
     }
 
-    /// Gives up a request that waited, whatever has become of it. A stream id that it was granted goes to the next one.
+    /// Cancels a request that waited, whatever its outcome. A stream id that it was granted goes to
+    /// the next request.
     ///
-    /// Cost: O(log n) in the number of requests that wait. Owes at most one `Wake`. Events: `AcquireFailed`, or those of [`Mux::release`], or none.
+    /// Cost: O(log n) in the number of waiting requests. Owes at most one `Wake`.
+    /// Events: `AcquireFailed`, or those of [`Mux::release`], or none.
     pub fn cancel(&mut self, now: Instant, waiter: MuxWaiterId, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return };
@@ -220,19 +245,24 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Returns a stream id: its reply was taken, or its request is given up.
+    /// Returns a stream id: its reply was taken, or its request is abandoned.
     ///
-    /// If the reply is there, or no byte was written, the id is free. Else it is kept until the reply comes, and when less than three quarters of the
-    /// connection's ids are left, the connection is retired and another one opened.
+    /// If the reply has arrived, or no byte was written, the id is free. Otherwise it stays
+    /// reserved until the reply arrives. If less than three quarters of the connection's ids are
+    /// left, the connection is retired and another one is opened.
     ///
-    /// - `written`: whether the request was written, if it is given up.
+    /// - `written`: whether bytes of the request were written. Matters only if the request is
+    ///   abandoned.
     ///
-    /// Cost: O(1), and O(connections) when somebody waits; no allocation unless a connection is replaced. Owes at most one `Wake`, one `Close` and one `Establish`.
-    /// Events: none; or `StreamOrphaned` and perhaps `ConnectionRetired`; then `StreamAcquired` of the oldest that waits.
+    /// Cost: O(1), and O(connections) when requests wait; no allocation unless a connection is
+    /// replaced. Owes at most one `Wake`, one `Close` and one `Establish`.
+    /// Events: none; or `StreamOrphaned` and perhaps `ConnectionRetired`; then `StreamAcquired` of
+    /// the oldest waiting request.
     ///
     /// # Errors
     ///
-    /// [`ForeignStream`]: another pool issued it; nothing changed, the stream is handed back.
+    /// [`ForeignStream`]: another pool issued the stream. Nothing changed; the error contains the
+    /// stream.
     #[inline]
     pub fn release(
         &mut self,
@@ -249,12 +279,15 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// Puts other options in force. `streams_per_connection` stays as it is, and the requests of a connection are no more than that.
+    /// Changes the options. `streams_per_connection` is not changed, and limits the requests per
+    /// connection.
     ///
-    /// Connections beyond a lower maximum are trashed at once, the least busy first; where the host is to be ignored, all are retired and requests that wait
-    /// fail. Requests that wait keep the time that they had.
+    /// Connections beyond a lower maximum are trashed at once, the least busy first. If the host
+    /// becomes ignored, all connections are retired and waiting requests fail. Waiting requests
+    /// keep their deadlines.
     ///
-    /// Cost: O(connections^2 + requests that wait). Events: `PoolReconfigured`, and what follows.
+    /// Cost: O(connections^2 + waiting requests).
+    /// Events: `PoolReconfigured`, then those of the changes.
     pub fn reconfigure(&mut self, now: Instant, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
         if self.closed {
@@ -265,9 +298,11 @@ impl<M: MuxMemory> Mux<M> {
         self.apply_limits(now, observer);
     }
 
-    /// Closes the pool for good: every connection, with the requests on it, and every request that waits fails.
+    /// Closes the pool permanently: closes every connection, with the requests on it, and fails
+    /// every waiting request.
     ///
-    /// Cost: O(connections + requests that wait). Owes a `Close` for each connection and a `Wake` for each request that waits.
+    /// Cost: O(connections + waiting requests). Owes a `Close` for each connection and a `Wake` for
+    /// each waiting request.
     /// Events: `AcquireFailed`, `ConnectionClosed`, then `PoolClosed`.
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
@@ -284,13 +319,15 @@ impl<M: MuxMemory> Mux<M> {
         observer.on_event(now, &MuxEvent::PoolClosed { mux: self.id });
     }
 
-    /// News: a connection is established. Requests that wait have it at once.
+    /// Completes the establishment of a connection. Waiting requests take the connection at once.
     ///
-    /// Cost: O(requests that it takes). Owes their `Wake`s, and the `Establish` that the load still asks for. Events: `ConnectionReady`, `StreamAcquired`, `ConnectionCreated`.
+    /// Cost: O(requests that it takes). Owes their `Wake`s, and the `Establish` that the load still
+    /// requires.
+    /// Events: `ConnectionReady`, `StreamAcquired`, `ConnectionCreated`.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: it was given up meanwhile. Drop the socket.
+    /// [`Stale`]: the connection was abandoned in the meantime. Drop the socket.
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -311,14 +348,16 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a connection could not be established. The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply comes; when there is no other
-    /// connection, and none on the way, requests that wait fail.
+    /// Handles a failure to establish a connection.
     ///
-    /// Cost: O(requests that wait). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
+    /// The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply
+    /// arrives. If no other connection is open or pending, waiting requests fail.
+    ///
+    /// Cost: O(waiting requests). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: it was given up meanwhile.
+    /// [`Stale`]: the connection was abandoned in the meantime.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -330,20 +369,24 @@ impl<M: MuxMemory> Mux<M> {
         let index = self.establishing(conn).ok_or(Stale)?;
         self.note_failure(now, cause);
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
-        // One that is kept for such a time may do.
+        // A trashed connection may replace it.
         self.provide(now, false, observer);
         self.fail_if_down(now, observer);
         Ok(())
     }
 
-    /// News: a connection failed. It is closed, and the requests on it fail. The next one is opened at once; but after a pause, as when it could not be established, if it is
-    /// the second one in a row on which no reply had come.
+    /// Handles the failure of a connection: closes it, and fails the requests on it.
     ///
-    /// Cost: O(connections + requests that wait). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
+    /// The next connection is opened at once. If this is the second connection in a row that failed
+    /// before its first reply, the next one is opened after a pause, as after a failure to
+    /// establish.
+    ///
+    /// Cost: O(connections + waiting requests). Owes its `Close`, and perhaps an `Establish`.
+    /// Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: it was gone already.
+    /// [`Stale`]: the connection had already left the pool.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -357,14 +400,17 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: bytes were read on a connection, whether or not they are a whole reply: the peer is there. One that was asked has as long again to answer, as its answer
-    /// may stand behind much else.
+    /// Records that bytes were received on a connection, whether or not they are a whole reply: the
+    /// peer is alive.
+    ///
+    /// A heartbeat that was sent is given its full timeout again, because its reply may follow many
+    /// other bytes.
     ///
     /// Cost: O(1), no allocation. Owes nothing. Events: none.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: it was gone already.
+    /// [`Stale`]: the connection had already left the pool.
     pub fn handle_received(&mut self, now: Instant, conn: MuxConnId) -> Result<(), Stale> {
         let now = self.advance(now);
         let index = self.established(conn).ok_or(Stale)?;
@@ -376,16 +422,19 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a reply by this stream id was read on a connection.
+    /// Handles a reply on a connection.
     ///
-    /// - `stream`: as it was read; whatever it is.
+    /// - `stream`: the stream id as it was read, unchecked.
     ///
-    /// Cost: O(1), and O(connections) when somebody waits; no allocation. Owes at most one `Wake`, one `Close`. Events: `ReplyReceived`, `LateReply`, or
-    /// `HeartbeatSucceeded`; or `UnknownReply` and `ConnectionClosed`.
+    /// Cost: O(1), and O(connections) when requests wait; no allocation. Owes at most one `Wake`,
+    /// one `Close`.
+    /// Events: `ReplyReceived`, `LateReply`, or `HeartbeatSucceeded`; or `UnknownReply` and
+    /// `ConnectionClosed`.
     ///
     /// # Errors
     ///
-    /// [`ReplyError::Unknown`]: no request waits for it; the connection is closed, with the requests on it. [`ReplyError::Stale`]: the connection was gone already.
+    /// [`ReplyError::Unknown`]: no request waits for the reply; the connection is closed, and the
+    /// requests on it fail. [`ReplyError::Stale`]: the connection had already left the pool.
     #[inline]
     pub fn handle_reply(
         &mut self,
@@ -404,7 +453,7 @@ impl<M: MuxMemory> Mux<M> {
         slot.heard = now;
         if let Some(heartbeat) = slot.heartbeat.filter(|heartbeat| heartbeat.stream == id) {
             if !heartbeat.told {
-                // It was not asked yet.
+                // The heartbeat has not been sent yet, so this cannot be its reply.
                 return Err(self.refuse_reply(now, index, stream, observer));
             }
             let duration = now.saturating_since(heartbeat.asked);
@@ -439,7 +488,7 @@ impl<M: MuxMemory> Mux<M> {
         self.id
     }
 
-    /// The options that are in force.
+    /// The options in force.
     #[must_use]
     pub const fn config(&self) -> &MuxConfig {
         &self.config
@@ -451,13 +500,15 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
-    /// Whether the last attempt to establish a connection has failed: then load alone brings the next one about.
+    /// Whether the last attempt to establish a connection failed. While this is true, more load
+    /// alone can make the next attempt due.
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
         self.down.is_some()
     }
 
-    /// Whether there is no free stream id on some connection: until there is, its peer cannot be asked.
+    /// Whether some connection has no free stream id. Until one is free, no heartbeat can be sent
+    /// on it.
     #[doc(hidden)]
     pub fn is_tight(&self) -> bool {
         let mut tight = false;
@@ -469,7 +520,7 @@ impl<M: MuxMemory> Mux<M> {
         tight
     }
 
-    /// What the pool is doing. Cost: O(connections).
+    /// The state of the pool. Cost: O(connections).
     #[must_use]
     pub fn state(&self) -> HostState {
         let max = self.config.host().map_or(0, |host| host.max_requests_per_connection);
@@ -496,14 +547,16 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// How many requests are in flight on a connection; `None` once it is gone, whether or not its `Close` was polled.
+    /// The number of requests in flight on a connection; `None` after it was closed, whether or not
+    /// its `Close` was polled.
     #[must_use]
     pub fn conn_in_flight(&self, conn: MuxConnId) -> Option<u32> {
         let index = self.conns.find(conn.0).filter(|index| self.conns.list_of(*index) != conn::OWES_CLOSE)?;
         Some(self.conns.get(index).in_flight)
     }
 
-    /// Calls `visit` with each connection that is established, how many requests are in flight on it, and whether it takes more.
+    /// Calls `visit` with each established connection, the number of requests in flight on it, and
+    /// whether it takes more.
     pub fn for_each_conn(&self, mut visit: impl FnMut(MuxConnId, u32, bool)) {
         for list in [conn::OPEN, conn::TRASHED, conn::RETIRED] {
             self.for_each(list, |index| {
@@ -512,7 +565,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// The host serves: the first reply on a connection.
+    /// Records the first reply on a connection, which proves that the host serves requests.
     #[inline]
     fn note_reply(&mut self, index: u32) {
         if !core::mem::replace(&mut self.conns.get_mut(index).answered, true) {
@@ -521,7 +574,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// The time, which does not go back.
+    /// Returns the time of this call, which is never earlier than that of the last call.
     #[inline]
     fn advance(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
@@ -551,9 +604,10 @@ impl<M: MuxMemory> Machine for Mux<M> {
     type Action = MuxAction;
     type Event = MuxEvent;
 
-    /// Fails requests that have waited too long, trashes and closes connections that are not needed, asks silent peers, and tries again where establishing failed.
+    /// Fails requests that waited too long, trashes and closes surplus connections, starts
+    /// heartbeats, and retries after failures to establish.
     ///
-    /// Cost: O(connections^2), and O(log n) for each request that waits and is concerned.
+    /// Cost: O(connections^2), and O(log n) for each affected waiting request.
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
         self.expire(now, observer);
@@ -587,7 +641,8 @@ impl<M: MuxMemory> Machine for Mux<M> {
 }
 
 impl<M: MuxMemory> Hash for Mux<M> {
-    /// What the stream ids of a connection that is gone were used for is history, and so is how busy a pool was that does not shrink.
+    /// Leaves out the stream ids of closed connections, and the maximum in flight of a pool that
+    /// does not shrink: they have no effect on later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
         let Self { shrink_at, down, backoff, fruitless, heartbeats_owed, .. } = self;

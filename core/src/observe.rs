@@ -1,12 +1,14 @@
-//! Watching: what an event does not say itself, and observers put together.
+//! Observers of events, their combination, and the context of events.
 //!
-//! An event names what it is of by number, so that it stays small: its pool, its server. What people want to read besides is the
-//! address, and of a heartbeat the server's reply. Whoever emits the event hands that over on the side, as an
-//! [`EventContext`] of borrowed data that costs nothing until it is read: see [`Observer::on_event_in`].
+//! An event identifies its pool or server by number, to stay small. Log messages also need the
+//! server's address and, for a heartbeat, the server's reply. The emitter passes these in an
+//! [`EventContext`] of borrowed data, which costs nothing until it is read: see
+//! [`Observer::on_event_in`].
 //!
 //! - [`Within`] adds the context for hosts that drive a machine themselves.
-//! - [`Tee`] gives the same events to two observers.
-//! - The modules `log` (feature `tracing`) and `metrics` (feature `metrics`) have observers that write log messages and metrics.
+//! - [`Tee`] passes the same events to two observers.
+//! - The modules `log` (feature `tracing`) and `metrics` (feature `metrics`) contain observers that
+//!   write log messages and metrics.
 
 #[cfg(test)]
 mod tests;
@@ -18,22 +20,24 @@ use crate::id::TopologyId;
 use crate::{Instant, Reason};
 use poolhouse_wire::bson::RawDocument;
 
-/// Watches the events of a machine as they happen.
+/// Receives the events of a machine at the time of each change.
 ///
-/// Called while the machine is being changed, so it should only note the event down. `()` observes
-/// nothing and compiles away.
+/// Called while the machine is being changed, so it should only record the event. `()` ignores all
+/// events and compiles to nothing.
 pub trait Observer<E> {
     /// Called once for each event, in the order in which the changes were made.
     fn on_event(&mut self, now: Instant, event: &E);
 
-    /// Whether events are of use. A disabled observer receives events that a machine emits anyway,
-    /// but a machine need not read the clock for it. By default an observer is enabled.
+    /// Whether the observer uses events. A disabled observer receives the events that a machine
+    /// emits in any case, but a machine need not read the clock for it. An observer is enabled by
+    /// default.
     #[inline]
     fn is_enabled(&self) -> bool {
         true
     }
 
-    /// [`Observer::on_event`] with what the event does not say itself, where whoever emits it knows more.
+    /// [`Observer::on_event`] with context that is not part of the event. Called by emitters that
+    /// have it.
     #[inline]
     fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
         let _ = context;
@@ -96,49 +100,49 @@ impl<E: Clone> Observer<E> for alloc::vec::Vec<(Instant, E)> {
     }
 }
 
-/// What an event does not say itself. Nothing in it need be known.
+/// Context of an event. Every field may be missing.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct EventContext<'a> {
-    /// The topology that the server is of.
+    /// The topology of the server.
     pub topology: Option<TopologyId>,
-    /// The address of the server that the event is of.
+    /// The address of the server.
     pub address: Option<&'a str>,
-    /// The reply that a heartbeat succeeded by.
+    /// The reply of a heartbeat that succeeded.
     pub reply: Option<RawDocument<'a>>,
     /// The reason of the failure that the event reports.
     pub reason: Option<&'a Reason>,
 }
 
 impl<'a> EventContext<'a> {
-    /// Nothing is known.
+    /// An empty context.
     pub const NONE: EventContext<'static> = EventContext { topology: None, address: None, reply: None, reason: None };
 
-    /// The event is of the server at this address, in the form that a topology gives it.
+    /// The context of a server with this address, in the normal form of a topology.
     #[must_use]
     pub const fn of_server(address: &'a str) -> Self {
         Self { address: Some(address), ..Self::NONE }
     }
 
-    /// With the topology that the server is of.
+    /// Adds the topology of the server.
     #[must_use]
     pub const fn with_topology(self, topology: TopologyId) -> Self {
         Self { topology: Some(topology), ..self }
     }
 
-    /// With the reply that the event tells of.
+    /// Adds the reply that the event reports.
     #[must_use]
     pub const fn with_reply(self, reply: RawDocument<'a>) -> Self {
         Self { reply: Some(reply), ..self }
     }
 
-    /// With the reason of the failure that the event reports.
+    /// Adds the reason of the failure that the event reports.
     #[must_use]
     pub const fn with_reason(self, reason: &'a Reason) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// What this one knows, and of the rest what the other one knows.
+    /// Fills the missing fields from `other`.
     #[must_use]
     pub fn or<'b>(&self, other: &EventContext<'b>) -> EventContext<'b>
     where
@@ -153,7 +157,7 @@ impl<'a> EventContext<'a> {
     }
 }
 
-/// Adds a context to all events on their way to an observer.
+/// Adds a context to all events that it passes to an observer.
 ///
 /// ```
 /// use poolhouse_core::observe::{EventContext, Within};
@@ -184,7 +188,7 @@ pub struct Within<'c, O> {
 }
 
 impl<'c, O> Within<'c, O> {
-    /// Adds `context` to what `observer` watches.
+    /// Creates an observer that passes events to `observer` with `context`.
     pub const fn new(observer: O, context: EventContext<'c>) -> Self {
         Self { observer, context }
     }
@@ -207,7 +211,8 @@ impl<E, O: Observer<E>> Observer<E> for Within<'_, O> {
     }
 }
 
-/// Two observers of the same events, the first one first. What [`Observer`] and `shell::Publish` give to it goes to both.
+/// Two observers of the same events; the first one receives them first. Also combines two
+/// implementations of `Publish` of `poolhouse-driver`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -230,7 +235,7 @@ impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
     }
 }
 
-/// Runs code of somebody else's, which may panic: `None` if it did.
+/// Runs code of an application, which may panic; `None` if it did.
 #[doc(hidden)]
 #[cfg(feature = "std")]
 pub fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {

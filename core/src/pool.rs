@@ -4,14 +4,19 @@
 //!
 //! # One check-out
 //!
-//! [`Pool::check_out`] takes the newest available connection, if there is one: [`CheckOut::Granted`]. Else the
-//! request becomes a waiter: [`CheckOut::Queued`]. While `maxPoolSize` and `maxConnecting` allow it, a connection
-//! is created *for* the oldest waiter that has none coming: the two are bound, and the pool owes
-//! [`PoolAction::Establish`]. *First come, first wins*: a connection that is there (established, or returned)
-//! goes to the oldest waiter, bound or not. If that waiter was bound to another connection, that one is
-//! bound anew: to the waiter that lost its own, or to the oldest waiter that has none. So no connection is established
-//! for nobody while somebody waits, and a waiter once bound stays bound. A waiter's verdict stays in its place until
-//! [`Pool::claim`] or [`Pool::cancel`] takes it; [`PoolAction::Wake`] says that it is there.
+//! [`Pool::check_out`] takes the newest available connection: [`CheckOut::Granted`]. If none is
+//! available, the request becomes a waiter: [`CheckOut::Queued`]. While `maxPoolSize` and
+//! `maxConnecting` allow it, a connection is created *for* the oldest waiter that has no pending
+//! connection: the two are bound, and the pool owes [`PoolAction::Establish`].
+//!
+//! Connections are handed out in the order of the queue: an established or returned connection goes
+//! to the oldest waiter, bound or not. If that waiter was bound to another connection, that
+//! connection is bound again: to the waiter that lost its connection, or else to the oldest unbound
+//! waiter. So no connection is established without a waiter while an unbound waiter exists, and a
+//! waiter once bound stays bound.
+//!
+//! The verdict of a waiter stays in its slot until [`Pool::claim`] or [`Pool::cancel`] takes it.
+//! [`PoolAction::Wake`] reports that the verdict is available.
 //!
 //! # States
 //!
@@ -27,31 +32,40 @@
 //!
 //! # Cost
 //!
-//! With a connection available and no waiter, a check-out and a check-in take some 120 instructions together on x86-64, on the heap
-//! and in fixed memory; they call nothing and allocate nothing. `tests/scripts/instructions` counts them and fails when they grow.
-//! Services, pools without background work, connections that perished, and waiters take a path that is not inlined. A host with a
-//! costly clock calls [`Pool::check_out_with`] and [`Pool::check_in_with`], which read it only where the time matters.
+//! With a connection available and no waiter, a check-out and a check-in take some 120 instructions
+//! together on x86-64, on the heap and in fixed memory. This path has no function call and no
+//! allocation. `tests/scripts/instructions` counts the instructions and fails when they grow.
+//! Services, pools without background work, perished connections and waiters take a path that is
+//! not inlined. A host with a costly clock calls [`Pool::check_out_with`] and
+//! [`Pool::check_in_with`], which read the clock only where the time matters.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
 //!
 //! - Error texts are those of the tests: "a connection" in lower case (ambiguity 1).
-//! - A failed connection leaves each count once (2). The verdict of whoever judges the failure comes with its news, so that the
-//!   order is PoolCleared, ConnectionClosed, ConnectionCheckOutFailed (3).
-//! - Interruption reaches pending connections too (4). A clear without it lets them finish and then closes
-//!   them as stale; their waiters fail at once like all others (5).
-//! - Stale means: another generation than the pool's (6).
-//! - In the background one connection is established at a time, never beyond what is asked for (16). After a
-//!   failure that did not clear the pool the next attempt waits 100 ms, doubling up to 10 s.
-//! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with [`CheckOutError::Cancelled`]; one that had
-//!   been granted emits ConnectionCheckedIn.
-//! - Closing the pool abandons what is being established.
-//! - A check-out that brings a deadline of its own is bounded by that alone, waiting and establishing together; `waitQueueTimeoutMS`
-//!   bounds the waiting of those that bring none (CMAP-26, CMAP-28).
-//! - The host bounds the time of establishing: all of it by connectTimeoutMS, and each command of its handshake by timeoutMS, by socketTimeoutMS where that is
-//!   not set, or by the deadline of the waiter, if that is later. The first limit counts, and zero is none (CMAP-60).
-//! - Options may change while the pool lives: see [`Pool::reconfigure`]. It can be filled beyond `minPoolSize`, once: see
-//!   [`Pool::set_fill_target`].
-//! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
+//! - A failed connection is subtracted from each count once (2). The report of a failure includes
+//!   whether it clears the pool, so the order of events is PoolCleared, ConnectionClosed,
+//!   ConnectionCheckOutFailed (3).
+//! - A clear with the interrupt flag also interrupts pending connections (4). A clear without it
+//!   lets them finish and then closes them as stale; their waiters fail at once like all others
+//!   (5).
+//! - A connection is stale if its generation differs from the pool's (6).
+//! - In the background, one connection is established at a time, and never more than `minPoolSize`
+//!   or the fill target requires (16). After a failure that did not clear the pool, the next
+//!   attempt waits 100 ms; the pause doubles with each failure, up to 10 s.
+//! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with
+//!   [`CheckOutError::Cancelled`]. If it had been granted a connection, it emits
+//!   ConnectionCheckedIn.
+//! - Closing the pool abandons pending connections.
+//! - A check-out with its own deadline is bounded only by that deadline, for waiting and
+//!   establishing together. `waitQueueTimeoutMS` bounds the waiting of check-outs without a
+//!   deadline (CMAP-26, CMAP-28).
+//! - The host bounds the time of establishing: the whole by connectTimeoutMS; each command of the
+//!   handshake by timeoutMS, or by socketTimeoutMS where timeoutMS is not set, or by the deadline
+//!   of the waiter, if that is later. The earliest limit applies, and zero means no limit
+//!   (CMAP-60).
+//! - The options of an existing pool can be changed: see [`Pool::reconfigure`]. A pool can be
+//!   filled beyond `minPoolSize`, once: see [`Pool::set_fill_target`].
+//! - A deadline has passed when `now` equals it. If the clock goes back, the last value is used.
 
 mod check;
 mod clear;
@@ -87,7 +101,7 @@ use core::fmt;
 use core::time::Duration;
 use memory::{ConnSlot, Conns, ServiceSlot, Services, Verdict, WaiterDeadlines, WaiterSlot, Waiters};
 
-/// The lists of connections, which are their states.
+/// The lists of connections. The list that a connection is on is its state.
 mod conn {
     pub(super) const OWES_ESTABLISH: u8 = 0;
     pub(super) const ESTABLISHING: u8 = 1;
@@ -99,7 +113,8 @@ mod conn {
     pub(super) const LISTS: usize = 7;
 }
 
-/// The lists of waiters, which are their states. Every bound waiter is older than every unbound one.
+/// The lists of waiters. The list that a waiter is on is its state. Every bound waiter is older
+/// than every unbound one.
 mod waiter {
     pub(super) const UNBOUND: u8 = 0;
     pub(super) const BOUND: u8 = 1;
@@ -110,8 +125,10 @@ mod waiter {
 
 /// A connection pool to one server. See the [module](self) for how it works.
 ///
-/// Equal pools have been through the same: same clock, same options, same connections and check-outs by the same ids in the same places. They
-/// answer every call alike. A clone knows the ids and leases of its original; what one does, the other does not learn of.
+/// Two pools are equal if all of their state is equal: clock, options, and the same connections and
+/// check-outs with the same ids in the same slots. Equal pools return the same results for the same
+/// calls. A clone accepts the ids and leases of its original; later changes of one do not affect
+/// the other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Pool<M: Memory> {
     id: PoolId,
@@ -123,35 +140,37 @@ pub struct Pool<M: Memory> {
     waiters: Waiters<M, { waiter::LISTS }>,
     services: Services<M>,
     deadlines: WaiterDeadlines<M>,
-    /// What made the pool paused.
+    /// The error that the pool was cleared with, until the next [`Pool::ready`].
     cleared_by: Option<Cause>,
-    /// The connection that is established in the background.
+    /// The connection that is being established in the background, or `NIL`.
     background: u32,
-    /// Not before then is the next one established in the background, after one failed.
+    /// The earliest time of the next background attempt, after one failed.
     populate_at: Option<Instant>,
     backoff: Duration,
-    /// So many connections are established once, beyond `minPoolSize`; 0 is none.
+    /// The number of connections that the pool is filled to, once; 0 means no target.
     fill_target: u32,
-    /// Stale connections may be among the available ones.
+    /// Available connections may be stale.
     sweep_due: bool,
-    /// A place for a connection became free after somebody had found none.
+    /// A connection slot was freed while a waiter or the background population was blocked on slot
+    /// capacity.
     serve_due: bool,
-    /// The limits were lowered, and connections beyond them are left.
+    /// The limits were lowered, and may still be exceeded.
     shrunk: bool,
-    /// Whether a call since the last [`Pool::take_changed`] may have changed the actions that are owed or the timeout.
+    /// Whether a call since the last [`Pool::take_changed`] may have changed the owed actions or
+    /// the timeout.
     is_changed: bool,
-    /// Leases pinned to cursors and to transactions.
+    /// The numbers of leases pinned to cursors and to transactions.
     pinned: [u32; 2],
 }
 
-/// The first wait before establishing in the background again; it doubles up to the last.
+/// The pause before the next background attempt after a failure. It doubles up to `BACKOFF_LAST`.
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_LAST: Duration = Duration::from_secs(10);
 
 impl<M: Memory> Pool<M> {
-    /// A pool: paused, generation 0, without connections.
+    /// Creates a pool: paused, generation 0, without connections.
     ///
-    /// - `id`: what the host calls it.
+    /// - `id`: the host's number for the pool.
     ///
     /// Cost: O(1), no allocation. Events: `PoolCreated`.
     ///
@@ -181,7 +200,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// A pool that was closed before anybody used it.
+    /// Creates a pool that is closed already.
     #[doc(hidden)]
     #[inline]
     pub fn closed() -> Self {
@@ -189,35 +208,38 @@ impl<M: Memory> Pool<M> {
         Self { state: PoolState::Closed, ..new }
     }
 
-    /// Makes room for this many connections and waiting check-outs, so that nothing is allocated up to there.
+    /// Reserves memory for this many connections and waiting check-outs, so nothing is allocated up
+    /// to these numbers.
     ///
     /// # Errors
     ///
-    /// [`Full`] when the allocator refuses; room beyond a fixed capacity is not asked for.
+    /// [`Full`] when the allocator refuses. A number beyond a fixed capacity is no error.
     pub fn reserve(&mut self, conns: u32, waiters: u32) -> Result<(), Full> {
         self.conns.reserve(conns)?;
         self.waiters.reserve(waiters)?;
         self.deadlines.reserve(waiters)
     }
 
-    /// Asks for a connection.
+    /// Checks out a connection, or enters the wait queue.
     ///
-    /// `Available -> InUse` for the newest available connection that has not perished; perished ones met on
-    /// the way are closed. Without one, the request waits, and a connection may be created for it.
+    /// `Available -> InUse` for the newest available connection that has not perished; perished
+    /// ones found first are closed. If no connection is available, the request waits, and a
+    /// connection may be created for it.
     ///
-    /// - `now`: the clock of every other call; one that goes back is held at the last value seen.
-    /// - `deadline`: the caller's own, for waiting and establishing together. Without one, `waitQueueTimeoutMS` applies until a
-    ///   connection is being established for the request.
+    /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
+    /// - `deadline`: the caller's own, for waiting and establishing together. Without one,
+    ///   `waitQueueTimeoutMS` applies until a connection is being established for the request.
     ///
-    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise, and
-    /// O(pending) when a connection is being established for nobody. Owes at most one
+    /// Cost: O(1) without allocation when a connection is available; otherwise O(log n) in the
+    /// number of waiters, and O(pending) when a pending connection has no waiter. Owes at most one
     /// `Establish`, and a `Close` for each perished connection.
-    /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
-    /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
+    /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then
+    /// `ConnectionCheckedOut`, `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
     ///
     /// # Errors
     ///
-    /// [`CheckOutError`]: the pool is closed or paused, the deadline has passed and no connection is there, or no place to wait is left.
+    /// [`CheckOutError`]: the pool is closed or paused; the deadline has passed and no connection
+    /// is available; or no slot for a waiter is left.
     ///
     /// Source: CMAP, "Checking Out a Connection" (CMAP-28, CMAP-61..70).
     #[inline(always)]
@@ -230,11 +252,11 @@ impl<M: Memory> Pool<M> {
         self.check_out_with(|| now, deadline, observer)
     }
 
-    /// [`Pool::check_out`] with a clock instead of the time, for hosts whose clock is costly.
+    /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once: unless a connection is available, `maxIdleTimeMS` is 0 and
-    /// the observer is not [enabled](Observer::is_enabled). Without the reading, the time of the call
-    /// is that of the last call.
+    /// The clock is read at most once. It is not read if a connection is available, `maxIdleTimeMS`
+    /// is 0 and the observer is not [enabled](Observer::is_enabled); the time of the call is then
+    /// that of the last call.
     ///
     /// # Errors
     ///
@@ -269,9 +291,10 @@ impl<M: Memory> Pool<M> {
 
     /// Takes the outcome of a check-out that waited.
     ///
-    /// Once it returns anything but [`Claim::Waiting`], the id is used up.
+    /// After it returns anything but [`Claim::Waiting`], the id is no longer valid.
     ///
-    /// Cost: O(1), no allocation. Revokes the `Wake` that is owed. Events: none, they were emitted when the outcome came about.
+    /// Cost: O(1), no allocation. Revokes the `Wake` that is owed.
+    /// Events: none; they were emitted when the outcome was decided.
     ///
     /// Source: CMAP, "Checking Out a Connection" (CMAP-69, CMAP-70).
     pub fn claim(&mut self, now: Instant, waiter: WaiterId) -> Claim {
@@ -286,15 +309,17 @@ impl<M: Memory> Pool<M> {
         claim
     }
 
-    /// Gives up a check-out that waited, whatever has become of it.
+    /// Cancels a check-out that waited, whatever its outcome.
     ///
-    /// If it waits, it leaves the queue; a connection that is being established for it goes to the oldest waiter that
-    /// has none coming. If it was granted a connection, that is checked in. Of an id that is used up, nothing.
+    /// If it still waits, it leaves the queue, and a connection that is being established for it
+    /// goes to the oldest waiter without a pending connection. If it was granted a connection, the
+    /// connection is checked in. An id that is no longer valid has no effect.
     ///
-    /// Cost: O(log n) in the number of waiters, no allocation. Owes at most one `Wake`, one `Close` and one `Establish`.
+    /// Cost: O(log n) in the number of waiters, no allocation. Owes at most one `Wake`, one `Close`
+    /// and one `Establish`.
     /// Events: `ConnectionCheckOutFailed`, or those of [`Pool::check_in`], or none.
     ///
-    /// Source: ours, as the specification has no cancellation.
+    /// Source: an extension; the specification has no cancellation.
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return };
@@ -314,18 +339,22 @@ impl<M: Memory> Pool<M> {
 
     /// Returns a leased connection to the pool.
     ///
-    /// `InUse -> InUse` when somebody waits, `InUse -> Available` otherwise, or `InUse -> OwesClose` when it is
-    /// broken, stale or interrupted, or the pool is closed.
+    /// `InUse -> InUse` when a waiter takes the connection, `InUse -> Available` when no check-out
+    /// waits, or `InUse -> OwesClose` when the connection is broken, stale or interrupted, or the
+    /// pool is closed.
     ///
-    /// - `lease`: consumed. `health`: [`Health::Broken`] after any network or protocol error.
+    /// - `lease`: consumed.
+    /// - `health`: [`Health::Broken`] after any network or protocol error.
     ///
-    /// Cost: O(1), no allocation; O(log n) in the number of waiters when somebody waits. Owes at most one `Close` and one `Wake`.
-    /// Events: `ConnectionCheckedIn`, then `ConnectionCheckedOut` of the oldest waiter, or `ConnectionClosed` and
-    /// perhaps `ConnectionCreated`.
+    /// Cost: O(1), no allocation; O(log n) in the number of waiters when a check-out waits. Owes at
+    /// most one `Close` and one `Wake`.
+    /// Events: `ConnectionCheckedIn`, then `ConnectionCheckedOut` of the oldest waiter, or
+    /// `ConnectionClosed` and perhaps `ConnectionCreated`.
     ///
     /// # Errors
     ///
-    /// [`ForeignLease`]: another pool issued it; nothing changed, the lease is handed back.
+    /// [`ForeignLease`]: another pool issued the lease. Nothing changed; the error contains the
+    /// lease.
     ///
     /// Source: CMAP, "Checking In a Connection" (CMAP-72, CMAP-73).
     #[inline(always)]
@@ -339,11 +368,11 @@ impl<M: Memory> Pool<M> {
         self.check_in_with(|| now, lease, health, observer)
     }
 
-    /// [`Pool::check_in`] with a clock instead of the time, for hosts whose clock is costly.
+    /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once: unless the connection becomes available, `maxIdleTimeMS` is 0
-    /// and the observer is not [enabled](Observer::is_enabled). Without the reading, the time of the
-    /// call is that of the last call.
+    /// The clock is read at most once. It is not read if the connection becomes available,
+    /// `maxIdleTimeMS` is 0 and the observer is not [enabled](Observer::is_enabled); the time of
+    /// the call is then that of the last call.
     ///
     /// # Errors
     ///
@@ -365,7 +394,7 @@ impl<M: Memory> Pool<M> {
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
-            // The connection that has been available for longest is due first.
+            // Only the connection that has been available for longest decides the idle expiry.
             self.is_changed |= self.config.idle_ns > 0 && self.conns.len(conn::AVAILABLE) == 0;
         }
         if let Some(slot) = self.conns.at_mut(conn.index()) {
@@ -378,11 +407,12 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Lets the pool hand out connections, and fills it to `minPoolSize`.
+    /// Marks the pool as ready to hand out connections, and fills it to `minPoolSize`.
     ///
-    /// `Paused -> Ready`. On a ready pool nothing happens, nor on a closed one: closed is final.
+    /// `Paused -> Ready`. No effect on a ready or a closed pool: closed is final.
     ///
-    /// Cost: O(1). Owes at most one `Establish`. Events: `PoolReady`, then perhaps `ConnectionCreated`.
+    /// Cost: O(1). Owes at most one `Establish`.
+    /// Events: `PoolReady`, then perhaps `ConnectionCreated`.
     ///
     /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -399,7 +429,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Notes the service that a connection reached, which its hello told. Before [`Pool::handle_established`].
+    /// Records the service of a connection, from its hello reply. Call it before
+    /// [`Pool::handle_established`].
     ///
     /// The connection takes the generation of its service, which is returned.
     ///
@@ -407,7 +438,8 @@ impl<M: Memory> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`ServiceError`]: the connection is no longer being established, the pool is not load-balanced, or it has no place for another service.
+    /// [`ServiceError`]: the connection is no longer being established, the pool is not
+    /// load-balanced, or no slot for another service is left.
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-90, CMAP-91).
     pub fn handle_service(&mut self, conn: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
@@ -434,17 +466,20 @@ impl<M: Memory> Pool<M> {
         Ok(generation)
     }
 
-    /// News: a connection is established. The host has put its socket where the connection's owner will find it.
+    /// Completes the establishment of a connection. The host has already stored the socket where
+    /// the owner of the connection finds it.
     ///
-    /// `Establishing -> InUse` when somebody waits, `Establishing -> Available` otherwise.
+    /// `Establishing -> InUse` when a check-out waits, `Establishing -> Available` otherwise.
     ///
-    /// Cost: O(log n) in the number of waiters. Owes at most one `Wake` and what more connections may be established.
-    /// Events: `ConnectionReady`, then perhaps `ConnectionCheckedOut` and `ConnectionCreated`; or `ConnectionClosed`.
+    /// Cost: O(log n) in the number of waiters. Owes at most one `Wake`, and an `Establish` for
+    /// each further connection that the limits allow.
+    /// Events: `ConnectionReady`, then perhaps `ConnectionCheckedOut` and `ConnectionCreated`; or
+    /// `ConnectionClosed`.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the pool was cleared or closed meanwhile (or a load-balanced pool was not told the service):
-    /// the connection is gone. Drop the socket.
+    /// [`Stale`]: the pool was cleared or closed in the meantime, or is load-balanced and the
+    /// service was not recorded. The connection has left the pool; drop the socket.
     ///
     /// Source: CMAP, "Establishing a Connection" (CMAP-45, CMAP-49, CMAP-56).
     pub fn handle_established(
@@ -481,19 +516,21 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// News: a connection could not be established.
+    /// Handles a failure to establish a connection.
     ///
-    /// It is closed, and the check-out that it is bound to fails with [`CheckOutError::EstablishFailed`].
+    /// The connection is closed, and the check-out that is bound to it fails with
+    /// [`CheckOutError::EstablishFailed`].
     ///
-    /// - `error`: why, and whether that clears the pool: whoever judges failures decided before this call, so
-    ///   that pool and server description change together.
+    /// - `error`: the cause, and whether it clears the pool. The failure is judged before this
+    ///   call, so pool and server description change together.
     ///
-    /// Cost: O(log n) in the number of waiters; O(waiters) when it clears. Owes `Wake`s, and the `Establish` that its end allows.
-    /// Events: `PoolCleared` if it does, `ConnectionClosed`, `ConnectionCheckOutFailed`.
+    /// Cost: O(log n) in the number of waiters; O(waiters) when it clears the pool. Owes `Wake`s,
+    /// and the `Establish` that the freed slot allows.
+    /// Events: `PoolCleared` if it clears the pool, `ConnectionClosed`, `ConnectionCheckOutFailed`.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection was gone already; nothing changed.
+    /// [`Stale`]: the connection had already left the pool; nothing changed.
     ///
     /// Source: CMAP, "Establishing a Connection" (CMAP-46, CMAP-53, CMAP-71, CMAP-86).
     pub fn handle_establish_failed(
@@ -507,7 +544,7 @@ impl<M: Memory> Pool<M> {
         let index = self.pending(conn).ok_or(Stale)?;
         let now = self.begin(now, observer);
         let EstablishError { cause, overloaded, clear } = error;
-        // The failure of a connection from before the last clear says nothing new.
+        // The failure of a connection from before the last clear does not clear the pool again.
         let clear = clear.filter(|clear| self.is_mode_of(*clear) && !self.is_stale(self.conns.get(index)));
         if let Some(clear) = clear {
             self.begin_clear(now, clear, Some(cause), observer);
@@ -525,11 +562,12 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Says what a leased connection is pinned to, for the timeout's text in load-balanced mode (CMAP-93).
+    /// Records what a leased connection is pinned to, for the message of the timeout error in
+    /// load-balanced mode (CMAP-93).
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the lease is of another pool.
+    /// [`Stale`]: another pool issued the lease.
     pub fn pin(&mut self, lease: &Lease, pinned: Pinned) -> Result<(), Stale> {
         let index = self.leased(lease).ok_or(Stale)?;
         self.set_pinned(index, pinned);
@@ -542,7 +580,7 @@ impl<M: Memory> Pool<M> {
         self.id
     }
 
-    /// The options that are in force.
+    /// The options in force.
     #[must_use]
     pub const fn config(&self) -> &PoolConfig {
         &self.config
@@ -554,25 +592,26 @@ impl<M: Memory> Pool<M> {
         self.state
     }
 
-    /// How many times the pool was cleared. An error counts against the pool only if its generation equals this.
+    /// The number of times the pool was cleared. An error counts against the pool only if its
+    /// generation equals this one.
     #[must_use]
     pub const fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// How many times a service was cleared; 0 for one without connections.
+    /// The number of times a service was cleared; 0 for a service without connections.
     #[must_use]
     pub fn service_generation(&self, service_id: ObjectId) -> Generation {
         self.service(service_id).map_or(Generation(0), |service| self.services.get(service).generation)
     }
 
-    /// The generation of a connection, or `None` once it is gone.
+    /// The generation of a connection, or `None` if it has left the pool.
     #[must_use]
     pub fn conn_generation(&self, conn: ConnId) -> Option<Generation> {
         self.conns.find(conn.0).map(|index| self.conns.get(index).generation)
     }
 
-    /// The service of a connection, once hello told it.
+    /// The service of a connection, or `None` before [`Pool::handle_service`].
     #[must_use]
     pub fn conn_service(&self, conn: ConnId) -> Option<ObjectId> {
         let service = self.conns.get(self.conns.find(conn.0)?).service;
@@ -590,14 +629,14 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// How many services have connections, in load-balanced mode.
+    /// The number of services that have connections, in load-balanced mode.
     #[must_use]
     pub const fn service_count(&self) -> u32 {
         self.services.len(0)
     }
 
-    /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of [`Machine::poll_action`],
-    /// for hosts whose workers fetch their own work.
+    /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of
+    /// [`Machine::poll_action`], for hosts with workers that fetch their own work.
     #[inline]
     pub fn poll_establish(&mut self) -> Option<ConnId> {
         let index = self.conns.front(conn::OWES_ESTABLISH)?;
@@ -605,19 +644,19 @@ impl<M: Memory> Pool<M> {
         Some(ConnId(self.conns.key(index)))
     }
 
-    /// Whether [`Pool::poll_establish`] has something.
+    /// Whether [`Pool::poll_establish`] will return a connection.
     #[must_use]
     pub const fn owes_establish(&self) -> bool {
         self.owed_establish_count() > 0
     }
 
-    /// How many connections [`Pool::poll_establish`] has.
+    /// The number of connections that [`Pool::poll_establish`] will return.
     #[doc(hidden)]
     pub const fn owed_establish_count(&self) -> u32 {
         self.conns.len(conn::OWES_ESTABLISH)
     }
 
-    /// Whether a call since the last one of this may have changed the actions that are owed or the
+    /// Whether a call since the last call of this method may have changed the owed actions or the
     /// timeout. If not, a host that has taken all actions need not poll again.
     #[inline]
     pub const fn take_changed(&mut self) -> bool {
@@ -644,7 +683,7 @@ impl<M: Memory> Pool<M> {
         Some(PoolAction::Interrupt(self.release(index)))
     }
 
-    /// Frees the place of a connection that is gone.
+    /// Frees the slot of a connection that has left the pool, and returns its id.
     fn release(&mut self, index: u32) -> ConnId {
         let conn = ConnId(self.conns.key(index));
         if !self.conns.has_place() {
@@ -661,9 +700,9 @@ impl<M: Memory> Machine for Pool<M> {
     type Action = PoolAction;
     type Event = PoolEvent;
 
-    /// Fails waiters whose time is over, closes perished connections, and fills the pool to `minPoolSize`.
+    /// Fails expired waiters, closes perished connections, and fills the pool to `minPoolSize`.
     ///
-    /// Cost: O(log n) for each waiter, O(1) for each connection concerned.
+    /// Cost: O(log n) for each affected waiter, O(1) for each affected connection.
     /// Events: `ConnectionCheckOutFailed`, `ConnectionClosed`, `ConnectionCreated`.
     ///
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).

@@ -1,4 +1,4 @@
-//! Where a machine keeps its slots: in place with a fixed capacity, or on the heap.
+//! Memory for the slots of a machine: in place with a fixed capacity, or on the heap.
 
 #[doc(hidden)]
 pub mod deadlines;
@@ -13,17 +13,18 @@ pub use poolhouse_wire::Full;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 
-/// A growing slice of slots. It never shrinks; a slot's index is its place for life.
+/// A growing slice of slots. It never shrinks, and the index of a slot never changes.
 ///
-/// [`heapless::Vec`] is one and, with `alloc`, `Heap`.
+/// Implemented by [`heapless::Vec`] and, with `alloc`, by `Heap`.
 pub trait Store<T> {
-    /// A store without slots. It is no constant: of a constant the program would hold all bytes, which need not be anything yet.
+    /// Creates an empty store in place. This is a function because a constant would embed the whole
+    /// uninitialized array in the binary.
     fn empty() -> Self;
 
-    /// Every slot made so far.
+    /// All slots created so far.
     fn slots(&self) -> &[T];
 
-    /// Every slot made so far, to be changed.
+    /// All slots created so far, mutable.
     fn slots_mut(&mut self) -> &mut [T];
 
     /// Adds a slot. Cold: the only call that may allocate.
@@ -36,18 +37,18 @@ pub trait Store<T> {
     /// Removes the last slot, for stores that are used as a stack.
     fn pop(&mut self) -> Option<T>;
 
-    /// Makes room for `count` slots in all, as far as the limit allows.
+    /// Reserves memory for `count` slots in total, or up to the limit if that is lower.
     ///
     /// # Errors
     ///
     /// [`Full`] when the allocator refuses.
     fn reserve(&mut self, count: u32) -> Result<(), Full>;
 
-    /// How many slots there can ever be.
+    /// The maximum number of slots.
     fn limit(&self) -> u32;
 }
 
-/// A store that is copied, compared and hashed slot by slot, whatever memory it is in.
+/// A store that is cloned, compared and hashed slot by slot, independent of the kind of memory.
 pub(crate) struct Slots<T, S>(S, PhantomData<T>);
 
 impl<T, S: Store<T>> Store<T> for Slots<T, S> {
@@ -116,7 +117,7 @@ impl<T: Hash, S: Store<T>> Hash for Slots<T, S> {
     }
 }
 
-/// The largest number of slots that a 32-bit index with a reserved "none" can name.
+/// The maximum number of slots with a 32-bit index, of which one value means "none".
 const LIMIT: u32 = u32::MAX - 1;
 
 impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
@@ -152,7 +153,7 @@ impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
     }
 }
 
-/// Slots on the heap, growing by doubling.
+/// Slots on the heap. Grows by doubling.
 #[cfg(feature = "alloc")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Heap<T>(alloc::vec::Vec<T>);

@@ -1,4 +1,4 @@
-//! The one clock type of the crate.
+//! The clock type of the crate.
 
 #[cfg(test)]
 mod tests;
@@ -9,17 +9,18 @@ use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an origin that the adapter picks.
+/// A point in time: nanoseconds since an origin that the host chooses.
 ///
-/// Machines never read a clock; every call is told `now`. Instants of different origins must not meet
-/// in one machine. `Option<Instant>` is eight bytes.
+/// Machines never read a clock; `now` is an argument of every call. Instants with different origins
+/// must not be passed to the same machine. `Option<Instant>` is eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(NonZeroU64);
 
 impl Instant {
     /// The origin itself: the earliest instant.
     pub const ORIGIN: Self = Self(NonZeroU64::MIN);
-    /// The last instant that can be said, some 584 years after the origin. As a deadline it means "never".
+    /// The last instant that can be represented, some 584 years after the origin. As a deadline it
+    /// means "never".
     pub const MAX: Self = Self(NonZeroU64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin, saturating at [`Instant::MAX`].
@@ -58,7 +59,8 @@ pub(crate) const fn nanos_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
-/// A time that is only reported, and decides nothing: states that differ in it alone behave alike, so hashes leave it out.
+/// A time that is only reported and does not affect behaviour. It is left out of hashes, so states
+/// that differ only in it have the same hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Past<T>(pub(crate) T);
 
@@ -72,7 +74,8 @@ impl<T: fmt::Debug> fmt::Debug for Past<T> {
     }
 }
 
-/// A duration for people: `3 s`, `0.25 s`, `30.001 s`. Fractions of a millisecond are cut off.
+/// A duration as text for users: `3 s`, `0.25 s`, `30.001 s`. Fractions of a millisecond are cut
+/// off.
 pub(crate) struct Seconds(pub(crate) Duration);
 
 impl fmt::Display for Seconds {

@@ -1,10 +1,10 @@
-//! What must always hold of a multiplexed pool. For tests, fuzzing and simulation.
+//! The invariants of a multiplexed pool. For tests, fuzzing and simulation.
 
 use super::{Mux, MuxMemory, Verdict, conn, waiter};
 use crate::storage::Store;
 
 impl<M: MuxMemory> Mux<M> {
-    /// The checks behind `assert_invariants`.
+    /// Checks the invariants for `assert_invariants`.
     pub(super) fn check(&self) {
         self.conns.assert_invariants();
         self.waiters.assert_invariants();

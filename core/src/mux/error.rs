@@ -1,39 +1,39 @@
-//! How commands of a multiplexed pool fail.
+//! Errors of a multiplexed pool.
 
 use super::Stream;
 use crate::Cause;
 use core::fmt;
 
-/// A request was not taken.
+/// A request was not granted a stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Every connection is busy, and there is no room to wait.
+    /// Every connection is busy, and the queue is full.
     Busy {
         /// Requests in flight on all connections of the host.
         in_flight: u32,
         /// Requests that wait already.
         queued: u32,
-        /// How many may.
+        /// The maximum number of requests that wait.
         queue_max: u32,
     },
-    /// It waited as long as it might.
+    /// The request waited until its deadline.
     TimedOut {
         /// Requests in flight on all connections of the host.
         in_flight: u32,
         /// Requests that waited, this one included.
         queued: u32,
     },
-    /// There is no connection to the host, and the last attempt to make one failed.
+    /// No connection to the host is open, and the last attempt to establish one failed.
     Down {
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// The host is to be ignored.
+    /// The host's distance is [`Distance::Ignored`](super::Distance::Ignored).
     Ignored,
-    /// The pool is closed, and stays so.
+    /// The pool is closed permanently.
     Closed,
-    /// The caller gave up. Seen in events only.
+    /// The caller cancelled the request. Appears in events only.
     Cancelled,
 }
 
@@ -61,13 +61,14 @@ impl core::error::Error for AcquireError {
     }
 }
 
-/// A reply that nobody asked for. Its connection is closed: whoever sends such replies may as well send others' replies.
+/// An unexpected reply. Its connection is closed, because later replies may be assigned to wrong
+/// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The connection is gone already; the reply is thrown away.
+    /// The connection had already left the pool; the reply is dropped.
     Stale,
-    /// No request waits for a reply by this stream id.
+    /// No request waits for a reply with this stream id.
     Unknown {
         /// The id, as it was read.
         stream: i32,
@@ -85,7 +86,8 @@ impl fmt::Display for ReplyError {
 
 impl core::error::Error for ReplyError {}
 
-/// A stream was released to a pool that did not issue it. Nothing changed; here it is.
+/// A stream was released to a pool that did not issue it. Nothing changed; the field contains the
+/// stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ForeignStream(pub Stream);
 

@@ -1,25 +1,25 @@
-//! What may be watched of a multiplexed pool.
+//! Events of a multiplexed pool.
 
 use super::{AcquireError, MuxConfig, MuxConnId, MuxId};
 use crate::Cause;
 use core::fmt;
 use core::time::Duration;
 
-/// Why a connection of a multiplexed pool is no longer there.
+/// The reason for closing a connection of a multiplexed pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MuxClosed {
     /// It was not needed for `idle_timeout`.
     Idle,
-    /// Too many of its stream ids waited for late replies.
+    /// Too many of its stream ids were reserved for late replies.
     Worn,
     /// It failed.
     Error(Cause),
-    /// The pool is closed, or its host ignored.
+    /// The pool was closed, or its host is ignored.
     PoolClosed,
 }
 
-/// The events of a multiplexed pool. Each names its pool.
+/// The events of a multiplexed pool. Each contains the pool's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MuxEvent {
@@ -30,35 +30,35 @@ pub enum MuxEvent {
         /// Its options.
         config: MuxConfig,
     },
-    /// Its options were changed.
+    /// The pool's options were changed.
     PoolReconfigured {
         /// The pool.
         mux: MuxId,
         /// Its options from now on.
         config: MuxConfig,
     },
-    /// The pool is closed for good.
+    /// The pool is closed permanently.
     PoolClosed {
         /// The pool.
         mux: MuxId,
     },
-    /// A connection is to be established.
+    /// A connection was created and will be established.
     ConnectionCreated {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
     },
-    /// A connection takes requests from now on.
+    /// From now on a connection takes requests.
     ConnectionReady {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
-        /// Since it was created.
+        /// Time since it was created.
         duration: Duration,
     },
-    /// A connection is not needed: it takes no more requests, and is kept for a while.
+    /// A connection is surplus: it takes no more requests, and is kept for a while.
     ConnectionTrashed {
         /// The pool.
         mux: MuxId,
@@ -67,57 +67,59 @@ pub enum MuxEvent {
         /// Requests in flight on it.
         in_flight: u32,
     },
-    /// A connection that was not needed takes requests again.
+    /// A trashed connection takes requests again.
     ConnectionResurrected {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
     },
-    /// A connection takes no more requests: too many of its stream ids wait for late replies, or it is not to be used any more.
+    /// A connection takes no more requests: too many of its stream ids are reserved for late
+    /// replies, or the host is ignored.
     ConnectionRetired {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
-        /// How many of its ids wait for late replies.
+        /// The number of its ids that are reserved for late replies.
         orphaned: u32,
     },
-    /// A connection is no longer in the pool; its socket is about to be closed, and the requests on it fail.
+    /// A connection is no longer in the pool; its socket is about to be closed, and the requests on
+    /// it fail.
     ConnectionClosed {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
-        /// Why.
+        /// The reason.
         reason: MuxClosed,
         /// Requests that were in flight on it.
         in_flight: u32,
     },
-    /// The peer is asked whether it is there.
+    /// A heartbeat was started on a connection.
     HeartbeatStarted {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
     },
-    /// It is.
+    /// A heartbeat was answered.
     HeartbeatSucceeded {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
-        /// Since it was asked.
+        /// Time since it was started.
         duration: Duration,
     },
-    /// It did not answer in time.
+    /// A heartbeat was not answered in time, or could not be started.
     HeartbeatFailed {
         /// The pool.
         mux: MuxId,
         /// The connection.
         conn: MuxConnId,
     },
-    /// A request has a stream id.
+    /// A request was granted a stream id.
     StreamAcquired {
         /// The pool.
         mux: MuxId,
@@ -125,23 +127,23 @@ pub enum MuxEvent {
         conn: MuxConnId,
         /// The id.
         stream: u16,
-        /// Since it was asked for.
+        /// Time since the request started.
         duration: Duration,
     },
-    /// A request waits for a connection that takes it.
+    /// A request waits for a connection.
     RequestQueued {
         /// The pool.
         mux: MuxId,
-        /// How many wait, this one included.
+        /// The number of waiting requests, this one included.
         queued: u32,
     },
     /// A request ended without a stream id.
     AcquireFailed {
         /// The pool.
         mux: MuxId,
-        /// Why.
+        /// The error.
         error: AcquireError,
-        /// Since it was asked for.
+        /// Time since the request started.
         duration: Duration,
     },
     /// A request was answered.
@@ -153,7 +155,7 @@ pub enum MuxEvent {
         /// The id.
         stream: u16,
     },
-    /// A request was given up before its reply came; its id is kept until it does.
+    /// A request was abandoned before its reply arrived; its id stays reserved until then.
     StreamOrphaned {
         /// The pool.
         mux: MuxId,
@@ -161,10 +163,10 @@ pub enum MuxEvent {
         conn: MuxConnId,
         /// The id.
         stream: u16,
-        /// How many ids of the connection wait for late replies.
+        /// The number of ids of the connection that are reserved for late replies.
         orphaned: u32,
     },
-    /// The reply to a request that was given up came, and its id is free.
+    /// The reply to an abandoned request arrived, and its id is free.
     LateReply {
         /// The pool.
         mux: MuxId,
@@ -173,7 +175,7 @@ pub enum MuxEvent {
         /// The id.
         stream: u16,
     },
-    /// A reply came that nobody had asked for. The connection is closed.
+    /// An unexpected reply arrived. The connection is closed.
     UnknownReply {
         /// The pool.
         mux: MuxId,
@@ -211,7 +213,7 @@ impl MuxEvent {
         }
     }
 
-    /// The pool that it is of.
+    /// The pool that emitted the event.
     #[must_use]
     pub const fn mux(&self) -> MuxId {
         match *self {
@@ -237,7 +239,7 @@ impl MuxEvent {
         }
     }
 
-    /// The connection that it is of.
+    /// The connection of the event, if any.
     #[must_use]
     pub const fn conn(&self) -> Option<MuxConnId> {
         match *self {
@@ -265,7 +267,7 @@ impl MuxEvent {
 }
 
 impl fmt::Display for MuxEvent {
-    /// The event's name, then what it tells, on one line.
+    /// Writes the event's name and its fields on one line, without the pool's id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         if let Some(conn) = self.conn() {

@@ -1,4 +1,4 @@
-//! Where a multiplexed pool keeps its slots, and what is in one.
+//! The memory of a multiplexed pool and the contents of its slots.
 
 use super::AcquireError;
 use super::streams::Streams;
@@ -9,37 +9,37 @@ use crate::storage::table::{Slot, Table};
 use crate::storage::{Slots, Store};
 use crate::time::Past;
 
-/// A connection of a multiplexed pool. Its stream ids are in a table beside.
+/// A connection of a multiplexed pool. Its stream ids are in a separate table with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MuxConnSlot {
     pub(super) created: Past<Instant>,
-    /// From when on it is of no more use, once it is trashed.
+    /// The time at which a trashed connection expires.
     pub(super) until: Instant,
-    /// When the peer was last heard.
+    /// The time of the last bytes from the peer.
     pub(super) heard: Instant,
     pub(super) in_flight: u32,
-    /// A reply has come.
+    /// A reply was received on this connection.
     pub(super) answered: bool,
     pub(super) heartbeat: Option<Heartbeat>,
 }
 
-/// A question whether the peer is there.
+/// A heartbeat that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Heartbeat {
     pub(super) stream: u16,
     pub(super) asked: Instant,
-    /// The host was told.
+    /// The driver has polled the action.
     pub(super) told: bool,
 }
 
-/// A request that could not be taken at once.
+/// A request that waits, or has an outcome that was not claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MuxWaiterSlot {
     pub(super) started: Past<Instant>,
     pub(super) verdict: Verdict,
 }
 
-/// How a request that waited ended, kept until it is claimed.
+/// The outcome of a request that waited, kept until it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verdict {
     Waiting,
@@ -47,11 +47,11 @@ pub(super) enum Verdict {
     Failed(AcquireError),
 }
 
-/// Where a multiplexed pool keeps its slots: [`MuxFixed`] or, with feature `alloc`, `MuxOnHeap`.
+/// The memory of a multiplexed pool: [`MuxFixed`] or, with feature `alloc`, `MuxOnHeap`.
 pub trait MuxMemory {
-    /// As many as connections.
+    /// One slot for each connection.
     type PerConn<T>: Store<T>;
-    /// As many as requests that wait.
+    /// One slot for each waiting request.
     type PerWaiter<T>: Store<T>;
     /// The words that hold the stream ids of one connection.
     type Words: Store<u64>;
@@ -64,8 +64,10 @@ pub(super) type Waiters<M, const LISTS: usize> =
     Table<MuxWaiterSlot, <M as MuxMemory>::PerWaiter<Slot<MuxWaiterSlot>>, LISTS>;
 pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>>;
 
-/// In place: up to `CONNS` connections, trashed ones included, `WAITERS` requests that wait, and stream ids in `WORDS` words for each connection
-/// ([`stream_words`](super::stream_words) of as many as there are to be). What the options allow beyond is not there.
+/// Memory inside the pool, of fixed capacity: up to `CONNS` connections, trashed ones included,
+/// `WAITERS` waiting requests, and stream ids in `WORDS` words for each connection (compute `WORDS`
+/// from the number of ids with [`stream_words`](super::stream_words)). Options beyond the capacity
+/// are limited to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxFixed<const CONNS: usize, const WAITERS: usize, const WORDS: usize>;
 
@@ -75,7 +77,8 @@ impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> MuxMemory for
     type Words = heapless::Vec<u64, WORDS>;
 }
 
-/// On the heap, growing when a connection is created or more requests wait than ever before.
+/// Memory on the heap. It grows when a connection is created or more requests wait than ever
+/// before.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxOnHeap;

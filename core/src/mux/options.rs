@@ -1,31 +1,31 @@
-//! What a multiplexed pool is told before it starts, and may be told later.
+//! The options of a multiplexed pool.
 
 use super::streams::IDS_MAX;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
-/// How far away a host is, for whoever uses it.
+/// The distance of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
-    /// Near: where requests go first.
+    /// Near: preferred for requests.
     #[default]
     Local,
-    /// Farther away: where requests go when no near host takes them.
+    /// Farther away: used when no near host takes a request.
     Remote,
-    /// Not used: there are no connections to it.
+    /// Not used: the pool has no connections to it.
     Ignored,
 }
 
-/// How many connections a host at some distance gets, and how many requests they carry.
+/// The limits of connections and requests for a host at one distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostOptions {
-    /// How many connections are kept open.
+    /// The number of connections that are kept open.
     pub core_connections: u32,
-    /// How many there may be, those that are being established included.
+    /// The maximum number of connections, pending ones included.
     pub max_connections: u32,
-    /// How many requests may be in flight on one connection.
+    /// The maximum number of requests in flight on one connection.
     pub max_requests_per_connection: u32,
-    /// How full the last connection may be, in requests in flight, before another one is opened beside it.
+    /// The number of requests in flight on the last connection above which another one is opened.
     pub new_connection_threshold: u32,
 }
 
@@ -53,33 +53,37 @@ impl HostOptions {
     }
 }
 
-/// The options of a multiplexed pool, as the user states them.
+/// The options of a multiplexed pool, as the user sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxOptions {
-    /// How far away the host is. Default local.
+    /// The distance of the host. Default local.
     pub distance: Distance,
-    /// For hosts that are near.
+    /// The limits for a near host.
     pub local: HostOptions,
-    /// For hosts that are farther away.
+    /// The limits for a host farther away.
     pub remote: HostOptions,
-    /// How many stream ids a connection has: 128 in version 2 of Cassandra's protocol, 32,768 from version 3 on. Does not change in the life of a pool.
+    /// The number of stream ids of a connection: 128 in version 2 of Cassandra's protocol, 32,768
+    /// from version 3 on. Does not change while a pool exists.
     pub streams_per_connection: u32,
-    /// How many requests may wait for a connection that takes them; 0: none, who finds no room is rejected at once. Default 256.
+    /// The maximum number of waiting requests. With 0, a request that no connection takes is
+    /// rejected at once. Default 256.
     pub max_queue_size: u32,
-    /// How long a request may wait for that; zero: not at all. Default 5 s.
+    /// The maximum time that a request waits for a connection. With zero, requests do not wait.
+    /// Default 5 s.
     pub pool_timeout: Duration,
-    /// How long a connection that is not needed is kept, in case that it is needed again. Default 120 s.
+    /// The time that a surplus connection is kept in case the load rises. Default 120 s.
     pub idle_timeout: Duration,
-    /// After how much silence of the peer it is asked whether it is there; zero: never. Default 30 s.
+    /// The time without received bytes after which a heartbeat is sent; zero means never. Default
+    /// 30 s.
     pub heartbeat_interval: Duration,
-    /// How long it may take to answer that. Default 12 s.
+    /// The maximum time until a heartbeat is answered. Default 12 s.
     pub heartbeat_timeout: Duration,
-    /// How often is looked whether there are more connections than are needed. Default 10 s.
+    /// The interval at which surplus connections are detected. Default 10 s.
     pub shrink_interval: Duration,
 }
 
 impl MuxOptions {
-    /// The defaults where a connection has 32,768 stream ids: one connection.
+    /// The defaults for connections with 32,768 stream ids: one connection.
     pub const DEFAULT: Self = Self {
         distance: Distance::Local,
         local: HostOptions {
@@ -103,7 +107,7 @@ impl MuxOptions {
         shrink_interval: Duration::from_secs(10),
     };
 
-    /// The defaults where a connection has 128 stream ids: more connections under load.
+    /// The defaults for connections with 128 stream ids: more connections under load.
     pub const DEFAULT_128: Self = Self {
         local: HostOptions {
             core_connections: 2,
@@ -121,11 +125,11 @@ impl MuxOptions {
         ..Self::DEFAULT
     };
 
-    /// Checks every option; usable in a `const`, so that a bad option fails the build.
+    /// Checks every option. Usable in a `const`, so a bad option fails the build.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the option, its value and the rule.
+    /// [`ConfigError`] contains the option, its value and the rule.
     pub const fn validate(self) -> Result<MuxConfig, ConfigError> {
         let streams = self.streams_per_connection;
         if streams == 0 || streams > IDS_MAX {
@@ -154,23 +158,23 @@ impl Default for MuxOptions {
     }
 }
 
-/// Options that were checked: [`MuxOptions::validate`] is the only way to one.
+/// Validated options: only [`MuxOptions::validate`] creates them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxConfig {
     options: MuxOptions,
 }
 
 impl MuxConfig {
-    /// The defaults where a connection has 32,768 stream ids.
+    /// The defaults for connections with 32,768 stream ids.
     pub const DEFAULT: Self = Self { options: MuxOptions::DEFAULT };
 
-    /// The options that were checked.
+    /// The validated options.
     #[must_use]
     pub const fn options(&self) -> &MuxOptions {
         &self.options
     }
 
-    /// Those of the host's distance; `None` when it is ignored.
+    /// The limits for the host's distance; `None` if the host is ignored.
     #[must_use]
     pub const fn host(&self) -> Option<&HostOptions> {
         match self.options.distance {
@@ -180,7 +184,8 @@ impl MuxConfig {
         }
     }
 
-    /// These options with so many stream ids, which do not change in the life of a pool. Requests per connection are no more than that.
+    /// These options with another number of stream ids, which also limits the requests per
+    /// connection.
     pub(super) fn with_streams(self, streams_per_connection: u32) -> Self {
         let [local, remote] = [self.options.local, self.options.remote].map(|host| {
             let max_requests_per_connection = host.max_requests_per_connection.min(streams_per_connection);

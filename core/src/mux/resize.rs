@@ -1,4 +1,4 @@
-//! How many connections there are: growth, trash, resurrection, retirement.
+//! The number of connections: growth, trashing, resurrection, retirement.
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
@@ -9,14 +9,14 @@ use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {
-    /// Connections that are established, or about to be.
+    /// The number of connections that are being established, or about to be.
     pub(super) const fn pending_count(&self) -> u32 {
         self.conns.len(conn::OWES_ESTABLISH) + self.conns.len(conn::ESTABLISHING)
     }
 
-    /// Whether the load asks for one more connection.
+    /// Whether the load requires one more connection.
     ///
-    /// - `pressed`: somebody was just not served.
+    /// - `pressed`: a request was just not served.
     #[inline]
     pub(super) fn wants_growth(&self, pressed: bool) -> bool {
         let Some(host) = self.config.host() else { return false };
@@ -28,7 +28,8 @@ impl<M: MuxMemory> Mux<M> {
         if count < host.core_connections {
             return true;
         }
-        // What is in the trash is there at once, and one is not waited for beside it.
+        // A pending connection must be established first, but a trashed one can be resurrected at
+        // once.
         if pending > 0 && self.resurrectable().is_none() {
             return false;
         }
@@ -42,7 +43,8 @@ impl<M: MuxMemory> Mux<M> {
         full || pressed || self.waiters.len(waiter::WAITING) > 0
     }
 
-    /// Opens the connections that are kept open, and one more when the load asks for it. Those who wait have what was resurrected.
+    /// Opens connections up to `core_connections`, and one more when the load requires it. Waiting
+    /// requests use resurrected connections at once.
     pub(super) fn provide(&mut self, now: Instant, pressed: bool, observer: &mut impl Observer<MuxEvent>) {
         let mut pressed = pressed;
         while self.wants_growth(pressed) {
@@ -52,7 +54,7 @@ impl<M: MuxMemory> Mux<M> {
             } else if self.down.is_some_and(|(_, at)| at > now) {
                 break;
             } else if !self.conns.has_place() && self.conns.has_any() {
-                // A place is free once the closing of a connection was polled; then `poll_timeout` is due.
+                // A slot becomes free when a `Close` is polled; `poll_timeout` is then due.
                 break;
             } else if self.create(now, observer).is_err() {
                 self.note_failure(now, Cause::Resources);
@@ -61,7 +63,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Another attempt is made after a pause. Of several that fail together, one counts.
+    /// Delays the next attempt. Failures during the pause count as one.
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
         if self.down.is_none_or(|(_, at)| at <= now) {
             self.down = Some((cause, now.saturating_add(self.backoff)));
@@ -69,7 +71,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Begins to establish one more.
+    /// Creates a connection, which will be established.
     fn create(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> Result<(), Full> {
         let slot = MuxConnSlot {
             created: Past(now),
@@ -88,7 +90,7 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// As many of so many ids as there is room for.
+    /// The number of ids, at most `ids`, that the memory has room for.
     pub(super) fn ids_with_room(ids: u32) -> u32 {
         let room = <M::Words as Store<u64>>::empty().limit() as usize;
         let mut fit = ids;
@@ -98,7 +100,7 @@ impl<M: MuxMemory> Mux<M> {
         fit
     }
 
-    /// All ids of a place are free.
+    /// Frees all stream ids of a connection slot.
     fn prepare_streams(&mut self, index: u32) -> Result<(), Full> {
         while self.streams.slots().len() <= index as usize {
             self.streams.try_push(Streams::empty())?;
@@ -107,7 +109,7 @@ impl<M: MuxMemory> Mux<M> {
         self.streams.slots_mut().get_mut(index as usize).ok_or(Full)?.reset(ids)
     }
 
-    /// The newest connection in the trash that may still be used.
+    /// The newest trashed connection that has not expired.
     fn resurrectable(&self) -> Option<u32> {
         let mut newest = None;
         self.for_each(conn::TRASHED, |index| {
@@ -118,7 +120,7 @@ impl<M: MuxMemory> Mux<M> {
         newest
     }
 
-    /// Takes that out of the trash.
+    /// Moves the newest trashed connection back to the open ones, if any.
     fn resurrect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
         let Some(index) = self.resurrectable() else { return false };
         self.conns.move_to(index, conn::OPEN);
@@ -128,7 +130,7 @@ impl<M: MuxMemory> Mux<M> {
         true
     }
 
-    /// Sees to it that is looked whether there are more connections than are needed, as long as there may be.
+    /// Schedules the next shrink check if more than `core_connections` are open.
     pub(super) fn arm_shrinking(&mut self, now: Instant) {
         let core = self.config.host().map_or(0, |host| host.core_connections);
         if self.conns.len(conn::OPEN) <= core {
@@ -139,8 +141,9 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// How many connections a load takes. The threshold is a quarter lower than for growth, at least one request, so that load at the threshold opens and
-    /// trashes none in turn.
+    /// The number of connections that a load needs. The threshold is a quarter lower than for
+    /// growth, at least one request, so load at the threshold does not open and trash a connection
+    /// in turn.
     pub(super) fn needed(&self, load: u32) -> u32 {
         let Some(host) = self.config.host() else { return 0 };
         let requests = host.max_requests_per_connection;
@@ -149,10 +152,11 @@ impl<M: MuxMemory> Mux<M> {
         (load / requests + 1 + more).max(host.core_connections)
     }
 
-    /// Trashes those connections that the most requests in flight since the last look did not need.
+    /// Trashes the connections that were not needed for the most requests in flight since the last
+    /// check.
     pub(super) fn shrink(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let needed = self.needed(self.in_flight_max);
-        // Those who wait need all there are.
+        // Waiting requests need all connections.
         if self.waiters.len(waiter::WAITING) == 0 {
             self.trash_beyond(now, needed, observer);
         }
@@ -160,7 +164,8 @@ impl<M: MuxMemory> Mux<M> {
         self.arm_shrinking(now);
     }
 
-    /// Trashes open connections beyond this number, the least busy first, of these the newest.
+    /// Trashes open connections beyond this number, the least busy first; of equally busy ones, the
+    /// newest.
     fn trash_beyond(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
         while self.conns.len(conn::OPEN) > count {
             let mut least = u32::MAX;
@@ -181,7 +186,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A connection takes no requests any more.
+    /// Retires a connection: it takes no more requests.
     pub(super) fn retire(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
         self.conns.move_to(index, conn::RETIRED);
         let orphaned = self.streams.slots().get(index as usize).map_or(0, Streams::late_count);
@@ -191,7 +196,7 @@ impl<M: MuxMemory> Mux<M> {
         self.close_if_empty(now, index, observer);
     }
 
-    /// Closes a connection that is kept only for its requests, and has none.
+    /// Closes a retired or expired connection that has no requests.
     pub(super) fn close_if_empty(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
         let slot = self.conns.get(index);
         if slot.in_flight > 0 {
@@ -207,7 +212,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A connection is gone, with the requests on it.
+    /// Removes a connection, with the requests on it.
     pub(super) fn drop_conn(
         &mut self,
         now: Instant,
@@ -221,7 +226,7 @@ impl<M: MuxMemory> Mux<M> {
             self.heartbeats_owed -= 1;
         }
         self.in_flight -= in_flight;
-        // Of one that was not given to the host nothing is owed.
+        // A connection that was never passed to the driver needs no `Close`.
         let conn = MuxConnId(self.conns.key(index));
         if self.conns.list_of(index) == conn::OWES_ESTABLISH {
             self.conns.remove(index);
@@ -232,7 +237,7 @@ impl<M: MuxMemory> Mux<M> {
         self.arm_shrinking(now);
     }
 
-    /// Carries out what other options ask for.
+    /// Applies the limits of changed options.
     pub(super) fn apply_limits(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let Some(host) = self.config.host() else {
             self.fail_waiters(now, super::AcquireError::Ignored, observer);
@@ -254,7 +259,8 @@ impl<M: MuxMemory> Mux<M> {
         self.fail_if_down(now, observer);
     }
 
-    /// Gives up establishing beyond this number, those that have not begun first.
+    /// Abandons pending connections beyond this number, first those that the driver has not begun
+    /// to establish.
     fn give_up_pending(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
         for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
             while self.pending_count() > count {

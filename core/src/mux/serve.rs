@@ -1,4 +1,4 @@
-//! Requests: who gets a stream id, who waits, and what becomes of the id.
+//! Requests and their stream ids: granting, queueing, release.
 
 use super::memory::{MuxWaiterSlot, Verdict};
 use super::streams::Use;
@@ -13,7 +13,8 @@ use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {
-    /// The connection that takes the next request: of those with the fewest in flight, the oldest.
+    /// The connection that takes the next request: the oldest of those with the fewest requests in
+    /// flight.
     #[inline]
     pub(super) fn least_busy(&self) -> Option<u32> {
         let host = self.config.host()?;
@@ -33,7 +34,7 @@ impl<M: MuxMemory> Mux<M> {
         found
     }
 
-    /// Takes an id of a connection for a request that was asked for at `started`.
+    /// Takes an id of a connection for a request that was started at `started`.
     #[inline(always)]
     pub(super) fn grant(
         &mut self,
@@ -65,7 +66,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// What the id of a reply is taken for, if a reply may come by it.
+    /// The id and the use of a reply's stream id, or `None` if no reply is expected with this id.
     #[inline]
     pub(super) fn use_of(&self, index: u32, stream: i32) -> Option<(u16, Use)> {
         let id = u16::try_from(stream).ok()?;
@@ -73,7 +74,7 @@ impl<M: MuxMemory> Mux<M> {
         matches!(taken_for, Use::Waiting | Use::Late).then_some((id, taken_for))
     }
 
-    /// A request that no connection takes at once: it waits, or is rejected.
+    /// Handles a request that no connection takes at once: it waits, or is rejected.
     #[cold]
     pub(super) fn acquire_otherwise(
         &mut self,
@@ -102,7 +103,7 @@ impl<M: MuxMemory> Mux<M> {
             return Err(AcquireError::Ignored);
         }
         self.provide(now, true, observer);
-        // One may have been resurrected.
+        // A connection may have been resurrected.
         if self.waiters.len(waiter::WAITING) == 0 {
             if let Some((conn, id)) = self.least_busy().and_then(|index| self.grant(now, index, now, observer)) {
                 return Ok(Acquire::Granted(super::Stream { conn, id, mux: self.id }));
@@ -136,13 +137,14 @@ impl<M: MuxMemory> Mux<M> {
         Ok(Acquire::Queued(MuxWaiterId(key)))
     }
 
-    /// Why there is no connection and none on the way, if an attempt has failed. Before one has, a place for it is about to be free.
+    /// The cause of the last failure, if no connection is open or pending. Without a failure, the
+    /// next attempt begins as soon as a connection slot is free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
         self.down.filter(|_| none).map(|(cause, _)| cause)
     }
 
-    /// Fails those who wait if nothing is coming that they could wait for.
+    /// Fails waiting requests if no connection is open or pending.
     pub(super) fn fail_if_down(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         if let Some(cause) = self.down_cause() {
             self.fail_waiters(now, AcquireError::Down { cause }, observer);
@@ -155,7 +157,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Notes how a request that waits has ended.
+    /// Records the outcome of a waiting request.
     pub(super) fn settle(
         &mut self,
         now: Instant,
@@ -175,7 +177,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Gives ids to those who wait, the oldest first, as long as a connection takes requests.
+    /// Grants ids to waiting requests, the oldest first, while a connection takes requests.
     pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         while let Some(waiting) = self.waiters.front(waiter::WAITING) {
             let Some(index) = self.least_busy() else { return };
@@ -185,7 +187,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// An id comes back.
+    /// Takes back a stream id.
     #[inline]
     pub(super) fn return_stream(
         &mut self,
@@ -195,7 +197,7 @@ impl<M: MuxMemory> Mux<M> {
         written: Written,
         observer: &mut impl Observer<MuxEvent>,
     ) {
-        // With its connection its id is gone.
+        // The ids of a closed connection have ended with it.
         let Some(index) = self.established(conn) else { return };
         let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
         match streams.of(u32::from(id)) {
@@ -216,7 +218,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A request is given up whose reply may still come.
+    /// Abandons a request that may still be answered.
     #[cold]
     fn orphan(&mut self, now: Instant, index: u32, id: u16, observer: &mut impl Observer<MuxEvent>) {
         let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
@@ -236,7 +238,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A connection has one request less in flight.
+    /// Continues after the number of requests in flight on a connection has fallen by one.
     #[inline]
     pub(super) fn after_reply(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
         if self.conns.list_of(index) == conn::OPEN {
@@ -248,7 +250,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A reply that nobody waits for.
+    /// Closes a connection because of an unexpected reply.
     #[cold]
     pub(super) fn refuse_reply(
         &mut self,
@@ -263,9 +265,9 @@ impl<M: MuxMemory> Mux<M> {
         ReplyError::Unknown { stream }
     }
 
-    /// An established connection has failed.
+    /// Closes an established connection that has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
-        // A host that takes connections and serves none of them is not to be called on at once, again and again.
+        // Delays reconnecting to a host that accepts connections but does not answer on them.
         if !self.conns.get(index).answered && core::mem::replace(&mut self.fruitless, true) {
             self.note_failure(now, cause);
         }

@@ -1,9 +1,12 @@
-//! The stream ids of one connection: which are free, and what those that are not are taken for.
+//! The stream ids of one connection and the use of each.
 //!
-//! An id is a bit. Above each 64 of them a bit says whether one of these is free, and again above each 64 of those, so that a free id is found
-//! in three steps whatever is taken. Ids are given out in turn, so that one that was used is not used again at once: a reply that comes twice
-//! then meets an id that nobody has. The turn goes round a window that grows when less than half of it is free, so that few requests
-//! need few places in a table beside.
+//! An id is a bit. For each 64 ids, a bit in the level above is set if one of them is free; a third
+//! level does the same for 64 bits of the second. A free id is found in three steps, however many
+//! are taken.
+//!
+//! Ids are assigned in turn, so an id that was just freed is not reused at once: a duplicate reply
+//! then has an id that no request has. The turn is limited to a window that grows when less than
+//! half of it is free, so few requests need few entries in a table beside.
 
 #[cfg(test)]
 mod tests;
@@ -11,18 +14,18 @@ mod tests;
 use crate::hooks::{Point, fires};
 use crate::storage::{Full, Store};
 
-/// The most ids that a connection can have: what 15 bits name.
+/// The maximum number of ids of a connection: 15 bits.
 pub(super) const IDS_MAX: u32 = 1 << 15;
 
-/// Of the three words of 64 ids: which are free, which are answered, which are late.
+/// The three words of each 64 ids: free, answered and late ones.
 const FREE: usize = 0;
 const ANSWERED: usize = 1;
 const LATE: usize = 2;
 
-/// The first window.
+/// The initial size of the window.
 const WINDOW_FIRST: u32 = 128;
 
-/// How many words a connection with so many ids takes.
+/// The number of words that a connection with this number of ids needs.
 #[must_use]
 pub const fn words(ids: u32) -> usize {
     let leaves = leaves(ids);
@@ -33,41 +36,43 @@ const fn leaves(ids: u32) -> usize {
     ids.div_ceil(64) as usize
 }
 
-/// What an id is taken for.
+/// The use of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Nothing; or there is no such id.
+    /// Not in use, or no such id.
     Free,
-    /// A request whose reply is outstanding.
+    /// In use by a request with an outstanding reply.
     Waiting,
-    /// A request whose reply is there, and was not taken yet.
+    /// In use by a request with a reply that was not taken yet.
     Answered,
-    /// A request that was given up; the reply will still come.
+    /// Reserved for the late reply to an abandoned request.
     Late,
 }
 
-/// The ids of one connection. Three bits each: free, answered, late.
+/// The ids of one connection. Three bits each: free, answered, late; none of them is set for an
+/// outstanding reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Streams<W> {
     words: W,
     /// One bit for each 64 words that have a free id among them.
     top: u64,
     ids: u32,
-    /// Ids from here on were never given out.
+    /// Ids from here on have never been assigned.
     window: u32,
-    /// Where the next free id is looked for.
+    /// The id at which the search for a free one begins.
     cursor: u32,
     free: u32,
     late: u32,
 }
 
 impl<W: Store<u64>> Streams<W> {
-    /// No ids.
+    /// Creates a connection's table without ids.
     pub(super) fn empty() -> Self {
         Self { words: W::empty(), top: 0, ids: 0, window: 0, cursor: 0, free: 0, late: 0 }
     }
 
-    /// Makes it `ids` ids, all free. Cold: may allocate when it never had as many.
+    /// Sets the number of ids, and frees all of them. Cold: may allocate if the number is higher
+    /// than ever before.
     pub(super) fn reset(&mut self, ids: u32) -> Result<(), Full> {
         debug_assert!(ids > 0 && ids <= IDS_MAX);
         let count = words(ids);
@@ -89,7 +94,7 @@ impl<W: Store<u64>> Streams<W> {
         Ok(())
     }
 
-    /// Lets ids up to `window` be given out.
+    /// Enlarges the window up to `window`, with the new ids free.
     fn open(&mut self, window: u32) {
         for id in self.window..window {
             self.put(id);
@@ -97,17 +102,17 @@ impl<W: Store<u64>> Streams<W> {
         self.window = window;
     }
 
-    /// How many ids can be given out.
+    /// The number of ids that can be assigned.
     pub(super) const fn free_count(&self) -> u32 {
         self.free + (self.ids - self.window)
     }
 
-    /// How many ids wait for a late reply.
+    /// The number of ids that are reserved for late replies.
     pub(super) const fn late_count(&self) -> u32 {
         self.late
     }
 
-    /// How many ids there are.
+    /// The number of ids.
     pub(super) const fn ids(&self) -> u32 {
         self.ids
     }
@@ -127,7 +132,7 @@ impl<W: Store<u64>> Streams<W> {
         let after = self.words.slots().get(near * 3 + FREE)? & (u64::MAX << (self.cursor % 64));
         let leaf = if after != 0 { near } else { self.next_leaf(near)? };
         let word = self.words.slots_mut().get_mut(leaf * 3 + FREE)?;
-        // From there on, or in another word.
+        // Bits from the cursor on, or all bits of another word.
         let found = if after != 0 { after } else { *word };
         let place = found.trailing_zeros();
         *word &= !bit(place);
@@ -145,7 +150,7 @@ impl<W: Store<u64>> Streams<W> {
         self.open((self.window * 2).min(self.ids));
     }
 
-    /// The first 64 ids after others of which one is free; or from the beginning.
+    /// The first word with a free id after the word `near`, or else from the beginning.
     #[inline]
     fn next_leaf(&self, near: usize) -> Option<usize> {
         let words = self.words.slots();
@@ -163,7 +168,7 @@ impl<W: Store<u64>> Streams<W> {
         Some(above * 64 + words.get(self.mid(above))?.trailing_zeros() as usize)
     }
 
-    /// None of 64 ids is free any more.
+    /// Records that a word has no free id left.
     #[inline]
     fn note_none(&mut self, leaf: usize) {
         let (at, above) = (self.mid(leaf / 64), leaf / 64);
@@ -175,7 +180,7 @@ impl<W: Store<u64>> Streams<W> {
         }
     }
 
-    /// One of 64 ids is free again.
+    /// Records that a word has a free id again.
     #[inline]
     fn note_some(&mut self, leaf: usize) {
         let (at, above) = (self.mid(leaf / 64), leaf / 64);
@@ -199,7 +204,7 @@ impl<W: Store<u64>> Streams<W> {
         self.free += 1;
     }
 
-    /// What an id is taken for.
+    /// The use of an id.
     #[inline]
     pub(super) fn of(&self, id: u32) -> Use {
         let start = (id / 64) as usize * 3;
@@ -231,7 +236,7 @@ impl<W: Store<u64>> Streams<W> {
         self.late += 1;
     }
 
-    /// Frees an id that is [taken](Streams::of) for this.
+    /// Frees an id with this [use](Streams::of).
     #[inline]
     pub(super) fn free(&mut self, id: u32, taken_for: Use) {
         debug_assert!(self.of(id) == taken_for);
@@ -254,18 +259,18 @@ impl<W: Store<u64>> Streams<W> {
         }
     }
 
-    /// Where the word is that stands above 64 leaves.
+    /// The index of the second-level word for 64 words of ids.
     #[inline]
     const fn mid(&self, above: usize) -> usize {
         leaves(self.ids) * 3 + above
     }
 
-    /// How many ids are taken for requests whose replies are outstanding, counted anew.
+    /// The number of ids with outstanding replies, counted one by one.
     pub(super) fn count_waiting(&self) -> u32 {
         (0..self.window).map(|id| u32::from(self.of(id) == Use::Waiting)).sum()
     }
 
-    /// Counts and summaries are true.
+    /// Checks that counts and upper levels match the ids.
     pub(super) fn assert_invariants(&self) {
         let leaves = leaves(self.ids);
         let words = self.words.slots();
@@ -294,7 +299,7 @@ const fn bit(id: u32) -> u64 {
     1 << (id % 64)
 }
 
-/// All bits after one.
+/// The bits after bit `place`.
 #[inline]
 const fn beyond(place: usize) -> u64 {
     if place == 63 { 0 } else { u64::MAX << (place + 1) }

@@ -1,4 +1,4 @@
-//! What time brings: requests that waited too long, silent peers, connections that are not needed.
+//! Work that is due at a time: expired requests, heartbeats, surplus connections.
 
 use super::memory::{Heartbeat, Verdict};
 use super::{AcquireError, Mux, MuxAction, MuxConnId, MuxEvent, MuxMemory, conn, waiter};
@@ -14,7 +14,8 @@ impl<M: MuxMemory> Mux<M> {
         if self.closed {
             return;
         }
-        // First what gives room, then who waited too long.
+        // Close failed and expired connections before failing timed-out requests, so freed capacity
+        // can serve them.
         self.look_at_peers(now, observer);
         while let Some(index) = self.trash_over(now) {
             self.drop_conn(now, index, super::MuxClosed::Idle, observer);
@@ -32,7 +33,7 @@ impl<M: MuxMemory> Mux<M> {
         self.fail_if_down(now, observer);
     }
 
-    /// A connection in the trash whose time is over and on which nothing is in flight.
+    /// A trashed connection that has expired and has no requests in flight.
     fn trash_over(&self, now: Instant) -> Option<u32> {
         let mut found = None;
         self.for_each(conn::TRASHED, |index| {
@@ -44,7 +45,7 @@ impl<M: MuxMemory> Mux<M> {
         found
     }
 
-    /// Asks the peers that were not heard, and closes the connections of those that did not answer.
+    /// Starts heartbeats on silent connections, and closes connections with unanswered heartbeats.
     fn look_at_peers(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         while let Some((index, asked)) = self.silent(now) {
             let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
@@ -55,14 +56,16 @@ impl<M: MuxMemory> Mux<M> {
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
                 }
-                // All ids are in use, and for so long no reply came.
+                // No stream id is free for a heartbeat, and nothing was received within the
+                // timeout: the peer is treated as dead.
             }
             observer.on_event(now, &MuxEvent::HeartbeatFailed { mux, conn });
             self.fail(now, index, Cause::NetworkTimeout, observer);
         }
     }
 
-    /// A connection whose peer is to be asked, or was and has not answered in time.
+    /// A connection that needs a heartbeat, or has one that was not answered in time, and whether
+    /// it has one.
     fn silent(&self, now: Instant) -> Option<(u32, bool)> {
         let mut found = None;
         for list in ESTABLISHED {
@@ -75,7 +78,7 @@ impl<M: MuxMemory> Mux<M> {
         found
     }
 
-    /// When a peer's silence is of interest next.
+    /// The time at which a heartbeat is due or times out.
     fn heartbeat_due(&self, index: u32) -> Option<Instant> {
         let slot = self.conns.get(index);
         let options = self.config.options();
@@ -87,11 +90,12 @@ impl<M: MuxMemory> Mux<M> {
         }
         let due = slot.heard.saturating_add(options.heartbeat_interval);
         let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
-        // Without an id to ask by, an answer to any request is waited for, for as long.
+        // Without a free id no heartbeat can be sent; the connection is given the heartbeat timeout
+        // in addition, to receive any reply.
         Some(if has_id { due.max(self.now) } else { due.saturating_add(options.heartbeat_timeout) })
     }
 
-    /// The next heartbeat that the host is to be told of.
+    /// The next heartbeat that is owed to the driver.
     pub(super) fn owed_heartbeat(&mut self) -> Option<MuxAction> {
         if self.heartbeats_owed == 0 {
             return None;
@@ -128,16 +132,17 @@ impl<M: MuxMemory> Mux<M> {
         }
         self.for_each(conn::TRASHED, |index| {
             let slot = self.conns.get(index);
-            // One that is still busy then is closed when it is not.
+            // A connection that is still busy at that time is closed when its last request
+            // completes.
             if slot.in_flight == 0 || slot.until > self.now {
                 earlier(Some(slot.until));
             }
         });
-        // After a pause, or because a place became free.
+        // After the pause, or because a slot is free.
         if self.wants_growth(false) && self.conns.has_place() {
             earlier(Some(self.down.map_or(self.now, |(_, at)| at.max(self.now))));
         }
-        // The end of time never comes.
+        // `Instant::MAX` means never.
         next.filter(|at| *at < Instant::MAX)
     }
 }

@@ -1,10 +1,11 @@
-//! The words that a multiplexed pool and its host exchange.
+//! Ids, streams, outcomes and actions of a multiplexed pool.
 
 use super::AcquireError;
 use crate::storage::table::Key;
 use core::num::NonZeroU64;
 
-/// Names a pool in streams and events. Whoever drives it picks it, different for any two pools whose streams could meet.
+/// Identifies a pool in streams and events. The driver chooses the number; two pools with streams
+/// that could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MuxId(u32);
 
@@ -15,19 +16,20 @@ impl MuxId {
         Self(number)
     }
 
-    /// The number that was picked.
+    /// The number that the driver chose.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Names a connection of one pool, for as long as the pool knows it and never again.
+/// Identifies a connection of one pool. The id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxConnId(pub(super) Key);
 
 impl MuxConnId {
-    /// Its place, for tables beside the pool's. Free to be taken by another connection once this one is gone.
+    /// The connection's slot index, for tables beside the pool's. Another connection may use the
+    /// index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
@@ -40,19 +42,21 @@ impl MuxConnId {
     }
 }
 
-/// Names a request that waits for a connection that takes it, until its outcome is claimed or it is cancelled.
+/// Identifies a request that waits for a connection, until its outcome is claimed or it is
+/// cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxWaiterId(pub(super) Key);
 
 impl MuxWaiterId {
-    /// Its place, for tables beside the pool's.
+    /// The request's slot index, for tables beside the pool's.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
     }
 }
 
-/// The right to one stream id of one connection, until it is released. It cannot be cloned, so a second release does not compile.
+/// The right to use one stream id of one connection until it is released. It cannot be cloned, so a
+/// second release does not compile.
 #[must_use = "a stream that is dropped keeps its id for ever: release it"]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Stream {
@@ -62,7 +66,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The connection that the request goes by.
+    /// The connection to write the request on.
     #[must_use]
     pub const fn conn(&self) -> MuxConnId {
         self.conn
@@ -74,75 +78,80 @@ impl Stream {
         self.id
     }
 
-    /// The pool that it goes back to.
+    /// The pool that issued the stream.
     #[must_use]
     pub const fn mux(&self) -> MuxId {
         self.mux
     }
 
-    /// The same stream of a clone of the pool, for searches that clone a pool together with its host.
+    /// The same stream for a clone of the pool, for searches that clone a pool together with its
+    /// driver.
     #[cfg(feature = "sim")]
     pub const fn cloned(&self) -> Self {
         Self { conn: self.conn, id: self.id, mux: self.mux }
     }
 }
 
-/// What became of a request at once.
+/// The immediate result of a request.
 #[must_use]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Acquire {
-    /// A connection takes it.
+    /// A connection takes the request.
     Granted(Stream),
-    /// It waits: see [`Mux::claim`](super::Mux::claim).
+    /// The request waits: see [`Mux::claim`](super::Mux::claim).
     Queued(MuxWaiterId),
 }
 
-/// What became of a request that waited.
+/// The result of a request that waited.
 #[must_use]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum MuxClaim {
-    /// Nothing yet.
+    /// No outcome yet.
     Waiting,
-    /// A connection takes it.
+    /// A connection takes the request.
     Granted(Stream),
-    /// It failed.
+    /// The request failed.
     Failed(AcquireError),
-    /// It is not known: claimed or cancelled before.
+    /// Unknown id: the request was claimed or cancelled before.
     Stale,
 }
 
-/// Whether a request was written, for whoever gives it up.
+/// Whether bytes of a request were written, for the release of an abandoned request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Written {
-    /// No byte of it was: there will be no reply, and its id is free.
+    /// No byte was written: there will be no reply, and the id is free.
     No,
-    /// Some may have been. Unless the reply is there, the id is kept until it comes.
+    /// Bytes may have been written. Unless the reply has arrived, the id stays reserved until it
+    /// arrives.
     Perhaps,
 }
 
-/// Whose reply it is.
+/// The kind of request that a reply belongs to.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// A request's that waits for it. The host wakes it; it takes the reply and releases the stream.
+    /// A request that waits for it. The driver wakes the request's task, which takes the reply and
+    /// releases the stream.
     Request,
-    /// One's that was given up: it is thrown away, and its id is free.
+    /// A request that was abandoned: the reply is dropped, and the id is free.
     Late,
-    /// A heartbeat's.
+    /// A heartbeat.
     Heartbeat,
 }
 
-/// What a multiplexed pool wants of its host.
+/// An action that a multiplexed pool owes its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MuxAction {
-    /// Connect and shake hands, then [`Mux::handle_established`](super::Mux::handle_established) or
+    /// Connect and shake hands, then report
+    /// [`Mux::handle_established`](super::Mux::handle_established) or
     /// [`Mux::handle_establish_failed`](super::Mux::handle_establish_failed).
     Establish(MuxConnId),
-    /// Ask the peer whether it is there, by this stream id.
+    /// Send a heartbeat with this stream id.
     Heartbeat(MuxConnId, u16),
-    /// Close its socket, or give up establishing it. Requests that are in flight on it fail, each once. The id is used up.
+    /// Close the socket of the connection, or abandon its establishment. Requests in flight on it
+    /// fail, each once. The id is no longer valid.
     Close(MuxConnId),
-    /// The outcome of a request that waited is there: claim it.
+    /// The outcome of a request that waited is available: claim it.
     Wake(MuxWaiterId),
 }
 
@@ -153,16 +162,16 @@ pub struct HostState {
     pub open: u32,
     /// Connections that are being established, or are about to be.
     pub establishing: u32,
-    /// Connections that are not needed and take no requests, kept for a while in case that they are needed again.
+    /// Surplus connections, which take no requests and are kept for a while in case the load rises.
     pub trashed: u32,
-    /// Connections that take no requests any more, and are closed when the last one is answered.
+    /// Connections that take no more requests, and are closed when the last one is answered.
     pub retired: u32,
-    /// Requests whose replies are outstanding, on all connections.
+    /// Requests with outstanding replies, on all connections.
     pub in_flight: u32,
-    /// Requests that were given up and whose replies are outstanding.
+    /// Requests that were abandoned and have outstanding replies.
     pub orphaned: u32,
-    /// Requests that wait for a connection that takes them.
+    /// Requests that wait for a connection.
     pub queued: u32,
-    /// How many requests the open connections take, those in flight included.
+    /// The number of requests that the open connections take, those in flight included.
     pub capacity: u32,
 }

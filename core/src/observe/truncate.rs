@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Write};
 
-/// Displays what is in it up to a number of bytes, then `...`. A character is shown whole or not at all; what comes after the cut
-/// is not even formatted, where `T` stops at an error.
+/// Displays the inner value up to a number of bytes, then `...`. A character is written whole or
+/// not at all. Text after the cut is not formatted, if `T` stops at an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Truncated<T> {
     inner: T,
@@ -11,7 +11,7 @@ pub struct Truncated<T> {
 }
 
 impl<T> Truncated<T> {
-    /// `inner` in at most `bytes_max` bytes, `...` not counted.
+    /// Displays `inner` in at most `bytes_max` bytes, `...` not counted.
     #[must_use]
     pub const fn new(inner: T, bytes_max: usize) -> Self {
         Self { inner, bytes_max }
@@ -33,9 +33,9 @@ impl<T: fmt::Display> fmt::Display for Truncated<T> {
 struct Cut<'f, 'b> {
     out: &'f mut fmt::Formatter<'b>,
     left: usize,
-    /// There was more than fits.
+    /// The text was longer than the limit.
     full: bool,
-    /// What is written to has failed.
+    /// The formatter has returned an error.
     failed: bool,
 }
 

@@ -1,11 +1,11 @@
-//! What must always hold of a pool. For tests, fuzzing and simulation.
+//! The invariants of a pool. For tests, fuzzing and simulation.
 
 use super::{Lease, Memory, Pinned, Pool, PoolState, Verdict, conn, waiter};
 use crate::Instant;
 use crate::storage::table::NIL;
 
 impl<M: Memory> Pool<M> {
-    /// The checks behind `assert_invariants`.
+    /// Checks the invariants for `assert_invariants`.
     pub(super) fn check(&self) {
         self.conns.assert_invariants();
         self.waiters.assert_invariants();
@@ -39,12 +39,13 @@ impl<M: Memory> Pool<M> {
         self.check_services();
     }
 
-    /// The deadline that counts for the waiter at this place, worked out anew.
+    /// The deadline that applies to the waiter in this slot, computed independently.
     fn deadline_of(&self, index: u32) -> Option<Instant> {
         let slot = self.waiters.get(index);
         let at = match self.waiters.list_of(index) {
             waiter::UNBOUND | waiter::BOUND if slot.deadline.is_some() => slot.deadline,
-            // waitQueueTimeoutMS as it was when the waiter came: it may have changed since.
+            // `waitQueueTimeoutMS` may have changed since the waiter started, so only a lower bound
+            // is checked.
             waiter::UNBOUND => self.deadlines.of(index).inspect(|at| assert!(*at > slot.started.0)),
             _ => None,
         };

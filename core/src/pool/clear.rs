@@ -1,6 +1,7 @@
-//! Making connections stale, and the pool paused or closed.
+//! Clearing and closing of a pool, and its reset after a fork.
 //!
-//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30, CMAP-36..40, CMAP-75..90, CMAP-100).
+//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30,
+//! CMAP-36..40, CMAP-75..90, CMAP-100).
 
 use super::{CheckOutError, Clear, ClosedReason, Memory, Pool, PoolEvent, PoolState, Verdict, WrongMode, conn, waiter};
 use crate::machine::Observer;
@@ -10,22 +11,28 @@ use crate::{Cause, Instant};
 impl<M: Memory> Pool<M> {
     /// Makes connections stale.
     ///
-    /// [`Clear::All`]: `Ready -> Paused`; the generation rises, every waiter fails, and with the interrupt flag each connection
-    /// in use whose generation is not newer is interrupted once, and each pending one is abandoned. On a paused pool the
-    /// generation rises and connections are interrupted as asked, without an event of the pool. On a closed pool nothing happens.
+    /// [`Clear::All`]: `Ready -> Paused`. The generation rises and every waiter fails. With the
+    /// interrupt flag, each connection in use that is not of a newer generation is interrupted
+    /// once, and each pending one is abandoned. On a paused pool the generation rises and
+    /// connections are interrupted as requested, but no `PoolCleared` is emitted. No effect on a
+    /// closed pool.
+    ///
     /// [`Clear::Service`]: the generation of that service rises, and nothing else changes.
     ///
-    /// Stale connections are closed when a check-in or a check-out meets them, and in the background run that is due at once.
+    /// Stale connections are closed when a check-in or a check-out finds them, and by the
+    /// background run that is due at once.
     ///
-    /// - `cause`: the error that led to it; waiters and check-outs until the next [`Pool::ready`] are told.
+    /// - `cause`: the error that led to the clear. It is reported to waiters, and to check-outs
+    ///   until the next [`Pool::ready`].
     ///
-    /// Cost: O(waiters), and O(connections in use and pending) with the interrupt flag. Owes a `Wake` for each
-    /// waiter and an `Interrupt` for each connection concerned.
-    /// Events: `PoolCleared`, `ConnectionClosed` of abandoned ones, `ConnectionCheckOutFailed` in the order of the queue.
+    /// Cost: O(waiters), and O(connections in use and pending) with the interrupt flag. Owes a
+    /// `Wake` for each waiter and an `Interrupt` for each affected connection.
+    /// Events: `PoolCleared`, `ConnectionClosed` of abandoned connections,
+    /// `ConnectionCheckOutFailed` in the order of the queue.
     ///
     /// # Errors
     ///
-    /// [`WrongMode`]: a load-balanced pool is cleared by service, any other as a whole.
+    /// [`WrongMode`]: a load-balanced pool is cleared by service, any other pool as a whole.
     ///
     /// Source: CMAP, "Clearing a Connection Pool" (CMAP-75..89).
     pub fn clear(
@@ -44,7 +51,8 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Closes the pool for good: available connections, what is being established, and the waiters.
+    /// Closes the pool permanently: available connections are closed, pending ones abandoned, and
+    /// waiters fail.
     ///
     /// Connections in use are closed when they are checked in. Closing again does nothing.
     ///
@@ -71,12 +79,15 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::PoolClosed { pool: self.id });
     }
 
-    /// For the child of a fork: gives up every connection, which all belong to the parent.
+    /// Abandons every connection in the child process of a fork, because all of them belong to the
+    /// parent.
     ///
-    /// Like a clear that interrupts everything, load-balanced pools included, and closes what is available at
-    /// once. The sockets must be closed without a word to the server, which would be heard as the parent's.
+    /// Works like a clear that interrupts all connections, also in load-balanced pools, and closes
+    /// available connections at once. The host must close the sockets without sending any byte,
+    /// because the server would treat it as sent by the parent.
     ///
-    /// Cost: O(connections + waiters). Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
+    /// Cost: O(connections + waiters).
+    /// Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -100,14 +111,15 @@ impl<M: Memory> Pool<M> {
             self.close_conn(now, index, ClosedReason::Stale, None, observer);
         }
         if load_balanced {
-            // No monitor will mark it ready again.
+            // Load-balanced pools have no monitor that would mark the pool as ready again.
             self.state = state;
             self.cleared_by = None;
             self.serve(now, observer);
         }
     }
 
-    /// What is left after [`Pool::reset_after_fork`] where nobody will return or claim anything: nothing, of the next generation.
+    /// Returns an empty pool of the next generation, to replace a pool after
+    /// [`Pool::reset_after_fork`] when no lease will be returned and no waiter claimed.
     #[doc(hidden)]
     pub fn start_over(&self) -> Self {
         let new = Self::new(self.now, self.id, self.config, &mut ());
@@ -119,7 +131,7 @@ impl<M: Memory> Pool<M> {
         matches!(clear, Clear::Service(_)) == self.config.options.load_balanced
     }
 
-    /// Raises the generation, pauses the pool, and says so.
+    /// Raises the generation, pauses the pool, and emits `PoolCleared`.
     pub(super) fn begin_clear(
         &mut self,
         now: Instant,
@@ -158,7 +170,7 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::PoolCleared { pool, service_id, interrupt_in_use_connections, cause });
     }
 
-    /// Interrupts what is asked for, and fails the waiters.
+    /// Interrupts connections if the flag is set, and fails the waiters.
     pub(super) fn finish_clear(
         &mut self,
         now: Instant,
@@ -178,7 +190,8 @@ impl<M: Memory> Pool<M> {
         self.fail_waiters(now, CheckOutError::PoolCleared { cause }, observer);
     }
 
-    /// Ends every establishment. The host is told of those that it had begun.
+    /// Abandons every pending connection. The host is notified of those that it had begun to
+    /// establish.
     fn abandon_pending(
         &mut self,
         now: Instant,
@@ -188,7 +201,8 @@ impl<M: Memory> Pool<M> {
     ) {
         for list in [conn::ESTABLISHING, conn::OWES_ESTABLISH] {
             while let Some(index) = self.conns.front(list) {
-                // Its waiter is first in the queue of those that fail next.
+                // The waiter does not fail here: the caller fails all waiters in the order of the
+                // queue.
                 let waiting = self.forget_pending(index);
                 self.emit_closed(now, index, reason, cause, observer);
                 if list == conn::ESTABLISHING {
@@ -201,7 +215,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Interrupts each connection in use that was not, all of which are of older generations (CMAP-82, CMAP-83).
+    /// Interrupts each connection in use that was not interrupted before. All of them are of older
+    /// generations (CMAP-82, CMAP-83).
     fn interrupt_in_use(&mut self) {
         let mut at = self.conns.front(conn::IN_USE);
         while let Some(index) = at {
@@ -214,9 +229,9 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Fails everybody who waits, in the order of the queue (CMAP-40, CMAP-80).
+    /// Fails all waiters, in the order of the queue (CMAP-40, CMAP-80).
     fn fail_waiters(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
-        // Connections that are still being established serve nobody from now on.
+        // Connections that are still being established have no waiter from now on.
         for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
             let mut at = self.conns.front(list);
             while let Some(index) = at {

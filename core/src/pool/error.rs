@@ -1,4 +1,4 @@
-//! How commands of a pool fail.
+//! Errors of a pool.
 
 use super::{CheckOutFailedReason, Lease};
 use crate::{Cause, Stale};
@@ -10,36 +10,38 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CheckOutError {
-    /// The pool is closed, and stays so.
+    /// The pool is closed permanently.
     PoolClosed,
-    /// The pool is paused, or was cleared while this check-out waited. Safe to retry; says nothing new of the server.
+    /// The pool is paused, or was cleared while this check-out waited. Safe to retry; it is no new
+    /// evidence against the server.
     PoolCleared {
-        /// The error that made it so, if one did.
+        /// The error that the pool was cleared with, if any.
         cause: Option<Cause>,
     },
-    /// The check-out's own deadline, or if it had none `waitQueueTimeoutMS`, has passed.
+    /// The check-out's own deadline has passed or, for a check-out without one,
+    /// `waitQueueTimeoutMS`.
     WaitQueueTimeout {
-        /// In load-balanced mode, what the connections were in use for.
+        /// In load-balanced mode, the use of the connections.
         usage: Option<Usage>,
     },
     /// The connection that was being established for this check-out failed.
     EstablishFailed {
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError`.
+        /// Whether the error has the labels `SystemOverloadedError` and `RetryableError`.
         overloaded: bool,
     },
-    /// Every place for a waiter is taken.
+    /// No waiter slot is free.
     Busy {
-        /// How many check-outs wait.
+        /// The number of check-outs that wait.
         waiting: u32,
     },
-    /// The caller gave up. Seen in events only.
+    /// The caller cancelled the check-out. Appears in events only.
     Cancelled,
 }
 
 impl CheckOutError {
-    /// The reason that the event of this failure gives.
+    /// The reason in the event of this failure.
     #[must_use]
     pub const fn reason(&self) -> CheckOutFailedReason {
         match self {
@@ -51,13 +53,13 @@ impl CheckOutError {
         }
     }
 
-    /// Whether the operation may be tried once more: it has not reached a server (CMAP-67).
+    /// Whether the operation may be retried, because it has not reached a server (CMAP-67).
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::PoolCleared { .. } | Self::EstablishFailed { overloaded: true, .. })
     }
 
-    /// The error's type in the specification, where it has one.
+    /// The error's type in the specification, or a similar name where the specification has none.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -106,16 +108,16 @@ impl core::error::Error for CheckOutError {
     }
 }
 
-/// What the connections of a load-balanced pool are in use for (CMAP-93).
+/// Numbers of connections of a load-balanced pool by use (CMAP-93).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
-    /// `maxPoolSize`; 0 is no limit.
+    /// `maxPoolSize`; 0 means no limit.
     pub max_pool_size: u32,
-    /// Pinned to cursors.
+    /// Connections pinned to cursors.
     pub cursors: u32,
-    /// Pinned to transactions.
+    /// Connections pinned to transactions.
     pub transactions: u32,
-    /// In use otherwise.
+    /// Other connections in use.
     pub others: u32,
 }
 
@@ -130,7 +132,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// The lease is of another pool, or of a connection that this pool no longer knows. Nothing changed (CMAP-72).
+/// Another pool issued the lease, or the connection has left this pool. Nothing changed (CMAP-72).
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ForeignLease(pub Lease);
 
@@ -142,7 +144,8 @@ impl fmt::Display for ForeignLease {
 
 impl core::error::Error for ForeignLease {}
 
-/// A pool that is load-balanced is cleared by service, any other pool as a whole (CMAP-75). Nothing changed.
+/// The kind of clear does not fit the pool's mode: a load-balanced pool is cleared by service, any
+/// other pool as a whole (CMAP-75). Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrongMode;
 
@@ -154,7 +157,7 @@ impl fmt::Display for WrongMode {
 
 impl core::error::Error for WrongMode {}
 
-/// The `serviceId` of a connection could not be noted.
+/// The `serviceId` of a connection could not be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -162,7 +165,7 @@ pub enum ServiceError {
     Stale,
     /// The pool is not load-balanced.
     WrongMode,
-    /// Every place for a service is taken: fail the establishment with [`Cause::Resources`].
+    /// No service slot is free: fail the establishment with [`Cause::Resources`].
     Full,
 }
 

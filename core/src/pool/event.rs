@@ -1,4 +1,4 @@
-//! What may be watched of a pool.
+//! Events of a pool.
 //!
 //! Read first: CMAP, "Connection Pool Monitoring" (CMAP-101, CMAP-102).
 
@@ -7,7 +7,7 @@ use crate::{Cause, ObjectId};
 use core::fmt;
 use core::time::Duration;
 
-/// The eleven events of a pool. Each names its pool; whoever knows the pools knows their addresses.
+/// The eleven events of a pool. Each contains the pool's id, not its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolEvent {
@@ -18,28 +18,28 @@ pub enum PoolEvent {
         /// Its options; [`PoolOptions::non_default`] lists those that the user changed.
         options: PoolOptions,
     },
-    /// The pool hands out connections from now on.
+    /// From now on the pool hands out connections.
     PoolReady {
         /// The pool.
         pool: PoolId,
     },
-    /// The connections of the pool, or of one service of it, are stale from now on.
+    /// From now on the connections of the pool, or of one service, are stale.
     PoolCleared {
         /// The pool.
         pool: PoolId,
         /// The service, in load-balanced mode.
         service_id: Option<ObjectId>,
-        /// Whether connections in use are interrupted too.
+        /// Whether connections in use are interrupted as well.
         interrupt_in_use_connections: bool,
-        /// What made it so, if it was an error.
+        /// The error that the pool was cleared with, if any.
         cause: Option<Cause>,
     },
-    /// The pool is closed for good.
+    /// The pool is closed permanently.
     PoolClosed {
         /// The pool.
         pool: PoolId,
     },
-    /// A connection is to be established.
+    /// A connection was created and will be established.
     ConnectionCreated {
         /// The pool.
         pool: PoolId,
@@ -52,7 +52,7 @@ pub enum PoolEvent {
         pool: PoolId,
         /// The connection.
         conn: ConnId,
-        /// Since it was created.
+        /// Time since it was created.
         duration: Duration,
     },
     /// A connection is no longer in the pool; its socket is about to be closed.
@@ -61,12 +61,12 @@ pub enum PoolEvent {
         pool: PoolId,
         /// The connection.
         conn: ConnId,
-        /// Why, in the words of the specification.
+        /// The reason, as in the specification.
         reason: ClosedReason,
         /// The error behind [`ClosedReason::Error`].
         cause: Option<Cause>,
     },
-    /// Somebody asks for a connection.
+    /// A check-out started.
     ConnectionCheckOutStarted {
         /// The pool.
         pool: PoolId,
@@ -75,11 +75,11 @@ pub enum PoolEvent {
     ConnectionCheckOutFailed {
         /// The pool.
         pool: PoolId,
-        /// Why, in the words of the specification.
+        /// The reason, as in the specification.
         reason: CheckOutFailedReason,
-        /// The error that its caller gets.
+        /// The error that the caller receives.
         error: CheckOutError,
-        /// Since it started.
+        /// Time since it started.
         duration: Duration,
     },
     /// A check-out ended with a connection.
@@ -88,7 +88,7 @@ pub enum PoolEvent {
         pool: PoolId,
         /// The connection.
         conn: ConnId,
-        /// Since it started.
+        /// Time since it started.
         duration: Duration,
     },
     /// A connection was returned.
@@ -101,7 +101,7 @@ pub enum PoolEvent {
 }
 
 impl PoolEvent {
-    /// The pool that the event is of.
+    /// The pool that emitted the event.
     #[must_use]
     pub const fn pool(&self) -> PoolId {
         match *self {
@@ -139,7 +139,7 @@ impl PoolEvent {
 }
 
 impl fmt::Display for PoolEvent {
-    /// The event's name, then what it tells, on one line.
+    /// Writes the event's name and its fields on one line, without the pool's id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         let because = |f: &mut fmt::Formatter<'_>, cause: &Option<Cause>| match cause {
@@ -175,12 +175,12 @@ impl fmt::Display for PoolEvent {
     }
 }
 
-/// Why a connection was closed.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClosedReason {
     /// The pool was cleared since the connection was created.
     Stale,
-    /// It was available for longer than `maxIdleTimeMS`, or became one too many when `maxPoolSize` was lowered.
+    /// It was available for longer than `maxIdleTimeMS`, or exceeded a lowered `maxPoolSize`.
     Idle,
     /// It could not be established, or failed in use.
     Error,
@@ -201,14 +201,15 @@ impl ClosedReason {
     }
 }
 
-/// Why a check-out failed.
+/// The reason for the failure of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutFailedReason {
     /// The pool was closed.
     PoolClosed,
-    /// It waited longer than it may.
+    /// Its deadline has passed.
     Timeout,
-    /// The pool is paused or was cleared, the connection could not be established, or the caller gave up.
+    /// The pool is paused or was cleared, the connection could not be established, or the caller
+    /// cancelled the check-out.
     ConnectionError,
 }
 

@@ -1,23 +1,27 @@
-//! Filling a pool beyond `minPoolSize`, once.
+//! Filling of a pool beyond `minPoolSize`, once.
 //!
-//! Read first: CMAP, "Populating the Pool with Connections" (CMAP-54..57), which knows `minPoolSize` only: the target is ours.
+//! Read first: CMAP, "Populating the Pool with Connections" (CMAP-54..57). It specifies
+//! `minPoolSize` only; the fill target is an extension.
 
 use super::{Memory, Pool, PoolEvent, PoolState};
 use crate::Instant;
 use crate::machine::Observer;
 
 impl<M: Memory> Pool<M> {
-    /// Lets the pool be filled until so many connections are established, in use or available, as if `minPoolSize` were
-    /// as high for that long.
+    /// Sets a target: the pool is filled until `count` connections are established, in use or
+    /// available, as if `minPoolSize` were that high for that long.
     ///
-    /// One connection at a time, so that check-outs come first. No more than `maxPoolSize`, whatever that is by then, nor than there
-    /// is room for. The target is gone once it is reached, and when the pool is closed; a clear leaves it, and the pool goes on when it
-    /// is ready. Until then the pool works in the background also without [`PoolOptions::background`](super::PoolOptions::background).
-    /// A target that is raised does not wait for the pause after the failure of an earlier attempt.
+    /// Connections are established one at a time, so check-outs take precedence. The number is
+    /// limited by the current `maxPoolSize` and by the capacity of the memory. The target ends when
+    /// it is reached and when the pool is closed. A clear keeps it, and filling continues when the
+    /// pool is ready. While a target is set, the pool works in the background also without
+    /// [`PoolOptions::background`](super::PoolOptions::background). A raised target does not wait
+    /// for the pause after an earlier failure.
     ///
-    /// - `count`: takes the place of the target before; 0 is none.
+    /// - `count`: replaces the previous target; 0 means none.
     ///
-    /// Cost: O(waiters that are served), no allocation but for a connection that is created. Owes at most one `Establish`.
+    /// Cost: O(waiters that are served), no allocation except for a created connection. Owes at
+    /// most one `Establish`.
     /// Events: perhaps `ConnectionCreated`.
     pub fn set_fill_target(&mut self, now: Instant, count: u32, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
@@ -32,14 +36,15 @@ impl<M: Memory> Pool<M> {
         self.serve(now, observer);
     }
 
-    /// How many connections the pool is being filled to; 0 when it is not.
+    /// The number of connections the pool is being filled to; 0 if no target is set.
     #[must_use]
     pub const fn fill_target(&self) -> u32 {
         self.fill_target
     }
 
-    /// Whether so many connections are established and fit for use, or as many as there may be. Of a pool that is not ready, no; nor of
-    /// one that was cleared while connections were available, until its background run has sorted them.
+    /// Whether `count` connections, or as many as the limits allow, are established and not stale.
+    /// False if the pool is not ready, or if it was cleared while connections were available and
+    /// the background run has not checked them yet.
     ///
     /// Cost: O(1).
     #[must_use]
@@ -49,21 +54,21 @@ impl<M: Memory> Pool<M> {
         self.state == PoolState::Ready && !self.sweep_due && established >= self.fill_goal(count)
     }
 
-    /// `count`, or as many as there may be.
+    /// `count`, or the maximum number of connections if that is lower.
     pub(super) fn fill_goal(&self, count: u32) -> u32 {
         let max = self.config.options.max_pool_size;
         let limit = self.conns.limit();
         count.min(if max == 0 { limit } else { max.min(limit) })
     }
 
-    /// How many connections the pool wants to have.
+    /// The number of connections up to which the pool is populated.
     #[inline]
     pub(super) fn population_goal(&self) -> u32 {
         let min = self.config.options.min_pool_size;
         if self.fill_target == 0 { min } else { min.max(self.fill_goal(self.fill_target)) }
     }
 
-    /// Forgets the target once it is reached.
+    /// Removes the target if it is reached.
     #[cold]
     pub(super) fn note_filled(&mut self) {
         if self.is_filled(self.fill_target) {
@@ -71,7 +76,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Whether the pool keeps itself filled and tidy: always, or until it is filled.
+    /// Whether the pool populates itself and closes perished connections in the background: always,
+    /// or until it is filled.
     #[inline]
     pub(super) const fn is_in_background(&self) -> bool {
         self.config.options.background || self.fill_target > 0

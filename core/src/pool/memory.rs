@@ -1,4 +1,4 @@
-//! Where a pool keeps its slots, and what is in one.
+//! The memory of a pool and the contents of its slots.
 
 use super::{CheckOutError, ConnId, Generation, Pinned};
 use crate::storage::deadlines::Deadlines;
@@ -13,26 +13,26 @@ pub(super) struct ConnSlot {
     pub(super) created: Past<Instant>,
     pub(super) available_since: Instant,
     pub(super) generation: Generation,
-    /// The waiter for which it is being established.
+    /// The waiter that the connection is bound to, or `NIL`.
     pub(super) waiter: u32,
-    /// Its service, in load-balanced mode once hello told.
+    /// The service of the connection in load-balanced mode, or `NIL` before the hello reply.
     pub(super) service: u32,
     pub(super) pinned: Pinned,
     pub(super) interrupted: bool,
 }
 
-/// A check-out that could not be served at once.
+/// A check-out that waits, or has an outcome that was not claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WaiterSlot {
     pub(super) started: Past<Instant>,
     /// The caller's own deadline.
     pub(super) deadline: Option<Instant>,
-    /// The connection that is being established for it.
+    /// The pending connection that the waiter is bound to, or `NIL`.
     pub(super) conn: u32,
     pub(super) verdict: Verdict,
 }
 
-/// How a check-out ended, kept until it is claimed.
+/// The outcome of a check-out, kept until it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verdict {
     Waiting,
@@ -62,13 +62,13 @@ impl ConnSlot {
     }
 }
 
-/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, `OnHeap`.
+/// The memory of a pool: [`Fixed`] or, with feature `alloc`, `OnHeap`.
 pub trait Memory {
-    /// As many as connections.
+    /// One slot for each connection.
     type PerConn<T>: Store<T>;
-    /// As many as check-outs that wait.
+    /// One slot for each check-out that waits.
     type PerWaiter<T>: Store<T>;
-    /// As many as services behind a load balancer.
+    /// One slot for each service behind a load balancer.
     type PerService<T>: Store<T>;
 }
 
@@ -77,9 +77,9 @@ pub(super) type Waiters<M, const LISTS: usize> = Table<WaiterSlot, <M as Memory>
 pub(super) type Services<M> = Table<ServiceSlot, <M as Memory>::PerService<Slot<ServiceSlot>>, 1>;
 pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as Memory>::PerWaiter<Instant>>>;
 
-/// In place: up to `CONNS` connections, `WAITERS` check-outs that wait and, in load-balanced mode,
-/// `SERVICES` services. `maxPoolSize` beyond `CONNS` means `CONNS`; a check-out that finds no place to wait
-/// fails with [`CheckOutError::Busy`].
+/// Memory inside the pool, of fixed capacity: up to `CONNS` connections, `WAITERS` check-outs that
+/// wait and, in load-balanced mode, `SERVICES` services. A `maxPoolSize` above `CONNS` means
+/// `CONNS`. A check-out that finds no free waiter slot fails with [`CheckOutError::Busy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const CONNS: usize, const WAITERS: usize, const SERVICES: usize = 0>;
 
@@ -89,7 +89,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for
     type PerService<T> = heapless::Vec<T, SERVICES>;
 }
 
-/// On the heap, growing when a connection is created or more check-outs wait than ever before.
+/// Memory on the heap. It grows when a connection is created or more check-outs wait than ever
+/// before.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OnHeap;

@@ -1,4 +1,4 @@
-//! What a pool is told before it starts.
+//! The options of a pool.
 //!
 //! Read first: CMAP, "Connection Pool Options" (CMAP-01..10).
 
@@ -6,31 +6,34 @@ use crate::time::nanos_of;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
-/// The options of a pool, as the user states them. All pools of a client share them (CMAP-07).
+/// The options of a pool, as the user sets them. All pools of a client share them (CMAP-07).
 ///
-/// The deprecated `waitQueueSize` and `waitQueueMultiple` do not exist here: bound the number of tasks
-/// that check out, or the time they wait (CMAP-09).
+/// The deprecated `waitQueueSize` and `waitQueueMultiple` do not exist here: limit the number of
+/// tasks that check out, or the time they wait (CMAP-09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolOptions {
-    /// `maxPoolSize`: how many connections there may be, pending and in use included; 0 is no limit. Default 100.
+    /// `maxPoolSize`: the maximum number of connections, pending and in use included; 0 means no
+    /// limit. Default 100.
     pub max_pool_size: u32,
-    /// `minPoolSize`: how many connections are kept while the pool is ready; at most `max_pool_size`. Default 0.
+    /// `minPoolSize`: the number of connections kept while the pool is ready; at most
+    /// `max_pool_size`. Default 0.
     pub min_pool_size: u32,
-    /// `maxIdleTimeMS`: a connection that was available for longer is closed; `None`, the default, is
-    /// never. More than zero.
+    /// `maxIdleTimeMS`: a connection that was available for longer is closed; `None`, the default,
+    /// means never. More than zero.
     pub max_idle_time: Option<Duration>,
-    /// `maxConnecting`: how many connections may be established at once; at least 1. Default 2.
+    /// `maxConnecting`: the maximum number of connections that are established at the same time; at
+    /// least 1. Default 2.
     pub max_connecting: u32,
-    /// `waitQueueTimeoutMS`: how long a check-out may wait for a connection to be there or to begin to be
-    /// established for it, if it brings no deadline of its own; `None`, the default, is no limit. With zero a
-    /// check-out fails that finds no available connection.
+    /// `waitQueueTimeoutMS`: the maximum time that a check-out without a deadline waits until a
+    /// connection is available, or until one begins to be established for it. `None`, the default,
+    /// means no limit. With zero, a check-out fails if no connection is available.
     pub wait_queue_timeout: Option<Duration>,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,
-    /// Whether the pool works in the background (CMAP-57): keeps `min_pool_size` and closes perished
-    /// connections when they perish. Without it a check-out triggers the filling (CMAP-55) and perished
-    /// connections are closed when a check-out meets them; the pool then asks for no wake-ups but those of
-    /// its waiters. Default true.
+    /// Whether the pool works in the background (CMAP-57): keeps `min_pool_size` and closes
+    /// perished connections when they perish. Without it, a check-out triggers the filling
+    /// (CMAP-55), perished connections are closed when a check-out finds them, and the pool's
+    /// timeouts are those of its waiters only. Default true.
     pub background: bool,
 }
 
@@ -46,12 +49,12 @@ impl PoolOptions {
         background: true,
     };
 
-    /// Checks every option; usable in a `const`, so that a bad option fails the build.
+    /// Checks every option. Usable in a `const`, so a bad option fails the build.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the option, its value and the rule: `maxConnecting` of 0, a `minPoolSize`
-    /// above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
+    /// [`ConfigError`] contains the option, its value and the rule: `maxConnecting` of 0, a
+    /// `minPoolSize` above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
     ///
     /// Source: CMAP, "Connection Pool Options" (CMAP-01..06).
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
@@ -67,7 +70,8 @@ impl PoolOptions {
         Ok(PoolConfig::of(self))
     }
 
-    /// The options that differ from their defaults, by their standard names; times in milliseconds (CMAP-102).
+    /// The options that differ from their defaults, by their standard names; times in milliseconds
+    /// (CMAP-102).
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));
@@ -91,11 +95,11 @@ impl Default for PoolOptions {
     }
 }
 
-/// Options that were checked: [`PoolOptions::validate`] is the only way to one.
+/// Validated options: only [`PoolOptions::validate`] creates them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolConfig {
     pub(super) options: PoolOptions,
-    /// `max_idle_time` in nanoseconds, read at each check-out; 0 is never.
+    /// `max_idle_time` in nanoseconds, read at each check-out; 0 means never.
     pub(super) idle_ns: u64,
 }
 
@@ -111,14 +115,15 @@ impl PoolConfig {
         Self { options, idle_ns }
     }
 
-    /// These options, in the mode of others: what does not change in the life of a pool.
+    /// These options, with the `load_balanced` and `background` of `other`, which do not change
+    /// while a pool exists.
     #[doc(hidden)]
     pub const fn in_mode_of(self, other: Self) -> Self {
         let PoolOptions { load_balanced, background, .. } = other.options;
         Self::of(PoolOptions { load_balanced, background, ..self.options })
     }
 
-    /// The options that were checked.
+    /// The validated options.
     #[must_use]
     pub const fn options(&self) -> &PoolOptions {
         &self.options

@@ -1,25 +1,33 @@
-//! Other options for a pool that lives.
+//! Change of the options of an existing pool.
 //!
-//! Read first: CMAP, "Connection Pool Options" (CMAP-01..06), which knows options from the beginning only: this is ours.
+//! Read first: CMAP, "Connection Pool Options" (CMAP-01..06). It specifies the options at creation
+//! only; their change is an extension.
 
 use super::{ClosedReason, Memory, Pool, PoolConfig, PoolEvent, PoolOptions, PoolState, conn};
 use crate::Instant;
 use crate::machine::Observer;
 
 impl<M: Memory> Pool<M> {
-    /// Puts other options in force. `load_balanced` and `background` stay as they are, whatever `config` says.
+    /// Changes the options. `load_balanced` and `background` are not changed, whatever their values
+    /// in `config`.
     ///
-    /// - A lower `maxPoolSize`: available connections beyond it are closed, the oldest first, as if idle for too long. What is in use
-    ///   beyond it is closed when it is returned, even if somebody waits, and what is being established when it is there and nobody waits.
-    /// - A higher `maxPoolSize` or `maxConnecting`: whoever waits is served at once, as far as the new limits allow.
-    /// - A higher `minPoolSize`: the pool is filled as after [`Pool::ready`]. A lower one closes nothing.
-    /// - A lower `maxConnecting`: what is being established goes on.
-    /// - `maxIdleTimeMS`: counts from when each connection became available; if there was none before, from now.
-    /// - `waitQueueTimeoutMS`: of check-outs that begin to wait from now on, and bring no deadline.
+    /// - A lower `maxPoolSize`: available connections beyond it are closed, the oldest first, as if
+    ///   idle for too long. A connection in use beyond it is closed when it is checked in, even if
+    ///   a check-out waits. A pending one is closed if no check-out waits when it is established.
+    /// - A higher `maxPoolSize` or `maxConnecting`: waiters are served at once, within the new
+    ///   limits.
+    /// - A higher `minPoolSize`: the pool is filled as after [`Pool::ready`]. A lower one closes
+    ///   nothing.
+    /// - A lower `maxConnecting`: pending connections continue.
+    /// - `maxIdleTimeMS`: counted from the time when each connection became available; if there was
+    ///   no limit before, from now.
+    /// - `waitQueueTimeoutMS`: applies to check-outs without a deadline that begin to wait from now
+    ///   on.
     ///
-    /// Of a pool that is paused the same holds once it is ready; on a closed one nothing happens.
+    /// In a paused pool the same takes effect once it is ready. No effect on a closed pool.
     ///
-    /// Cost: O(available connections that are closed + waiters that are served), no allocation but for connections that are created.
+    /// Cost: O(available connections that are closed + waiters that are served), no allocation
+    /// except for created connections.
     /// Owes a `Close` or an `Establish` for each. Events: `ConnectionClosed`, `ConnectionCreated`.
     pub fn reconfigure(&mut self, now: Instant, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
@@ -41,7 +49,8 @@ impl<M: Memory> Pool<M> {
         self.serve(now, observer);
     }
 
-    /// Counts the idle time of available connections from now: without `maxIdleTimeMS`, a check-in does not read the clock.
+    /// Restarts the idle time of available connections at `now`. Their `available_since` may be
+    /// stale, because a check-in without `maxIdleTimeMS` does not read the clock.
     fn restart_idle_time(&mut self, now: Instant) {
         let mut next = self.conns.front(conn::AVAILABLE);
         while let Some(index) = next {
@@ -52,7 +61,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Whether there are more connections than `maxPoolSize`, since that was lowered.
+    /// Whether the pool has more connections than a `maxPoolSize` that was lowered.
     pub(super) fn is_beyond_max(&mut self) -> bool {
         if !self.shrunk {
             return false;
@@ -62,7 +71,8 @@ impl<M: Memory> Pool<M> {
         is_beyond
     }
 
-    /// Whether there are more connections than `maxPoolSize`, and whether more are pending than `maxConnecting`.
+    /// Whether the pool has more connections than `maxPoolSize`, and whether it has more pending
+    /// connections than `maxConnecting`.
     pub(super) fn excess(&self) -> (bool, bool) {
         let PoolOptions { max_pool_size: max, max_connecting, .. } = self.config.options;
         (max > 0 && self.counts().total() > max, self.pending_count() > max_connecting)

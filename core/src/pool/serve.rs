@@ -1,4 +1,4 @@
-//! Bringing connections and waiters together.
+//! Assignment of connections to waiters.
 
 use super::{
     CheckOut, CheckOutError, ClosedReason, ConnId, ConnSlot, Health, Lease, Memory, Pinned, Pool, PoolEvent, PoolState,
@@ -11,7 +11,7 @@ use crate::time::Past;
 use crate::{Cause, Instant, ObjectId};
 
 impl<M: Memory> Pool<M> {
-    /// The time of this call: never earlier than that of the last.
+    /// Returns the time of this call, which is never earlier than that of the last call.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         if now > self.now {
@@ -20,7 +20,7 @@ impl<M: Memory> Pool<M> {
         self.now
     }
 
-    /// Begins a call at `now`: whoever waited until then has waited too long, before anything else happens.
+    /// Begins a call at `now`. Fails expired waiters before the call changes anything else.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
@@ -31,12 +31,12 @@ impl<M: Memory> Pool<M> {
         now
     }
 
-    /// Fails every waiter whose time is over (CMAP-25).
+    /// Fails every expired waiter (CMAP-25).
     #[cold]
     #[inline(never)]
     fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         while self.deadlines.earliest().is_some_and(|at| at <= now) {
-            // Usually the oldest, as deadlines tend to be in order.
+            // Usually the oldest waiter expires first, because deadlines tend to be in order.
             let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
             let oldest = oldest.filter(|_| !fires(Point::OtherTimeout));
             let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
@@ -44,14 +44,15 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Whether a call reads the clock: connections have a limit on their idle time, or events are emitted.
+    /// Whether a call must read the clock: `maxIdleTimeMS` is set, or the observer is enabled.
     #[inline(always)]
     pub(super) fn is_timed(&self, observer: &impl Observer<PoolEvent>) -> bool {
         self.config.idle_ns > 0 || observer.is_enabled()
     }
 
-    /// Since when the newest available connection is available, if it can be handed out without further work.
-    /// Without background work, a check-out also populates the pool.
+    /// The time at which the newest available connection became available, or `None` if it cannot
+    /// be handed out on the fast path. Without background work, a check-out also populates the
+    /// pool, so it takes the slow path.
     #[inline(always)]
     pub(super) fn newest_current(&mut self) -> Option<Instant> {
         if self.state != PoolState::Ready || !self.is_in_background() {
@@ -65,7 +66,8 @@ impl<M: Memory> Pool<M> {
         self.is_plainly_current(newest).then_some(newest.available_since)
     }
 
-    /// Closes the available connections that perished until one has not, which is handed out. Without one, the request waits.
+    /// Grants the newest available connection that has not perished, and closes the perished ones
+    /// before it. If none is left, the request waits.
     #[inline(never)]
     pub(super) fn find_or_wait(
         &mut self,
@@ -83,7 +85,7 @@ impl<M: Memory> Pool<M> {
                     self.populate(now, observer);
                 }
                 if closed {
-                    // Those are made up for.
+                    // Replaces the closed connections.
                     self.serve(now, observer);
                 }
                 return Ok(CheckOut::Granted(granted));
@@ -94,7 +96,7 @@ impl<M: Memory> Pool<M> {
         self.enqueue(now, deadline, observer)
     }
 
-    /// Hands out the available connection that is the newest, if there is one.
+    /// Hands out the newest available connection, if any.
     fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
         let conn = ConnId(self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE)?);
         let lease = Lease { conn, pool: self.id };
@@ -102,14 +104,14 @@ impl<M: Memory> Pool<M> {
         Some(lease)
     }
 
-    /// A check-out that did not wait was granted this lease.
+    /// Emits the events of a check-out that did not wait.
     #[inline]
     pub(super) fn emit_granted(&self, now: Instant, lease: &Lease, observer: &mut impl Observer<PoolEvent>) {
         let duration = core::time::Duration::ZERO;
         observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn: lease.conn, duration });
     }
 
-    /// A check-out for which no connection was there.
+    /// Adds a check-out to the queue, or refuses it.
     fn enqueue(
         &mut self,
         now: Instant,
@@ -140,7 +142,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Does what a check-out allows, and the filling that it triggers where there is no background (CMAP-55).
+    /// Serves waiters, and populates a pool without background work (CMAP-55).
     #[inline]
     fn serve_check_out(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.serve(now, observer);
@@ -149,7 +151,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// A check-out fails at once. Perished connections may have been closed on the way.
+    /// Fails a check-out at once. Serves afterwards, because perished connections may have been
+    /// closed.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
@@ -174,7 +177,8 @@ impl<M: Memory> Pool<M> {
         Some(WaiterId(key))
     }
 
-    /// Hands out what is available, then creates connections for waiters and for `minPoolSize`, as far as the limits allow.
+    /// Hands out available connections, then creates connections for waiters and for `minPoolSize`,
+    /// within the limits.
     pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if self.state != PoolState::Ready {
             return;
@@ -213,7 +217,7 @@ impl<M: Memory> Pool<M> {
         self.pending_count() < options.max_connecting && (max == 0 || self.counts().total() < max)
     }
 
-    /// Whether somebody has use for a place that became free.
+    /// Whether a waiter or the background population could use a freed slot.
     pub(super) fn could_serve(&self) -> bool {
         let populates = self.is_in_background() && self.wants_population() && self.populate_at.is_none();
         self.may_create() && self.conns.has_place() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
@@ -229,19 +233,21 @@ impl<M: Memory> Pool<M> {
         Some(key.index)
     }
 
-    /// Whether a connection that was not created could have been, by all limits: the allocator has refused.
+    /// Whether the allocator has refused, after a connection was not created: all limits allow one
+    /// more.
     #[cold]
     fn is_out_of_memory(&self) -> bool {
         self.may_create() && self.conns.has_place()
     }
 
-    /// The next attempt in the background waits, longer each time.
+    /// Delays the next background attempt. The delay doubles with each failure.
     pub(super) fn back_off(&mut self, now: Instant) {
         self.populate_at = Some(now.saturating_add(self.backoff));
         self.backoff = (self.backoff * 2).min(super::BACKOFF_LAST);
     }
 
-    /// Establishes one connection in the background if there are fewer than `minPoolSize`, or than the fill target.
+    /// Establishes one connection in the background if the pool has fewer than `minPoolSize`, or
+    /// than the fill target.
     pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if self.fill_target > 0 {
             self.note_filled();
@@ -265,10 +271,11 @@ impl<M: Memory> Pool<M> {
         self.state == PoolState::Ready && self.background == NIL && self.counts().total() < self.population_goal()
     }
 
-    /// Gives a connection that is established to the oldest waiter, or makes it available.
+    /// Hands an established or returned connection to the oldest waiter, or makes it available.
     ///
-    /// The waiter may be bound to another connection, and the connection to another waiter: those two are
-    /// bound to each other, or whichever is left to the oldest waiter that has none.
+    /// The waiter may be bound to another connection, and the connection to another waiter. The
+    /// other two are then bound to each other; if only a connection is left over, it is bound to
+    /// the oldest unbound waiter.
     pub(super) fn hand_over(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let Some(oldest) = self.oldest_waiter() else {
             if self.is_beyond_max() {
@@ -288,7 +295,8 @@ impl<M: Memory> Pool<M> {
         let left_conn = core::mem::replace(&mut served.conn, NIL);
         let started = served.started.0;
         served.verdict = Verdict::Granted(conn);
-        // Those in use are in no order: a connection that goes from hand to hand stays where it is.
+        // The list of connections in use has no order, so a connection that passes from user to
+        // user need not move.
         if self.conns.list_of(index) != conn::IN_USE {
             self.conns.move_to(index, conn::IN_USE);
         }
@@ -313,7 +321,7 @@ impl<M: Memory> Pool<M> {
         self.waiters.front(waiter::BOUND).or_else(|| self.waiters.front(waiter::UNBOUND))
     }
 
-    /// A connection that is being established for nobody: binds it to the oldest waiter that has none coming.
+    /// Binds a pending connection without a waiter to the oldest unbound waiter.
     fn bind_to_next(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         self.conns.get_mut(index).waiter = NIL;
         if self.is_stale(self.conns.get(index)) {
@@ -324,7 +332,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The oldest waiter that has no connection coming. Those whose time is over are not saved by one, but fail.
+    /// The oldest unbound waiter that has not expired. Expired waiters before it fail.
     fn next_to_bind(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
         loop {
             let oldest = self.waiters.front(waiter::UNBOUND)?;
@@ -340,8 +348,9 @@ impl<M: Memory> Pool<M> {
         self.deadlines.of(waiting).is_some_and(|at| at <= now)
     }
 
-    /// The deadline of the waiter that a connection that is being established is bound to; `None` if no waiter is bound, or one without a deadline. The call
-    /// first fails every waiter whose deadline has passed; the connection is then bound to the next one.
+    /// The deadline of the waiter that a pending connection is bound to; `None` if it is bound to
+    /// no waiter or the waiter has no deadline. The call first fails every expired waiter; the
+    /// connection is then bound to the next waiter.
     #[doc(hidden)]
     pub fn waiter_deadline(
         &mut self,
@@ -354,13 +363,14 @@ impl<M: Memory> Pool<M> {
         self.waiters.at(waiting)?.deadline
     }
 
-    /// Fails a waiter whose time is over (CMAP-25).
+    /// Fails an expired waiter (CMAP-25).
     pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let usage = self.usage();
         self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
     }
 
-    /// A connection that is being established for a waiter that has left, and can serve another. Cost: O(pending) if there is one.
+    /// A pending connection that has lost its waiter, and that another waiter can use. Cost:
+    /// O(pending) if one exists.
     fn pending_for_nobody(&self) -> Option<u32> {
         if self.pending_count() == self.waiters.len(waiter::BOUND) + u32::from(self.background != NIL) {
             return None;
@@ -378,7 +388,8 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// From now on the waiter has a connection coming, and the pool's timeout counts no more (CMAP-26).
+    /// Binds a pending connection to a waiter. From then on `waitQueueTimeoutMS` does not apply to
+    /// the waiter (CMAP-26).
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
         self.conns.get_mut(index).waiter = waiting;
@@ -391,7 +402,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Ends the wait of a check-out that failed. Its verdict stays until it is claimed.
+    /// Ends the wait of a check-out. Its verdict stays in the slot until it is claimed.
     pub(super) fn settle(
         &mut self,
         now: Instant,
@@ -425,7 +436,8 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionCheckOutFailed { pool, reason, error, duration });
     }
 
-    /// Whether a connection becomes available when it is returned, and the pool then owes nothing more than before.
+    /// Whether a returned connection becomes available and the pool owes no further action for it:
+    /// the fast path of a check-in.
     #[inline(always)]
     pub(super) fn becomes_available(&self, lease: &Lease, health: Health) -> bool {
         let Some(slot) = self.conns.find_on(lease.conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
@@ -437,7 +449,8 @@ impl<M: Memory> Pool<M> {
         is_reusable && self.state != PoolState::Closed && self.is_plainly_current(slot) && !has_waiters
     }
 
-    /// Takes back a connection that was in use, whatever becomes of it.
+    /// Takes back a connection that was in use: closes it, hands it to a waiter, or makes it
+    /// available.
     pub(super) fn return_conn(
         &mut self,
         now: Instant,
@@ -467,7 +480,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Closes a connection that has a socket: it leaves the counts, then the event, then the socket (CMAP-47).
+    /// Closes a connection that has a socket: first it leaves the counts, then the event is
+    /// emitted, then the `Close` is owed (CMAP-47).
     #[cold]
     pub(super) fn close_conn(
         &mut self,
@@ -482,7 +496,8 @@ impl<M: Memory> Pool<M> {
         self.emit_closed(now, index, reason, cause, observer);
     }
 
-    /// Drops a connection that was being established, of which the host knows that it ended. Its waiter fails with `error`.
+    /// Removes a pending connection after the host has reported its end. Its waiter fails with
+    /// `error`.
     pub(super) fn drop_pending(
         &mut self,
         now: Instant,
@@ -501,7 +516,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Unties a pending connection from its service, its waiter (which is returned) and the background work.
+    /// Detaches a pending connection from its service, from the background work and from its
+    /// waiter, which is returned.
     pub(super) fn forget_pending(&mut self, index: u32) -> Option<u32> {
         self.leave_service(index);
         if self.background == index {
@@ -527,8 +543,8 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
     }
 
-    /// Whether a connection is of the pool's generation, as far as that can be told without a look at services: for hot paths, which leave those of
-    /// which it cannot to the way round.
+    /// Whether a connection has no service and is of the pool's generation. For hot paths, which
+    /// leave connections with a service to the slow path.
     #[inline(always)]
     pub(super) fn is_plainly_current(&self, slot: &ConnSlot) -> bool {
         slot.service == NIL && slot.generation == self.generation
@@ -541,7 +557,7 @@ impl<M: Memory> Pool<M> {
         idle_ns > 0 && now > available_since.saturating_add_nanos(idle_ns)
     }
 
-    /// Why an available connection must not be handed out, if it must not (CMAP-18, CMAP-19).
+    /// The reason why an available connection must not be handed out, or `None` (CMAP-18, CMAP-19).
     pub(super) fn perished(&self, now: Instant, slot: &ConnSlot) -> Option<ClosedReason> {
         if self.is_stale(slot) {
             return Some(ClosedReason::Stale);
@@ -556,7 +572,7 @@ impl<M: Memory> Pool<M> {
         slot.generation != generation
     }
 
-    /// When the next available connection will have been idle for too long.
+    /// The time at which the next available connection will have been idle for too long.
     pub(super) fn idle_expiry(&self) -> Option<Instant> {
         let options = &self.config.options;
         if options.max_idle_time.is_none() || !self.is_in_background() {
@@ -567,7 +583,8 @@ impl<M: Memory> Pool<M> {
         (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
     }
 
-    /// Closes the available connections that perished, the oldest first. Those are in front, so idle ones are too; stale ones are anywhere.
+    /// Closes the perished available connections. The list is in the order of age, so idle
+    /// connections are in front; stale ones may be anywhere.
     pub(super) fn sweep(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if core::mem::take(&mut self.sweep_due) {
             let mut at = self.conns.front(conn::AVAILABLE);
@@ -589,13 +606,13 @@ impl<M: Memory> Pool<M> {
         self.conns.len(conn::OWES_ESTABLISH) + self.conns.len(conn::ESTABLISHING)
     }
 
-    /// The place of a connection that is being established.
+    /// The slot index of a connection that is being established.
     pub(super) fn pending(&self, id: ConnId) -> Option<u32> {
         let index = self.conns.find(id.0)?;
         matches!(self.conns.list_of(index), conn::OWES_ESTABLISH | conn::ESTABLISHING).then_some(index)
     }
 
-    /// The place of a connection that is in use under this lease.
+    /// The slot index of a connection that is in use under this lease.
     pub(super) fn leased(&self, lease: &Lease) -> Option<u32> {
         if lease.pool != self.id {
             return None;
@@ -615,7 +632,8 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// A connection no longer counts for its service, which is forgotten with its last one (CMAP-90).
+    /// Removes a connection from its service. The service is removed with its last connection
+    /// (CMAP-90).
     pub(super) fn leave_service(&mut self, index: u32) {
         let service = core::mem::replace(&mut self.conns.get_mut(index).service, NIL);
         if service != NIL {
@@ -643,7 +661,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// What connections are in use for; told in load-balanced mode only.
+    /// The numbers of connections by use; in load-balanced mode only.
     pub(super) fn usage(&self) -> Option<Usage> {
         let options = &self.config.options;
         let [cursors, transactions] = self.pinned;

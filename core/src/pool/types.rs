@@ -1,4 +1,4 @@
-//! The words that a pool and its host exchange.
+//! Ids, leases, outcomes and actions of a pool.
 
 use super::CheckOutError;
 use crate::hooks::Word;
@@ -8,7 +8,8 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
-/// Names a pool in leases and events. The host picks it, different for any two pools whose leases could meet.
+/// Identifies a pool in leases and events. The host chooses the number; two pools with leases that
+/// could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(u64);
 
@@ -19,44 +20,47 @@ impl PoolId {
         Self(number)
     }
 
-    /// The number that the host picked.
+    /// The number that the host chose.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Names a connection of one pool, for as long as the pool knows it and never again.
+/// Identifies a connection of one pool. The id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId(pub(super) Key);
 
 impl ConnId {
-    /// Its place, for tables beside the pool's. Free to be taken by another connection once this one is gone.
+    /// The connection's slot index, for tables beside the pool's. Another connection may use the
+    /// index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
     }
 
-    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1 (CMAP-16).
+    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1
+    /// (CMAP-16).
     #[must_use]
     pub const fn connection_id(self) -> NonZeroU64 {
         self.0.serial
     }
 }
 
-/// Names a check-out that waits, until its outcome is claimed or it is cancelled.
+/// Identifies a check-out that waits, until its outcome is claimed or it is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaiterId(pub(super) Key);
 
 impl WaiterId {
-    /// Its place, for tables beside the pool's.
+    /// The waiter's slot index, for tables beside the pool's.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
     }
 }
 
-/// The right to use a connection, until it is checked in. It cannot be cloned, so a second check-in does not compile.
+/// The right to use a connection until it is checked in. It cannot be cloned, so a second check-in
+/// does not compile.
 #[must_use = "a lease that is dropped leaves its connection in use for ever: check it in"]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
@@ -71,89 +75,91 @@ impl Lease {
         self.conn
     }
 
-    /// The pool that it goes back to.
+    /// The pool that issued the lease.
     #[must_use]
     pub const fn pool(&self) -> PoolId {
         self.pool
     }
 
-    /// The same lease of a clone of the pool, for searches that clone a pool together with its host.
+    /// The same lease for a clone of the pool, for searches that clone a pool together with its
+    /// host.
     #[cfg(feature = "sim")]
     pub const fn cloned(&self) -> Self {
         Self { conn: self.conn, pool: self.pool }
     }
 }
 
-/// What became of a check-out at once.
+/// The immediate result of a check-out.
 #[must_use]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum CheckOut {
-    /// A connection was there.
+    /// A connection was available.
     Granted(Lease),
-    /// It waits: see [`Pool::claim`](super::Pool::claim).
+    /// The check-out waits: see [`Pool::claim`](super::Pool::claim).
     Queued(WaiterId),
 }
 
-/// What became of a check-out that waited.
+/// The result of a check-out that waited.
 #[must_use]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// Nothing yet.
+    /// No outcome yet.
     Waiting,
-    /// It has a connection.
+    /// The check-out has a connection.
     Granted(Lease),
-    /// It failed.
+    /// The check-out failed.
     Failed(CheckOutError),
-    /// It is not known: claimed or cancelled before.
+    /// Unknown id: the check-out was claimed or cancelled before.
     Stale,
 }
 
 /// The state of a connection that is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// It answered all that it was asked.
+    /// The connection can be reused: every reply was read completely.
     Healthy,
-    /// A network or protocol error, a timeout, or a reply that is still outstanding: it is closed (CMAP-20).
+    /// A network or protocol error, a timeout, or an outstanding reply: the connection is closed
+    /// (CMAP-20).
     Broken(Cause),
 }
 
-/// What a connection of a load-balanced pool is pinned to (CMAP-93).
+/// The use that a connection of a load-balanced pool is pinned to (CMAP-93).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pinned {
-    /// Nothing.
+    /// Not pinned.
     #[default]
     No,
-    /// A cursor.
+    /// Pinned to a cursor.
     Cursor,
-    /// A transaction.
+    /// Pinned to a transaction.
     Transaction,
 }
 
-/// Which connections become stale.
+/// The scope of a clear: which connections become stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clear {
-    /// All of the pool, which is paused. Not for load-balanced pools.
+    /// All connections of the pool, which is paused. Not for load-balanced pools.
     All {
         /// Whether connections in use are interrupted, and pending ones abandoned.
         interrupt_in_use_connections: bool,
     },
-    /// Those of one service of a load-balanced pool, which stays ready.
+    /// The connections of one service of a load-balanced pool, which stays ready.
     Service(ObjectId),
 }
 
-/// Why a connection could not be established, and what whoever judges failures makes of it.
+/// The cause of a failure to establish a connection, and whether it clears the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EstablishError {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
+    /// Whether the error has the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
     pub overloaded: bool,
-    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored, and so is the failure of
-    /// a connection that is stale already.
+    /// Whether the failure clears the pool, and how. Ignored if the kind belongs to the other mode,
+    /// or if the connection is stale already.
     pub clear: Option<Clear>,
 }
 
-/// How many times a pool was cleared.
+/// The number of times a pool or a service was cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation(pub(crate) u64);
 
@@ -180,15 +186,15 @@ impl fmt::Display for Generation {
 /// Whether a pool hands out connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolState {
-    /// Not until [`Pool::ready`](super::Pool::ready).
+    /// Check-outs fail until [`Pool::ready`](super::Pool::ready).
     Paused,
-    /// Yes.
+    /// Connections are handed out.
     Ready,
-    /// Never again.
+    /// Closed permanently; check-outs fail.
     Closed,
 }
 
-/// How many connections and waiters a pool has.
+/// The numbers of connections and waiters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PoolCounts {
     /// Connections that are being established.
@@ -202,24 +208,25 @@ pub struct PoolCounts {
 }
 
 impl PoolCounts {
-    /// All connections: what `maxPoolSize` limits.
+    /// All connections: the number that `maxPoolSize` limits.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.pending + self.available + self.in_use
     }
 }
 
-/// What a pool owes its host.
+/// An action that a pool owes its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolAction {
-    /// The outcome of this check-out is there: wake whoever waits for it.
+    /// The outcome of this check-out is available: wake its task.
     Wake(WaiterId),
-    /// Stop what this connection does. In use: its operation fails, and it is checked in. Being established: its
-    /// socket is dropped, and nothing is reported.
+    /// Interrupt the I/O of this connection. If it is in use, its operation fails and it is checked
+    /// in. If it is being established, drop its socket and report nothing.
     Interrupt(ConnId),
-    /// Close the socket of this connection, without waiting for it.
+    /// Close the socket of this connection, without waiting for the end of the close.
     Close(ConnId),
-    /// Connect, shake hands and authenticate, then report [`Pool::handle_established`](super::Pool::handle_established) or
+    /// Connect, shake hands and authenticate, then report
+    /// [`Pool::handle_established`](super::Pool::handle_established) or
     /// [`Pool::handle_establish_failed`](super::Pool::handle_establish_failed).
     Establish(ConnId),
 }

@@ -1,19 +1,21 @@
-//! Fault points: what a machine may do but hardly ever does.
+//! Fault points: behaviour that is permitted but rare.
 //!
-//! Each is within what the machine's documentation or its specification promises, and each hardly ever happens by itself: another order of
-//! things that have no order, work that is put off until [`poll_timeout`](crate::Machine::poll_timeout), memory that is refused. A simulator
-//! arms them for its thread, by a seed:
+//! Each fault point stays within the promises of the machine's documentation or its specification,
+//! and hardly ever happens without a simulator: another order of unordered steps, work that is
+//! delayed until [`poll_timeout`](crate::Machine::poll_timeout), memory that is refused. A
+//! simulator arms fault points for its thread, with a seed:
 //!
 //! ```
 //! use poolhouse_core::sim::chance::{self, Point};
 //!
 //! let armed = chance::arm(7, &Point::UNSEEN);
-//! // .. one life of a pool ..
+//! // .. one run of a pool ..
 //! let _fired = chance::fired();
 //! drop(armed);
 //! ```
 //!
-//! Of the points that are given a quarter is on with each seed, and one that is on fires a quarter of the times that it is asked.
+//! Each seed enables about a quarter of the given points. An enabled point fires in about a quarter
+//! of its evaluations.
 
 pub use crate::hooks::Point;
 
@@ -25,10 +27,10 @@ use core::marker::PhantomData;
 pub(crate) mod tests;
 
 impl Point {
-    /// How many there are.
+    /// The number of points.
     pub const COUNT: usize = 12;
 
-    /// Each, in the order of its number.
+    /// All points, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::OtherPlace,
         Self::OtherStream,
@@ -44,28 +46,29 @@ impl Point {
         Self::RefuseConn,
     ];
 
-    /// Those that nobody can see who does not look into the machine, or whose order is open: a reference model that says exactly what comes holds with them.
+    /// The points that cannot be observed from outside the machine, or that only change an
+    /// unspecified order. An exact reference model of the machine remains valid with them.
     pub const UNSEEN: [Self; 4] = [Self::OtherPlace, Self::OtherStream, Self::OtherTimeout, Self::OtherAction];
 }
 
 std::thread_local! {
-    /// What is armed, one bit each. The first thing that is looked at, and mostly the last.
+    /// The enabled points, one bit each. It is checked first, and mostly decides.
     static ON: Cell<u32> = const { Cell::new(0) };
     static STATE: Cell<u64> = const { Cell::new(0) };
     static ASKED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
     static FIRED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
 }
 
-/// Points of this thread are armed for as long as this lives.
+/// Keeps the points of this thread armed until it is dropped.
 #[must_use = "nothing is armed any more once it is dropped"]
 #[derive(Debug)]
 pub struct Armed(PhantomData<*const ()>);
 
-/// Arms a quarter of these points, chosen by the seed, on this thread; what they do comes by the seed too.
+/// Arms a quarter of these points on this thread. The seed determines which, and when they fire.
 ///
 /// # Panics
 ///
-/// If points are armed on this thread.
+/// If points are already armed on this thread.
 pub fn arm(seed: u64, points: &[Point]) -> Armed {
     assert!(ON.get() == 0, "points are armed once at a time");
     STATE.set(seed ^ 0x6a09_e667_f3bc_c908);
@@ -82,13 +85,14 @@ impl Drop for Armed {
     }
 }
 
-/// How often each point was asked on this thread while it was on, since the thread began, in the order of [`Point::ALL`].
+/// The number of times each point was evaluated on this thread while enabled, since the thread
+/// began, in the order of [`Point::ALL`].
 #[must_use]
 pub fn asked() -> [u64; Point::COUNT] {
     ASKED.get()
 }
 
-/// How often each point fired on this thread.
+/// The number of times each point fired on this thread.
 #[must_use]
 pub fn fired() -> [u64; Point::COUNT] {
     FIRED.get()
@@ -111,7 +115,7 @@ fn add(counters: &'static std::thread::LocalKey<Cell<[u64; Point::COUNT]>>, poin
     counters.set(counts);
 }
 
-/// splitmix64.
+/// The next number of the generator splitmix64.
 fn next() -> u64 {
     let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     STATE.set(state);

@@ -1,9 +1,11 @@
-//! The earliest of many deadlines: a tree of minima over the slots of a table.
+//! A set of deadlines with fast access to the earliest: a tree of minima over the slots of a table.
 //!
-//! One deadline for each slot, above them the minimum of each eight, above those the minimum of each eight of
-//! these, up to one. Eight are a cache line. Adding stops at the first minimum that is not later, removing at the
-//! first that was another's: with deadlines in random order, and when deadlines are added in order, that is one step on
-//! average; at worst it is O(log n), seven steps for two million. There is nothing to link, and no order to keep.
+//! The leaves are one deadline for each slot. Each level above holds the minimum of each eight
+//! entries of the level below, up to a single one. Eight entries are a cache line.
+//!
+//! Adding stops at the first minimum that is not later; removing stops at the first minimum that
+//! does not change. With deadlines in random order, or added in order, that is one step on average.
+//! The worst case is O(log n), seven steps for two million. There are no links and no sorting.
 
 use crate::Instant;
 use crate::storage::{Full, Store};
@@ -11,25 +13,25 @@ use crate::storage::{Full, Store};
 #[cfg(test)]
 mod tests;
 
-/// How many are under one minimum.
+/// The number of entries below one minimum.
 const ARITY: usize = 8;
 
-/// Levels of minima over 2^32 places.
+/// The number of levels of minima over 2^32 leaves.
 const LEVELS: usize = 11;
 
-/// No deadline. A deadline at the end of time is none.
+/// No deadline. A deadline at the end of time is treated as none.
 pub(crate) const NEVER: Instant = Instant::MAX;
 
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Deadlines<S> {
-    /// One for each place that ever had a deadline, and for those before it.
+    /// One leaf for each owner up to the highest one that ever had a deadline.
     leaves: S,
-    /// The minima, the level above the leaves first, the one of all last.
+    /// The minima: first the level above the leaves, last the minimum of all.
     minima: S,
-    /// How many leaves the minima have room for: none, or at least two.
+    /// The number of leaves that the minima cover: none, or at least two.
     room: usize,
-    /// How many owners have a deadline.
+    /// The number of owners that have a deadline.
     count: usize,
 }
 
@@ -40,9 +42,10 @@ impl<S: Store<Instant>> Deadlines<S> {
         Self { leaves: S::empty(), minima: S::empty(), room: 0, count: 0 }
     }
 
-    /// Adds the deadline of an owner that has none. A deadline at the end of time is none.
+    /// Adds the deadline of an owner that has none. A deadline at the end of time is ignored.
     ///
-    /// Cost: O(log n), O(1) on average. Allocates when a place is new; an error is possible only then.
+    /// Cost: O(log n), O(1) on average. Allocates when the owner's leaf is new; an error is
+    /// possible only then.
     #[doc(hidden)]
     #[inline]
     pub fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
@@ -72,7 +75,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         Ok(())
     }
 
-    /// Removes the deadline of a owner; false when it has none here.
+    /// Removes the deadline of an owner, if any.
     ///
     /// Cost: O(log n), O(1) on average.
     #[doc(hidden)]
@@ -84,7 +87,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         }
         *leaf = NEVER;
         self.count -= 1;
-        // Of the last one all minima are its own.
+        // After the last deadline is removed, every minimum is `NEVER`.
         let earliest_of = |below: &[Instant], place| if self.count == 0 { NEVER } else { earliest_of(below, place) };
         let mut place = owner as usize / ARITY;
         let mut next = earliest_of(self.leaves.slots(), place);
@@ -93,7 +96,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         loop {
             let minimum = &mut minima[start + place];
             if *minimum == next {
-                // Another's, or that of another who is as early.
+                // The minimum belongs to another owner, or another owner has an equal deadline.
                 break;
             }
             *minimum = next;
@@ -120,7 +123,8 @@ impl<S: Store<Instant>> Deadlines<S> {
         self.leaves.slots().get(owner as usize).copied().filter(|at| *at != NEVER)
     }
 
-    /// The owner with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
+    /// The owner with the earliest deadline; of equal ones, the one with the lowest index. Cost:
+    /// O(log n).
     #[doc(hidden)]
     pub fn first(&self) -> Option<u32> {
         let at = self.earliest()?;
@@ -140,14 +144,15 @@ impl<S: Store<Instant>> Deadlines<S> {
         u32::try_from(first_at(self.leaves.slots(), place, at)?).ok()
     }
 
-    /// Makes room for `count` owners.
+    /// Reserves memory for `count` owners.
     pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         let count = count.min(self.leaves.limit()) as usize;
         self.leaves.reserve(u32::try_from(count).map_err(|_| Full)?)?;
         if count > self.room { self.widen(count) } else { Ok(()) }
     }
 
-    /// Adds leaves, up to `count`, and now and then twice as many minima.
+    /// Adds leaves up to `count`. When the minima do not cover them, extends the minima to twice as
+    /// many leaves.
     #[cold]
     pub(crate) fn grow(&mut self, count: usize) -> Result<(), Full> {
         if count > self.room {
@@ -160,7 +165,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         Ok(())
     }
 
-    /// Makes minima for `room` leaves, and fills them in.
+    /// Extends the minima to `room` leaves, and computes them.
     fn widen(&mut self, room: usize) -> Result<(), Full> {
         // A single leaf has a minimum too.
         let room = room.max(2);
@@ -190,7 +195,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         Ok(())
     }
 
-    /// Every minimum is one, and every owner has the deadline that it should.
+    /// Checks that every minimum is correct, and that every owner has the expected deadline.
     pub(crate) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
         let leaves = self.leaves.slots();
         for (owner, leaf) in (0..).zip(leaves) {
@@ -214,7 +219,7 @@ impl<S: Store<Instant>> Deadlines<S> {
     }
 }
 
-/// The earliest of the eight under this place; those that do not exist are never.
+/// The earliest of the eight entries below this minimum; missing ones count as `NEVER`.
 #[inline]
 fn earliest_of(below: &[Instant], place: usize) -> Instant {
     let from = (place * ARITY).min(below.len());
@@ -222,7 +227,7 @@ fn earliest_of(below: &[Instant], place: usize) -> Instant {
     below[from..to].iter().copied().min().unwrap_or(NEVER)
 }
 
-/// Which of the eight under this place is `at`.
+/// The index of the first of the eight entries below this minimum that equals `at`.
 fn first_at(below: &[Instant], place: usize, at: Instant) -> Option<usize> {
     let from = place * ARITY;
     let to = (from + ARITY).min(below.len());

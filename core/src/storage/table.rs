@@ -9,10 +9,10 @@ use core::num::NonZeroU64;
 #[cfg(test)]
 mod tests;
 
-/// No slot.
+/// The index that means "no slot".
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// The number of an owner of a slot; 0 is none.
+/// The serial number of the owner of a slot; 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Serial(pub(crate) u64);
 
@@ -28,8 +28,8 @@ impl fmt::Debug for Serial {
     }
 }
 
-/// Names a slot for as long as it is in use. The serial is unique in its table, starts at 1 and rises by
-/// one with each insertion, so a key that outlived its slot matches nothing.
+/// Identifies a slot while it is in use. The serial is unique in its table, starts at 1 and rises
+/// by one with each insertion, so the key of a freed slot matches no later owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) serial: NonZeroU64,
@@ -53,7 +53,7 @@ pub(crate) struct Slot<T> {
 }
 
 impl<T: Hash> Hash for Slot<T> {
-    /// What a free slot was used for is history.
+    /// Leaves out the previous contents of a free slot.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.list, self.prev, self.next).hash(state);
         if self.list != FREE {
@@ -73,7 +73,8 @@ impl List {
     const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0 };
 }
 
-/// A table of slots on `LISTS` lists. Freed slots are on a list of their own and are reused newest first.
+/// A table of slots on `LISTS` lists. Freed slots are on a separate list and are reused newest
+/// first.
 pub(crate) struct Table<T, S, const LISTS: usize> {
     store: Slots<Slot<T>, S>,
     lists: [List; LISTS],
@@ -91,7 +92,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         Self { store: Slots::empty(), lists: [List::EMPTY; LISTS], free: List::EMPTY, last_serial: Serial(0) }
     }
 
-    /// How many slots are on `list`.
+    /// The number of slots on `list`.
     #[inline]
     pub(crate) const fn len(&self, list: u8) -> u32 {
         self.lists[list as usize].len
@@ -138,7 +139,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         Ok(Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index })
     }
 
-    /// Frees a slot; every key of it is stale from now on.
+    /// Frees a slot. All keys of it become stale.
     pub(crate) fn remove(&mut self, index: u32) {
         let slots = self.store.slots_mut();
         let Some(slot) = slots.get_mut(index as usize) else { return };
@@ -149,7 +150,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         push_front(slots, &mut self.free, index);
     }
 
-    /// Puts a slot at the back of another (or the same) list.
+    /// Moves a slot to the back of another (or the same) list.
     pub(crate) fn move_to(&mut self, index: u32, list: u8) {
         let slots = self.store.slots_mut();
         let Some(from) = slots.get(index as usize).and_then(|slot| self.lists.get_mut(slot.list as usize)) else {
@@ -161,7 +162,8 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         }
     }
 
-    /// Puts a slot that is on list `from` at the back of list `to`: [`Table::move_to`] for hot paths that know both.
+    /// Moves a slot from list `from` to the back of list `to`: [`Table::move_to`] for hot paths
+    /// that know both lists.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, index: u32, from: u8, to: u8) {
         let slots = self.store.slots_mut();
@@ -170,7 +172,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         push_back(slots, &mut self.lists[to as usize], index, to);
     }
 
-    /// Puts the last slot of list `from`, if there is one, at the back of list `to`, and tells its key.
+    /// Moves the last slot of list `from`, if any, to the back of list `to`, and returns its key.
     #[inline(always)]
     pub(crate) fn transfer_back(&mut self, from: u8, to: u8) -> Option<Key> {
         let slots = self.store.slots_mut();
@@ -188,7 +190,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         Some(Key { serial, index })
     }
 
-    /// The index that a key names, unless the key is stale.
+    /// The index of the slot with this key, or `None` if the key is stale.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
         match self.store.slots().get(key.index as usize) {
@@ -204,13 +206,13 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index }
     }
 
-    /// The list that a slot in use is on.
+    /// The list that a slot is on.
     #[inline]
     pub(crate) fn list_of(&self, index: u32) -> u8 {
         self.store.slots().get(index as usize).map_or(FREE, |slot| slot.list)
     }
 
-    /// The value of a slot, for hot paths: [`NIL`] has none.
+    /// The value of a slot, for hot paths. `None` for [`NIL`].
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.store.slots().get(index as usize).map(|slot| &slot.value)
@@ -223,7 +225,8 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         self.at(self.lists[list as usize].tail)
     }
 
-    /// The value that a key names, unless the key is stale or the slot is on another list, for hot paths.
+    /// The value of the slot with this key, or `None` if the key is stale or the slot is on another
+    /// list. For hot paths.
     #[inline(always)]
     pub(crate) fn find_on(&self, key: Key, list: u8) -> Option<&T> {
         let slot = self.store.slots().get(key.index as usize)?;
@@ -252,7 +255,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         some(self.store.slots().get(index as usize)?.next)
     }
 
-    /// Whether [`Table::insert`] has a place, short of the allocator refusing.
+    /// Whether [`Table::insert`] has a free slot or may add one. The allocator may still refuse.
     pub(crate) fn has_place(&self) -> bool {
         self.free.len > 0 || self.store.slots().len() < self.store.limit() as usize
     }
@@ -262,17 +265,18 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         self.free.len as usize != self.store.slots().len()
     }
 
-    /// How many slots there can ever be.
+    /// The maximum number of slots.
     pub(crate) fn limit(&self) -> u32 {
         self.store.limit()
     }
 
-    /// Makes room for `count` slots in all.
+    /// Reserves memory for `count` slots in total.
     pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         self.store.reserve(count)
     }
 
-    /// Every slot is on the list that it names, lists are well linked, and their lengths are true.
+    /// Checks that every slot is on the list that it names, that lists are linked correctly, and
+    /// that their lengths are correct.
     pub(crate) fn assert_invariants(&self) {
         let slots = self.store.slots();
         let mut seen = 0;
@@ -331,7 +335,8 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     len
 }
 
-// `NIL` is an index that no slot has, so that one look tells both whether there is a neighbour and that it is one: no panic is left.
+// `NIL` is an index that no slot has, so one bounds check detects whether a neighbour exists, and
+// no index can panic.
 
 #[inline(always)]
 fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
