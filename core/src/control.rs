@@ -1,6 +1,7 @@
 //! The control plane of a client: the topology and the monitors of its servers, as one machine.
 //!
-//! Read first: SDAM, "Multi-threaded or asynchronous monitoring"; Server Monitoring, "Connection Pool Management".
+//! Read first: SDAM, "Multi-threaded or asynchronous monitoring"; Server Monitoring, "Connection
+//! Pool Management".
 //!
 //! An input from a monitor connection is passed to its [`Monitor`]; if it ends a check, the outcome
 //! is applied to the [`Topology`] first, and the actions that the topology then owes are routed

@@ -1,8 +1,9 @@
-//! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip times.
+//! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip
+//! times.
 //!
-//! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol", "Measuring RTT",
-//! "Requesting an immediate check", "Network or command error during server check" and "hello or legacy hello
-//! Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
+//! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol",
+//! "Measuring RTT", "Requesting an immediate check", "Network or command error during server check"
+//! and "hello or legacy hello Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
 //!
 //! # Overview
 //!
@@ -354,7 +355,8 @@ impl Monitor {
     ///
     /// - `now`: must be from the same clock in all calls. `line`: from the `SendHello` or
     ///   `ReadNext`.
-    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one follows.
+    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one
+    ///   follows.
     /// - `known`: whether the server's type is known, before this reply.
     ///
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s.
@@ -365,7 +367,8 @@ impl Monitor {
     ///
     /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31, MON-40, MON-42).
+    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31,
+    /// MON-40, MON-42).
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -419,7 +422,8 @@ impl Monitor {
     ///
     /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
+    /// Source: Server Monitoring, "Network or command error during server check" (MON-43,
+    /// MON-53..MON-56).
     pub fn handle_failed(
         &mut self,
         now: Instant,

@@ -1,8 +1,9 @@
 //! Monitoring for a client with a single thread and no tasks: servers are checked inline, before an
 //! operation that needs it.
 //!
-//! Read first: Server Monitoring, "Single-threaded monitoring"; Server Selection, "Single-threaded server selection" and
-//! "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable primary and node is recovering".
+//! Read first: Server Monitoring, "Single-threaded monitoring"; Server Selection, "Single-threaded
+//! server selection" and "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable
+//! primary and node is recovering".
 //!
 //! # Overview
 //!
@@ -180,8 +181,8 @@ impl<M: Memory> Scan<M> {
     /// Ends the check in flight, and closes the connections and the topology. Closing again is a
     /// no-op.
     ///
-    /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check was in flight, then those of
-    /// [`Topology::close`].
+    /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check
+    /// was in flight, then those of [`Topology::close`].
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
@@ -232,7 +233,8 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Stale`]: the connection was closed; nothing changed.
     ///
-    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59, MON-63).
+    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59,
+    /// MON-63).
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -270,7 +272,8 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Stale`]: the connection was closed, or is not being checked; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS" (MON-53, MON-55, MON-58).
+    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS"
+    /// (MON-53, MON-55, MON-58).
     pub fn handle_failed(
         &mut self,
         now: Instant,

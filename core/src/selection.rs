@@ -1,7 +1,8 @@
 //! Server selection: chooses the server for an operation.
 //!
-//! Read first: Server Selection, "Rules for server selection", "Round Trip Times and the Latency Window", "Multi-threaded or
-//! asynchronous server selection"; Max Staleness, "Smallest allowed value for maxStalenessSeconds".
+//! Read first: Server Selection, "Rules for server selection", "Round Trip Times and the Latency
+//! Window", "Multi-threaded or asynchronous server selection"; Max Staleness, "Smallest allowed
+//! value for maxStalenessSeconds".
 //!
 //! Pure functions over a topology's description: no state, no allocation, no floating point:
 //!

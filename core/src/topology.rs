@@ -1,7 +1,8 @@
 //! The servers of a deployment, their descriptions, and the updates derived from them (SDAM).
 //!
-//! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the TopologyDescription", "Error handling",
-//! "Connection Pool Management"; SDAM Logging and Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
+//! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the
+//! TopologyDescription", "Error handling", "Connection Pool Management"; SDAM Logging and
+//! Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
 //!
 //! # Overview
 //!
@@ -327,13 +328,15 @@ impl<M: Memory> Topology<M> {
     /// - `now`: must be from the same clock in all calls. `hello`: the reply.
     /// - `round_trip`: the measured times; `None` leaves the stored ones unchanged.
     ///
-    /// Cost: O(names in the reply), and O(members) in a replica set; no allocation when nothing changes.
-    /// Owes `Pool(Ready)` if the server is then data-bearing, or known in a Single topology,
-    /// `ServerAdded` and `ServerRemoved`, `RequestCheck` of a deposed primary, and `WakeSelectors`.
+    /// Cost: O(names in the reply), and O(members) in a replica set; no allocation when nothing
+    /// changes. Owes `Pool(Ready)` if the server is then data-bearing, or known in a Single
+    /// topology, `ServerAdded` and `ServerRemoved`, `RequestCheck` of a deposed primary, and
+    /// `WakeSelectors`.
     /// Events: `ServerDescriptionChanged`, `ServerClosed`, `ServerOpening`,
     /// `TopologyDescriptionChanged`, for changes that occurred.
     ///
-    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20, MON-52.
+    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20,
+    /// MON-52.
     pub fn handle_hello(
         &mut self,
         now: Instant,
@@ -376,8 +379,8 @@ impl<M: Memory> Topology<M> {
     /// Cost: O(members). Owes `Pool(Clear)`, and `WakeSelectors`. Events:
     /// `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that occurred.
     ///
-    /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or command error during server
-    /// check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
+    /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or
+    /// command error during server check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
     pub fn handle_failed(&mut self, now: Instant, server: ServerId, cause: Cause, observer: &mut impl SdamObserver) {
         let now = self.advance(now);
         let Some(place) = self.place_of(server) else { return };

@@ -63,8 +63,8 @@ pub enum MonitorAction {
         /// The connection.
         line: LineId,
     },
-    /// Cancel the operation in progress on this connection and close it. No result is expected; the
-    /// result of the cancelled operation is [`Stale`](crate::Stale).
+    /// Cancel the operation in progress on this connection and close it. No result is expected; a
+    /// result that is reported nevertheless is rejected as [`Stale`](crate::Stale).
     Hangup(LineId),
 }
 

@@ -1,6 +1,7 @@
 //! Events of a monitor.
 //!
-//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM Monitoring".
+//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM
+//! Monitoring".
 
 use core::fmt;
 use core::time::Duration;
@@ -43,11 +44,12 @@ pub enum MonitorEvent {
         id: HeartbeatId,
         /// As in the event of the start.
         awaited: bool,
-        /// From sending the hello to its parsed reply; for a streamed reply, from the start of the check. Without
-        /// `awaited` it is also the RTT sample (LOG-15).
+        /// From sending the hello to its parsed reply; for a streamed reply, from the start of the
+        /// check. Without `awaited` it is also the RTT sample (LOG-15).
         duration: Duration,
     },
-    /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed ([`Cause::Closed`]) (LOG-14).
+    /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed
+    /// ([`Cause::Closed`]) (LOG-14).
     HeartbeatFailed {
         /// Server and connection.
         id: HeartbeatId,

@@ -1,7 +1,7 @@
 //! Options of a monitor: as given by the user, and validated.
 //!
-//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS", "heartbeatFrequencyMS" and
-//! "Streaming disabled"; URI Options, "List of specified options".
+//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS",
+//! "heartbeatFrequencyMS" and "Streaming disabled"; URI Options, "List of specified options".
 
 use core::fmt;
 use core::time::Duration;
@@ -80,8 +80,8 @@ impl MonitorOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below 500 or above
-    /// 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
+    /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below
+    /// 500 or above 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
     ///
     /// Source: Server Monitoring, "heartbeatFrequencyMS" (MON-23, MON-24).
     pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {

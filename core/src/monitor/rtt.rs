@@ -1,6 +1,7 @@
 //! Round-trip times: their moving average and their recent minimum.
 //!
-//! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring, "Measuring RTT".
+//! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring,
+//! "Measuring RTT".
 
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
@@ -15,8 +16,8 @@ const FEMTOS: u64 = 1_000_000;
 /// bits.
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
 
-/// The round-trip time to a server: a moving average in which each new sample weighs 0.2, and the minimum of the last
-/// ten samples.
+/// The round-trip time to a server: a moving average in which each new sample weighs 0.2, and the
+/// minimum of the last ten samples.
 ///
 /// The average is stored in whole femtoseconds, so rounding errors stay far below a nanosecond over
 /// long runs, without floating point. A negative sample is not representable (MON-48).

@@ -1,6 +1,7 @@
 //! The check in flight, and the order of the checks in a scan.
 //!
-//! Read first: Server Monitoring, "Scanning order", "cooldownMS", "Network or command error during server check".
+//! Read first: Server Monitoring, "Scanning order", "cooldownMS", "Network or command error during
+//! server check".
 
 use super::action::SocketId;
 use super::link::{Socket, Step};

@@ -1,7 +1,7 @@
 //! Options of a scan: as given by the user, and validated.
 //!
-//! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection, "serverSelectionTryOnce" and
-//! "socketCheckIntervalMS".
+//! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection,
+//! "serverSelectionTryOnce" and "socketCheckIntervalMS".
 
 use crate::monitor::{MIN_HEARTBEAT_FREQUENCY, check_connect_timeout};
 use crate::selection::SERVER_SELECTION_TIMEOUT;

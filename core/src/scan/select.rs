@@ -1,6 +1,7 @@
 //! The selection of a server and of its connection.
 //!
-//! Read first: Server Selection, "Single-threaded server selection" and "Checking an Idle Socket After socketCheckIntervalMS".
+//! Read first: Server Selection, "Single-threaded server selection" and "Checking an Idle Socket
+//! After socketCheckIntervalMS".
 
 use super::action::ScanStep;
 use super::link::{Socket, Step};

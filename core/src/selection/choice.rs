@@ -1,7 +1,8 @@
 //! Suitable servers, the latency window, and the choice of one server.
 //!
-//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "Write operations", "tag_sets",
-//! "maxStalenessSeconds", "Filtering suitable servers based on the latency window".
+//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "Write
+//! operations", "tag_sets", "maxStalenessSeconds", "Filtering suitable servers based on the latency
+//! window".
 
 use super::candidate::{Candidate, Candidates};
 use super::criteria::{Operation, ReadMode, SelectionCriteria, TagSet};
@@ -51,7 +52,8 @@ pub struct Selection<'c, T: Candidates> {
     limit: Option<Limit>,
     /// The excluded servers; empty if no server would suit with the exclusion.
     left_out: &'c [<T::Server as Candidate>::Id],
-    /// The longest round-trip time of the latency window; `None` when no suitable server has a time.
+    /// The longest round-trip time of the latency window; `None` when no suitable server has a
+    /// time.
     longest: Option<Duration>,
 }
 
@@ -244,7 +246,8 @@ fn draw(entropy: u32, count: usize) -> (usize, u32) {
 
 /// Selects a server, or returns `None` if none suits now.
 ///
-/// - `deprioritized`, `operation_count`, `entropy`: see [`Selection::new`] and [`Selection::choose`].
+/// - `deprioritized`, `operation_count`, `entropy`: see [`Selection::new`] and
+///   [`Selection::choose`].
 ///
 /// `Ok(None)`: no server suits now, but one may later; see [`Selector`](super::Selector).
 ///

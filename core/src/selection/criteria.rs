@@ -1,7 +1,7 @@
 //! Requirements of an operation on its server.
 //!
-//! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and "Smallest allowed value for
-//! maxStalenessSeconds".
+//! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and
+//! "Smallest allowed value for maxStalenessSeconds".
 
 use crate::topology::TopologyType;
 use crate::{config::ConfigError, config::millis_of};

@@ -158,7 +158,8 @@ pub enum ServerNote {
     Failed(Reason),
     /// It has not replied yet: its first check has been connecting for this long.
     Connecting(Duration),
-    /// It has not replied yet: its first check has been waiting for the reply to hello for this long.
+    /// It has not replied yet: its first check has been waiting for the reply to hello for this
+    /// long.
     Awaiting(Duration),
 }
 

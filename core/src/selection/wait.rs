@@ -1,6 +1,7 @@
 //! The wait of an operation that finds no suitable server.
 //!
-//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" and "serverSelectionTimeoutMS".
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" and
+//! "serverSelectionTimeoutMS".
 
 use super::candidate::Candidates;
 use super::error::{SelectionError, SelectionFailure};

@@ -1,6 +1,7 @@
 //! Read access to descriptions of servers and of the topology.
 //!
-//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality" (SDAM-11..32, SDAM-61, LOG-18).
+//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality"
+//! (SDAM-11..32, SDAM-61, LOG-18).
 
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};

@@ -1,6 +1,7 @@
 //! Events of a topology.
 //!
-//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19, LOG-20).
+//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19,
+//! LOG-20).
 
 use super::{ServerDescription, TopologyDescription, TopologyId};
 use crate::{Observer, ServerId};

@@ -1,7 +1,8 @@
 //! Evaluation of an application's error: its effect on the description and the pool of its server.
 //!
-//! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or writing", "Not writable
-//! primary and node is recovering", "Authentication and handshake errors" (SDAM-65..84); MON-50.
+//! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or
+//! writing", "Not writable primary and node is recovering", "Authentication and handshake errors"
+//! (SDAM-65..84); MON-50.
 
 use super::action::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Verdict};
 use super::error::{ServerError, StateChange};
@@ -29,8 +30,8 @@ impl<M: Memory> Topology<M> {
     ///
     /// Ignored when it is stale: its generation differs from the pool's, its topologyVersion is not
     /// newer than the server's, or its server is not a member. Also ignored: an error that reports
-    /// an overloaded server, a network timeout on an established connection, an error of one
-    /// operation only.
+    /// an overloaded server, a network timeout on an established connection, an error that concerns
+    /// only one operation.
     ///
     /// - `now`: must be from the same clock in all calls. `error`: contains the generations of its
     ///   connection and of its pool.

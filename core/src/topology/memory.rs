@@ -21,14 +21,14 @@ impl<N: Store<TextId>> Description<N> {
         Self { data: Data::unknown(None, Instant::ORIGIN), names: N::empty() }
     }
 
-    /// Resets it to the default description, with this error.
+    /// Replaces the data and removes all names.
     pub(super) fn reset(&mut self, data: Data) {
         self.data = data;
         clear(&mut self.names);
     }
 
-    /// Copies another description. Allocates only when that one has more names than this store has
-    /// had before.
+    /// Copies another description. Allocates only when that one has more names than this one has
+    /// held before.
     pub(super) fn copy_from(&mut self, other: &Self) -> Result<(), crate::storage::Full> {
         clear(&mut self.names);
         let names = other.names.slots();
@@ -149,7 +149,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     const BYTES_MAX: u32 = if BYTES > 0x7fff_ffff { 0x7fff_ffff } else { truncated(BYTES) };
 }
 
-/// Limits `count` to 65,534, because the id 65,535 stands for no text.
+/// Limits `count` to 65,534; the id 65,535 stands for no text.
 const fn at_most_u16(count: usize) -> u16 {
     if count >= 0xffff { 0xfffe } else { (truncated(count) & 0xffff) as u16 }
 }

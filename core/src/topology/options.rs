@@ -30,7 +30,8 @@ impl<'a> TopologyOptions<'a> {
     /// [`TopologyConfigError`]: options that contradict each other, or a seed that is not a valid
     /// address.
     ///
-    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05, SDAM-06).
+    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05,
+    /// SDAM-06).
     pub fn validate(self) -> Result<TopologyConfig<'a>, TopologyConfigError> {
         let many = self.seeds.len() > 1;
         if self.load_balanced {

@@ -1,6 +1,7 @@
 //! Application of a server's new description to the topology.
 //!
-//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines (SDAM-33..61).
+//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines
+//! (SDAM-33..61).
 
 use super::description::{Data, Meta};
 use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
