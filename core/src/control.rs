@@ -1,32 +1,38 @@
 //! The control plane of a client: the topology and the monitors of its servers, as one machine.
 //!
-//! Read first: SDAM, "Multi-threaded or asynchronous monitoring"; Server Monitoring, "Connection Pool Management".
+//! Read first: SDAM, "Multi-threaded or asynchronous monitoring"; Server Monitoring, "Connection
+//! Pool Management".
 //!
-//! News of a monitoring connection goes to its [`Monitor`]; if that ends a check, the outcome is applied to the
-//! [`Topology`] before anything else happens, and what the topology then owes is routed within the same call: requests and
-//! cancellations of checks to the monitors, the rest to the host as [`ControlAction`]s. The host keeps one lock around
-//! this machine and carries out [`ControlAction::Pool`] under it: a description and the state of its
-//! pool change together, and nobody sees half of it (SDAM-64, MON-52, MON-53).
+//! An input from a monitor connection is passed to its [`Monitor`]; if it ends a check, the outcome
+//! is applied to the [`Topology`] first, and the actions that the topology then owes are routed
+//! within the same call: requests and cancellations of checks to the monitors, the rest to the host
+//! as [`ControlAction`]s. The host keeps one lock around this machine and carries out
+//! [`ControlAction::Pool`] under it, so a description and the state of its pool change together,
+//! and no other task observes one without the other (SDAM-64, MON-52, MON-53).
 //!
-//! What a monitor wants of its sockets is polled by line ([`Control::poll_line`]), because each line is driven by a task of its own.
-//! A load-balanced topology has no monitors.
+//! Socket actions of monitors are polled by connection ([`Control::poll_line`]), because each
+//! monitor connection is driven by a separate task. A load-balanced topology has no monitors.
 //!
 //! # Selectors
 //!
-//! Whoever finds no suitable server asks for a check of all ([`Control::request_check`]) and waits for
-//! [`ControlAction::WakeSelectors`], which follows every check that ends, whatever it brought (MON-18). The request is dropped where a
-//! check is in flight, so it is made anew at each wake-up: then a server is checked every 500 ms for as long as somebody waits (SDAM-85).
+//! A selector that finds no suitable server requests a check of all servers
+//! ([`Control::request_check`]) and waits for [`ControlAction::WakeSelectors`], which follows the
+//! end of every check, with any outcome (MON-18). A request is dropped for a server with a check in
+//! flight, so selectors repeat it at each wake-up: then a server is checked every 500 ms while a
+//! selector waits (SDAM-85).
 //!
 //! # Pace
 //!
-//! An address is dialed for a first check no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the last dial of the same address, also when its server has left
-//! the topology meanwhile and is another one now. Otherwise a member could make the client dial a host as often as it sends replies.
-//! The dials of some servers that left are remembered one by one; when more leave within that time, every new server waits.
+//! An address is dialed for a first check no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the
+//! last dial of the same address, even if its server has left the topology since and was added
+//! again with a new id. Otherwise a member could make the client dial a host as often as it sends
+//! replies. The last dials of a limited number of removed servers are stored separately; when more
+//! servers are removed within that time, every new server waits.
 //!
 //! # Time
 //!
-//! A clock that goes back is held at the last value seen, for all monitors and the topology alike, so that no event is
-//! earlier than the one before it.
+//! When the clock goes backwards, the latest instant seen is kept, for all monitors and the
+//! topology, so no event is earlier than the previous one.
 
 #[cfg(test)]
 mod tests;
@@ -50,64 +56,68 @@ use core::ops::Range;
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// Whoever watches a control machine: heartbeats and the topology's events. `()` watches nothing.
+/// An observer of a control machine: of heartbeats and of the topology's events. `()` ignores all
+/// events.
 pub trait ControlObserver: Observer<MonitorEvent> + SdamObserver {}
 
 impl<O: Observer<MonitorEvent> + SdamObserver + ?Sized> ControlObserver for O {}
 
-/// What the host must do, in this order, under the lock that is around the machine.
+/// An action that the host must carry out, in this order, under the lock around the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ControlAction {
-    /// Make the pool of a new server, and start what drives its monitor.
+    /// Create the pool of a new server, and start the tasks that drive its monitor.
     ServerAdded(ServerId),
-    /// Tell the pool of a server.
+    /// Apply the command to the pool of a server.
     Pool(ServerId, PoolCommand),
-    /// Close the pool of a server that is gone; its monitor has ended.
+    /// Close the pool of a removed server; its monitor has ended.
     ServerRemoved(ServerId),
-    /// Wake whoever waits for a suitable server.
+    /// Wake all tasks that wait for a suitable server.
     WakeSelectors,
 }
 
-/// How many servers that left are remembered one by one, where memory is not smaller.
+/// The maximum number of removed servers that are stored separately, if memory has room for that
+/// many.
 const DEPARTED_MAX: usize = 64;
 
-/// A server that left.
+/// A removed server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Departed {
-    /// A hash of its address. Another address that has the same one waits for 500 ms at most, which does no harm.
+    /// A hash of its address. An address with the same hash waits for at most 500 ms, which does no
+    /// harm.
     address: u32,
-    /// When it was dialed last.
+    /// The time of its last dial.
     dialed: Instant,
 }
 
 /// A topology and the monitors of its servers.
 ///
-/// Equal ones have been through the same, and answer every call alike.
+/// Equal values have processed the same inputs and answer every call in the same way.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Control<M: Memory> {
     topology: Topology<M>,
     monitors: Slots<Option<Monitor>, <M as Memory>::PerServer<Option<Monitor>>>,
-    /// When each monitor wants to be called.
+    /// The deadline of each monitor.
     due: Due<M>,
-    /// Servers that left less than [`MIN_HEARTBEAT_FREQUENCY`] after their last dial.
+    /// Servers that were removed less than [`MIN_HEARTBEAT_FREQUENCY`] after their last dial.
     departed: Slots<Departed, <M as Memory>::PerServer<Departed>>,
-    /// The last dial of those among them that there was no room for.
+    /// The latest dial of such servers for which `departed` had no room.
     forgotten: Option<Instant>,
     config: MonitorConfig,
     /// The latest instant seen.
     clock: Instant,
-    /// The topology's membership when the monitors were last brought in step.
+    /// The topology's membership when the monitors were last synchronized with it.
     membership: (u32, u32),
-    /// A check has ended, and selectors were not woken for it.
+    /// A check has ended, and `WakeSelectors` has not been returned since.
     wake: bool,
-    /// Places of monitors whose lines may owe something new: from the first one to before the last one.
+    /// The range of monitor slots whose connections may have new owed actions.
     touched: Range<usize>,
 }
 
 type Due<M> = Deadlines<Slots<Instant, <M as Memory>::PerServer<Instant>>>;
 
 impl<M: Memory> Control<M> {
-    /// A topology of these options with a monitor for each seed, all of which check at once.
+    /// Creates a topology with these options and a monitor for each seed; all monitors begin a
+    /// check at once.
     ///
     /// Cost: O(seeds). Events: those of [`Topology::new`], then `HeartbeatStarted` of each monitor.
     ///
@@ -126,7 +136,7 @@ impl<M: Memory> Control<M> {
         Ok(control)
     }
 
-    /// A closed topology without servers, to be opened where it is.
+    /// Creates a closed topology without servers, to be initialized in place by `open`.
     #[doc(hidden)]
     #[inline]
     pub fn vacant(monitor: MonitorConfig) -> Self {
@@ -144,7 +154,8 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// [`Control::new`] of a vacant one, in its place. After an error it is of no use.
+    /// Initializes a value created by `vacant`, like [`Control::new`]. After an error it must not
+    /// be used.
     #[doc(hidden)]
     pub fn open(
         &mut self,
@@ -178,11 +189,11 @@ impl<M: Memory> Control<M> {
         self.topology.is_closed()
     }
 
-    /// News: a monitoring connection stands. See [`Monitor::handle_dialed`].
+    /// Handles an established monitor connection. See [`Monitor::handle_dialed`].
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; drop the socket.
+    /// [`Stale`]: the connection was closed or replaced; drop the socket.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -198,16 +209,16 @@ impl<M: Memory> Control<M> {
         Ok(())
     }
 
-    /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
+    /// Handles a reply on a monitor connection. See [`Monitor::handle_reply`].
     ///
     /// - `matched`: whether another reply follows.
     ///
-    /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes. Owes [`ControlAction::WakeSelectors`] if it ends
-    /// a check.
+    /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes. Owes
+    /// [`ControlAction::WakeSelectors`] if it ends a check.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; nothing changed.
+    /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
     /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
     pub fn handle_reply(
@@ -227,11 +238,11 @@ impl<M: Memory> Control<M> {
         Ok(())
     }
 
-    /// News: a monitoring connection failed. See [`Monitor::handle_failed`].
+    /// Handles a failed monitor connection. See [`Monitor::handle_failed`].
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection was given up; nothing changed.
+    /// [`Stale`]: the connection was closed or replaced; nothing changed.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -248,7 +259,8 @@ impl<M: Memory> Control<M> {
         Ok(())
     }
 
-    /// News: the hello of an application's connection, which tells of the server as a check does (MON-20).
+    /// Handles the hello reply of an application's connection, which updates the description like a
+    /// check (MON-20).
     pub fn handle_app_hello(
         &mut self,
         now: Instant,
@@ -261,9 +273,11 @@ impl<M: Memory> Control<M> {
         self.route(now, observer);
     }
 
-    /// News: an application's operation failed, or a connection could not be established for one.
+    /// Handles a failed operation of an application, or a failed establishment of a connection for
+    /// one.
     ///
-    /// The host clears the pool as [`Verdict::clear`] says, in the same step and before the connection goes back.
+    /// The host clears the pool as specified by [`Verdict::clear`], in the same step and before the
+    /// connection is checked in.
     ///
     /// Source: SDAM, "Error handling" (SDAM-65..86).
     pub fn handle_app_error(
@@ -279,9 +293,10 @@ impl<M: Memory> Control<M> {
         verdict
     }
 
-    /// News: the hosts of the deployment were looked up again. See [`Topology::handle_seeds`].
+    /// Handles a new lookup of the deployment's hosts. See [`Topology::handle_seeds`].
     ///
-    /// Monitors of members that are gone end, those of new ones check as soon as the [pace](self#pace) allows.
+    /// The monitors of removed members end; those of new members begin a check as soon as the
+    /// [pace](self#pace) allows.
     ///
     /// # Errors
     ///
@@ -300,9 +315,11 @@ impl<M: Memory> Control<M> {
         result
     }
 
-    /// Asks for a check of every server as soon as it may be: somebody found none that suits (MON-15, SDAM-85).
+    /// Requests a check of every server as soon as the minimum interval allows, because a selector
+    /// found no suitable server (MON-15, SDAM-85).
     ///
-    /// Dropped, not remembered, where a check is in flight: see the [module](self) for who asks again, and when.
+    /// Dropped, not stored, for a server with a check in flight: selectors repeat the request, see
+    /// the [module](self).
     ///
     /// Cost: O(servers).
     pub fn request_check(&mut self, now: Instant) {
@@ -315,9 +332,10 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// Ends everything: monitors at once, then the topology.
+    /// Closes all monitors, then the topology.
     ///
-    /// Owes [`ControlAction::ServerRemoved`] for each server. Events: the heartbeats in flight fail, then those of [`Topology::close`].
+    /// Owes [`ControlAction::ServerRemoved`] for each server. Events: `HeartbeatFailed` of the
+    /// checks in flight, then those of [`Topology::close`].
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
@@ -333,13 +351,15 @@ impl<M: Memory> Control<M> {
         self.route(now, observer);
     }
 
-    /// Begins the checks that are due, and ends those that are too late: the earliest first.
+    /// Begins the checks that are due and fails those whose deadline has passed, the earliest
+    /// first.
     ///
-    /// Cost: O(log n) in the number of servers for each one concerned, besides what its outcome costs.
+    /// Cost: O(log n) in the number of servers for each affected monitor, in addition to the cost
+    /// of its outcome.
     ///
     /// # Panics
     ///
-    /// When a monitor does not do what is due, which is a bug in this crate.
+    /// Panics when a monitor does not carry out a step that is due, which is a bug in this crate.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.hold_clock(now);
         while self.due.earliest().is_some_and(|at| at <= now) {
@@ -354,7 +374,8 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// The next action owed to the host, which carries out all of them before anybody else sees the machine.
+    /// Returns the next action owed to the host, which carries out all of them before any other
+    /// task accesses the machine.
     pub fn poll_action(&mut self) -> Option<ControlAction> {
         while let Some(action) = self.topology.poll_action() {
             return Some(match action {
@@ -365,39 +386,39 @@ impl<M: Memory> Control<M> {
                     self.wake = false;
                     ControlAction::WakeSelectors
                 }
-                // Passed on to the monitors within the step.
+                // Already routed to the monitors within the step.
                 TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) => continue,
             });
         }
         core::mem::take(&mut self.wake).then_some(ControlAction::WakeSelectors)
     }
 
-    /// What a monitor wants of one of its connections, or `None` when it wants nothing now.
+    /// Returns the next action of one of a monitor's connections, or `None` when none is owed.
     pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
         let now = self.hold_clock(now);
         self.monitor_mut(server)?.poll_line(now, line)
     }
 
-    /// Whether [`Control::poll_line`] has something.
+    /// Whether [`Control::poll_line`] would return an action.
     #[must_use]
     pub fn owes_line(&self, server: ServerId, line: Line) -> bool {
         self.monitor(server).is_some_and(|monitor| monitor.owes_line(line))
     }
 
-    /// Whether the monitor of this server is no more: its lines want nothing ever again.
+    /// Whether the monitor of this server has ended: its connections never owe an action again.
     #[must_use]
     pub fn is_ended(&self, server: ServerId) -> bool {
         self.topology.server(server).is_none()
     }
 
-    /// Where to look for servers whose lines owe something, or ended, since this was asked for the last time: their places are
-    /// in this range.
+    /// Returns, and resets, the range of slots of servers whose connections may owe an action, or
+    /// whose monitor may have ended, since the last call.
     #[doc(hidden)]
     pub fn take_touched(&mut self) -> Range<usize> {
         core::mem::replace(&mut self.touched, 0..0)
     }
 
-    /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(1).
+    /// The earliest instant at which a step is due; `None` exactly when none is. Cost: O(1).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due.earliest()
@@ -436,7 +457,7 @@ impl<M: Memory> Control<M> {
         monitor.filter(|monitor| monitor.server() == server)
     }
 
-    /// A monitor, and an observer that is told which server it is of.
+    /// Returns a monitor, and an observer that adds the server and its address to each event.
     fn monitor_in<'s, O>(
         &'s mut self,
         server: ServerId,
@@ -448,10 +469,10 @@ impl<M: Memory> Control<M> {
         Some((monitor, There { topology, server, observer }))
     }
 
-    /// After news for a monitor: applies the outcome of the check that it ended, if any, to the topology, begins what follows the check, and notes
-    /// when the monitor is due.
+    /// Completes an input of a monitor: applies the outcome of the check that it ended, if any, to
+    /// the topology, begins the step that follows the check, and stores the monitor's deadline.
     ///
-    /// - `reply`: of a check that succeeded.
+    /// - `reply`: the reply that ended a successful check.
     fn conclude(
         &mut self,
         now: Instant,
@@ -471,7 +492,8 @@ impl<M: Memory> Control<M> {
                 }
                 (CheckOutcome::Succeeded { .. }, None) => unreachable!("only a reply makes a check succeed"),
             }
-            // Even if it changed nothing: a waiting selector asks for the next check (MON-18).
+            // Also if the description did not change: a waiting selector requests the next check
+            // (MON-18).
             self.wake = true;
             self.route(now, observer);
             let known = self.is_known(server);
@@ -489,14 +511,15 @@ impl<M: Memory> Control<M> {
         self.topology.server(server).is_some_and(|description| description.server_type().is_known())
     }
 
-    /// The monitor at this place has changed: notes when it wants to be called, and that its lines may owe something.
+    /// Stores the deadline of the monitor in this slot after a change, and marks the slot as
+    /// touched.
     fn rearm(&mut self, place: usize) {
         let Some(Some(monitor)) = self.monitors.slots().get(place) else { return };
         widen(&mut self.touched, place);
         note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
     }
 
-    /// Passes on what the topology owes to monitors: checks, and who came and went.
+    /// Routes the topology's check requests to the monitors, and applies changes of membership.
     fn route(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let membership = self.topology.membership();
         if self.membership != membership && self.sync_monitors(now, observer).is_ok() {
@@ -514,9 +537,9 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// Closes the monitors of servers that are gone, and starts those of new ones, which come in the order of their places.
+    /// Closes the monitors of removed servers and starts those of new ones, in slot order.
     ///
-    /// [`Full`]: memory is out. What is missing is made up for with the next news.
+    /// [`Full`]: out of memory. The missing monitors are added with the next input.
     fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) -> Result<(), Full> {
         for place in 0..self.monitors.slots().len() {
             let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
@@ -556,7 +579,7 @@ impl<M: Memory> Control<M> {
         Ok(())
     }
 
-    /// Remembers the last dial of a server that left, for as long as the pace depends on it.
+    /// Stores the last dial of a removed server while the pace depends on it.
     fn remember(&mut self, now: Instant, server: ServerId, dialed: Option<Instant>) {
         let Some(dialed) = dialed.filter(|dialed| is_recent(now, *dialed)) else { return };
         if let Some(address) = self.topology.address(server) {
@@ -578,12 +601,12 @@ fn is_recent(now: Instant, dialed: Instant) -> bool {
     now.saturating_since(dialed) < MIN_HEARTBEAT_FREQUENCY
 }
 
-/// FNV-1a.
+/// The FNV-1a hash.
 fn hash(address: &str) -> u32 {
     address.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Tells an observer where a monitor's event happened.
+/// Adds the topology and the server's address to each event of a monitor.
 struct There<'t, M: Memory, O> {
     topology: &'t Topology<M>,
     server: ServerId,
@@ -600,13 +623,13 @@ impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for There<'_, 
     }
 }
 
-/// Makes a range of places include one more.
+/// Extends a range of slots by one slot.
 #[doc(hidden)]
 pub fn widen(range: &mut Range<usize>, place: usize) {
     *range = if Range::is_empty(range) { place..place + 1 } else { range.start.min(place)..range.end.max(place + 1) };
 }
 
-/// Notes when the monitor at this place wants to be called.
+/// Stores the deadline of the monitor in this slot.
 fn note_due<M: Memory>(due: &mut Due<M>, place: u32, at: Option<Instant>) {
     if due.of(place) == at {
         return;

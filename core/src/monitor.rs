@@ -1,14 +1,16 @@
-//! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip times.
+//! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip
+//! times.
 //!
-//! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol", "Measuring RTT",
-//! "Requesting an immediate check", "Network or command error during server check" and "hello or legacy hello
-//! Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
+//! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol",
+//! "Measuring RTT", "Requesting an immediate check", "Network or command error during server check"
+//! and "hello or legacy hello Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
 //!
-//! # What it does
+//! # Overview
 //!
-//! A [`Monitor`] owns up to two connections of its own, named by [`LineId`]s. On the one of [`Line::Check`] it asks the
-//! server how it is; each answer, or the lack of one, is a *check*. While the server streams, the one of [`Line::Rtt`]
-//! measures the round-trip time and does nothing else.
+//! A [`Monitor`] owns up to two connections, identified by [`LineId`]s. The check connection
+//! ([`Line::Check`]) sends hello commands to the server; each reply, or its absence, is a *check*.
+//! While the server streams, the RTT connection ([`Line::Rtt`]) measures the round-trip time and is
+//! used for nothing else.
 //!
 //! ```text
 //!              start                 reply, failure, deadline
@@ -35,19 +37,22 @@
 //! while let Some(action) = monitor.poll_action(now) { .. }
 //! ```
 //!
-//! `known` is whether the server's type is known before the input (a host without a topology: whether the
-//! last check succeeded, and nothing has marked the server Unknown since). Only the retry at
-//! once after a network error depends on it (MON-55).
+//! `known` states whether the server's type is known before the input (in a host without a
+//! topology: whether the last check succeeded, and nothing has marked the server Unknown since). Only
+//! the immediate retry after a network error depends on it (MON-55).
 //!
-//! # Paces
+//! # Intervals
 //!
-//! Between the end of a check and the start of the next one pass `heartbeat_frequency`, or, when a check is requested,
-//! at least [`MIN_HEARTBEAT_FREQUENCY`]. There are two exceptions: a streaming server's next reply, and the one retry
-//! after a network error on a server that was known. That retry in turn is granted once in [`MIN_HEARTBEAT_FREQUENCY`];
-//! a server that greets and then hangs up, again and again, is checked at that pace and not in a circle. A [`Control`](crate::control::Control)
-//! keeps the pace for an address that leaves the topology and returns, too.
+//! Between the end of a check and the start of the next one, at least `heartbeat_frequency` passes,
+//! or [`MIN_HEARTBEAT_FREQUENCY`] when a check is requested. There are two exceptions: the next
+//! reply of a streaming server, and the one retry after a network error on a server that was known.
+//! That retry is allowed once per [`MIN_HEARTBEAT_FREQUENCY`], so a server that repeatedly answers
+//! the handshake and then closes the connection is checked at that interval, not in a busy loop. A
+//! [`Control`](crate::control::Control) applies the same interval to an address that leaves the
+//! topology and returns.
 //!
-//! Time is held at the last value seen when it goes backwards, and an instant beyond [`Instant::MAX`] never comes.
+//! When the clock goes backwards, the monitor keeps the latest instant seen. A deadline later than
+//! [`Instant::MAX`] never expires.
 
 mod action;
 mod event;
@@ -77,12 +82,13 @@ use crate::{ServerId, TopologyVersion};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// What follows a finished check.
+/// The step that follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Next {
     /// Wait for heartbeatFrequencyMS.
     Wait,
-    /// Wait for minHeartbeatFrequencyMS only: a retry was due, but there has just been one.
+    /// Wait for minHeartbeatFrequencyMS only: a retry was due, but the previous retry is too
+    /// recent.
     WaitBriefly,
     /// Check at once on a new connection.
     Retry,
@@ -96,9 +102,9 @@ enum Next {
 enum Phase {
     /// Not started.
     New,
-    /// Between two checks. `due` is `None` when it never comes.
+    /// Between two checks. `due` is `None` when the next check is never due.
     Waiting { ended: Instant, due: Option<Instant> },
-    /// A check is in flight on the check line.
+    /// A check is in flight on the check connection.
     Checking,
     /// A check has ended; `next` is due.
     Ended { at: Instant, next: Next },
@@ -106,7 +112,7 @@ enum Phase {
     Closed,
 }
 
-/// What a monitor is doing, for snapshots.
+/// A monitor's state, for snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MonitorState {
     /// Not started yet.
@@ -117,23 +123,23 @@ pub enum MonitorState {
     Checking,
     /// A check has ended, and [`Monitor::handle_timeout`] is due.
     Ended,
-    /// Closed for good.
+    /// Closed; final.
     Closed,
 }
 
-/// The event that a check in flight waits for.
+/// A check in flight and the event that it waits for.
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct CheckInFlight {
-    /// A connection; otherwise, a reply.
+    /// True: waits for the connection. False: waits for a reply.
     pub is_dialing: bool,
     pub since: Instant,
 }
 
-/// One server's check loop. See the [module](self) for its states and for how to compose it.
+/// One server's check loop. See the [module](self) for its states and its composition.
 ///
-/// Equal monitors have been through the same, and answer every call alike.
+/// Equal monitors have processed the same inputs and answer every call in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Monitor {
     server: ServerId,
@@ -141,25 +147,26 @@ pub struct Monitor {
     phase: Phase,
     /// The latest instant seen.
     clock: Instant,
-    /// The number of the last connection.
+    /// The number of the newest connection.
     serial_last: Serial,
-    /// When a check was last retried at once.
+    /// The time of the last immediate retry.
     retried: Option<Instant>,
-    /// When the check line was dialed last.
+    /// The time of the last dial of the check connection.
     check_dialed: Option<Instant>,
     check: Link,
     ping: Link,
-    /// Whether the check line streams, so that the other one measures.
+    /// Whether the check connection streams, so the RTT connection measures.
     streaming: bool,
-    /// When the next hello for RTT is due; only while streaming and not under way.
+    /// When the next RTT hello is due. `None` unless streaming, and while a measurement is in
+    /// flight.
     ping_due: Option<Instant>,
-    /// When the RTT line was dialed last.
+    /// The time of the last dial of the RTT connection.
     ping_dialed: Option<Instant>,
     rtt: Rtt,
 }
 
 impl Monitor {
-    /// A monitor of `server` that has not started.
+    /// Creates a monitor of `server` that has not started.
     #[must_use]
     pub const fn new(server: ServerId, config: MonitorConfig) -> Self {
         Self {
@@ -183,7 +190,7 @@ impl Monitor {
     ///
     /// `New -> Checking`; a no-op in any other state.
     ///
-    /// - `now`: the clock of every other call.
+    /// - `now`: must be from the same clock in all calls.
     ///
     /// Cost: O(1), no allocation. Owes `Dial`.
     /// Events: `HeartbeatStarted`.
@@ -196,12 +203,12 @@ impl Monitor {
         }
     }
 
-    /// [`Monitor::start`] of a server whose address was dialed at `dialed` by another monitor, which has ended: the first check begins
-    /// [`MIN_HEARTBEAT_FREQUENCY`] after that.
+    /// Starts like [`Monitor::start`], for an address that a previous monitor, now ended, dialed at
+    /// `dialed`: the first check begins [`MIN_HEARTBEAT_FREQUENCY`] after that.
     ///
     /// `New -> Waiting`; a no-op in any other state.
     ///
-    /// - `now`: the clock of every other call. `dialed`: not after `now`.
+    /// - `now`: must be from the same clock in all calls. `dialed`: not after `now`.
     ///
     /// Cost: O(1), no allocation. Events: none.
     pub fn start_after(&mut self, now: Instant, dialed: Instant) {
@@ -211,18 +218,18 @@ impl Monitor {
         }
     }
 
-    /// When the server was dialed last, on either line.
+    /// The time of the last dial of either connection.
     pub(crate) fn last_dial(&self) -> Option<Instant> {
         self.check_dialed.max(self.ping_dialed)
     }
 
-    /// Asks for a check as soon as it may be.
+    /// Requests a check as soon as the minimum interval allows.
     ///
-    /// In `Waiting` the next check becomes due [`MIN_HEARTBEAT_FREQUENCY`] after the end of the last one, or now if that
-    /// has passed; [`Monitor::handle_timeout`] begins it. In any other state the request is dropped, not remembered: a
-    /// thousand requests make one check.
+    /// In `Waiting` the next check becomes due [`MIN_HEARTBEAT_FREQUENCY`] after the end of the
+    /// last one, or now if that has passed; [`Monitor::handle_timeout`] begins it. In any other
+    /// state the request is dropped, not stored, so many requests cause one check.
     ///
-    /// - `now`: the clock of every other call.
+    /// - `now`: must be from the same clock in all calls.
     ///
     /// Cost: O(1), no allocation.
     /// Events: none.
@@ -238,16 +245,19 @@ impl Monitor {
         }
     }
 
-    /// Cancels the check in flight and closes the connection. To be called when the server was marked Unknown because an application's connection to it failed with a
-    /// network error other than a timeout, or could not be established.
+    /// Cancels the check in flight and closes the connection. Must be called when the server was
+    /// marked Unknown because an application's connection to it failed with a network error other
+    /// than a timeout, or could not be established.
     ///
-    /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure and never a retry at once; `Waiting` stays,
-    /// without its connection; `Ended` stays, and its connection is not used further; otherwise a no-op.
-    /// The next check uses a new connection. RTT samples are forgotten.
+    /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure, without an immediate
+    /// retry. `Waiting` stays, but its connection is closed; `Ended` stays, and its connection is
+    /// not used further; otherwise a no-op. The next check uses a new connection. RTT samples are
+    /// discarded.
     ///
-    /// - `now`: the clock of every other call.
+    /// - `now`: must be from the same clock in all calls.
     ///
-    /// Cost: O(1), no allocation. Owes at most two `Hangup`s. No outcome: the caller has marked the server.
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s. Returns no outcome: the caller has
+    /// already marked the server Unknown.
     /// Events: `HeartbeatFailed` with [`Cause::Cancelled`] if a check was in flight.
     ///
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-50).
@@ -267,7 +277,8 @@ impl Monitor {
         self.rtt.reset();
     }
 
-    /// The check in flight: whether its connection is still being dialed, and since when it waits for that or for the reply.
+    /// The check in flight: whether its connection is still being dialed, and when its current step
+    /// (the dial or the wait for the reply) began.
     #[doc(hidden)]
     #[cfg(feature = "alloc")]
     pub fn check_in_flight(&self) -> Option<CheckInFlight> {
@@ -275,13 +286,13 @@ impl Monitor {
         Some(CheckInFlight { is_dialing: matches!(exchange.step, link::Step::Dial), since: exchange.since.0 })
     }
 
-    /// Ends the monitor at once: nothing is waited for.
+    /// Ends the monitor at once, without waiting for pending operations.
     ///
     /// `any -> Closed`, which is final.
     ///
-    /// - `now`: the clock of every other call.
+    /// - `now`: must be from the same clock in all calls.
     ///
-    /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and nothing ever after.
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and no action after them.
     /// Events: `HeartbeatFailed` with [`Cause::Closed`] if a check was in flight.
     ///
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
@@ -295,19 +306,21 @@ impl Monitor {
         self.phase = Phase::Closed;
     }
 
-    /// A dial has succeeded.
+    /// Handles a successful dial.
     ///
-    /// The handshake's hello follows, within the deadline of the dial. At or after that deadline it is too late, and
-    /// counts as a timeout.
+    /// The handshake's hello follows, within the deadline of the dial. A call at or after that
+    /// deadline counts as a timeout.
     ///
-    /// - `now`: the clock of every other call. `line`: from the `Dial`. `known`: whether the server's type is known.
+    /// - `now`: must be from the same clock in all calls. `line`: from the `Dial`. `known`: whether
+    ///   the server's type is known.
     ///
     /// Cost: O(1), no allocation. Owes `SendHello`, or `Hangup`.
-    /// Events: none, or `HeartbeatFailed` when it is too late. Returns the outcome then.
+    /// Events: none, or `HeartbeatFailed` after the deadline. Returns the outcome in that case.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: this dial is given up, or has been answered; nothing changed, drop the socket.
+    /// [`Stale`]: this dial was abandoned, or its result was already handled; nothing changed, drop
+    /// the socket.
     ///
     /// Source: Server Monitoring, "Socket timeout" (MON-07, MON-34).
     pub fn handle_dialed(
@@ -330,25 +343,30 @@ impl Monitor {
         Ok(None)
     }
 
-    /// A reply to a hello has come.
+    /// Handles a reply to a hello.
     ///
-    /// On the check line it ends the check: `Checking -> Ended`. On the RTT line only its time counts; a reply that is
-    /// not ok closes that connection. A reply that nobody asked for, or one that promises another without having been
-    /// allowed to, is a breach of protocol and closes the connection; so is one that comes between two checks, which
-    /// is no failed check. At or after the deadline it is too late, and counts as a timeout.
+    /// On the check connection it ends the check: `Checking -> Ended`. On the RTT connection only
+    /// its time is used; a reply that is not ok closes that connection. An unsolicited reply, also
+    /// one between two checks, and a reply that announces another one although its hello did not
+    /// allow that, are protocol errors and close the connection. Between two checks this does not
+    /// count as a failed check. A reply at or after the deadline counts as a timeout.
     ///
-    /// - `now`: the clock of every other call. `line`: from the `SendHello` or `ReadNext`.
-    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one follows.
+    /// - `now`: must be from the same clock in all calls. `line`: from the `SendHello` or
+    ///   `ReadNext`.
+    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one
+    ///   follows.
     /// - `known`: whether the server's type is known, before this reply.
     ///
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s.
-    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if the check line was being waited for. Returns the outcome then.
+    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if a check was in flight. Returns the
+    /// outcome in that case.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; nothing changed.
+    /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31, MON-40, MON-42).
+    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31,
+    /// MON-40, MON-42).
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -384,23 +402,26 @@ impl Monitor {
         })
     }
 
-    /// A dial, a write or a read has failed, or the peer has closed the connection.
+    /// Handles a failed dial, write or read, or a connection closed by the peer.
     ///
-    /// On the check line it ends the check: `Checking -> Ended`; between two checks the connection is gone and that is
-    /// all. On the RTT line the connection is dropped, and dialed again for the next measurement. At or after the deadline
-    /// the cause is the timeout.
+    /// On the check connection it ends the check: `Checking -> Ended`; between two checks the
+    /// connection is discarded and nothing else changes. On the RTT connection the connection is
+    /// discarded, and a new one is dialed for the next measurement. At or after the deadline the
+    /// cause is the timeout.
     ///
-    /// - `now`: the clock of every other call. `line`: any that was given. `cause`: what happened.
+    /// - `now`: must be from the same clock in all calls. `line`: of any action. `cause`: the
+    ///   failure.
     /// - `known`: whether the server's type is known, before this failure.
     ///
-    /// Cost: O(1), no allocation. Owes `Hangup` unless it was the dial that failed.
-    /// Events: `HeartbeatFailed` if the check line was being waited for. Returns the outcome then.
+    /// Cost: O(1), no allocation. Owes `Hangup` unless the dial failed.
+    /// Events: `HeartbeatFailed` if a check was in flight. Returns the outcome in that case.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; nothing changed.
+    /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
+    /// Source: Server Monitoring, "Network or command error during server check" (MON-43,
+    /// MON-53..MON-56).
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -421,19 +442,25 @@ impl Monitor {
         Ok(outcome)
     }
 
-    /// Begins what is due: after a check the next streamed reply, the retry or the wait; else the check that is due. Fails what is too late: a
-    /// dial with its hello after connectTimeoutMS, a reply that is waited for after connectTimeoutMS + heartbeatFrequencyMS. Then measures the
-    /// round-trip time if that is due.
+    /// Begins the steps that are due and fails those whose deadline has passed.
     ///
-    /// `Ended -> Checking` when the server streams or when one retry is due, else `Ended -> Waiting`; `Waiting -> Checking`, `Checking -> Ended`.
-    /// A call before [`Monitor::poll_timeout`] changes nothing.
+    /// After a check: begins the next streamed reply, the retry or the wait; otherwise begins the
+    /// check that is due. Fails a dial with its hello after connectTimeoutMS, and an awaited reply
+    /// after connectTimeoutMS + heartbeatFrequencyMS. Then begins an RTT measurement if it is due.
     ///
-    /// - `now`: the clock of every other call. `known`: whether the server's type is known.
+    /// `Ended -> Checking` when the server streams or a retry is due, else `Ended -> Waiting`;
+    /// `Waiting -> Checking`, `Checking -> Ended`. A call before [`Monitor::poll_timeout`] changes
+    /// nothing.
     ///
-    /// Cost: O(1), no allocation. Owes at most one action on each line, and two `Hangup`s.
-    /// Events: `HeartbeatStarted` if a check begins, `HeartbeatFailed` if one is too late. Returns the outcome then.
+    /// - `now`: must be from the same clock in all calls. `known`: whether the server's type is
+    ///   known.
     ///
-    /// Source: Server Monitoring, "Monitor thread", "Socket timeout" and "Measuring RTT" (MON-13, MON-26, MON-32..36, MON-38, MON-55, MON-56).
+    /// Cost: O(1), no allocation. Owes at most one action on each connection, and two `Hangup`s.
+    /// Events: `HeartbeatStarted` if a check begins, `HeartbeatFailed` if a check's deadline has
+    /// passed. Returns the outcome in that case.
+    ///
+    /// Source: Server Monitoring, "Monitor thread", "Socket timeout" and "Measuring RTT" (MON-13,
+    /// MON-26, MON-32..36, MON-38, MON-55, MON-56).
     pub fn handle_timeout(
         &mut self,
         now: Instant,
@@ -466,7 +493,7 @@ impl Monitor {
         outcome
     }
 
-    /// The next action owed to the host, or `None`: hang-ups first.
+    /// Returns the next action that the host must carry out, or `None`; hang-ups are first.
     ///
     /// Cost: O(1).
     pub fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
@@ -478,7 +505,8 @@ impl Monitor {
             .or_else(|| self.ping.take_action(now))
     }
 
-    /// The earliest instant at which something is due; `None` exactly when nothing is. After a check has ended it has passed.
+    /// The earliest instant at which a step is due; `None` exactly when none is. In `Ended` this
+    /// instant has already passed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let check = match self.phase {
@@ -490,7 +518,8 @@ impl Monitor {
         [check, self.ping.deadline(), self.ping_due].into_iter().flatten().min()
     }
 
-    /// The next action of one line: [`Monitor::poll_action`] for hosts that drive each line by a task of its own.
+    /// Returns the next action of one connection, like [`Monitor::poll_action`], for hosts that
+    /// drive each connection in a separate task.
     pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
         let now = self.hold_clock(now);
         let link = match line {
@@ -500,7 +529,7 @@ impl Monitor {
         link.take_hangup().or_else(|| link.take_action(now))
     }
 
-    /// Whether [`Monitor::poll_line`] has something.
+    /// Whether [`Monitor::poll_line`] would return an action.
     #[must_use]
     pub const fn owes_line(&self, line: Line) -> bool {
         match line {
@@ -509,7 +538,7 @@ impl Monitor {
         }
     }
 
-    /// The server that is checked.
+    /// The monitored server.
     #[must_use]
     pub const fn server(&self) -> ServerId {
         self.server
@@ -521,19 +550,19 @@ impl Monitor {
         &self.config
     }
 
-    /// The round-trip times, of whichever connection measured them (MON-45).
+    /// The round-trip times, measured by either connection (MON-45).
     #[must_use]
     pub const fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
-    /// Whether the check in flight is one of a stream, so that the RTT connection is in use.
+    /// Whether the check connection streams, and so the RTT connection is in use.
     #[must_use]
     pub const fn is_streaming(&self) -> bool {
         self.streaming
     }
 
-    /// What the monitor is doing.
+    /// The monitor's state.
     #[must_use]
     pub const fn state(&self) -> MonitorState {
         match &self.phase {
@@ -592,7 +621,7 @@ impl Monitor {
         assert!(self.retried.is_none() || self.serial_last.0 > 1, "a retry has made a second connection");
     }
 
-    /// The latest instant seen: `now`, unless the clock has gone back.
+    /// Advances the stored clock and returns it: `now`, unless the clock has gone backwards.
     fn hold_clock(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
@@ -606,7 +635,7 @@ impl Monitor {
     }
 }
 
-/// `duration` after `start`; `None` when the clock cannot say it, so that it never comes.
+/// `duration` after `start`; `None` at or beyond [`Instant::MAX`], which is never reached.
 fn later(start: Instant, duration: Duration) -> Option<Instant> {
     let at = start.saturating_add(duration);
     if at == Instant::MAX { None } else { Some(at) }

@@ -1,13 +1,15 @@
-//! A client that owns one thread and no tasks: servers are checked inline, before an operation that needs it.
+//! Monitoring for a client with a single thread and no tasks: servers are checked inline, before an
+//! operation that needs it.
 //!
-//! Read first: Server Monitoring, "Single-threaded monitoring"; Server Selection, "Single-threaded server selection" and
-//! "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable primary and node is recovering".
+//! Read first: Server Monitoring, "Single-threaded monitoring"; Server Selection, "Single-threaded
+//! server selection" and "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable
+//! primary and node is recovering".
 //!
-//! # What it does
+//! # Overview
 //!
-//! A [`Scan`] owns a [`Topology`] and knows of one connection to each server, on which both its hellos and the application's
-//! commands travel. There is no background work: an operation begins a selection, and is told step by step what to do
-//! until it has a connection:
+//! A [`Scan`] owns a [`Topology`] and the state of one connection to each server, which carries
+//! both its hellos and the application's commands. There is no background work: an operation begins
+//! a selection, and each step returns what the host must do next until a connection is selected:
 //!
 //! ```text
 //! let mut selecting = scan.begin(now);
@@ -24,25 +26,34 @@
 //! scan.check_in(now, socket, Health::Healthy);
 //! ```
 //!
-//! Servers are checked one after the other. A scan is due before an operation when the last one ended heartbeatFrequencyMS (60 s) ago or
-//! more, when the topology is stale, and when no server suits; but not within 500 ms of the last one. The first operation makes the
-//! first scan (SDAM-09). A selection may take as long as a scan takes, with `serverSelectionTryOnce` as without it: in
-//! the worst case connectTimeoutMS for every server that does not answer and is not cooling down.
+//! Servers are checked one after the other. A scan is due before an operation when the last one
+//! ended at least heartbeatFrequencyMS (60 s) ago, when the topology is stale, and when no server
+//! suits; but not within 500 ms of the last one. The first operation makes the first scan
+//! (SDAM-09). A selection may take as long as a scan takes, with or without
+//! `serverSelectionTryOnce`: in the worst case connectTimeoutMS for every server that does not
+//! answer and is not cooling down.
 //!
 //! A load-balanced topology is never scanned; its connection is dialed when an operation needs it.
 //!
 //! # Settled where the specification is silent or contradicts itself
 //!
-//! - Only a *check* that fails otherwise than by an error reply makes a server cool down, not every change to Unknown: else the server that has just said that it is no longer primary would be left alone by the scan that this calls for.
-//!   A server that is cooling down is skipped even if a member takes it for the primary.
-//! - A check that fails by a network error on a server that was known is tried again at once, on a new connection (MON-55); only if
-//!   that fails too the server cools down. An idle connection that a firewall has cut costs a dial, not an outage.
-//! - A hello that is answered by an error with the label SystemOverloadedError changes nothing: not the connection, not the server (MON-63).
-//!   A connection whose first hello was answered so says it again before it is used.
-//! - A primary that another one deposes during a scan is checked a second time in that scan, and no more often.
-//! - A scan makes at most [`CHECKS_PER_SERVER_MAX`] checks for each server that there was at once, and for two more: members that contradict
-//!   each other, or make up new names, cannot keep it going.
-//! - A connection that is still checked out when another selection takes a step is closed: half a reply may be in it.
+//! - Only a *check* that fails other than by an error reply makes a server cool down, not every
+//!   change to Unknown: otherwise a server that has just reported that it is no longer primary
+//!   would be skipped by the scan that its report makes due. A server that is cooling down is
+//!   skipped even if a member reports it as the primary.
+//! - A check that fails by a network error on a server that was known is retried at once, on a new
+//!   connection (MON-55); the server cools down only if the retry fails too. So an idle connection
+//!   that a firewall has dropped costs one dial and no outage.
+//! - A hello that is answered by an error with the label SystemOverloadedError changes neither the
+//!   connection nor the server (MON-63). If it was the first hello of a connection, it is repeated
+//!   before the connection is used.
+//! - A primary that another one deposes during a scan is checked a second time in that scan, and no
+//!   more often.
+//! - A scan makes at most [`CHECKS_PER_SERVER_MAX`] checks for each of n + 2 servers, where n is
+//!   the largest number of members during the scan: members that contradict each other, or report
+//!   invented names, cannot prolong it further.
+//! - A connection that is still checked out when another selection takes a step is closed, because
+//!   it may hold a partial reply.
 
 mod action;
 mod check;
@@ -72,22 +83,23 @@ use link::{Link, Step};
 use poolhouse_wire::Labels;
 use poolhouse_wire::hello::HelloReply;
 
-/// How many checks a scan makes at most for each server that there was at once, and for two more. One each is usual; a second one
-/// comes of primaries that depose each other, and of servers that leave and come back within the scan.
+/// The maximum number of checks of a scan for each of n + 2 servers, where n is the largest number
+/// of members during the scan. One each is usual; a second one is caused by primaries that depose
+/// each other, and by servers that are removed and added again within the scan.
 pub const CHECKS_PER_SERVER_MAX: u32 = 4;
 
-/// A scan that is under way.
+/// A scan in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Running {
     started: Instant,
     checks: u32,
-    /// The most servers that there were at once.
+    /// The largest number of members during the scan.
     servers_max: u32,
-    /// What ties are broken by.
+    /// Random bits that break ties.
     entropy: u32,
 }
 
-/// A topology whose servers are checked inline. See the [module](self) for how it is driven.
+/// A topology whose servers are checked inline. See the [module](self) for its use.
 pub struct Scan<M: Memory> {
     topology: Topology<M>,
     links: M::PerServer<Link>,
@@ -95,23 +107,23 @@ pub struct Scan<M: Memory> {
     /// The latest instant seen.
     clock: Instant,
     running: Option<Running>,
-    /// How many scans have begun.
+    /// The number of scans begun.
     scan_last: u32,
-    /// When the last scan ended.
+    /// The time at which the last scan ended.
     scan_ended: Option<Instant>,
-    /// How many scans have ended.
+    /// The number of scans ended.
     ends: u32,
-    /// Whether a scan is due, however young the last one is.
+    /// Whether a scan is due, regardless of the age of the last one.
     stale: bool,
     check: Option<Check>,
-    /// The number of the last connection.
+    /// The number of the newest connection.
     socket_last: u64,
-    /// How many connections the host must still close.
+    /// The number of connections that the host must still close.
     hangups: u32,
 }
 
 impl<M: Memory> Scan<M> {
-    /// A topology of these options. Nothing is connected before the first selection.
+    /// Creates a topology with these options. No connection is dialed before the first selection.
     ///
     /// Cost: O(seeds). Events: those of [`Topology::new`].
     ///
@@ -146,15 +158,15 @@ impl<M: Memory> Scan<M> {
         Ok(scan)
     }
 
-    /// Gives a connection back after an operation.
+    /// Checks a connection in after an operation.
     ///
-    /// - `health`: `Broken` after any error of network or protocol, or with a reply outstanding.
+    /// - `health`: `Broken` after any network or protocol error, or with a reply outstanding.
     ///
     /// Cost: O(1). Owes `Hangup` if it is broken.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection was given up meanwhile; nothing changed.
+    /// [`Stale`]: the connection was closed since; nothing changed.
     pub fn check_in(&mut self, now: Instant, socket: SocketId, health: Health) -> Result<(), Stale> {
         let now = self.advance(now);
         let link = self.link_mut(socket.server).ok_or(Stale)?;
@@ -166,10 +178,11 @@ impl<M: Memory> Scan<M> {
         Ok(())
     }
 
-    /// Ends everything: the check in flight, the connections, the topology. Closing again does nothing.
+    /// Ends the check in flight, and closes the connections and the topology. Closing again is a
+    /// no-op.
     ///
-    /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check was in flight, then those of
-    /// [`Topology::close`].
+    /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check
+    /// was in flight, then those of [`Topology::close`].
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
@@ -182,13 +195,13 @@ impl<M: Memory> Scan<M> {
         self.route();
     }
 
-    /// News: a connection stands. Its hello follows, within the deadline of the dial.
+    /// Handles an established connection. Its hello follows, within the deadline of the dial.
     ///
     /// Cost: O(1); at or after the deadline that of [`Scan::handle_failed`].
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; drop the socket.
+    /// [`Stale`]: the connection was closed; drop the socket.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -208,18 +221,20 @@ impl<M: Memory> Scan<M> {
         Ok(())
     }
 
-    /// News: a hello was answered.
+    /// Handles a reply to a hello.
     ///
-    /// A reply that comes at or after the deadline is a timeout; one that nobody asked for is a breach of protocol.
+    /// A reply at or after the deadline is a timeout; an unsolicited one is a protocol error.
     ///
-    /// Cost: that of [`Topology::handle_hello`] and O(servers). Owes what the next check wants. Events: `HeartbeatSucceeded` or
-    /// `HeartbeatFailed`, those of the topology, `HeartbeatStarted` of the next check.
+    /// Cost: that of [`Topology::handle_hello`] and O(servers). Owes the actions of the next check.
+    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed`, those of the topology, `HeartbeatStarted`
+    /// of the next check.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up; nothing changed.
+    /// [`Stale`]: the connection was closed; nothing changed.
     ///
-    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59, MON-63).
+    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59,
+    /// MON-63).
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -243,18 +258,22 @@ impl<M: Memory> Scan<M> {
         Ok(())
     }
 
-    /// News: a dial, a write or a read of a check has failed. At or after the deadline the cause is the timeout.
+    /// Handles a failed dial, write or read of a check. At or after the deadline the cause is the
+    /// timeout.
     ///
-    /// The server is Unknown, the connection gone; a server that was known is checked again at once after an error of the network.
+    /// Marks the server Unknown and closes the connection; after a network error a server that was
+    /// known is checked again at once.
     ///
-    /// Cost: O(servers). Owes `Hangup` unless it was the dial that failed, and what the next check wants. Events: `HeartbeatFailed`, those of
-    /// [`Topology::handle_failed`], `HeartbeatStarted` of the next check.
+    /// Cost: O(servers). Owes `Hangup` unless the dial failed, and the actions of the next check.
+    /// Events: `HeartbeatFailed`, those of [`Topology::handle_failed`], `HeartbeatStarted` of the
+    /// next check.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection is given up, or not being checked; nothing changed.
+    /// [`Stale`]: the connection was closed, or is not being checked; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS" (MON-53, MON-55, MON-58).
+    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS"
+    /// (MON-53, MON-55, MON-58).
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -274,18 +293,22 @@ impl<M: Memory> Scan<M> {
         Ok(())
     }
 
-    /// News: an operation failed on a connection that is checked out, or its authentication did.
+    /// Handles a failed operation on a connection that is checked out, or a failed authentication
+    /// on it.
     ///
-    /// The server may become Unknown, and the topology stale: the next operation begins with a scan. The connection is closed after an error of
-    /// the network, of anything else than a command, and when the server shuts down; otherwise it stays checked out.
+    /// The server may become Unknown, and the topology stale: then the next operation begins with a
+    /// scan. The connection is closed after a network error or any other error that is not in a
+    /// reply, after every error during the handshake, and when the server shuts down; otherwise it
+    /// stays checked out.
     ///
-    /// - `phase`: `Before` while the connection is made ready for use. `overloaded`: whether the error has the label `SystemOverloadedError`.
+    /// - `phase`: `Before` while the connection is being made ready for use. `overloaded`: whether
+    ///   the error has the label `SystemOverloadedError`.
     ///
     /// Cost: that of [`Topology::handle_app_error`]. Owes `Hangup` if the connection is closed.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the connection was given up; nothing changed.
+    /// [`Stale`]: the connection was closed; nothing changed.
     ///
     /// Source: SDAM, "Error handling" (SDAM-72, SDAM-80, SDAM-82, SDAM-83).
     pub fn handle_app_error(
@@ -316,7 +339,8 @@ impl<M: Memory> Scan<M> {
         Ok(verdict)
     }
 
-    /// Fails the check that is too late. A call before [`Scan::poll_timeout`] changes nothing.
+    /// Fails the check in flight if its deadline has passed. A call before [`Scan::poll_timeout`]
+    /// changes nothing.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.advance(now);
         if self.check.as_ref().is_some_and(|check| check.is_late(now)) {
@@ -324,9 +348,10 @@ impl<M: Memory> Scan<M> {
         }
     }
 
-    /// The next action owed to the host, or `None`: connections to close first, then what the check in flight wants.
+    /// Returns the next action owed to the host, or `None`: connections to close first, then the
+    /// action of the check in flight.
     ///
-    /// Cost: O(1); O(servers) if a connection is to be closed.
+    /// Cost: O(1); O(servers) while connections must be closed.
     pub fn poll_action(&mut self, now: Instant) -> Option<ScanAction> {
         let now = self.advance(now);
         if self.hangups > 0 {
@@ -344,7 +369,7 @@ impl<M: Memory> Scan<M> {
         Some(action)
     }
 
-    /// When the check in flight is too late; `None` when there is none, or it has no limit.
+    /// The deadline of the check in flight; `None` when no check is in flight, or it has no limit.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match &self.check {
@@ -365,19 +390,19 @@ impl<M: Memory> Scan<M> {
         &self.config
     }
 
-    /// Whether a server is being checked: there is work to do before anything is selected.
+    /// Whether a server is being checked: the check must end before a server is selected.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.check.is_some()
     }
 
-    /// Whether the next operation begins with a scan, however young the last one is.
+    /// Whether the next operation begins with a scan, regardless of the age of the last one.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// When the last scan ended.
+    /// The time at which the last scan ended.
     #[must_use]
     pub const fn last_scan(&self) -> Option<Instant> {
         self.scan_ended
@@ -433,7 +458,7 @@ impl<M: Memory> Scan<M> {
         self.topology.description().topology_type() == TopologyType::LoadBalanced
     }
 
-    /// Gives a server's connection up.
+    /// Closes a server's connection.
     fn hang_up(&mut self, server: ServerId) {
         let Some(link) = self.link_mut(server) else { return };
         let before = u32::from(link.hangup.is_some());
@@ -441,8 +466,8 @@ impl<M: Memory> Scan<M> {
         self.hangups += u32::from(link.hangup.is_some()) - before;
     }
 
-    /// Brings the places in step with the topology, which is drained: whoever has one connection to each server and no
-    /// monitors needs no more of it than who came and who went.
+    /// Takes all actions of the topology and updates the slots. With one connection to each server
+    /// and no monitors, only added and removed servers and check requests matter.
     fn route(&mut self) {
         while let Some(action) = self.topology.poll_action() {
             match action {
@@ -457,7 +482,8 @@ impl<M: Memory> Scan<M> {
     fn assign(&mut self, server: ServerId, is_member: bool) {
         let index = server.index() as usize;
         while self.links.slots().len() <= index {
-            // As many places as the topology has; growing may fail when memory is out, and then the server is never checked.
+            // One slot for each slot of the topology. If growing fails for lack of memory, the
+            // server is never checked.
             if self.links.try_push(Link::new()).is_err() {
                 return;
             }

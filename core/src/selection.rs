@@ -1,30 +1,34 @@
-//! Which server an operation goes to.
+//! Server selection: chooses the server for an operation.
 //!
-//! Read first: Server Selection, "Rules for server selection", "Round Trip Times and the Latency Window", "Multi-threaded or
-//! asynchronous server selection"; Max Staleness, "Smallest allowed value for maxStalenessSeconds".
+//! Read first: Server Selection, "Rules for server selection", "Round Trip Times and the Latency
+//! Window", "Multi-threaded or asynchronous server selection"; Max Staleness, "Smallest allowed
+//! value for maxStalenessSeconds".
 //!
-//! Pure functions over what is known of a topology; nothing is kept, nothing allocated, no floating point:
+//! Pure functions over a topology's description: no state, no allocation, no floating point:
 //!
 //! ```text
 //! servers ──deprioritized──▶ ──mode, staleness, tag set──▶ suitable ──latency──▶ window ──two at random──▶ the server
 //! ```
 //!
-//! - [`SelectionCriteria`]: what the operation wants;
-//! - [`Selection`]: which servers are suitable, which of them are near enough, and the choice of one;
+//! - [`SelectionCriteria`]: the requirements of the operation;
+//! - [`Selection`]: the suitable servers, those within the latency window, and the choice of one;
 //! - [`select`]: all of it in one call;
-//! - [`Selector`]: the wait of an operation that found none, for clients whose servers are monitored in the background.
-//!   Clients without monitors use [`Scan`](crate::scan::Scan).
+//! - [`Selector`]: the wait of an operation that found no server, for clients whose servers are
+//!   monitored in the background. Clients without monitors use [`Scan`](crate::scan::Scan).
 //!
-//! They are written over [`Candidates`], which a [`TopologyDescription`](crate::topology::TopologyDescription) is.
+//! They accept any [`Candidates`], which
+//! [`TopologyDescription`](crate::topology::TopologyDescription) implements.
 //!
 //! # Settled where the specification is silent
 //!
-//! - Deprioritized servers are left out of the candidates, but what is known of them still counts: a deprioritized primary is what
-//!   the staleness of secondaries is measured against.
-//! - With maxStalenessSeconds, a secondary that says no lastWriteDate is too stale: nothing is known of its staleness. A primary that
-//!   says none is no measure, and the freshest secondary is it instead.
-//! - A suitable server without a round-trip time is in the latency window only if no suitable server has one.
-//! - A ghost that is connected to directly is available, like any server that answered (SDAM-01).
+//! - Deprioritized servers are excluded from the candidates, but their descriptions are still used:
+//!   the staleness of secondaries is measured against a deprioritized primary too.
+//! - With maxStalenessSeconds, a secondary without lastWriteDate is too stale, because its
+//!   staleness is unknown. If the primary has none, staleness is measured against the freshest
+//!   secondary.
+//! - A suitable server without a round-trip time is in the latency window only if no suitable
+//!   server has one.
+//! - A ghost with a direct connection is available, like any server that answered (SDAM-01).
 
 mod candidate;
 mod choice;

@@ -1,57 +1,71 @@
-//! Every server of a deployment, what each one is, and what follows from that (SDAM).
+//! The servers of a deployment, their descriptions, and the updates derived from them (SDAM).
 //!
-//! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the TopologyDescription", "Error handling",
-//! "Connection Pool Management"; SDAM Logging and Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
+//! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the
+//! TopologyDescription", "Error handling", "Connection Pool Management"; SDAM Logging and
+//! Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
 //!
-//! # What it does
+//! # Overview
 //!
-//! A [`Topology`] holds the addresses of its servers, once, and the description of each; everything else speaks of a
-//! server by its [`ServerId`]. Three kinds of news change it: a reply to a hello ([`Topology::handle_hello`]), a check that failed
-//! ([`Topology::handle_failed`]), an error of an application ([`Topology::handle_app_error`]). One call is one step: descriptions,
-//! the topology's type, members that come and go, then the events, and then it owes [`TopologyAction`]s, which its host
-//! takes ([`Topology::poll_action`]) before anybody else sees the topology:
+//! A [`Topology`] stores the address of each of its servers once, and a description of each; all
+//! other data refers to a server by its [`ServerId`]. Three inputs change it: a reply to a hello
+//! ([`Topology::handle_hello`]), a failed check ([`Topology::handle_failed`]) and an error of an
+//! application ([`Topology::handle_app_error`]). One call is one step: it updates descriptions, the
+//! topology's type and the members, then emits the events. After it the topology owes
+//! [`TopologyAction`]s, which its host takes ([`Topology::poll_action`]) before any other task
+//! accesses the topology:
 //!
 //! ```text
 //! topology.handle_hello(now, server, &hello, Some(round_trip), observer);   // ServerDescriptionChanged, ..
 //! while let Some(action) = topology.poll_action() { .. }                    // Pool(server, Ready), .., WakeSelectors
 //! ```
 //!
-//! What is owed is kept with the server that it concerns, not in a queue: what was revoked meanwhile (a pool that was to
-//! be marked ready before its server failed) is never seen.
+//! Owed actions are stored with the server that they concern, not in a queue, so a revoked action
+//! (marking a pool ready whose server has failed since) is never returned.
 //!
 //! # Events
 //!
-//! In one step: ServerDescriptionChanged of each server that changed, ServerClosed, ServerOpening, then
-//! TopologyDescriptionChanged. They are found by comparing before and after, so a description that was replaced twice
-//! in one step is told once. They borrow both sides from the topology.
+//! In one step: ServerDescriptionChanged of each server that changed, ServerClosed, ServerOpening,
+//! then TopologyDescriptionChanged. They are derived by comparing the states before and after the
+//! step, so a description that was replaced twice in one step causes one event. Events borrow both
+//! states from the topology.
 //!
 //! # Memory
 //!
-//! Addresses, set names and tags are texts, each kept once; descriptions hold their numbers. [`Fixed`] memory
-//! has a place for so many of each, and `OnHeap` grows, up to limits that no honest deployment meets. A reply whose hosts do not fit
-//! makes its server Unknown with an error that says so. A hello that changes nothing allocates nothing.
+//! Addresses, set names and tags are texts, each stored once; descriptions hold their ids.
+//! [`Fixed`] memory has a fixed number of slots for each kind; `OnHeap` grows, up to limits that
+//! regular deployments do not reach. A reply whose hosts do not fit makes its server Unknown with
+//! an error that names the limit. A hello that changes nothing allocates nothing.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
 //!
-//! - An error's generation counts only if it equals the pool's: a greater one is as stale as a lower one (ambiguity 6).
-//! - A state-change code in a handshake marks Unknown *and* clears; the label is looked at first, in every mode (7, 14).
+//! - An error's generation is accepted only if it equals the pool's: a greater one is as stale as a
+//!   lower one (ambiguity 6).
+//! - A state-change code in a handshake marks Unknown *and* clears; the label is checked first, in
+//!   every mode (7, 14).
 //! - Equal topologyVersion: a hello is accepted, an error is stale (8).
 //! - A pool is marked ready after the update, and only if the server is then still known (9).
 //! - A reply without `me` has no mismatch (10).
 //! - The description of a load balancer has no wire versions (11).
-//! - Handshakes say `backpressure: "2"`, a string, as the newer text has it (12); see [`wire::hello`](poolhouse_wire::hello).
-//! - What goes into a description beside the average is the minimum of the last round trips, and no percentile (13).
-//! - In a [scan](crate::scan) a hello that is answered with the label SystemOverloadedError has failed, for the events; neither its connection
-//!   nor the server's description changes, and the topology is not told (15).
+//! - Handshakes send `backpressure: "2"`, a string, as the newer text specifies (12); see
+//!   [`wire::hello`](poolhouse_wire::hello).
+//! - A description contains the average and the minimum of the last round trips, and no percentile
+//!   (13).
+//! - In a [scan](crate::scan) a hello that is answered with the label SystemOverloadedError is
+//!   reported as failed in events; neither its connection nor the server's description changes, and
+//!   the topology receives no input (15).
 //! - PossiblePrimary equals Unknown: that change alone makes no event.
-//! - A removed server is told by ServerClosed only, even if its description changed in the same step.
-//! - ServerOpening of servers found later comes before the TopologyDescriptionChanged that has them.
-//! - `hosts`, `passives` and `arbiters` are sets: a name that is given twice counts once.
-//! - A `me`, `primary` or host that is no address makes its server Unknown with an error that names the place. So does the path of a unix socket,
-//!   unless that path is one of the seeds: a server does not choose the sockets that its client connects to.
-//! - Tags beyond the limit on names, and tags of more than 255 bytes, are left out: the server is what it is without them.
-//! - A hello of an application's connection, which measures no round trip, leaves the round-trip times as they are.
-//! - Clocks that go back are held at the last value seen.
+//! - A removed server causes ServerClosed only, even if its description changed in the same step.
+//! - ServerOpening of servers found later precedes the TopologyDescriptionChanged that contains
+//!   them.
+//! - `hosts`, `passives` and `arbiters` are sets: a duplicate name counts once.
+//! - A `me`, `primary` or host that is not a valid address makes its server Unknown with an error
+//!   that names the field and the index. So does the path of a unix socket, unless that path is one
+//!   of the seeds: a server does not choose the sockets that its client connects to.
+//! - Tags beyond the limit on names, and tags of more than 255 bytes, are dropped; the rest of the
+//!   reply is used.
+//! - A hello of an application's connection measures no round trip and leaves the round-trip times
+//!   unchanged.
+//! - When the clock goes backwards, the latest instant seen is kept.
 
 mod action;
 mod description;
@@ -98,20 +112,20 @@ use memory::{Description, Names, Owed, Place, ServerSlot, Servers};
 use poolhouse_wire::hello::HelloReply;
 use texts::{TextId, Texts, TextsRef};
 
-/// The oldest wire version that this client speaks.
+/// The oldest wire version that this client supports.
 pub const MIN_WIRE_VERSION: i32 = 8;
-/// The newest wire version that this client knows.
+/// The newest wire version that this client supports.
 pub const MAX_WIRE_VERSION: i32 = 25;
-/// The release that [`MIN_WIRE_VERSION`] belongs to.
+/// The server release of [`MIN_WIRE_VERSION`].
 const MIN_SERVER_VERSION: &str = "4.2";
 
-/// What a deployment is.
+/// The type of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TopologyType {
     /// Not known yet.
     #[default]
     Unknown,
-    /// One server, spoken to directly, whatever it is.
+    /// One server of any type, with a direct connection.
     Single,
     /// A replica set without a known primary.
     ReplicaSetNoPrimary,
@@ -119,12 +133,12 @@ pub enum TopologyType {
     ReplicaSetWithPrimary,
     /// Routers of a sharded cluster.
     Sharded,
-    /// A load balancer, whatever is behind it.
+    /// A load balancer; the servers behind it are not visible.
     LoadBalanced,
 }
 
 impl TopologyType {
-    /// The name that the specifications give it.
+    /// The name in the specifications.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,57 +158,62 @@ impl fmt::Display for TopologyType {
     }
 }
 
-/// How many servers change their description in one update at most: the one that answered, a primary that is deposed by
-/// it, one that it names as primary.
+/// The maximum number of servers whose descriptions change in one update: the server that answered,
+/// a primary that it deposes, and a server that it names as primary.
 const CHANGES_MAX: usize = 3;
 
-/// Every server of a deployment. See the [module](self) for how it works.
+/// The servers of a deployment and their descriptions. See the [module](self) for an overview.
 ///
-/// Equal topologies have been through the same, and answer every call alike.
+/// Equal topologies have processed the same inputs and answer every call in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topology<M: Memory> {
     id: TopologyId,
-    /// How many hosts there were to begin with.
+    /// The number of initial hosts.
     seeds: usize,
     closed: bool,
     /// The latest instant seen.
     clock: Instant,
     meta: Meta,
-    /// As it was when the update that is under way began.
+    /// `meta` at the start of the update in progress.
     meta_before: Meta,
     servers: Servers<M>,
     members: u32,
-    /// Servers that are gone, and whose host was not told yet.
+    /// The number of removed servers whose removal the host has not polled yet.
     gone: u32,
     last_serial: u32,
     texts: Texts<M>,
-    /// Descriptions as they were when the update that is under way began, and the places that they are of.
+    /// Descriptions at the start of the update in progress, parallel to the slot indices in
+    /// `saved`.
     spares: [Description<Names<M>>; CHANGES_MAX],
     saved: heapless::Vec<u32, CHANGES_MAX>,
-    /// Whether the update that is under way changed anything that the topology's own fields depend on.
+    /// Whether the update in progress changed any input of the topology's own fields.
     touched: bool,
-    /// How many places owe something, and the first that may.
+    /// The number of slots with owed actions, and the first slot that may have one.
     owing: u32,
     owing_from: u32,
-    /// How many places owe something to a monitor.
+    /// The number of slots with an owed check action.
     owing_checks: u32,
     wake: bool,
 }
 
 impl<M: Memory> Topology<M> {
-    /// A topology of the seeds, all Unknown; a load-balanced one knows its server at once.
+    /// Creates a topology of the seeds, all Unknown; in a load-balanced topology the server's type
+    /// is known at once.
     ///
-    /// - `now`: the clock of every other call. `id`: what the host calls it.
+    /// - `now`: must be from the same clock in all calls. `id`: chosen by the host.
     ///
-    /// Cost: O(seeds). Owes `ServerAdded` for each seed; load-balanced, `Pool(Ready)` and `WakeSelectors` besides.
-    /// Events: `TopologyOpening`, `TopologyDescriptionChanged`, `ServerOpening` for each seed; load-balanced,
-    /// `ServerDescriptionChanged` and `TopologyDescriptionChanged` besides. Without seeds, `NoServers` at the end.
+    /// Cost: O(seeds). Owes `ServerAdded` for each seed; load-balanced, also `Pool(Ready)` and
+    /// `WakeSelectors`.
+    /// Events: `TopologyOpening`, `TopologyDescriptionChanged`, `ServerOpening` for each seed;
+    /// load-balanced, also `ServerDescriptionChanged` and `TopologyDescriptionChanged`. Without
+    /// seeds, `NoServers` at the end.
     ///
     /// # Errors
     ///
-    /// [`Full`]: there is no room for the seeds; nothing was told.
+    /// [`Full`]: there is no room for the seeds; no event was emitted.
     ///
-    /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events (SDAM-05, SDAM-08, SDAM-38, LOG-02..04, LOG-19).
+    /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events (SDAM-05,
+    /// SDAM-08, SDAM-38, LOG-02..04, LOG-19).
     pub fn new(
         now: Instant,
         id: TopologyId,
@@ -206,7 +225,7 @@ impl<M: Memory> Topology<M> {
         Ok(topology)
     }
 
-    /// A topology without servers, closed, to be opened where it is.
+    /// Creates a closed topology without servers, to be initialized in place by `open`.
     #[doc(hidden)]
     #[inline]
     pub fn vacant() -> Self {
@@ -232,7 +251,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// [`Topology::new`] of a vacant one, in its place. After an error it is of no use.
+    /// Initializes a topology created by `vacant`, like [`Topology::new`]. After an error it must
+    /// not be used.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -250,7 +270,7 @@ impl<M: Memory> Topology<M> {
         self.texts.unmark_all();
         for seed in options.seeds {
             let Some(address) = Address::parse(seed) else { continue };
-            // A member may name the path of a unix socket as an address only if the application has.
+            // A member may name a unix socket path as an address only if that path is a seed.
             let is_pinned = is_path(seed);
             let address = self.texts.intern_address(address.as_bytes(), is_pinned)?;
             if self.texts.mark(address) {
@@ -273,7 +293,8 @@ impl<M: Memory> Topology<M> {
         Ok(())
     }
 
-    /// Closes the topology for good: no servers, type Unknown. Closing again does nothing, nor does any later news.
+    /// Closes the topology: no servers, type Unknown. Closing again is a no-op, and later inputs
+    /// change nothing.
     ///
     /// Cost: O(servers). Owes `ServerRemoved` for each server, and `WakeSelectors`.
     /// Events: `ServerClosed` for each server, `TopologyDescriptionChanged`, `TopologyClosed`.
@@ -296,21 +317,26 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &SdamEvent::TopologyClosed { topology: self.id });
     }
 
-    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection. A reply that is not ok
-    /// is ignored: a monitor's is news for [`Topology::handle_failed`].
+    /// Handles a hello reply with `ok: 1`, on a monitor's or on an application's connection. A
+    /// reply that is not ok is ignored: for a monitor's, the host calls
+    /// [`Topology::handle_failed`].
     ///
-    /// Returns whether the server is a member and known now. News of a server that
-    /// is no member changes nothing, nor does a reply whose topologyVersion is older than what is known.
+    /// Returns whether the server is now a member of a known type. An input for a server that is
+    /// not a member changes nothing, nor does a reply with an older topologyVersion than the stored
+    /// one.
     ///
-    /// - `now`: the clock of every other call. `hello`: the reply.
-    /// - `round_trip`: the times that go with it; `None` leaves them as they are.
+    /// - `now`: must be from the same clock in all calls. `hello`: the reply.
+    /// - `round_trip`: the measured times; `None` leaves the stored ones unchanged.
     ///
-    /// Cost: O(names in the reply), and O(members) in a replica set; no allocation when nothing changes.
-    /// Owes `Pool(Ready)` if the server is then data-bearing, or known in a Single topology, `ServerAdded` and
-    /// `ServerRemoved`, `RequestCheck` of a deposed primary, and `WakeSelectors`.
-    /// Events: `ServerDescriptionChanged`, `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.
+    /// Cost: O(names in the reply), and O(members) in a replica set; no allocation when nothing
+    /// changes. Owes `Pool(Ready)` if the server is then data-bearing, or known in a Single
+    /// topology, `ServerAdded` and `ServerRemoved`, `RequestCheck` of a deposed primary, and
+    /// `WakeSelectors`.
+    /// Events: `ServerDescriptionChanged`, `ServerClosed`, `ServerOpening`,
+    /// `TopologyDescriptionChanged`, for changes that occurred.
     ///
-    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20, MON-52.
+    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20,
+    /// MON-52.
     pub fn handle_hello(
         &mut self,
         now: Instant,
@@ -344,15 +370,17 @@ impl<M: Memory> Topology<M> {
         is_known
     }
 
-    /// News: a check of a server failed: a network error or timeout, a reply with `ok: 0`, or one that is no hello.
+    /// Handles a failed check of a server: a network error or timeout, a reply with `ok: 0`, or one
+    /// that is not a hello.
     ///
-    /// The server is Unknown, then its pool is to be cleared; in-use connections are interrupted if it was a network timeout.
+    /// Marks the server Unknown, then owes clearing its pool; in-use connections are interrupted
+    /// after a network timeout.
     ///
-    /// Cost: O(members). Owes `Pool(Clear)`, and `WakeSelectors`. Events: `ServerDescriptionChanged` and
-    /// `TopologyDescriptionChanged`, where there is such a change.
+    /// Cost: O(members). Owes `Pool(Clear)`, and `WakeSelectors`. Events:
+    /// `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that occurred.
     ///
-    /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or command error during server
-    /// check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
+    /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or
+    /// command error during server check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
     pub fn handle_failed(&mut self, now: Instant, server: ServerId, cause: Cause, observer: &mut impl SdamObserver) {
         let now = self.advance(now);
         let Some(place) = self.place_of(server) else { return };
@@ -366,9 +394,9 @@ impl<M: Memory> Topology<M> {
         });
     }
 
-    /// The next thing to do, or `None`: servers in the order of their places, `WakeSelectors` last.
+    /// Returns the next owed action, or `None`: servers in slot order, `WakeSelectors` last.
     ///
-    /// Cost: O(1) when one server owes something, else O(servers) for all of them together.
+    /// Cost: O(1) when one server has owed actions, else O(servers) for all actions together.
     pub fn poll_action(&mut self) -> Option<TopologyAction> {
         while self.owing > 0 {
             let place = self.owing_from as usize;
@@ -414,10 +442,10 @@ impl<M: Memory> Topology<M> {
         core::mem::take(&mut self.wake).then_some(TopologyAction::WakeSelectors)
     }
 
-    /// The next thing that a monitor must be told, ahead of [`Topology::poll_action`], which then no longer says it: for whoever
-    /// composes a topology with monitors.
+    /// Returns the next owed action for a monitor, before [`Topology::poll_action`], which then no
+    /// longer returns it. For hosts that combine a topology with monitors.
     ///
-    /// Cost: O(1) when there is nothing, else O(servers) for all of them together.
+    /// Cost: O(1) when no such action is owed, else O(servers) for all of them together.
     pub fn poll_check_action(&mut self) -> Option<CheckAction> {
         if self.owing_checks == 0 {
             return None;
@@ -436,24 +464,24 @@ impl<M: Memory> Topology<M> {
         Some(action)
     }
 
-    /// Changes whenever a server comes or goes.
+    /// A value that changes whenever a server is added or removed.
     pub(crate) const fn membership(&self) -> (u32, u32) {
         (self.last_serial, self.members)
     }
 
-    /// What the host calls it.
+    /// The id that the host chose.
     #[must_use]
     pub const fn id(&self) -> TopologyId {
         self.id
     }
 
-    /// Whether it was closed.
+    /// Whether the topology was closed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// What is known of the deployment, read in place. `TopologyDescription::to_owned` makes a copy for readers.
+    /// The current description, borrowed. `TopologyDescription::to_owned` makes a copy for readers.
     #[must_use]
     pub fn description(&self) -> TopologyDescription<'_> {
         TopologyDescription { source: self, side: Side::Now }
@@ -464,19 +492,20 @@ impl<M: Memory> Topology<M> {
         self.description().servers()
     }
 
-    /// A member. Cost: O(1).
+    /// The description of a member. Cost: O(1).
     #[must_use]
     pub fn server(&self, server: ServerId) -> Option<ServerDescription<'_>> {
         self.server_at(self.place_of(server)?, Side::Now)
     }
 
-    /// How many members there are. Cost: O(1).
+    /// The number of members. Cost: O(1).
     #[must_use]
     pub const fn server_count(&self) -> u32 {
         self.members
     }
 
-    /// The address of a server; of one that is gone too, until its `ServerRemoved` was taken. Cost: O(1).
+    /// The address of a server; also of a removed one, until its `ServerRemoved` was polled. Cost:
+    /// O(1).
     #[must_use]
     pub fn address(&self, server: ServerId) -> Option<&str> {
         let place = usize::try_from(server.index()).ok()?;
@@ -485,7 +514,7 @@ impl<M: Memory> Topology<M> {
         is_it.then(|| self.texts.view().get(slot.address))
     }
 
-    /// The member with this address, however it is spelled. Cost: O(members).
+    /// The member with this address, in any spelling. Cost: O(members).
     #[must_use]
     pub fn find(&self, address: &str) -> Option<ServerId> {
         let address = Address::parse(address)?;
@@ -502,25 +531,25 @@ impl<M: Memory> Topology<M> {
         self.check();
     }
 
-    /// Holds a clock that goes back.
+    /// Advances the stored clock to `now`, unless the clock has gone backwards, and returns it.
     fn advance(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
     }
 
-    /// The place of a member.
+    /// The slot of a member.
     fn place_of(&self, server: ServerId) -> Option<usize> {
         let place = usize::try_from(server.index()).ok()?;
         let slot = self.servers.slots().get(place)?;
         (slot.place == Place::Member && slot.serial == server.number()).then_some(place)
     }
 
-    /// The place of the member with this address.
+    /// The slot of the member with this address.
     fn member_at(&self, address: TextId) -> Option<usize> {
         self.servers.slots().iter().position(|slot| slot.place == Place::Member && slot.address == address)
     }
 
-    /// Changes what a place owes.
+    /// Changes the owed actions of a slot, and updates the counters.
     fn owe(&mut self, place: usize, change: impl FnOnce(&mut Owed)) {
         let owed = &mut self.servers.slots_mut()[place].owed;
         let (before, checks_before) = (owed.is_any(), owed.has_check());
@@ -538,14 +567,14 @@ impl<M: Memory> Topology<M> {
         self.owing_from = self.owing_from.min(u32::try_from(place).unwrap_or(0));
     }
 
-    /// Counts a place that owed something, and may owe nothing more.
+    /// Updates the counter after an owed action of a slot was taken.
     fn settle(&mut self, place: usize) {
         if !self.servers.slots()[place].owed.is_any() {
             self.owing -= 1;
         }
     }
 
-    /// The whole step that makes a server Unknown.
+    /// Runs a complete step that makes a server Unknown.
     fn mark_unknown(
         &mut self,
         now: Instant,
@@ -562,7 +591,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// Whether what comes is older than what is known: of the same process, with a lower counter (SDAM-31).
+/// Whether `new` is older than `known`: the same process with a lower counter (SDAM-31).
 fn is_older(new: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
     match (new, known) {
         (Some(new), Some(known)) => new.process_id == known.process_id && new.counter < known.counter,
@@ -571,13 +600,13 @@ fn is_older(new: Option<TopologyVersion>, known: Option<TopologyVersion>) -> boo
 }
 
 impl<N: Store<TextId>> ServerSlot<N> {
-    /// The server at this place.
+    /// The id of the server in this slot.
     fn id(&self, place: usize) -> ServerId {
         let index = u32::try_from(place).unwrap_or(u32::MAX);
         ServerId::at(index, NonZeroU32::new(self.serial).unwrap_or(NonZeroU32::MIN))
     }
 
-    /// Gives the place free.
+    /// Frees the slot.
     fn free(&mut self) {
         self.place = Place::Free;
         self.owed = Owed::NONE;

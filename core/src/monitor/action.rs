@@ -1,4 +1,4 @@
-//! What passes between a monitor and its host: connections by their ids, actions, replies, outcomes.
+//! Values exchanged between a monitor and its host: connection ids, actions and check outcomes.
 
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
@@ -11,13 +11,13 @@ use poolhouse_wire::hello::HelloKind;
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Line {
-    /// The one whose replies say what the server is.
+    /// The connection whose replies describe the server.
     Check,
-    /// The one that only measures round-trip times, while the other one streams.
+    /// The connection that only measures round-trip times, while the check connection streams.
     Rtt,
 }
 
-/// Names one connection of a monitor, and no later one: the same `line` gets a new number with each dial.
+/// Identifies one connection of a monitor. Each dial of the same `line` gets a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineId {
     pub(super) serial: NonZeroU64,
@@ -37,24 +37,25 @@ impl LineId {
         self.line
     }
 
-    /// driverConnectionId: 1, 2, 3, .. over both lines in the order of their making, never used twice.
+    /// driverConnectionId: 1, 2, 3, .. over both connections in the order of creation, never
+    /// reused.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.serial.get()
     }
 }
 
-/// What the host must do.
+/// An action that the host must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MonitorAction {
-    /// Connect to the server, TLS included; then call `handle_dialed` or `handle_failed`. Never a connection of a pool
-    /// (MON-11).
+    /// Connect to the server, TLS included; then call `handle_dialed` or `handle_failed`. Never use
+    /// a pooled connection (MON-11).
     Dial(LineId),
     /// Write a hello and read one reply; then call `handle_reply` or `handle_failed`.
     SendHello {
         /// The connection.
         line: LineId,
-        /// What to write.
+        /// The hello to write.
         hello: HelloKind,
     },
     /// Write nothing and read one more reply; then call `handle_reply` or `handle_failed` (MON-32).
@@ -62,20 +63,23 @@ pub enum MonitorAction {
         /// The connection.
         line: LineId,
     },
-    /// Give up whatever is being done on this connection, and close it. No answer is wanted; one that comes anyway is
-    /// [`Stale`](crate::Stale).
+    /// Cancel the operation in progress on this connection and close it. No result is expected; a
+    /// result that is reported nevertheless is rejected as [`Stale`](crate::Stale).
     Hangup(LineId),
 }
 
-/// How a check ended: what the host must apply to the server's description and to its pool before the next call.
+/// The result of a check, which the host must apply to the server's description and to its pool
+/// before the next call.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutcome {
-    /// The server answered `ok: 1`. Update the description by the reply, then mark the pool ready (MON-52).
+    /// The server answered `ok: 1`. Update the description from the reply, then mark the pool ready
+    /// (MON-52).
     Succeeded {
-        /// Whether the reply had been waited for. If so, it says nothing about the round-trip time (MON-41).
+        /// Whether the check was awaited. If so, its duration is not a round-trip time (MON-41).
         awaited: bool,
-        /// The round-trip time, if this check measured one; it is in [`Monitor::rtt`](super::Monitor::rtt) already.
+        /// The round-trip time, if this check measured one. Already added to
+        /// [`Monitor::rtt`](super::Monitor::rtt).
         sample: Option<Duration>,
     },
     /// Mark the server Unknown with `cause`, then clear its pool (MON-53).

@@ -1,6 +1,7 @@
-//! What an observer of a monitor may watch.
+//! Events of a monitor.
 //!
-//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM Monitoring".
+//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM
+//! Monitoring".
 
 use core::fmt;
 use core::time::Duration;
@@ -13,42 +14,46 @@ use crate::ServerId;
 pub struct HeartbeatId {
     /// The server that is checked.
     pub server: ServerId,
-    /// driverConnectionId: the number of the monitor's connection, 1, 2, 3, .. in the order of their making.
+    /// driverConnectionId: the number of the monitor's connection, 1, 2, 3, .. in the order of
+    /// creation.
     pub connection: u64,
-    /// serverConnectionId: the number that the server gave the connection, once its first hello has told it.
+    /// serverConnectionId: the number that the server assigned to the connection; `None` before the
+    /// first hello reply.
     pub server_connection: Option<i64>,
 }
 
 /// A heartbeat: one check of a server.
 ///
-/// Strictly paired: each `HeartbeatStarted` is followed by exactly one of the other two before the next one, also when
-/// the check is cancelled or the monitor closed (LOG-11). The connection for RTT emits none (LOG-17, MON-46).
+/// Strictly paired: each `HeartbeatStarted` is followed by exactly one of the other two before the
+/// next one, also when the check is cancelled or the monitor is closed (LOG-11). The RTT connection
+/// emits none (LOG-17, MON-46).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MonitorEvent {
-    /// A check begins: a new connection is about to be dialed, a hello to be written, or the next reply of a stream to
-    /// be read (LOG-12, LOG-13).
+    /// A check begins: a new connection will be dialed, a hello written, or the next reply of a
+    /// stream read (LOG-12, LOG-13).
     HeartbeatStarted {
         /// Server and connection.
         id: HeartbeatId,
-        /// Whether this waits for the server to change, instead of asking how it is.
+        /// Whether the server may delay its reply until it changes.
         awaited: bool,
     },
-    /// The server answered, with `ok: 1`.
+    /// The server answered with `ok: 1`.
     HeartbeatSucceeded {
         /// Server and connection.
         id: HeartbeatId,
-        /// As in the event that started it.
+        /// As in the event of the start.
         awaited: bool,
-        /// From sending the hello to its parsed reply; for a streamed reply, from the start of the check. Without
-        /// `awaited` it is also the RTT sample (LOG-15).
+        /// From sending the hello to its parsed reply; for a streamed reply, from the start of the
+        /// check. Without `awaited` it is also the RTT sample (LOG-15).
         duration: Duration,
     },
-    /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed ([`Cause::Closed`]) (LOG-14).
+    /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed
+    /// ([`Cause::Closed`]) (LOG-14).
     HeartbeatFailed {
         /// Server and connection.
         id: HeartbeatId,
-        /// As in the event that started it.
+        /// As in the event of the start.
         awaited: bool,
         /// From sending the hello, or from the start of the check when no hello was sent.
         duration: Duration,
@@ -68,7 +73,7 @@ impl MonitorEvent {
         }
     }
 
-    /// Whether the check waits for the server to change.
+    /// Whether the server may delay its reply until it changes.
     #[must_use]
     pub const fn awaited(&self) -> bool {
         match self {
@@ -82,7 +87,7 @@ impl MonitorEvent {
 const _: () = assert!(size_of::<MonitorEvent>() <= 64);
 
 impl fmt::Display for MonitorEvent {
-    /// The event's name, then what it tells, on one line.
+    /// Writes the event's name and fields on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HeartbeatStarted { awaited, .. } => write!(f, "ServerHeartbeatStarted awaited={awaited}"),

@@ -1,21 +1,22 @@
-//! One connection at a time of a monitor: dialed, busy with one exchange, idle, or down.
+//! State of one of a monitor's two connections: being dialed, busy with one exchange, idle, or
+//! down.
 
 use crate::machine::Stale;
 use crate::monitor::action::{Line, LineId, MonitorAction};
 use crate::time::{Instant, Past};
 use poolhouse_wire::hello::{HelloKind, HelloReply};
 
-/// What is known of a connection.
+/// State of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conn {
     pub(super) id: LineId,
-    /// Whether the server accepts `hello` on it.
+    /// Whether the server accepts `hello` on it; otherwise legacy hello is used.
     pub(super) hello_ok: bool,
-    /// The number that the server gave it.
+    /// The number that the server assigned to it.
     pub(super) server_connection: Option<i64>,
 }
 
-/// What a busy connection is busy with.
+/// The operation of a busy connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     Dial,
@@ -24,7 +25,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether the server may wait for a change before it answers.
+    /// Whether the server may wait for a change before it replies.
     pub(super) const fn is_awaited(self) -> bool {
         match self {
             Self::Dial | Self::Hello(HelloKind::Handshake { .. } | HelloKind::Poll { .. }) => false,
@@ -33,30 +34,30 @@ impl Step {
     }
 }
 
-/// What a busy connection does, since when and until when.
+/// The operation of a busy connection, its start and its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Exchange {
     pub(super) conn: Conn,
     pub(super) step: Step,
-    /// The host has not taken the action yet.
+    /// The host has not polled the action yet.
     owed: bool,
-    /// When the hello was taken to be sent; before that, when the exchange began.
+    /// When the host polled the hello; before that, when the exchange began.
     pub(super) since: Past<Instant>,
     deadline: Option<Instant>,
 }
 
 impl Exchange {
-    /// Whether the limit has passed. The instant of the deadline itself is too late.
+    /// Whether the limit has passed. At the instant of the deadline it has passed.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Whether a reply is due: its hello, if any, was taken by the host.
+    /// Whether a reply is expected: the host has polled the action that it answers.
     pub(super) const fn expects_reply(&self) -> bool {
         !self.owed && !matches!(self.step, Step::Dial)
     }
 
-    /// Whether the connection is not there yet.
+    /// Whether the connection is not established yet.
     const fn is_dialing(&self) -> bool {
         matches!(self.step, Step::Dial)
     }
@@ -69,9 +70,10 @@ enum State {
     Busy(Exchange),
 }
 
-/// A line: its connection of now, and the hang-up of the one before if the host still owes it.
+/// One of a monitor's two connections: the current one, and the pending hang-up of the previous
+/// one.
 ///
-/// The host is never told to dial before it was told to hang up, so one place for the hang-up is enough.
+/// The host always receives the hang-up before the next dial, so storage for one hang-up is enough.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     state: State,
@@ -106,7 +108,8 @@ impl Link {
         exchange.since = Past(now);
     }
 
-    /// `Busy -> Idle`: the reply was good. Takes from it what concerns the connection.
+    /// `Busy -> Idle` after a valid reply. Stores the connection properties that the reply
+    /// contains.
     pub(super) fn answered(&mut self, reply: &HelloReply<'_>) {
         let State::Busy(exchange) = &self.state else { panic!("only an exchange is answered") };
         assert!(exchange.expects_reply(), "a reply was due");
@@ -116,7 +119,7 @@ impl Link {
         self.state = State::Idle(conn);
     }
 
-    /// `Busy | Idle -> Down`: owes `Hangup` if the host was ever told of the connection.
+    /// `Busy | Idle -> Down`: owes `Hangup` if the host has received the connection's id.
     pub(super) fn hang_up(&mut self) {
         match self.state {
             State::Busy(exchange) if exchange.is_dialing() && exchange.owed => {}
@@ -129,13 +132,13 @@ impl Link {
         self.state = State::Down;
     }
 
-    /// Forgets that `id` is to be hung up: its dial has failed, there is nothing to hang up.
+    /// Drops the pending hang-up of `id`: its dial failed, so no socket has to be closed.
     pub(super) fn waive_hangup(&mut self, id: LineId) {
         assert!(self.hangup == Some(id), "a failed connection was going to be hung up");
         self.hangup = None;
     }
 
-    /// Checks that news about `id` is about the connection of now, and that the host knows it.
+    /// Checks that `id` is the current connection, and that the host has received it.
     pub(super) fn check(&self, id: LineId) -> Result<(), Stale> {
         let known = match &self.state {
             State::Busy(exchange) => exchange.conn.id == id && !(exchange.is_dialing() && exchange.owed),
@@ -145,7 +148,7 @@ impl Link {
         if known { Ok(()) } else { Err(Stale) }
     }
 
-    /// What the connection is busy with.
+    /// The operation in progress.
     pub(super) const fn exchange(&self) -> Option<&Exchange> {
         match &self.state {
             State::Busy(exchange) => Some(exchange),
@@ -153,7 +156,7 @@ impl Link {
         }
     }
 
-    /// The connection, if there is one or one is being dialed.
+    /// The connection, established or being dialed.
     pub(super) const fn conn(&self) -> Option<&Conn> {
         match &self.state {
             State::Busy(exchange) => Some(&exchange.conn),
@@ -162,22 +165,22 @@ impl Link {
         }
     }
 
-    /// Whether a connection is there and nothing is being done on it.
+    /// Whether the connection is established and no operation is in progress.
     pub(super) const fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle(_))
     }
 
-    /// Whether a dial is under way that the host has begun.
+    /// Whether the host has begun to dial and has not reported the result.
     pub(super) const fn is_dialing(&self) -> bool {
         matches!(&self.state, State::Busy(exchange) if exchange.is_dialing() && !exchange.owed)
     }
 
-    /// Whether there is no connection and none is being dialed.
+    /// Whether no connection is established or being dialed.
     pub(super) const fn is_down(&self) -> bool {
         matches!(self.state, State::Down)
     }
 
-    /// When the exchange is too late.
+    /// The deadline of the exchange.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Busy(exchange) => exchange.deadline,
@@ -185,7 +188,7 @@ impl Link {
         }
     }
 
-    /// Whether the host must do something.
+    /// Whether the host must carry out an action.
     pub(super) const fn owes(&self) -> bool {
         match &self.state {
             State::Busy(exchange) if exchange.owed => true,
@@ -193,7 +196,7 @@ impl Link {
         }
     }
 
-    /// The hang-up that the host must do first.
+    /// Takes the pending hang-up, which the host must carry out first.
     pub(super) const fn take_hangup(&mut self) -> Option<MonitorAction> {
         match self.hangup.take() {
             Some(id) => Some(MonitorAction::Hangup(id)),
@@ -201,7 +204,7 @@ impl Link {
         }
     }
 
-    /// The action of the exchange, once.
+    /// Takes the action of the exchange; it is returned once.
     pub(super) fn take_action(&mut self, now: Instant) -> Option<MonitorAction> {
         let State::Busy(exchange) = &mut self.state else { return None };
         if !exchange.owed {
@@ -220,7 +223,7 @@ impl Link {
         })
     }
 
-    /// Checks that the connection of now and the one before belong to `line`, and are two.
+    /// Checks that the current connection and the previous one belong to `line` and are different.
     pub(super) fn assert_invariants(&self, line: Line, serial_last: u64) {
         if let Some(conn) = self.conn() {
             assert_eq!(conn.id.line, line, "a line holds its own connections");

@@ -1,33 +1,33 @@
-//! The options of a monitor, as given and as valid.
+//! Options of a monitor: as given by the user, and validated.
 //!
-//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS", "heartbeatFrequencyMS" and
-//! "Streaming disabled"; URI Options, "List of specified options".
+//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS",
+//! "heartbeatFrequencyMS" and "Streaming disabled"; URI Options, "List of specified options".
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::{config::ConfigError, config::millis_of};
 
-/// minHeartbeatFrequencyMS: the shortest pause between two checks of a server. Fixed (MON-22).
+/// minHeartbeatFrequencyMS: the minimum interval between two checks of a server. Fixed (MON-22).
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 
-/// The longest time that an option may say: 2,147,483,647 ms, what a peer takes as a 32-bit number.
+/// The longest duration of an option: 2,147,483,647 ms, because peers use 32-bit numbers.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// How a server is watched (MON-01).
+/// How a server is monitored (MON-01).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerMonitoringMode {
-    /// As [`Stream`](Self::Stream), but as [`Poll`](Self::Poll) where functions run as a service.
+    /// [`Stream`](Self::Stream), but [`Poll`](Self::Poll) in a function-as-a-service environment.
     #[default]
     Auto,
-    /// The server answers when it changes, if it can; otherwise it is asked from time to time.
+    /// The server replies when it changes, if it supports that; otherwise it is polled.
     Stream,
-    /// The server is always asked from time to time.
+    /// The server is always polled.
     Poll,
 }
 
 impl ServerMonitoringMode {
-    /// The name that the specifications give it.
+    /// The name in the specifications.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,22 +44,25 @@ impl fmt::Display for ServerMonitoringMode {
     }
 }
 
-/// What a user may say about monitoring. [`MonitorOptions::validate`] makes a [`MonitorConfig`] of it.
+/// Monitoring options set by the user. [`MonitorOptions::validate`] converts them to a
+/// [`MonitorConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MonitorOptions {
-    /// heartbeatFrequencyMS: the pause between two checks while nobody asks for one, and the longest silence that is
-    /// asked of a streaming server. 500 ms to 2,147,483,647 ms; default 10 s (MON-23, MON-24).
+    /// heartbeatFrequencyMS: the interval between two checks unless a check is requested, and the
+    /// longest time that a streaming server may delay a reply. 500 ms to 2,147,483,647 ms; default
+    /// 10 s (MON-23, MON-24).
     pub heartbeat_frequency: Duration,
-    /// connectTimeoutMS: how long a connection may take from the start of its dial to the reply to its first hello,
-    /// and any later hello to be answered. `None` = without limit; else more than zero
-    /// and at most 2,147,483,647 ms; default 10 s (MON-07, MON-34).
+    /// connectTimeoutMS: the limit from the start of a dial to the reply to its first hello, and
+    /// for the reply to any later hello. `None` = without limit; else more than zero and at most
+    /// 2,147,483,647 ms; default 10 s (MON-07, MON-34).
     pub connect_timeout: Option<Duration>,
     /// serverMonitoringMode; default `Auto`.
     pub server_monitoring_mode: ServerMonitoringMode,
-    /// Whether this process runs as a function (AWS Lambda and the like), by the rules for `client.env` in
-    /// MongoDB Handshake; default `false` (MON-04).
+    /// Whether this process runs as a function (AWS Lambda and similar), by the rules for
+    /// `client.env` in MongoDB Handshake; default `false` (MON-04).
     pub is_faas: bool,
-    /// Whether the user asked for the Stable API, so that `hello` is used from the start; default `false` (MON-05).
+    /// Whether the user selected the Stable API, so `hello` is used from the start; default `false`
+    /// (MON-05).
     pub server_api: bool,
 }
 
@@ -77,8 +80,8 @@ impl MonitorOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below 500 or above
-    /// 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
+    /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below
+    /// 500 or above 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
     ///
     /// Source: Server Monitoring, "heartbeatFrequencyMS" (MON-23, MON-24).
     pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {
@@ -96,7 +99,7 @@ impl MonitorOptions {
     }
 }
 
-/// The rule of `connectTimeoutMS`.
+/// Checks the range of `connectTimeoutMS`.
 pub(crate) const fn check_connect_timeout(limit: Option<Duration>) -> Result<(), ConfigError> {
     match limit {
         Some(Duration::ZERO) => Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0")),
@@ -113,20 +116,20 @@ impl Default for MonitorOptions {
     }
 }
 
-/// Options that were found valid.
+/// Validated options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MonitorConfig {
     options: MonitorOptions,
 }
 
 impl MonitorConfig {
-    /// The options as they were given.
+    /// The options as given.
     #[must_use]
     pub const fn options(&self) -> &MonitorOptions {
         &self.options
     }
 
-    /// Whether a server that can stream is let stream (MON-02, MON-03, MON-04).
+    /// Whether streaming is used with a server that supports it (MON-02, MON-03, MON-04).
     #[must_use]
     pub const fn streaming_enabled(&self) -> bool {
         match self.options.server_monitoring_mode {
@@ -141,12 +144,14 @@ impl MonitorConfig {
         self.options.heartbeat_frequency
     }
 
-    /// How long a connection, or a hello that is answered at once, may take; `None` = without limit (MON-34).
+    /// The limit of a dial, or of a hello that is answered at once; `None` = without limit
+    /// (MON-34).
     pub(super) const fn answer_limit(&self) -> Option<Duration> {
         self.options.connect_timeout
     }
 
-    /// How long an awaitable hello, or the next reply of a stream, may take; `None` = without limit (MON-34, MON-35).
+    /// The limit of an awaitable hello, or of the next reply of a stream; `None` = without limit
+    /// (MON-34, MON-35).
     pub(super) const fn awaited_limit(&self) -> Option<Duration> {
         match self.answer_limit() {
             Some(limit) => Some(limit.saturating_add(self.options.heartbeat_frequency)),
@@ -154,7 +159,7 @@ impl MonitorConfig {
         }
     }
 
-    /// Whether connections say `hello` from the start (MON-05).
+    /// Whether connections use `hello` from the start (MON-05).
     pub(super) const fn server_api(&self) -> bool {
         self.options.server_api
     }

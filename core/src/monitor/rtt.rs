@@ -1,33 +1,35 @@
 //! Round-trip times: their moving average and their recent minimum.
 //!
-//! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring, "Measuring RTT".
+//! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring,
+//! "Measuring RTT".
 
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
-/// How many of the last samples the minimum looks at (MON-44).
+/// The number of recent samples that the minimum covers (MON-44).
 const SAMPLES: usize = 10;
-/// The least number of samples that make a minimum.
+/// The minimum is defined from this number of samples on.
 const SAMPLES_MIN: u8 = 2;
-/// Parts that a nanosecond is divided into: the average is kept in femtoseconds.
+/// Femtoseconds per nanosecond: the average is stored in femtoseconds.
 const FEMTOS: u64 = 1_000_000;
-/// The longest sample, in nanoseconds: one hour. Five of it in femtoseconds still fit into 64 bits.
+/// The longest sample, in nanoseconds: one hour. Five times its femtoseconds still fit into 64
+/// bits.
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
 
-/// The round-trip time to a server: a moving average in which each new sample weighs 0.2, and the minimum of the last
-/// ten samples.
+/// The round-trip time to a server: a moving average in which each new sample weighs 0.2, and the
+/// minimum of the last ten samples.
 ///
-/// Kept in whole femtoseconds, so that the rounding of long runs stays far below a nanosecond without floating point.
-/// A negative sample cannot be said (MON-48).
+/// The average is stored in whole femtoseconds, so rounding errors stay far below a nanosecond over
+/// long runs, without floating point. A negative sample is not representable (MON-48).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtt {
     /// In femtoseconds; meaningless while `count` is 0.
     average: u64,
     /// In nanoseconds; the first `count` are in use.
     recent: [u64; SAMPLES],
-    /// How many of `recent` are in use.
+    /// The number of entries of `recent` in use.
     count: u8,
-    /// The place of the next sample.
+    /// The index of the next sample in `recent`.
     next: u8,
 }
 
@@ -40,9 +42,9 @@ impl Rtt {
 
     /// Adds a sample.
     ///
-    /// - `sample`: from sending a hello to its parsed reply; one longer than an hour counts as an hour.
+    /// - `sample`: from sending a hello to its parsed reply; longer samples are capped at one hour.
     ///
-    /// The first sample is the average; each later one moves the average a fifth of the way towards itself.
+    /// The first sample is the average; each later one has weight 0.2.
     ///
     /// Cost: O(1), no allocation.
     ///
@@ -60,7 +62,7 @@ impl Rtt {
         }
     }
 
-    /// Forgets every sample: the server has become unavailable (MON-47).
+    /// Discards all samples: the server has become unavailable (MON-47).
     pub const fn reset(&mut self) {
         *self = Self::new();
     }
@@ -74,7 +76,8 @@ impl Rtt {
         }
     }
 
-    /// The moving average as it is kept, in femtoseconds (a millionth of a nanosecond); `None` without a sample.
+    /// The moving average as stored, in femtoseconds (a millionth of a nanosecond); `None` without
+    /// a sample.
     #[must_use]
     pub const fn average_femtos(&self) -> Option<u64> {
         if self.count == 0 { None } else { Some(self.average) }
@@ -90,13 +93,13 @@ impl Rtt {
         Duration::from_nanos(used.iter().copied().min().unwrap_or(0))
     }
 
-    /// How many samples the minimum looks at: at most ten.
+    /// The number of samples that the minimum covers: at most ten.
     #[must_use]
     pub const fn sample_count(&self) -> u8 {
         self.count
     }
 
-    /// Checks that counts and places agree.
+    /// Checks that the counts and indices agree.
     pub(super) fn assert_invariants(&self) {
         assert!(usize::from(self.count) <= SAMPLES, "no more samples than places");
         assert!(usize::from(self.next) < SAMPLES, "the next place is in the ring");
@@ -110,7 +113,7 @@ impl Rtt {
 }
 
 impl Hash for Rtt {
-    /// Times are reported, and decide nothing in a monitor: see `Past`.
+    /// Round-trip times are only reported and do not affect a monitor's behaviour: see `Past`.
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 

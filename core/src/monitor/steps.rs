@@ -1,4 +1,4 @@
-//! What a monitor does between its inputs and its answers: it begins checks and measurements, and ends them.
+//! Internal steps of a monitor: they begin and end checks and RTT measurements.
 
 use core::num::NonZeroU64;
 
@@ -15,18 +15,18 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
 impl Monitor {
-    /// A fresh name for the next connection of `line`.
+    /// Allocates an id for the next connection of `line`.
     fn next_id(&mut self, line: Line) -> LineId {
         self.serial_last = Serial(self.serial_last.0.checked_add(1).expect("fewer than 2^64 connections"));
         LineId { serial: NonZeroU64::new(self.serial_last.0).expect("counts from 1"), line }
     }
 
-    /// When something that begins at `now` and has the limit of connectTimeoutMS is too late.
+    /// The connectTimeoutMS deadline of a step that begins at `now`.
     fn answer_deadline(&self, now: Instant) -> Option<Instant> {
         self.config.answer_limit().and_then(|limit| later(now, limit))
     }
 
-    /// Begins a check that is answered at once: on the connection that is there, or on a new one.
+    /// Begins a check that is answered at once, on the existing connection or on a new one.
     pub(super) fn begin_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         assert!(!matches!(self.phase, Phase::Checking | Phase::Closed), "one check at a time");
         assert!(!self.streaming, "a stream goes on by itself");
@@ -92,7 +92,7 @@ impl Monitor {
         }
     }
 
-    /// The check line no longer streams: the RTT connection goes.
+    /// Ends streaming and closes the RTT connection.
     pub(super) fn stop_streaming(&mut self) {
         self.streaming = false;
         self.ping_due = None;
@@ -158,7 +158,8 @@ impl Monitor {
         CheckOutcome::Succeeded { awaited, sample: if awaited { None } else { Some(duration) } }
     }
 
-    /// The connection of `line` has failed. Closes it, and ends the check if there was one on it.
+    /// Handles a failure of the connection of `line`: closes it, and ends the check in flight on
+    /// it, if any.
     pub(super) fn fail(
         &mut self,
         now: Instant,
@@ -185,7 +186,7 @@ impl Monitor {
         }
     }
 
-    /// The RTT connection has failed, or its reply is too late.
+    /// Handles a failure or timeout of the RTT connection.
     pub(super) fn fail_ping(&mut self, now: Instant) {
         assert!(self.streaming, "the RTT connection exists only while streaming");
         self.ping.hang_up();

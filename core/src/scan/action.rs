@@ -1,10 +1,10 @@
-//! What passes between a scan and its host.
+//! Values exchanged between a scan and its host.
 
 use crate::{Instant, ServerId};
 use core::num::NonZeroU64;
 use poolhouse_wire::hello::HelloKind;
 
-/// Names one connection, and no later one.
+/// Identifies one connection; ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
     pub(super) server: ServerId,
@@ -12,49 +12,52 @@ pub struct SocketId {
 }
 
 impl SocketId {
-    /// The server that it leads to.
+    /// The server of the connection.
     #[must_use]
     pub const fn server(self) -> ServerId {
         self.server
     }
 
-    /// driverConnectionId: 1, 2, 3, .. over all servers in the order of their making, never used twice.
+    /// driverConnectionId: 1, 2, 3, .. over all servers in the order of creation, never reused.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.number.get()
     }
 }
 
-/// What the host must do, one after the other, each with its answer before the next is asked for.
+/// An action that the host must carry out. The result of each one is reported before the next one
+/// is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanAction {
-    /// Close this connection. No answer is wanted.
+    /// Close this connection. No result is expected.
     Hangup(SocketId),
     /// Connect to the server of this connection; then call `handle_dialed` or `handle_failed`.
     Dial {
         /// The connection.
         socket: SocketId,
-        /// When it is too late; no limit if `None`.
+        /// The deadline; `None` = without limit.
         deadline: Option<Instant>,
     },
     /// Write a hello and read its reply; then call `handle_reply` or `handle_failed`.
     SendHello {
         /// The connection.
         socket: SocketId,
-        /// What to write: never an awaitable one; the first one with `loadBalanced` in a load-balanced topology.
+        /// The hello to write, never an awaitable one; in a load-balanced topology the first one
+        /// has `loadBalanced`.
         hello: HelloKind,
-        /// When it is too late; no limit if `None`.
+        /// The deadline; `None` = without limit.
         deadline: Option<Instant>,
     },
 }
 
-/// What a selection wants next.
+/// The next step of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanStep {
-    /// The server is selected, and this connection to it is checked out: use it, then check it in.
+    /// A server is selected, and this connection to it is checked out: use it, then check it in.
     Selected(SocketId),
-    /// Take and carry out the actions, then ask again.
+    /// Poll and carry out the actions, then call `select` again.
     Work,
-    /// Sleep until then, then ask again: servers are not scanned more often than every 500 ms.
+    /// Sleep until this instant, then call `select` again: servers are scanned at most every 500
+    /// ms.
     Wait(Instant),
 }

@@ -1,6 +1,7 @@
-//! The check in flight, and the order in which a scan makes its checks.
+//! The check in flight, and the order of the checks in a scan.
 //!
-//! Read first: Server Monitoring, "Scanning order", "cooldownMS", "Network or command error during server check".
+//! Read first: Server Monitoring, "Scanning order", "cooldownMS", "Network or command error during
+//! server check".
 
 use super::action::SocketId;
 use super::link::{Socket, Step};
@@ -20,29 +21,29 @@ pub(super) struct Check {
     pub(super) server: ServerId,
     socket: SocketId,
     server_connection: Option<i64>,
-    /// When the hello was taken to be sent; before that, when the check began.
+    /// When the host polled the hello; before that, when the check began.
     pub(super) since: Instant,
     pub(super) deadline: Option<Instant>,
-    /// Whether it repeats one that failed.
+    /// Whether it retries a failed check.
     is_retry: bool,
-    /// Whether the server was known when it began.
+    /// Whether the server's type was known when it began.
     was_known: bool,
 }
 
 impl Check {
-    /// Whether the limit has passed. The instant of the deadline itself is too late.
+    /// Whether the limit has passed. At the instant of the deadline it has passed.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
 impl<M: Memory> Scan<M> {
-    /// The check in flight, if it is on this connection.
+    /// Returns the check in flight, if it uses this connection.
     pub(super) fn check_of(&self, socket: SocketId) -> Result<Check, Stale> {
         self.check.filter(|check| check.socket == socket).ok_or(Stale)
     }
 
-    /// Begins a scan. It has ended already if there is nobody to check.
+    /// Begins a scan. The scan ends at once if no server can be checked.
     pub(super) fn start_scan(&mut self, now: Instant, entropy: u32, observer: &mut impl ControlObserver) {
         assert!(self.running.is_none(), "one scan at a time");
         assert!(self.check.is_none(), "a scan begins when nothing is checked");
@@ -51,7 +52,7 @@ impl<M: Memory> Scan<M> {
         self.go_on(now, observer);
     }
 
-    /// Begins the next check of the scan that is under way, or ends it.
+    /// Begins the next check of the scan in progress, or ends the scan.
     fn go_on(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let Some(running) = &mut self.running else { return };
         assert!(self.check.is_none(), "one check at a time");
@@ -76,8 +77,9 @@ impl<M: Memory> Scan<M> {
         }
     }
 
-    /// The primary, whoever may be the primary, the server of a known type that was updated longest ago, the one of an unknown
-    /// type that was; ties by chance (MON-62).
+    /// The next server to check, in this order: the primary, a possible primary, the server of a
+    /// known type that was updated longest ago, the server of an unknown type that was updated
+    /// longest ago; ties are broken at random (MON-62).
     fn next_to_check(&self, running: &Running) -> Option<ServerId> {
         let servers = self.topology.servers().filter(|server| {
             let cools = |link: &Link| {
@@ -102,7 +104,7 @@ impl<M: Memory> Scan<M> {
         first.map(|server| server.server())
     }
 
-    /// A primary was deposed: it is looked at once more before the scan ends.
+    /// Lets a deposed primary be checked once more before the scan ends.
     pub(super) fn check_again(&mut self, server: ServerId) {
         if self.running.is_none() {
             return;
@@ -114,7 +116,7 @@ impl<M: Memory> Scan<M> {
         }
     }
 
-    /// Begins a check of a server, on its connection if it has one.
+    /// Begins a check of a server, on its existing connection or on a new one.
     pub(super) fn begin_check(
         &mut self,
         now: Instant,
@@ -148,7 +150,7 @@ impl<M: Memory> Scan<M> {
         observer.on_event_in(now, &MonitorEvent::HeartbeatStarted { id, awaited: false }, &self.context(server));
     }
 
-    /// The check in flight was answered well.
+    /// Ends the check in flight after a successful reply.
     pub(super) fn succeed(
         &mut self,
         now: Instant,
@@ -175,7 +177,8 @@ impl<M: Memory> Scan<M> {
         self.go_on(now, observer);
     }
 
-    /// The server is too busy to answer the check in flight: nothing changes (MON-63).
+    /// Ends the check in flight after the server reported that it is overloaded: the server's
+    /// description does not change (MON-63).
     pub(super) fn pass_over(&mut self, now: Instant, check: &Check, code: i32, observer: &mut impl ControlObserver) {
         if let Some(socket) = self.link_mut(check.server).and_then(|link| link.socket.as_mut()) {
             socket.step = Step::Idle { since: now };
@@ -185,7 +188,7 @@ impl<M: Memory> Scan<M> {
         self.go_on(now, observer);
     }
 
-    /// The check in flight has failed.
+    /// Ends the check in flight after a failure.
     pub(super) fn fail(&mut self, now: Instant, cause: Cause, observer: &mut impl ControlObserver) {
         let Some(check) = self.check.take() else { return };
         self.hang_up(check.server);
@@ -216,7 +219,7 @@ impl<M: Memory> Scan<M> {
         );
     }
 
-    /// What a heartbeat's event does not say itself.
+    /// The topology and address that accompany a heartbeat event.
     fn context(&self, server: ServerId) -> EventContext<'_> {
         EventContext {
             topology: Some(self.topology.id()),
@@ -230,7 +233,7 @@ impl<M: Memory> Scan<M> {
     }
 }
 
-/// A number for a server that looks random, and differs from scan to scan.
+/// A pseudo-random number for a server, different in each scan.
 fn scattered(entropy: u32, number: u32) -> u32 {
     // The finalizer of a 32-bit mixing function: a bijection, so different servers never tie.
     let mut value = entropy ^ number.wrapping_mul(0x9e37_79b9);

@@ -1,18 +1,18 @@
-//! The one connection to a server, and what its checks have left.
+//! The connection to a server, and the results of its checks that later checks need.
 
 use super::action::{ScanAction, SocketId};
 use crate::monitor::{HeartbeatId, Rtt};
 use crate::{Instant, ServerId};
 use poolhouse_wire::hello::{HelloKind, HelloReply};
 
-/// What a connection is doing.
+/// The operation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// It is being connected; `owed`: the host has not begun.
+    /// It is being connected; `owed`: the host has not polled the dial.
     Dial { owed: bool },
-    /// A hello is under way; `owed`: the host has not sent it.
+    /// A hello is in flight; `owed`: the host has not polled it.
     Hello { hello: HelloKind, owed: bool },
-    /// Nothing, since then.
+    /// No operation, since this instant.
     Idle { since: Instant },
     /// It is checked out.
     InUse,
@@ -22,21 +22,21 @@ pub(super) enum Step {
 pub(super) struct Socket {
     pub(super) id: SocketId,
     pub(super) step: Step,
-    /// Whether its first hello was answered well.
+    /// Whether its first hello succeeded.
     pub(super) greeted: bool,
-    /// Whether the server accepts `hello` on it.
+    /// Whether the server accepts `hello` on it; otherwise legacy hello is used.
     pub(super) hello_ok: bool,
     pub(super) server_connection: Option<i64>,
 }
 
 impl Socket {
-    /// The hello that it says next.
+    /// The next hello of this connection.
     pub(super) const fn hello(&self) -> HelloKind {
         let legacy = !self.hello_ok;
         if self.greeted { HelloKind::Poll { legacy } } else { HelloKind::Handshake { legacy } }
     }
 
-    /// Takes from a good reply what concerns the connection.
+    /// Stores the connection properties that a successful reply contains.
     pub(super) fn answered(&mut self, now: Instant, reply: &HelloReply<'_>) {
         self.greeted = true;
         self.hello_ok |= reply.hello_ok;
@@ -50,20 +50,21 @@ impl Socket {
     }
 }
 
-/// A place for a server's connection.
+/// A slot for a server's connection.
 #[allow(unnameable_types, reason = "part of a sealed trait's associated type: nothing outside can use it")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     pub(super) server: Option<ServerId>,
-    /// The connection before, which the host must still close. It is told so before it is told to dial again.
+    /// The previous connection, which the host must still close. Its `Hangup` is returned before
+    /// the next `Dial`.
     pub(super) hangup: Option<SocketId>,
     pub(super) socket: Option<Socket>,
     pub(super) rtt: Rtt,
-    /// The scan in which it was checked last.
+    /// The scan in which it was last checked.
     pub(super) scanned: u32,
-    /// The scan in which it was checked a second time.
+    /// The scan in which a second check of it was requested.
     pub(super) rescanned: u32,
-    /// Until when it is left alone.
+    /// The end of the cooldown.
     pub(super) cooldown: Option<Instant>,
 }
 
@@ -72,13 +73,13 @@ impl Link {
         Self { server: None, hangup: None, socket: None, rtt: Rtt::new(), scanned: 0, rescanned: 0, cooldown: None }
     }
 
-    /// Makes it the place of another server, or of none.
+    /// Assigns the slot to another server, or to none.
     pub(super) fn assign(&mut self, server: Option<ServerId>) {
         self.hang_up();
         *self = Self { server, hangup: self.hangup, ..Self::new() };
     }
 
-    /// Gives the connection up: owes `Hangup` if the host was ever told of it.
+    /// Discards the connection; owes `Hangup` if the host has polled its dial.
     pub(super) fn hang_up(&mut self) {
         if let Some(socket) = self.socket.take() {
             if socket.step != (Step::Dial { owed: true }) {
@@ -88,18 +89,18 @@ impl Link {
         }
     }
 
-    /// Gives up a connection that never stood: there is nothing to close.
+    /// Discards a connection whose dial failed: the host has no socket to close.
     pub(super) fn fail_dial(&mut self) {
         let dialing = self.socket.take().is_some_and(|socket| socket.step == Step::Dial { owed: false });
         assert!(dialing, "the dial was under way");
     }
 
-    /// The connection, if it is this one and the host knows of it.
+    /// The connection with this id, if it is the current one and the host has polled its dial.
     pub(super) fn socket_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.socket.as_mut().filter(|socket| socket.id == id && socket.step != (Step::Dial { owed: true }))
     }
 
-    /// What the host must do on the connection, once.
+    /// Takes the action owed on the connection; it is returned once.
     pub(super) fn take_action(&mut self, deadline: Option<Instant>) -> Option<ScanAction> {
         let socket = self.socket.as_mut()?;
         let id = socket.id;

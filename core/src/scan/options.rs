@@ -1,35 +1,39 @@
-//! The options of a scan, as given and as valid.
+//! Options of a scan: as given by the user, and validated.
 //!
-//! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection, "serverSelectionTryOnce" and
-//! "socketCheckIntervalMS".
+//! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection,
+//! "serverSelectionTryOnce" and "socketCheckIntervalMS".
 
 use crate::monitor::{MIN_HEARTBEAT_FREQUENCY, check_connect_timeout};
 use crate::selection::SERVER_SELECTION_TIMEOUT;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
-/// cooldownMS: how long a server is left alone after a network error. Fixed (MON-58).
+/// cooldownMS: how long a server is not checked after a network error. Fixed (MON-58).
 pub const COOLDOWN: Duration = Duration::from_millis(5_000);
-/// socketCheckIntervalMS: a connection that was idle this long is checked before it is used. Fixed (MON-64).
+/// socketCheckIntervalMS: a connection that was idle for at least this time is checked before it is
+/// used. Fixed (MON-64).
 pub const SOCKET_CHECK_INTERVAL: Duration = Duration::from_millis(5_000);
 
-/// The longest time that an option may say: 2,147,483,647 ms, what a peer takes as a 32-bit number.
+/// The longest duration of an option: 2,147,483,647 ms, because peers use 32-bit numbers.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// What the user wants of a client without monitors.
+/// Options set by the user of a client without monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScanOptions {
-    /// heartbeatFrequencyMS: how old a scan may be when an operation begins; 500 to 2,147,483,647 ms, default 60 s.
+    /// heartbeatFrequencyMS: the maximum age of a scan when an operation begins; 500 to
+    /// 2,147,483,647 ms, default 60 s.
     pub heartbeat_frequency: Duration,
-    /// connectTimeoutMS: the time for a connection with its hello, and for any later hello; `None` = without limit; more than
-    /// zero and at most 2,147,483,647 ms, default 10 s.
+    /// connectTimeoutMS: the limit for a connection with its hello, and for any later hello; `None`
+    /// = without limit; more than zero and at most 2,147,483,647 ms, default 10 s.
     pub connect_timeout: Option<Duration>,
-    /// serverSelectionTimeoutMS, which counts only without `server_selection_try_once`; at most 2,147,483,647 ms, default 30 s.
-    /// No hard limit: a scan that has begun is finished.
+    /// serverSelectionTimeoutMS, used only without `server_selection_try_once`; at most
+    /// 2,147,483,647 ms, default 30 s. Not a hard limit: a scan that has begun is finished.
     pub server_selection_timeout: Duration,
-    /// serverSelectionTryOnce: whether an operation that finds no server fails after one scan, however long that takes; default `true`.
+    /// serverSelectionTryOnce: whether an operation that finds no server fails after one scan,
+    /// regardless of its duration; default `true`.
     pub server_selection_try_once: bool,
-    /// Whether the user asked for the Stable API, so that `hello` is used from the start; default `false`.
+    /// Whether the user selected the Stable API, so `hello` is used from the start; default
+    /// `false`.
     pub server_api: bool,
 }
 
@@ -78,14 +82,14 @@ impl Default for ScanOptions {
     }
 }
 
-/// Options that were found valid.
+/// Validated options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScanConfig {
     options: ScanOptions,
 }
 
 impl ScanConfig {
-    /// The options as they were given.
+    /// The options as given.
     #[must_use]
     pub const fn options(&self) -> &ScanOptions {
         &self.options

@@ -1,6 +1,7 @@
-//! The selection of a server and of the connection to it.
+//! The selection of a server and of its connection.
 //!
-//! Read first: Server Selection, "Single-threaded server selection" and "Checking an Idle Socket After socketCheckIntervalMS".
+//! Read first: Server Selection, "Single-threaded server selection" and "Checking an Idle Socket
+//! After socketCheckIntervalMS".
 
 use super::action::ScanStep;
 use super::link::{Socket, Step};
@@ -16,11 +17,12 @@ use crate::{Instant, ServerId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Selecting {
     started: Instant,
-    /// serverSelectionTimeoutMS from then.
+    /// serverSelectionTimeoutMS after `started`.
     deadline: Instant,
-    /// How many scans had ended by then.
+    /// The number of scans that had ended at the start.
     ends: u32,
-    /// The server that was chosen, and is checked because its connection cannot be used as it is.
+    /// The selected server that is being checked, because its connection cannot be used without a
+    /// check.
     chosen: Option<ServerId>,
 }
 
@@ -35,22 +37,26 @@ impl<M: Memory> Scan<M> {
         Selecting { started, deadline, ends: self.ends, chosen: None }
     }
 
-    /// The next step of a selection.
+    /// Takes the next step of a selection.
     ///
-    /// [`ScanStep::Selected`] comes with a connection that was used within the last 5 s, or was checked just now, and
-    /// is checked out. If a check finds that the server no longer suits, another one is selected.
+    /// [`ScanStep::Selected`] contains a connection that was used within the last 5 s, or was just
+    /// checked, and is now checked out. If a check finds that the server no longer suits, another
+    /// one is selected.
     ///
-    /// - `criteria`: its heartbeatFrequencyMS does not count; that of the scan does.
-    /// - `deprioritized`: servers to be taken only if there is no other.
-    /// - `entropy`: 32 random bits, new ones with every call.
+    /// - `criteria`: its heartbeatFrequencyMS is ignored; that of the scan is used.
+    /// - `deprioritized`: servers that are selected only if no other suits.
+    /// - `entropy`: 32 random bits, different in every call.
     ///
-    /// Cost: O(servers x (tag sets + deprioritized)). Owes a `Hangup` of every connection that is still checked out, and what the first check
-    /// of a scan wants. Events: `HeartbeatStarted` if a check begins.
+    /// Cost: O(servers x (tag sets + deprioritized)). Owes a `Hangup` of every connection that is
+    /// still checked out, and the actions of the first check of a scan. Events: `HeartbeatStarted`
+    /// if a check begins.
     ///
     /// # Errors
     ///
-    /// [`SelectionError`]: no server suits after one scan (serverSelectionTryOnce), or serverSelectionTimeoutMS has passed or would pass
-    /// before the next scan may begin; this client cannot speak to the topology; the criteria are not valid for it; the topology is closed.
+    /// [`SelectionError`]: no server suits after one scan (serverSelectionTryOnce), or
+    /// serverSelectionTimeoutMS has passed or would pass before the next scan may begin; the
+    /// topology's wire versions are not supported; the criteria are not valid for the topology; the
+    /// topology is closed.
     ///
     /// Source: Server Selection, "Single-threaded server selection" (MON-59, MON-60, MON-64).
     pub fn select(
@@ -107,12 +113,13 @@ impl<M: Memory> Scan<M> {
                 let again = now.saturating_add(MIN_HEARTBEAT_FREQUENCY);
                 return Ok(ScanStep::Wait(again.min(selecting.deadline)));
             }
-            // Once a scan has ended in this call, the next turn waits for another or gives up.
+            // If a scan has ended in this call, the next iteration waits for another scan or fails.
             self.stale = true;
         }
     }
 
-    /// The server whose connection was checked for this selection, if it still suits; else one by chance.
+    /// The server that was checked for this selection, if it still suits; otherwise a random
+    /// suitable one.
     fn choose(
         &self,
         selecting: &Selecting,
@@ -132,7 +139,8 @@ impl<M: Memory> Scan<M> {
         Ok(selection.choose(|_| 0, entropy).map(|server| server.server()))
     }
 
-    /// Checks the connection to a server out, or checks the server first; `None` if that was in vain.
+    /// Checks out the connection to a server, or checks the server first. `None` if the server was
+    /// already checked and its connection is still not usable.
     fn take(
         &mut self,
         now: Instant,
@@ -154,7 +162,7 @@ impl<M: Memory> Scan<M> {
         Some(ScanStep::Work)
     }
 
-    /// Closes connections that were not given back.
+    /// Closes connections that were not checked in.
     fn close_used(&mut self) {
         for index in 0..self.links.slots().len() {
             let link = &self.links.slots()[index];

@@ -1,4 +1,4 @@
-//! What selection must know of servers.
+//! Traits for the data that selection needs of servers.
 
 use crate::topology::{ServerDescription, TopologyDescription, TopologyType, WireMismatch};
 use crate::{Instant, ServerId, ServerType};
@@ -7,12 +7,12 @@ use core::time::Duration;
 
 /// A server that may be selected.
 pub trait Candidate {
-    /// What it is called.
+    /// The type of its id.
     type Id: Copy + PartialEq + fmt::Debug;
 
-    /// Its name.
+    /// Its id.
     fn id(&self) -> Self::Id;
-    /// What it is.
+    /// Its type.
     fn server_type(&self) -> ServerType;
     /// Its average round-trip time, if one was measured.
     fn round_trip_time(&self) -> Option<Duration>;
@@ -24,14 +24,14 @@ pub trait Candidate {
     fn has_tag(&self, name: &str, value: &str) -> bool;
 }
 
-/// The servers that there are, and what they make together. Copied freely: something borrowed.
+/// All servers of a deployment and its type. Copied freely: a borrowed value.
 pub trait Candidates: Copy {
     /// One of the servers.
     type Server: Candidate;
 
-    /// What the deployment is.
+    /// The type of the deployment.
     fn topology_type(&self) -> TopologyType;
-    /// Why this client cannot speak to the deployment, if it cannot.
+    /// The wire version mismatch that makes the deployment unusable, if any.
     fn wire_mismatch(&self) -> Option<WireMismatch>;
     /// The servers, each once, always in the same order.
     fn candidates(&self) -> impl Iterator<Item = Self::Server> + Clone;

@@ -1,7 +1,8 @@
-//! Suitable servers, those near enough, and the choice of one.
+//! Suitable servers, the latency window, and the choice of one server.
 //!
-//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "Write operations", "tag_sets",
-//! "maxStalenessSeconds", "Filtering suitable servers based on the latency window".
+//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "Write
+//! operations", "tag_sets", "maxStalenessSeconds", "Filtering suitable servers based on the latency
+//! window".
 
 use super::candidate::{Candidate, Candidates};
 use super::criteria::{Operation, ReadMode, SelectionCriteria, TagSet};
@@ -10,10 +11,10 @@ use crate::topology::TopologyType;
 use crate::{ConfigError, Instant, ServerType};
 use core::time::Duration;
 
-/// Which servers a rule picks.
+/// A condition that selects servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule<'c> {
-    /// Every server, whatever is known of it.
+    /// Every server, also an Unknown one.
     Any,
     /// Every server that answered.
     Available,
@@ -21,44 +22,46 @@ enum Rule<'c> {
     Primary,
     /// Secondaries with these tags that are fresh enough.
     Secondary(TagSet<'c>),
-    /// The same, and the primary if it has these tags.
+    /// The same secondaries, and the primary if it has these tags.
     Member(TagSet<'c>),
 }
 
-/// What the staleness of a secondary is measured against, in nanoseconds.
+/// The reference for the staleness of a secondary, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freshness {
-    /// How far the primary's last write was back when it was last updated.
+    /// The primary's last update time minus its last write.
     Primary { lag: i128 },
     /// The last write of the freshest secondary.
     Secondary { write: i128 },
 }
 
-/// How much staleness is allowed, and against what it is measured. `None` of it excludes every secondary.
+/// The staleness limit and its reference. Without a reference (`None`), no secondary is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     freshness: Option<Freshness>,
-    /// maxStalenessSeconds less heartbeatFrequencyMS, in nanoseconds.
+    /// maxStalenessSeconds minus heartbeatFrequencyMS, in nanoseconds.
     allowed: i128,
 }
 
-/// The servers that suit an operation. It borrows, and is worked out anew whenever it is read.
+/// The servers that suit an operation. It borrows the topology, and evaluates it anew in each call.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'c, T: Candidates> {
     topology: T,
     /// `None` when no server is suitable.
     rule: Option<Rule<'c>>,
     limit: Option<Limit>,
-    /// The servers that are left out; nobody, when there would be none without them.
+    /// The excluded servers; empty if no server would suit with the exclusion.
     left_out: &'c [<T::Server as Candidate>::Id],
-    /// The longest round-trip time of the latency window; `None` when no suitable server has a time.
+    /// The longest round-trip time of the latency window; `None` when no suitable server has a
+    /// time.
     longest: Option<Duration>,
 }
 
 impl<'c, T: Candidates> Selection<'c, T> {
-    /// Finds the servers that suit.
+    /// Finds the suitable servers.
     ///
-    /// - `deprioritized`: servers to be taken only if there is no other, such as those that an operation has failed on.
+    /// - `deprioritized`: servers that are used only if no other suits, such as those on which the
+    ///   operation has already failed.
     ///
     /// Cost: O(servers x (tag sets + deprioritized)), no allocation.
     ///
@@ -90,12 +93,13 @@ impl<'c, T: Candidates> Selection<'c, T> {
         self.rule.is_none()
     }
 
-    /// The servers that suit, in the topology's order.
+    /// The suitable servers, in the topology's order.
     pub fn suitable(&self) -> impl Iterator<Item = T::Server> + Clone {
         self.topology.candidates().filter(|server| self.rule.is_some_and(|rule| self.suits(rule, server)))
     }
 
-    /// Those of them whose round-trip time is at most localThresholdMS longer than the shortest, in the topology's order.
+    /// The suitable servers whose round-trip time is at most localThresholdMS longer than the
+    /// shortest, in the topology's order.
     pub fn in_window(&self) -> impl Iterator<Item = T::Server> + Clone {
         self.suitable().filter(|server| match (self.longest, server.round_trip_time()) {
             (Some(longest), Some(time)) => time <= longest,
@@ -104,17 +108,18 @@ impl<'c, T: Candidates> Selection<'c, T> {
         })
     }
 
-    /// Whether this server suits.
+    /// Whether this server is suitable.
     #[must_use]
     pub fn is_suitable(&self, server: <T::Server as Candidate>::Id) -> bool {
         self.suitable().any(|candidate| candidate.id() == server)
     }
 
-    /// Takes two different servers of the window at random, and of these the one with the fewer operations under way; the first of
-    /// them if they have the same number.
+    /// Draws two different servers of the window at random, and returns the one with fewer
+    /// operations in progress; on a tie the first one drawn.
     ///
-    /// - `operation_count`: how many operations a server has under way. A client that does one thing at a time says 0.
-    /// - `entropy`: 32 random bits, all of them uniform.
+    /// - `operation_count`: the number of operations in progress on a server. A client with one
+    ///   operation at a time returns 0.
+    /// - `entropy`: 32 uniformly distributed random bits.
     ///
     /// Cost: O(servers), and at most two calls of `operation_count`.
     ///
@@ -136,7 +141,7 @@ impl<'c, T: Candidates> Selection<'c, T> {
         if operation_count(other.id()) < operation_count(one.id()) { Some(other) } else { Some(one) }
     }
 
-    /// Takes the first rule that picks any server.
+    /// Stores the first rule that selects a server. Returns whether there was one.
     fn find_rule(&mut self, criteria: &SelectionCriteria<'c>) -> bool {
         self.rule = self.first_rule(criteria);
         self.rule.is_some()
@@ -148,7 +153,7 @@ impl<'c, T: Candidates> Selection<'c, T> {
             suits.then_some(rule)
         };
         let options = criteria.read_preference().options();
-        // An empty list stands for one empty set.
+        // An empty list is equivalent to one empty set.
         let sets: &[TagSet<'c>] = if options.tag_sets.is_empty() { &[&[]] } else { options.tag_sets };
         let tagged = |rule: fn(TagSet<'c>) -> Rule<'c>| sets.iter().find_map(|tags| found(rule(tags)));
         match (self.topology.topology_type(), criteria.operation()) {
@@ -188,7 +193,7 @@ impl<'c, T: Candidates> Selection<'c, T> {
 }
 
 impl Limit {
-    /// The limit of a read, if it has one.
+    /// The staleness limit of a read, if it has one.
     fn of<T: Candidates>(topology: T, criteria: &SelectionCriteria<'_>) -> Option<Self> {
         let seconds = criteria.read_preference().options().max_staleness_seconds.filter(|seconds| *seconds > 0)?;
         let heartbeat = nanos_of(criteria.heartbeat_frequency());
@@ -218,7 +223,7 @@ impl Limit {
     }
 }
 
-/// Any number of milliseconds in nanoseconds has far less than 127 bits.
+/// The product fits: 64-bit milliseconds in nanoseconds need far less than 127 bits.
 fn write_nanos(server: &impl Candidate) -> Option<i128> {
     server.last_write_date_ms().map(|date_ms| i128::from(date_ms) * 1_000_000)
 }
@@ -231,7 +236,7 @@ fn nanos_of(duration: Duration) -> i128 {
     i128::from(duration.as_secs()) * 1_000_000_000 + i128::from(duration.subsec_nanos())
 }
 
-/// A number below `count` from uniform bits, and bits for the next draw.
+/// Returns a number below `count` from uniform bits, and bits for the next draw.
 fn draw(entropy: u32, count: usize) -> (usize, u32) {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     let product = u64::from(entropy) * u64::from(count);
@@ -239,17 +244,18 @@ fn draw(entropy: u32, count: usize) -> (usize, u32) {
     (usize::try_from(product >> 32).unwrap_or(0), u32::from_be_bytes([a, b, c, d]))
 }
 
-/// Selects a server now, or finds that there is none.
+/// Selects a server, or returns `None` if none suits now.
 ///
-/// - `deprioritized`, `operation_count`, `entropy`: see [`Selection::new`] and [`Selection::choose`].
+/// - `deprioritized`, `operation_count`, `entropy`: see [`Selection::new`] and
+///   [`Selection::choose`].
 ///
-/// `Ok(None)`: no server suits now; one may later, see [`Selector`](super::Selector).
+/// `Ok(None)`: no server suits now, but one may later; see [`Selector`](super::Selector).
 ///
 /// Cost: O(servers x (tag sets + deprioritized)), no allocation.
 ///
 /// # Errors
 ///
-/// [`SelectionError`]: none will suit, however long one waits: this client cannot speak to the topology, or
+/// [`SelectionError`]: waiting cannot help: the topology's wire versions are not supported, or
 /// maxStalenessSeconds is too small for it.
 ///
 /// Source: Server Selection, "Server Selection Algorithm" (SDAM-35).
@@ -268,7 +274,7 @@ pub fn select<T: Candidates>(
     Ok(selection.choose(operation_count, entropy).map(|server| server.id()))
 }
 
-/// Whether a read finds a server now.
+/// Whether a server is available to a read now.
 ///
 /// Source: SDAM Logging and Monitoring, "hasReadableServer" (LOG-18).
 #[must_use]
@@ -276,7 +282,7 @@ pub fn has_readable_server<T: Candidates>(topology: T, criteria: &SelectionCrite
     Selection::new(topology, criteria, &[]).is_ok_and(|selection| !selection.is_empty())
 }
 
-/// Whether a write finds a server now.
+/// Whether a server is available to a write now.
 ///
 /// Source: SDAM Logging and Monitoring, "hasWritableServer" (LOG-18).
 #[must_use]

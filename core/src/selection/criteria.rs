@@ -1,38 +1,39 @@
-//! What an operation wants of its server.
+//! Requirements of an operation on its server.
 //!
-//! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and "Smallest allowed value for
-//! maxStalenessSeconds".
+//! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and
+//! "Smallest allowed value for maxStalenessSeconds".
 
 use crate::topology::TopologyType;
 use crate::{config::ConfigError, config::millis_of};
 use core::fmt;
 use core::time::Duration;
 
-/// The least maxStalenessSeconds, in seconds.
+/// The minimum of maxStalenessSeconds, in seconds.
 pub const MAX_STALENESS_MIN: u64 = 90;
-/// idleWritePeriodMS: how often an idle primary writes, so that what it replicates does not seem old.
+/// idleWritePeriodMS: the interval at which an idle primary writes, which keeps its secondaries
+/// from appearing stale.
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 /// The default localThresholdMS.
 pub const LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 /// The default heartbeatFrequencyMS of clients whose servers are monitored in the background.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 
-/// Names and values that a server must have, all of them. The empty one suits every server.
+/// Names and values of tags that a server must have, all of them. The empty set suits every server.
 pub type TagSet<'a> = &'a [(&'a str, &'a str)];
 
-/// Which members of a replica set a read may go to.
+/// The members of a replica set that a read may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReadMode {
     /// The primary.
     #[default]
     Primary,
-    /// The primary if there is one, else a secondary.
+    /// The primary if it is available, else a secondary.
     PrimaryPreferred,
     /// A secondary.
     Secondary,
     /// A secondary if one suits, else the primary.
     SecondaryPreferred,
-    /// Either.
+    /// The primary or a secondary.
     Nearest,
 }
 
@@ -41,7 +42,7 @@ impl ReadMode {
     pub const ALL: [Self; 5] =
         [Self::Primary, Self::PrimaryPreferred, Self::Secondary, Self::SecondaryPreferred, Self::Nearest];
 
-    /// The name that URIs and commands give it.
+    /// The name in URIs and commands.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl ReadMode {
         }
     }
 
-    /// The mode of this name.
+    /// The mode with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
@@ -66,23 +67,25 @@ impl fmt::Display for ReadMode {
     }
 }
 
-/// A read preference as the user says it.
+/// A read preference as given by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadPreferenceOptions<'a> {
-    /// Which members.
+    /// The eligible members.
     pub mode: ReadMode,
-    /// Tag sets, best first: the first one that a member has counts. An empty list suits every member, as `[{}]` does.
+    /// Tag sets in order of preference: the first one that a member has is used. An empty list
+    /// suits every member, as `[{}]` does.
     pub tag_sets: &'a [TagSet<'a>],
-    /// maxStalenessSeconds. `None` is without limit, which URIs write as -1.
+    /// maxStalenessSeconds. `None` = without limit, -1 in URIs.
     pub max_staleness_seconds: Option<u64>,
 }
 
 impl<'a> ReadPreferenceOptions<'a> {
-    /// Checks what can be checked without a topology.
+    /// Performs the checks that need no topology.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`]: mode `primary` with a tag set that is not empty (its value is how many there are) or with a maxStalenessSeconds above 0.
+    /// [`ConfigError`]: mode `primary` with a non-empty tag set (the error's value is the number of
+    /// tag sets) or with a maxStalenessSeconds above 0.
     ///
     /// Source: Server Selection, "tag_sets"; Max Staleness, "API".
     pub const fn validate(self) -> Result<ReadPreference<'a>, ConfigError> {
@@ -105,7 +108,7 @@ impl<'a> ReadPreferenceOptions<'a> {
     }
 }
 
-/// A read preference that was checked. The default is `primary`.
+/// A validated read preference. The default is `primary`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadPreference<'a> {
     options: ReadPreferenceOptions<'a>,
@@ -115,7 +118,7 @@ impl<'a> ReadPreference<'a> {
     /// The preference for the primary.
     pub const PRIMARY: Self = Self::of(ReadMode::Primary);
 
-    /// A mode, any tags, any staleness.
+    /// A read preference with this mode, any tags and any staleness.
     #[must_use]
     pub const fn of(mode: ReadMode) -> Self {
         Self { options: ReadPreferenceOptions { mode, tag_sets: &[], max_staleness_seconds: None } }
@@ -152,14 +155,14 @@ impl fmt::Display for ReadPreference<'_> {
 /// Whether an operation reads or writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It may go wherever its read preference allows.
+    /// A read: may use any server that its read preference allows.
     #[default]
     Read,
-    /// It must go where writes are accepted; its read preference does not count.
+    /// A write: must use a server that accepts writes; its read preference is ignored.
     Write,
 }
 
-/// What an operation wants of its server.
+/// Requirements of an operation on its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SelectionCriteria<'a> {
     operation: Operation,
@@ -169,7 +172,7 @@ pub struct SelectionCriteria<'a> {
 }
 
 impl<'a> SelectionCriteria<'a> {
-    /// A read.
+    /// The criteria of a read.
     #[must_use]
     pub const fn read(read_preference: ReadPreference<'a>) -> Self {
         Self {
@@ -180,19 +183,20 @@ impl<'a> SelectionCriteria<'a> {
         }
     }
 
-    /// A write.
+    /// The criteria of a write.
     #[must_use]
     pub const fn write() -> Self {
         Self { operation: Operation::Write, ..Self::read(ReadPreference::PRIMARY) }
     }
 
-    /// localThresholdMS: how much longer than the shortest round-trip time one may be; default 15 ms. Zero allows ties only.
+    /// localThresholdMS: the maximum difference from the shortest round-trip time; default 15 ms.
+    /// Zero allows ties only.
     #[must_use]
     pub const fn with_local_threshold(self, local_threshold: Duration) -> Self {
         Self { local_threshold, ..self }
     }
 
-    /// heartbeatFrequencyMS of the client, which staleness depends on; default 10 s.
+    /// heartbeatFrequencyMS of the client, which the staleness limit depends on; default 10 s.
     #[must_use]
     pub const fn with_heartbeat_frequency(self, heartbeat_frequency: Duration) -> Self {
         Self { heartbeat_frequency, ..self }
@@ -222,7 +226,7 @@ impl<'a> SelectionCriteria<'a> {
         self.heartbeat_frequency
     }
 
-    /// Checks maxStalenessSeconds against a deployment: it counts in replica sets only.
+    /// Checks maxStalenessSeconds against a deployment: it is used in replica sets only.
     ///
     /// # Errors
     ///
@@ -231,7 +235,7 @@ impl<'a> SelectionCriteria<'a> {
     /// Source: Max Staleness, "Smallest allowed value for maxStalenessSeconds".
     pub fn check(&self, topology_type: TopologyType) -> Result<(), ConfigError> {
         let is_set = matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
-        // A write has none.
+        // A write has no staleness limit.
         let Some(seconds) = self.read_preference.options.max_staleness_seconds else { return Ok(()) };
         if !is_set {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Why no server was selected.
+//! Reasons why no server was selected.
 //!
 //! Read first: Server Selection, "Server selection errors".
 
@@ -15,28 +15,30 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 use core::time::Duration;
 
-/// What went wrong.
+/// The reason of a failed selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SelectionFailure {
     /// No server was suitable for this long: serverSelectionTimeoutMS has passed.
     TimedOut {
-        /// How long the selection took.
+        /// The duration of the selection.
         waited: Duration,
     },
     /// No server was suitable after the servers were scanned once (serverSelectionTryOnce).
     TriedOnce,
-    /// This client cannot speak to the topology (SDAM-35); said at once.
+    /// The topology's wire versions are not supported (SDAM-35); returned without waiting.
     Incompatible(WireMismatch),
-    /// The criteria contradict the topology; said at once.
+    /// The criteria contradict the topology; returned without waiting.
     Criteria(ConfigError),
     /// The topology was closed.
     Closed,
 }
 
-/// Why no server was selected, in few bytes and without text of a peer, with how the topology was in short.
+/// The reason why no server was selected, with a summary of the topology. Small, and without text
+/// from a peer.
 ///
-/// [`SelectionError::describe`] adds the servers as they are, and with `alloc` `SelectionError::detail` as they were.
+/// [`SelectionError::describe`] adds the servers' current descriptions, and with `alloc`
+/// `SelectionError::detail` adds a copy of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SelectionError {
     failure: SelectionFailure,
@@ -46,7 +48,7 @@ pub struct SelectionError {
 }
 
 impl SelectionError {
-    /// A failure with this topology.
+    /// Creates an error with a summary of this topology.
     pub fn new<T: Candidates>(failure: SelectionFailure, topology: T) -> Self {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let known = topology.candidates().filter(|server| server.server_type().is_known()).count();
@@ -58,37 +60,37 @@ impl SelectionError {
         }
     }
 
-    /// What went wrong.
+    /// The reason.
     #[must_use]
     pub const fn failure(&self) -> SelectionFailure {
         self.failure
     }
 
-    /// What the topology was.
+    /// The type of the topology.
     #[must_use]
     pub const fn topology_type(&self) -> TopologyType {
         self.topology_type
     }
 
-    /// How many servers there were.
+    /// The number of servers.
     #[must_use]
     pub const fn servers(&self) -> u32 {
         self.servers
     }
 
-    /// How many of them had answered.
+    /// The number of servers that had answered.
     #[must_use]
     pub const fn known(&self) -> u32 {
         self.known
     }
 
-    /// The error with the topology, to be shown.
+    /// The error with the topology, for display.
     #[must_use]
     pub const fn describe<'a>(&self, topology: TopologyDescription<'a>) -> Described<'a> {
         Described { error: *self, topology }
     }
 
-    /// The error with a copy of the topology, to be kept.
+    /// The error with a copy of the topology, for storage.
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn detail(&self, topology: TopologyDescription<'_>) -> DetailedSelectionError {
@@ -147,7 +149,7 @@ impl fmt::Display for Described<'_> {
     }
 }
 
-/// A note on a server, beyond its description.
+/// Additional information on a server, beyond its description.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -156,7 +158,8 @@ pub enum ServerNote {
     Failed(Reason),
     /// It has not replied yet: its first check has been connecting for this long.
     Connecting(Duration),
-    /// It has not replied yet: its first check has been waiting for the reply to hello for this long.
+    /// It has not replied yet: its first check has been waiting for the reply to hello for this
+    /// long.
     Awaiting(Duration),
 }
 
@@ -195,13 +198,13 @@ impl DetailedSelectionError {
         self.topology.get()
     }
 
-    /// The note on a server of [`topology`](Self::topology), if there is one.
+    /// The note on a server of [`topology`](Self::topology), if any.
     #[must_use]
     pub fn note(&self, server: ServerId) -> Option<&ServerNote> {
         self.notes.iter().find(|(noted, _)| *noted == server).map(|(_, note)| note)
     }
 
-    /// A probable mistake and its remedy, if one is known.
+    /// A likely configuration error and its remedy, if one was detected.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -231,7 +234,7 @@ impl fmt::Debug for DetailedSelectionError {
     }
 }
 
-/// Two are equal when they say the same.
+/// Equal if both have the same error and the same text.
 #[cfg(feature = "alloc")]
 impl PartialEq for DetailedSelectionError {
     fn eq(&self, other: &Self) -> bool {
@@ -240,7 +243,7 @@ impl PartialEq for DetailedSelectionError {
     }
 }
 
-/// As that of [`Described`], with the notes and the hint:
+/// Like [`Described`], with the notes and the hint:
 /// `no suitable server within 30 s; topology: Unknown [a:27017: Unknown (network error: Connection refused (os error 111))]`.
 #[cfg(feature = "alloc")]
 impl fmt::Display for DetailedSelectionError {

@@ -1,6 +1,7 @@
 //! The wait of an operation that finds no suitable server.
 //!
-//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" and "serverSelectionTimeoutMS".
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" and
+//! "serverSelectionTimeoutMS".
 
 use super::candidate::Candidates;
 use super::error::{SelectionError, SelectionFailure};
@@ -24,9 +25,10 @@ pub const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// }
 /// ```
 ///
-/// The attempt is the same whatever woke the operation. A host registers for the topology's next change under the lock under which it
-/// attempts, so that no change falls between the two. A request that falls into a running check is dropped, so it is made again
-/// after [`MIN_HEARTBEAT_FREQUENCY`](crate::monitor::MIN_HEARTBEAT_FREQUENCY) (SDAM-85).
+/// The attempt is the same for every cause of a wake-up. A host registers for the topology's next
+/// change under the same lock as the attempt, so no change is missed between the two. A request
+/// during a check in flight is dropped, so it is repeated after
+/// [`MIN_HEARTBEAT_FREQUENCY`](crate::monitor::MIN_HEARTBEAT_FREQUENCY) (SDAM-85).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     started: Instant,
@@ -34,10 +36,10 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// A selection that begins now.
+    /// Creates a selection that begins now.
     ///
-    /// - `timeout`: serverSelectionTimeoutMS, or what is left of the operation's time if that is less; zero is one attempt,
-    ///   `None` waits without end.
+    /// - `timeout`: serverSelectionTimeoutMS, or the operation's remaining time if that is less;
+    ///   zero is one attempt, `None` waits without limit.
     #[must_use]
     pub const fn new(now: Instant, timeout: Option<Duration>) -> Self {
         let deadline = match timeout {
@@ -47,13 +49,13 @@ impl Selector {
         Self { started: now, deadline }
     }
 
-    /// When it gives up.
+    /// The deadline; `None` = without limit.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Gives up at the deadline.
+    /// Fails at the deadline.
     ///
     /// # Errors
     ///

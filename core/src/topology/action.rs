@@ -1,83 +1,88 @@
-//! What a topology owes its host, and what it is told of an application's errors.
+//! Actions that a topology owes its host, and descriptions of application errors that the host
+//! passes to it.
 
 use crate::pool::Clear;
 use crate::{Cause, ObjectId, ServerId, TopologyVersion};
 use core::time::Duration;
 use poolhouse_wire::handshake::HandshakeError;
 
-/// The round-trip times that go with a good check.
+/// The round-trip times measured with a successful check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RoundTrip {
     /// The moving average.
     pub average: Duration,
-    /// The minimum of the last samples; zero until there are two.
+    /// The minimum of the last samples; zero while there are fewer than two.
     pub minimum: Duration,
 }
 
-/// What must be done after an input, in the same step, in this order.
+/// An action that the host must carry out after an input, in the same step, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TopologyAction {
-    /// A server is new: make its pool, and unless the topology is load-balanced start its monitor.
+    /// A server was added: create its pool and, unless the topology is load-balanced, start its
+    /// monitor.
     ServerAdded(ServerId),
-    /// Tell the pool of this server.
+    /// Apply the command to the pool of this server.
     Pool(ServerId, PoolCommand),
-    /// Cancel the check of this server that is in flight, and close its connection (MON-50).
+    /// Cancel the check in flight of this server, and close its connection (MON-50).
     CancelCheck(ServerId),
-    /// Ask the monitor of this server for a check at once (SDAM-55, SDAM-81).
+    /// Request an immediate check from the monitor of this server (SDAM-55, SDAM-81).
     RequestCheck(ServerId),
-    /// A server is gone: close its monitor and its pool. Its id means nothing from now on.
+    /// A server was removed: close its monitor and its pool. Its id is invalid from now on.
     ServerRemoved(ServerId),
-    /// Wake whoever waits for a suitable server. Last of all.
+    /// Wake all tasks that wait for a suitable server. Always the last action.
     WakeSelectors,
 }
 
-/// What a topology wants of a monitor. [`Topology::poll_check_action`](super::Topology::poll_check_action) gives it apart.
+/// An action for a monitor, returned separately by
+/// [`Topology::poll_check_action`](super::Topology::poll_check_action).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckAction {
-    /// Cancel the check of this server that is in flight, and close its connection (MON-50).
+    /// Cancel the check in flight of this server, and close its connection (MON-50).
     Cancel(ServerId),
-    /// Ask for a check at once (SDAM-55, SDAM-81).
+    /// Request an immediate check (SDAM-55, SDAM-81).
     Request(ServerId),
 }
 
-/// What a pool is told.
+/// A command for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolCommand {
-    /// Hand out connections.
+    /// Mark the pool ready: connections may be checked out.
     Ready,
-    /// All connections are stale: a check failed.
+    /// Make all connections stale, because a check failed.
     Clear {
-        /// Whether those in use are interrupted: the check timed out (MON-54).
+        /// Whether connections in use are interrupted: the check timed out (MON-54).
         interrupt_in_use_connections: bool,
-        /// Why the check failed.
+        /// The cause of the check's failure.
         cause: Cause,
     },
 }
 
-/// Whether the connection of an error was ready for applications.
+/// Whether the connection of an error had completed its handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HandshakePhase {
     /// It was being established: connecting, hello or authentication.
     Before,
-    /// It was in use.
+    /// It was established and in use.
     After,
 }
 
-/// What went wrong on an application's connection.
+/// The kind of an error on an application's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AppErrorKind<'a> {
-    /// The socket failed, or could not be connected; no timeout.
+    /// The socket failed, or could not be connected, other than by a timeout.
     Network,
-    /// The server did not answer in time.
+    /// The server did not answer before the timeout.
     NetworkTimeout,
-    /// The server answered, and the answer has an error in it.
+    /// The server's reply contains an error.
     Command(CommandError<'a>),
-    /// Anything else that ends an establishment: DNS, certificate, refused credentials, a breach of protocol.
+    /// Any other failure of an establishment: DNS, certificate, refused credentials, a protocol
+    /// error.
     Other(Cause),
 }
 
 impl AppErrorKind<'_> {
-    /// The same in one word, without texts: what a pool is told that is cleared because of it. Of a reply with two errors it is the command's own.
+    /// The error as a [`Cause`] without text, to be passed to a pool that is cleared because of it.
+    /// If a reply has two errors, the command's own error is used.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -92,7 +97,8 @@ impl AppErrorKind<'_> {
     }
 }
 
-/// The failure of an establishment: of the socket, a server's error, or one that says nothing of the server.
+/// The failure of an establishment: a socket error, a server's error, or a failure unrelated to the
+/// server's state.
 ///
 /// Source: SDAM, "Error handling".
 impl From<&HandshakeError> for AppErrorKind<'_> {
@@ -111,7 +117,8 @@ impl From<&HandshakeError> for AppErrorKind<'_> {
     }
 }
 
-/// The errors in a server's reply. `writeErrors` are not among them: they say nothing of the server (SDAM-79).
+/// The errors in a server's reply. `writeErrors` are excluded: they are unrelated to the server's
+/// state (SDAM-79).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommandError<'a> {
     /// `code` and `errmsg` of a reply with `ok: 0`; `None` when `ok` is 1.
@@ -125,23 +132,23 @@ pub struct CommandError<'a> {
 /// One error of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyError<'a> {
-    /// `code`, if it has one.
+    /// `code`, if the error has one.
     pub code: Option<i32>,
-    /// `errmsg`, looked at only without a code (SDAM-77).
+    /// `errmsg`, evaluated only if there is no code (SDAM-77).
     pub message: &'a str,
 }
 
 /// An error of an application's operation, or of the establishment of a connection for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AppError<'a> {
-    /// The generation of the connection: of the pool when its establishment began or, load-balanced and once the
-    /// service is known, of that service (SDAM-66).
+    /// The generation of the connection: the pool's generation when its establishment began or,
+    /// load-balanced and once the service is known, that of the service (SDAM-66).
     pub generation: u64,
-    /// The generation that the pool, or that service, has now.
+    /// The current generation of the pool, or of that service.
     pub pool_generation: u64,
-    /// Whether the connection was ready.
+    /// Whether the connection's handshake was complete.
     pub phase: HandshakePhase,
-    /// What went wrong.
+    /// The kind of the error.
     pub kind: AppErrorKind<'a>,
     /// Whether the error has the label `SystemOverloadedError`.
     pub overloaded: bool,
@@ -149,19 +156,20 @@ pub struct AppError<'a> {
     pub service_id: Option<ObjectId>,
 }
 
-/// What follows from an application's error.
+/// The consequences of an application's error.
 ///
-/// `clear` is for whoever reports the error: it tells the pool, in the same step, by [`Pool::clear`](crate::pool::Pool::clear) or
-/// with the news that the establishment failed. The others say what was decided; the checks are owed as
-/// [`TopologyAction`]s besides.
+/// The caller that reports the error must apply `clear` to the pool in the same step, by
+/// [`Pool::clear`](crate::pool::Pool::clear) or together with the report of the failed
+/// establishment. The other fields describe decisions already made; the checks are also owed as
+/// [`TopologyAction`]s.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    /// Which connections become stale.
+    /// The connections that become stale.
     pub clear: Option<Clear>,
     /// Whether the server was marked Unknown.
     pub marked_unknown: bool,
-    /// Whether a check at once is asked for; owed as [`TopologyAction::RequestCheck`].
+    /// Whether an immediate check is requested; owed as [`TopologyAction::RequestCheck`].
     pub request_check: bool,
     /// Whether the check in flight is cancelled; owed as [`TopologyAction::CancelCheck`].
     pub cancel_check: bool,

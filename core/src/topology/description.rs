@@ -1,6 +1,7 @@
-//! Descriptions of servers and of the topology, as they are read.
+//! Read access to descriptions of servers and of the topology.
 //!
-//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality" (SDAM-11..32, SDAM-61, LOG-18).
+//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality"
+//! (SDAM-11..32, SDAM-61, LOG-18).
 
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};
@@ -11,12 +12,12 @@ use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::time::Duration;
 
-/// A server's description but for its names.
+/// A server's description without its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Data {
     pub(super) server_type: ServerType,
     pub(super) error: Option<ServerError>,
-    /// Average and minimum.
+    /// Average and minimum round-trip time.
     pub(super) round_trip: Option<Past<(Duration, Duration)>>,
     pub(super) wire: (i32, i32),
     pub(super) me: Option<TextId>,
@@ -29,7 +30,7 @@ pub(super) struct Data {
     pub(super) session_timeout: Option<i64>,
     pub(super) topology_version: Option<TopologyVersion>,
     pub(super) is_cryptd: bool,
-    /// Where hosts, passives and arbiters end among the names; tags follow.
+    /// The end indices of hosts, passives and arbiters in the list of names; tags follow.
     pub(super) ends: [u16; 3],
 }
 
@@ -55,7 +56,7 @@ impl Data {
         }
     }
 
-    /// Whether both are equal but for names, and but for what equality leaves out (SDAM-32).
+    /// Whether both are equal, without their names and the fields that equality ignores (SDAM-32).
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let same_type =
             self.server_type == other.server_type || (!self.server_type.is_known() && !other.server_type.is_known());
@@ -73,14 +74,14 @@ impl Data {
             && self.ends == other.ends
     }
 
-    /// The four parts of the names.
+    /// Splits the names into hosts, passives, arbiters and tags.
     pub(super) fn parts<'n>(&self, names: &'n [TextId]) -> [&'n [TextId]; 4] {
         let [hosts, passives, arbiters] = self.ends.map(usize::from);
         [&names[..hosts], &names[hosts..passives], &names[passives..arbiters], &names[arbiters..]]
     }
 }
 
-/// What is known of a server, read in place.
+/// A server's description, borrowed.
 #[derive(Clone, Copy)]
 pub struct ServerDescription<'a> {
     pub(super) server: ServerId,
@@ -109,13 +110,13 @@ impl<'a> ServerDescription<'a> {
         HostAddress::parse(self.address()).unwrap_or(HostAddress::Unix(self.address()))
     }
 
-    /// What it is.
+    /// Its type.
     #[must_use]
     pub const fn server_type(&self) -> ServerType {
         self.data.server_type
     }
 
-    /// Why it is Unknown, if something went wrong (SDAM-22).
+    /// The reason why it is Unknown, if an error occurred (SDAM-22).
     #[must_use]
     pub const fn error(&self) -> Option<ServerError> {
         self.data.error
@@ -127,7 +128,8 @@ impl<'a> ServerDescription<'a> {
         self.data.round_trip.map(|times| times.0.0)
     }
 
-    /// The minimum round-trip time of the last samples; zero until there are two, `None` while it is Unknown.
+    /// The minimum round-trip time of the last samples; zero while there are fewer than two, `None`
+    /// while it is Unknown.
     #[must_use]
     pub fn min_round_trip_time(&self) -> Option<Duration> {
         self.data.round_trip.map(|times| times.0.1)
@@ -145,7 +147,7 @@ impl<'a> ServerDescription<'a> {
         (self.data.server_type != ServerType::LoadBalancer).then_some(self.data.wire.1)
     }
 
-    /// `me`: the address by which it knows itself.
+    /// `me`: its own address according to its reply.
     #[must_use]
     pub fn me(&self) -> Option<&'a str> {
         self.data.me.map(|me| self.texts.get(me))
@@ -194,7 +196,7 @@ impl<'a> ServerDescription<'a> {
         self.data.election_id
     }
 
-    /// `primary`: the address of the primary that it knows of.
+    /// `primary`: the address of the primary according to its reply.
     #[must_use]
     pub fn primary(&self) -> Option<&'a str> {
         self.data.primary.map(|primary| self.texts.get(primary))
@@ -206,7 +208,7 @@ impl<'a> ServerDescription<'a> {
         self.data.last_write_date_ms
     }
 
-    /// When it was replaced last, equal or not (SDAM-12, SDAM-27).
+    /// The time of the last replacement of the description, by an equal one too (SDAM-12, SDAM-27).
     #[must_use]
     pub const fn last_update_time(&self) -> Instant {
         self.data.last_update
@@ -246,7 +248,7 @@ impl fmt::Debug for ServerDescription<'_> {
     }
 }
 
-/// `Server <address>: <type>`, with the error, as in the texts of selection errors.
+/// `Server <address>: <type>`, with the error; used in the texts of selection errors.
 impl fmt::Display for ServerDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.address(), self.data.server_type)?;
@@ -263,7 +265,7 @@ impl ServerDescription<'_> {
     }
 }
 
-/// What a topology has besides its servers.
+/// The topology's own fields, without its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Meta {
     pub(super) topology_type: TopologyType,
@@ -285,24 +287,24 @@ impl Meta {
     };
 }
 
-/// Which state of a topology is read, while an update is being told.
+/// The state of a topology that is read while the events of an update are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
     Before,
     Now,
 }
 
-/// Something that has servers: a topology, or a copy of one.
+/// A container of servers: a topology, or a copy of one.
 pub(super) trait Source {
     fn id(&self) -> TopologyId;
     fn meta(&self, side: Side) -> &Meta;
     fn texts(&self) -> TextsRef<'_>;
-    /// The number of places, taken or not.
+    /// The number of slots, in use or free.
     fn places(&self) -> usize;
     fn server_at(&self, place: usize, side: Side) -> Option<ServerDescription<'_>>;
 }
 
-/// What is known of a deployment, read in place.
+/// A deployment's description, borrowed.
 #[derive(Clone, Copy)]
 pub struct TopologyDescription<'a> {
     pub(super) source: &'a dyn Source,
@@ -316,37 +318,37 @@ impl<'a> TopologyDescription<'a> {
         self.source.id()
     }
 
-    /// What it is.
+    /// Its type.
     #[must_use]
     pub fn topology_type(&self) -> TopologyType {
         self.meta().topology_type
     }
 
-    /// The name of the replica set, wanted or found.
+    /// The name of the replica set: the expected one, or the one found.
     #[must_use]
     pub fn set_name(&self) -> Option<&'a str> {
         self.meta().set_name.map(|name| self.source.texts().get(name))
     }
 
-    /// The largest `setVersion` that a primary had, or the one of the latest primary.
+    /// The largest `setVersion` of all primaries seen, or that of the latest primary.
     #[must_use]
     pub fn max_set_version(&self) -> Option<i64> {
         self.meta().max_set_version
     }
 
-    /// The largest `electionId` that a primary had.
+    /// The largest `electionId` of all primaries seen.
     #[must_use]
     pub fn max_election_id(&self) -> Option<ObjectId> {
         self.meta().max_election_id
     }
 
-    /// Whether this client can speak to all the servers that it knows (SDAM-35).
+    /// Whether this client supports the wire versions of all known servers (SDAM-35).
     #[must_use]
     pub fn is_compatible(&self) -> bool {
         self.meta().incompatible.is_none()
     }
 
-    /// Why it is not compatible.
+    /// The reason why it is not compatible.
     #[must_use]
     pub fn compatibility_error(&self) -> Option<Incompatibility<'a>> {
         self.meta()
@@ -354,37 +356,39 @@ impl<'a> TopologyDescription<'a> {
             .map(|(address, mismatch)| Incompatibility { address: self.source.texts().get(address), mismatch })
     }
 
-    /// The least session timeout of the servers that hold data; `None` if one of them has none (SDAM-61).
+    /// The minimum session timeout of the data-bearing servers; `None` if one of them has none
+    /// (SDAM-61).
     #[must_use]
     pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
         self.meta().session_timeout
     }
 
-    /// The servers. Cost of the whole iteration: O(places).
+    /// The servers. Cost of the whole iteration: O(slots).
     pub fn servers(&self) -> impl Iterator<Item = ServerDescription<'a>> + Clone + use<'a> {
         let Self { source, side } = *self;
         (0..source.places()).filter_map(move |place| source.server_at(place, side))
     }
 
-    /// The server of this id. Cost: O(1).
+    /// The server with this id. Cost: O(1).
     #[must_use]
     pub fn server(&self, server: ServerId) -> Option<ServerDescription<'a>> {
         let place = usize::try_from(server.index()).ok()?;
         let at = self.source.server_at(place, self.side);
         match at {
             Some(found) if found.server == server => Some(found),
-            // A copy has its servers without gaps.
+            // A copy stores its servers without gaps, so indices differ.
             _ => self.servers().find(|found| found.server == server),
         }
     }
 
-    /// Whether a read with the default read preference, primary, finds a server (LOG-18).
+    /// Whether a server is available to a read with the default read preference, primary (LOG-18).
     #[must_use]
     pub fn has_readable_server(&self) -> bool {
         self.has_readable_server_by(|server| server.server_type() == ServerType::RsPrimary)
     }
 
-    /// Whether a read finds a server, where in a replica set `suits` says which ones a read preference allows (LOG-18).
+    /// Whether a server is available to a read; in a replica set `suits` returns whether a read
+    /// preference allows a server (LOG-18).
     pub fn has_readable_server_by(&self, suits: impl FnMut(&ServerDescription<'a>) -> bool) -> bool {
         match self.topology_type() {
             TopologyType::Unknown => false,
@@ -396,7 +400,7 @@ impl<'a> TopologyDescription<'a> {
         }
     }
 
-    /// Whether a write finds a server (LOG-18).
+    /// Whether a server is available to a write (LOG-18).
     #[must_use]
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type() {
@@ -426,7 +430,7 @@ impl fmt::Debug for TopologyDescription<'_> {
     }
 }
 
-/// `<type> <set name> [<server>, ..]`, as in the texts of selection errors.
+/// `<type> <set name> [<server>, ..]`; used in the texts of selection errors.
 impl fmt::Display for TopologyDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_with(f, |f, server| server.fmt_error(f))
@@ -434,7 +438,7 @@ impl fmt::Display for TopologyDescription<'_> {
 }
 
 impl<'a> TopologyDescription<'a> {
-    /// Its [`Display`](fmt::Display), with another text behind the type of each server.
+    /// Like its [`Display`](fmt::Display), with other text after the type of each server.
     pub(crate) fn fmt_with(
         &self,
         f: &mut fmt::Formatter<'_>,

@@ -1,16 +1,16 @@
-//! Why a server is Unknown, why a topology cannot be used, and why one could not be made.
+//! Reasons why a server is Unknown, and why a topology is unusable or could not be created.
 
 use super::MAX_WIRE_VERSION;
 use super::MIN_WIRE_VERSION;
 use crate::{Cause, ObjectId};
 use core::fmt;
 
-/// An election and a configuration: what primaries are ordered by.
+/// An election and a configuration: the ordering of primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElectionTuple {
-    /// `electionId`; none is lower than any.
+    /// `electionId`; `None` is the lowest.
     pub election_id: Option<ObjectId>,
-    /// `setVersion`; none is lower than any.
+    /// `setVersion`; `None` is the lowest.
     pub set_version: Option<i64>,
 }
 
@@ -27,19 +27,19 @@ impl fmt::Display for ElectionTuple {
     }
 }
 
-/// What a server said when its state changed.
+/// A state change that a server reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateChange {
-    /// It is not the primary that accepts writes.
+    /// The server is not the writable primary.
     NotWritablePrimary,
-    /// It recovers, or changes its state.
+    /// The server is recovering, or changing its state.
     Recovering,
-    /// It shuts down: a kind of recovering.
+    /// The server is shutting down: a kind of recovering.
     ShuttingDown,
 }
 
 impl StateChange {
-    /// What an error code says of the server's state, if it says anything.
+    /// The state change that an error code stands for; `None` for other codes.
     ///
     /// Source: SDAM, "Not writable primary and node is recovering" (SDAM-76).
     #[must_use]
@@ -53,20 +53,20 @@ impl StateChange {
     }
 }
 
-/// What a reply had too much of, for the memory that there is.
+/// The memory limit that a reply exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// Hosts, passives and arbiters in one reply.
     Names,
     /// Bytes of a set name.
     SetName,
-    /// Different addresses, set names and tags in the topology.
+    /// Distinct addresses, set names and tags in the topology.
     Texts,
     /// Members of the topology.
     Servers,
 }
 
-/// The part of a reply in which an address is.
+/// The field of a reply that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressField {
     /// `hosts`.
@@ -95,42 +95,43 @@ impl AddressField {
     }
 }
 
-/// Why a server is Unknown (SDAM-22). `Copy`, and without text of a peer.
+/// The reason why a server is Unknown (SDAM-22). `Copy`, and without text from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A check failed, or an application's connection did.
+    /// A check or an application's connection failed.
     Failed(Cause),
-    /// An operation's error said that the server's state had changed.
+    /// An operation's error reported a change of the server's state.
     StateChange {
-        /// What it said.
+        /// The reported change.
         change: StateChange,
-        /// By this code; 0 when it had none and the message told.
+        /// The error code; 0 if the reply had none and the change was derived from the message.
         code: i32,
     },
-    /// It says that it is primary, but its election or configuration is older than what is known (SDAM-23).
+    /// It reports to be primary, but its election or configuration is older than the newest one
+    /// seen (SDAM-23).
     StalePrimary {
-        /// What it has.
+        /// The tuple in its reply.
         stale: ElectionTuple,
-        /// What is known.
+        /// The newest tuple seen.
         known: ElectionTuple,
     },
-    /// It was primary until a newer one was found (SDAM-24).
+    /// It was primary until a newer primary was found (SDAM-24).
     NewerPrimary,
-    /// Its set name is not the one that is wanted (SDAM-34).
+    /// Its set name is not the expected one (SDAM-34).
     WrongSetName,
-    /// Its reply holds an address that is none, or the path of a unix socket that is no seed.
+    /// Its reply contains an invalid address, or the path of a unix socket that is not a seed.
     BadAddress {
-        /// In which part.
+        /// The field.
         field: AddressField,
-        /// At which place of a list, from 0.
+        /// The index in a list, from 0.
         place: u16,
     },
-    /// Its reply, with what is held already, is more than there is memory for.
+    /// Its reply, together with the data already stored, exceeds the memory.
     Beyond {
-        /// Of what.
+        /// The exceeded limit.
         limit: Limit,
-        /// How many (for texts: places) there are.
+        /// The value of the limit (for texts: the number of text slots).
         count: u32,
     },
 }
@@ -181,19 +182,20 @@ impl core::error::Error for ServerError {
     }
 }
 
-/// A server that this client cannot speak to makes the whole topology unusable (SDAM-35). Its [`Display`](fmt::Display) is the prescribed text.
+/// A server of an unsupported wire version makes the whole topology unusable (SDAM-35). Its
+/// [`Display`](fmt::Display) is the prescribed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incompatibility<'a> {
     pub(super) address: &'a str,
     pub(super) mismatch: WireMismatch,
 }
 
-/// Which side is too old.
+/// The side whose wire version is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireMismatch {
-    /// The server wants at least this version, which is newer than this client.
+    /// The server requires at least this version, which this client does not support.
     ServerTooNew(i32),
-    /// The server has at most this version, which is older than what this client speaks.
+    /// The server supports at most this version, which is older than this client's minimum.
     ServerTooOld(i32),
 }
 
@@ -204,7 +206,7 @@ impl<'a> Incompatibility<'a> {
         self.address
     }
 
-    /// Which side is too old.
+    /// The side whose wire version is too old.
     #[must_use]
     pub const fn mismatch(&self) -> WireMismatch {
         self.mismatch
@@ -232,7 +234,7 @@ impl fmt::Display for Incompatibility<'_> {
 
 impl core::error::Error for Incompatibility<'_> {}
 
-/// Options of a topology that contradict each other (SDAM-06). Nothing was started.
+/// Topology options that contradict each other (SDAM-06). Nothing was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TopologyConfigError {
@@ -244,7 +246,7 @@ pub enum TopologyConfigError {
     LoadBalancedAndDirect,
     /// `loadBalanced=true` with `replicaSet`.
     LoadBalancedWithReplicaSet,
-    /// A seed is no address: the one at this place, from 0.
+    /// The seed at this index, from 0, is not a valid address.
     BadSeed(usize),
 }
 

@@ -1,31 +1,32 @@
-//! What may be watched of a topology.
+//! Events of a topology.
 //!
-//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19, LOG-20).
+//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19,
+//! LOG-20).
 
 use super::{ServerDescription, TopologyDescription, TopologyId};
 use crate::{Observer, ServerId};
 use core::fmt;
 
-/// The six events of a topology, and one warning. Descriptions are borrowed, and cost nothing; whoever keeps an event
-/// makes it its own by `SdamEvent::to_owned` (feature `alloc`).
+/// The six events of a topology, and one warning. Descriptions are borrowed, without copying; to
+/// store an event, copy it with `SdamEvent::to_owned` (feature `alloc`).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SdamEvent<'a> {
-    /// The topology begins. The first event.
+    /// The topology was opened. The first event.
     TopologyOpening {
         /// The topology.
         topology: TopologyId,
     },
-    /// Something in the topology changed; after the events of its servers.
+    /// The topology's description changed; follows the events of its servers.
     TopologyDescriptionChanged {
         /// The topology.
         topology: TopologyId,
-        /// As it was.
+        /// The description before the change.
         previous: TopologyDescription<'a>,
-        /// As it is.
+        /// The description after the change.
         new: TopologyDescription<'a>,
     },
-    /// A server became a member. It is Unknown, and nothing has been sent to it.
+    /// A server became a member. It is Unknown, and no data has been sent to it.
     ServerOpening {
         /// The topology.
         topology: TopologyId,
@@ -34,7 +35,7 @@ pub enum SdamEvent<'a> {
         /// Its address.
         address: &'a str,
     },
-    /// A server's description is no longer equal to what it was.
+    /// A server's description changed, compared by the specification's equality rules.
     ServerDescriptionChanged {
         /// The topology.
         topology: TopologyId,
@@ -42,9 +43,9 @@ pub enum SdamEvent<'a> {
         server: ServerId,
         /// Its address.
         address: &'a str,
-        /// As it was.
+        /// The description before the change.
         previous: ServerDescription<'a>,
-        /// As it is.
+        /// The description after the change.
         new: ServerDescription<'a>,
     },
     /// A server is no longer a member.
@@ -56,13 +57,13 @@ pub enum SdamEvent<'a> {
         /// Its address.
         address: &'a str,
     },
-    /// The topology ends. The last event.
+    /// The topology was closed. The last event.
     TopologyClosed {
         /// The topology.
         topology: TopologyId,
     },
-    /// A warning and none of the specification's events: the topology has no server, or no longer one, and will
-    /// never find another (SDAM-36).
+    /// A warning, not an event of the specification: the topology has no servers (any more) and
+    /// will never find one (SDAM-36).
     NoServers {
         /// The topology.
         topology: TopologyId,
@@ -70,7 +71,7 @@ pub enum SdamEvent<'a> {
 }
 
 impl SdamEvent<'_> {
-    /// The topology that the event is of.
+    /// The topology of the event.
     #[must_use]
     pub const fn topology(&self) -> TopologyId {
         match *self {
@@ -100,7 +101,7 @@ impl SdamEvent<'_> {
 }
 
 impl fmt::Display for SdamEvent<'_> {
-    /// The event's name, then what it tells, on one line.
+    /// Writes the event's name and fields on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
@@ -117,7 +118,8 @@ impl fmt::Display for SdamEvent<'_> {
     }
 }
 
-/// Whoever watches a topology: an [`Observer`] of [`SdamEvent`]s of any lifetime. `()` watches nothing.
+/// An observer of a topology: an [`Observer`] of [`SdamEvent`]s of any lifetime. `()` ignores all
+/// events.
 pub trait SdamObserver: for<'e> Observer<SdamEvent<'e>> {}
 
 impl<O: for<'e> Observer<SdamEvent<'e>> + ?Sized> SdamObserver for O {}

@@ -1,7 +1,8 @@
-//! What an application's error says of its server.
+//! Evaluation of an application's error: its effect on the description and the pool of its server.
 //!
-//! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or writing", "Not writable
-//! primary and node is recovering", "Authentication and handshake errors" (SDAM-65..84); MON-50.
+//! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or
+//! writing", "Not writable primary and node is recovering", "Authentication and handshake errors"
+//! (SDAM-65..84); MON-50.
 
 use super::action::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Verdict};
 use super::error::{ServerError, StateChange};
@@ -12,7 +13,7 @@ use crate::pool::Clear;
 use crate::storage::Store;
 use crate::{Cause, Instant, ServerId, TopologyVersion};
 
-/// What an error, by itself, asks for.
+/// The consequences of an error that is not stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judgement {
     error: ServerError,
@@ -24,19 +25,25 @@ struct Judgement {
 }
 
 impl<M: Memory> Topology<M> {
-    /// News: an error of an application's operation, or of the establishment of a connection for it.
+    /// Handles an error of an application's operation, or of the establishment of a connection for
+    /// it.
     ///
-    /// Ignored when it is stale: of another generation than the pool's, with a topologyVersion that is not newer than the
-    /// server's, or of a server that is no member. Ignored too: an error that says that the server is overloaded, a network
-    /// timeout on an established connection, an error of one operation only.
+    /// Ignored when it is stale: its generation differs from the pool's, its topologyVersion is not
+    /// newer than the server's, or its server is not a member. Also ignored: an error that reports
+    /// an overloaded server, a network timeout on an established connection, an error that concerns
+    /// only one operation.
     ///
-    /// - `now`: the clock of every other call. `error`: with the generations of its connection and of its pool.
+    /// - `now`: must be from the same clock in all calls. `error`: contains the generations of its
+    ///   connection and of its pool.
     ///
-    /// Returns what follows. If `clear` is there, the caller clears the pool in the same step, before anybody else sees
-    /// either; with the load balancer only the service's connections, and the server stays what it is.
+    /// Returns the consequences. If `clear` is set, the caller clears the pool in the same step,
+    /// before any other task accesses the pool or the topology. In a load-balanced topology only
+    /// the service's connections are cleared, and the description stays unchanged.
     ///
-    /// Cost: O(members), no allocation. Owes `RequestCheck` or `CancelCheck` as the verdict says, and `WakeSelectors`.
-    /// Events: `ServerDescriptionChanged` and `TopologyDescriptionChanged`, where there is such a change.
+    /// Cost: O(members), no allocation. Owes `RequestCheck` or `CancelCheck` according to the
+    /// verdict, and `WakeSelectors`.
+    /// Events: `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that
+    /// occurred.
     ///
     /// Source: SDAM, "Error handling" (SDAM-65..84).
     pub fn handle_app_error(
@@ -76,7 +83,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// Whether an error's topologyVersion says no more than what is known (SDAM-67).
+/// Whether an error's topologyVersion is not newer than the stored one (SDAM-67).
 fn is_not_newer(error: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
     match (error, known) {
         (Some(error), Some(known)) => error.process_id == known.process_id && error.counter <= known.counter,
@@ -84,7 +91,7 @@ fn is_not_newer(error: Option<TopologyVersion>, known: Option<TopologyVersion>) 
     }
 }
 
-/// What an error asks for if it is not stale; `None` if it says nothing of its server.
+/// The consequences of an error that is not stale; `None` if it is unrelated to its server's state.
 fn judge(error: &AppError<'_>) -> Option<Judgement> {
     let before = error.phase == HandshakePhase::Before;
     if before && error.overloaded {
@@ -95,7 +102,8 @@ fn judge(error: &AppError<'_>) -> Option<Judgement> {
         topology_version: None,
         clear: true,
         check: false,
-        // Another check, on a new connection, shows whether the server is well again: the one in flight may wait for heartbeatFrequencyMS.
+        // The check in flight may wait for heartbeatFrequencyMS; a new check, on a new connection,
+        // finds out sooner whether the server is available again.
         cancel: before || cause == Cause::Network,
         scan: false,
     };
@@ -122,18 +130,19 @@ fn judge(error: &AppError<'_>) -> Option<Judgement> {
     }
 }
 
-/// Whether a failure is this side's own, and says nothing of the server.
+/// Whether a failure originates in this client and is unrelated to the server's state.
 const fn is_own(cause: Cause) -> bool {
     matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Forked | Cause::Interrupted | Cause::Resources)
 }
 
-/// What a reply says of the server's state, and by which code: its own error, else that of its write concern.
+/// The state change in a reply and its code: from the reply's own error, else from its write
+/// concern error.
 fn state_change(reply: &CommandError<'_>) -> Option<(StateChange, i32)> {
     let errors = [reply.command, reply.write_concern];
     errors.into_iter().flatten().find_map(|error| state_change_of(&error))
 }
 
-/// By the code, if there is one; only else by the message (SDAM-76, SDAM-77).
+/// Derived from the code, if there is one, otherwise from the message (SDAM-76, SDAM-77).
 fn state_change_of(error: &ReplyError<'_>) -> Option<(StateChange, i32)> {
     let change = match error.code {
         Some(code) => StateChange::of_code(code)?,

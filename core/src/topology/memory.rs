@@ -1,4 +1,4 @@
-//! Where a topology keeps its servers and texts.
+//! Storage of a topology's servers and texts.
 
 use super::description::Data;
 use super::texts::TextId;
@@ -8,7 +8,7 @@ use crate::{Cause, Instant};
 #[cfg(test)]
 mod tests;
 
-/// A server's description: what every build has of it, and its names (hosts, passives, arbiters, tags).
+/// A server's description: the data of fixed size, and its names (hosts, passives, arbiters, tags).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description<N> {
     pub(super) data: Data,
@@ -21,13 +21,14 @@ impl<N: Store<TextId>> Description<N> {
         Self { data: Data::unknown(None, Instant::ORIGIN), names: N::empty() }
     }
 
-    /// Makes it the default description, with this error.
+    /// Replaces the data and removes all names.
     pub(super) fn reset(&mut self, data: Data) {
         self.data = data;
         clear(&mut self.names);
     }
 
-    /// Copies another one; allocates only when that one has more names than this one ever had.
+    /// Copies another description. Allocates only when that one has more names than this one has
+    /// held before.
     pub(super) fn copy_from(&mut self, other: &Self) -> Result<(), crate::storage::Full> {
         clear(&mut self.names);
         let names = other.names.slots();
@@ -40,23 +41,23 @@ impl<N: Store<TextId>> Description<N> {
     }
 }
 
-/// Empties a store, which keeps its room.
+/// Empties a store and keeps its capacity.
 pub(super) fn clear<T>(store: &mut impl Store<T>) {
     while store.pop().is_some() {}
 }
 
-/// Whether a place is taken.
+/// The use of a server slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
-    /// By nobody.
+    /// Not in use.
     Free,
-    /// By a member of the topology.
+    /// Used by a member of the topology.
     Member,
-    /// By a server that is gone, until its host was told.
+    /// Used by a removed server, until the host has polled its removal.
     Gone,
 }
 
-/// What is owed to the host for one server.
+/// Actions owed to the host for one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Owed {
     pub(super) added: bool,
@@ -80,13 +81,13 @@ impl Owed {
     }
 }
 
-/// A place for a server.
+/// A slot for a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServerSlot<N> {
     pub(super) place: Place,
-    /// It came, or went, in the update that is under way.
+    /// Its server was added or removed in the update in progress.
     pub(super) moved: bool,
-    /// Its previous description is in this spare place, while an update is under way.
+    /// The index of the spare that holds its previous description, during an update.
     pub(super) saved: Option<u8>,
     pub(super) owed: Owed,
     pub(super) serial: u32,
@@ -94,39 +95,44 @@ pub(super) struct ServerSlot<N> {
     pub(super) description: Description<N>,
 }
 
-/// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, `OnHeap`.
+/// The storage types of a topology: [`Fixed`] or, with feature `alloc`, `OnHeap`.
 pub trait Memory {
-    /// As many as servers.
+    /// Storage with one entry for each server.
     type PerServer<T>: Store<T>;
-    /// As many as names in one server's reply.
+    /// Storage with one entry for each name in one server's reply.
     type PerName<T>: Store<T>;
-    /// As many as different texts.
+    /// Storage with one entry for each distinct text.
     type PerText<T>: Store<T>;
     /// The bytes of all texts.
     type Bytes: Store<u8>;
-    /// The most names in one reply.
+    /// The maximum number of names in one reply.
     const NAMES_MAX: u16;
-    /// The most servers.
+    /// The maximum number of servers.
     const SERVERS_MAX: u32;
-    /// The most texts.
+    /// The maximum number of texts.
     const TEXTS_MAX: u16;
-    /// The most bytes of all texts together.
+    /// The maximum number of bytes of all texts together.
     const BYTES_MAX: u32;
 }
 
 pub(super) type Names<M> = Slots<TextId, <M as Memory>::PerName<TextId>>;
 pub(super) type Servers<M> = Slots<ServerSlot<Names<M>>, <M as Memory>::PerServer<ServerSlot<Names<M>>>>;
 
-/// In place.
+/// Storage of fixed size, without allocation.
 ///
-/// - `SERVERS`: members, and those that are being replaced: one update may bring new members before the old ones'
-///   places are free. One or two more than the set is ever to have will do.
-/// - `NAMES`: hosts, passives, arbiters and tags in one server's reply. Tags that do not fit beside the hosts are left out.
-/// - `TEXTS`: different addresses, set names and tags in the whole topology, and `BYTES`: their bytes, each with 4 more.
+/// - `SERVERS`: members, including those that are being replaced: one update may add new members
+///   before the slots of the old ones are free. One or two more than the maximum size of the set
+///   are enough.
+/// - `NAMES`: hosts, passives, arbiters and tags in one server's reply. Tags that do not fit in
+///   addition to the hosts are dropped.
+/// - `TEXTS`: distinct addresses, set names and tags in the whole topology, and `BYTES`: their
+///   bytes, plus 4 for each text.
 ///
-/// When a primary names so many new members that they do not fit beside those that they replace, those are removed at once, and the new ones come with the
-/// next check, which is asked for. A tag whose name and value together have more than 255 bytes is left out. Any other thing that does not fit makes the server that said it
-/// Unknown with [`ServerError::Beyond`](super::ServerError::Beyond).
+/// When a primary names so many new members that they do not fit in addition to the members that
+/// they replace, those are removed at once, and a check is requested in which the new ones are
+/// added. A tag whose name and value together have more than 255 bytes is dropped. Any other entry
+/// that does not fit makes the server of the reply Unknown with
+/// [`ServerError::Beyond`](super::ServerError::Beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize>;
 
@@ -143,7 +149,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     const BYTES_MAX: u32 = if BYTES > 0x7fff_ffff { 0x7fff_ffff } else { truncated(BYTES) };
 }
 
-/// The largest number of texts: one less names none.
+/// Limits `count` to 65,534; the id 65,535 stands for no text.
 const fn at_most_u16(count: usize) -> u16 {
     if count >= 0xffff { 0xfffe } else { (truncated(count) & 0xffff) as u16 }
 }
@@ -153,8 +159,9 @@ const fn truncated(count: usize) -> u32 {
     count as u32
 }
 
-/// On the heap, growing with the servers and their names; up to 2,048 servers, 512 names in a reply and 16,384
-/// different texts of 4 MiB together, so that no peer can make it grow without end. A reply that does not fit is treated as in [`Fixed`].
+/// Storage on the heap, which grows with the servers and their names: up to 2,048 servers, 512
+/// names in a reply and 16,384 distinct texts of 4 MiB together. The limits keep a peer from making
+/// it grow without bound. A reply that does not fit is treated as in [`Fixed`].
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OnHeap;

@@ -1,16 +1,17 @@
-//! What a topology starts from.
+//! Options of a topology.
 
 use super::{TopologyConfigError, TopologyType};
 use crate::address::Address;
 
-/// What the user wants of a topology.
+/// Topology options set by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TopologyOptions<'a> {
-    /// The hosts to begin with: `host`, `host:port`, `[IPv6]`, `[IPv6]:port`, or the path of a unix socket.
+    /// The initial hosts: `host`, `host:port`, `[IPv6]`, `[IPv6]:port`, or the path of a unix
+    /// socket.
     pub seeds: &'a [&'a str],
-    /// `replicaSet`: the wanted set name.
+    /// `replicaSet`: the expected set name.
     pub replica_set: Option<&'a str>,
-    /// `directConnection`; absent is false.
+    /// `directConnection`; default false.
     pub direct_connection: bool,
     /// `loadBalanced`.
     pub load_balanced: bool,
@@ -19,15 +20,18 @@ pub struct TopologyOptions<'a> {
 impl<'a> TopologyOptions<'a> {
     /// Checks the options.
     ///
-    /// No seeds at all is legal, and makes a topology that says [`NoServers`](super::SdamEvent::NoServers) (SDAM-36).
+    /// An empty list of seeds is valid; the topology then emits
+    /// [`NoServers`](super::SdamEvent::NoServers) (SDAM-36).
     ///
     /// Cost: O(length of the seeds).
     ///
     /// # Errors
     ///
-    /// [`TopologyConfigError`]: options that contradict each other, or a seed that is no address.
+    /// [`TopologyConfigError`]: options that contradict each other, or a seed that is not a valid
+    /// address.
     ///
-    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05, SDAM-06).
+    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05,
+    /// SDAM-06).
     pub fn validate(self) -> Result<TopologyConfig<'a>, TopologyConfigError> {
         let many = self.seeds.len() > 1;
         if self.load_balanced {
@@ -51,7 +55,7 @@ impl<'a> TopologyOptions<'a> {
     }
 }
 
-/// Options that were checked.
+/// Validated options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopologyConfig<'a> {
     options: TopologyOptions<'a>,
@@ -64,7 +68,7 @@ impl<'a> TopologyConfig<'a> {
         &self.options
     }
 
-    /// The type that a topology of these options starts as (SDAM-05, SDAM-07).
+    /// The initial type of a topology with these options (SDAM-05, SDAM-07).
     #[must_use]
     pub const fn topology_type(&self) -> TopologyType {
         if self.options.load_balanced {

@@ -1,4 +1,4 @@
-//! Copies of descriptions and events, to be kept.
+//! Owned copies of descriptions and events.
 
 use super::description::{Data, Meta, ServerDescription, Side, Source, TopologyDescription};
 use super::error::{Incompatibility, ServerError};
@@ -17,9 +17,10 @@ use core::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A copy of a topology's description: what readers hold while the topology goes on. It has the texts that the description names, and no others.
+/// A copy of a topology's description, which stays valid while the topology changes. It contains
+/// only the texts that the description uses.
 ///
-/// Clones share it. Six allocations, whatever the number of servers.
+/// Clones share their data. Six allocations, independent of the number of servers.
 #[derive(Clone)]
 pub struct OwnedTopologyDescription {
     shared: Arc<Topology>,
@@ -39,11 +40,11 @@ struct Server {
     server: ServerId,
     address: TextId,
     data: Data,
-    /// Where its names begin and end.
+    /// The start and end of its names in the topology's list of names.
     names: (u32, u32),
 }
 
-/// Texts of a copy.
+/// The texts of a copy.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Texts {
     bytes: Vec<u8>,
@@ -61,12 +62,12 @@ impl Texts {
     }
 }
 
-/// Copies descriptions with the texts that they name, each once.
+/// Copies descriptions with the texts that they use, each text once.
 struct Copier<'t> {
     from: TextsRef<'t>,
     to: Texts,
     names: Vec<TextId>,
-    /// The number in the copy of each text that has one.
+    /// Maps each source text to its id in the copy, if it was copied.
     known: Vec<Option<TextId>>,
 }
 
@@ -75,7 +76,7 @@ impl<'t> Copier<'t> {
         Self { from, to: Texts::default(), names: Vec::new(), known: vec![None; from.slots.len()] }
     }
 
-    /// Copies a text, and returns its number in the copy.
+    /// Copies a text, and returns its id in the copy.
     fn text(&mut self, id: TextId) -> TextId {
         if let Some(known) = self.known[usize::from(id.0)] {
             return known;
@@ -117,7 +118,7 @@ impl<'t> Copier<'t> {
     }
 }
 
-/// The accessors of a borrowed description for its copy.
+/// The accessors of a borrowed description, for its copy.
 macro_rules! accessors {
     ($owned:ident, $borrowed:ident: $($name:ident($($argument:ident: $type:ty),*) -> $value:ty;)*) => {
         impl $owned {
@@ -175,13 +176,13 @@ accessors! { OwnedSdamEvent, SdamEvent:
 }
 
 impl OwnedTopologyDescription {
-    /// The description, to be read.
+    /// The description, borrowed.
     #[must_use]
     pub fn get(&self) -> TopologyDescription<'_> {
         TopologyDescription { source: &*self.shared, side: Side::Now }
     }
 
-    /// The bytes of its heap memory, shared parts included.
+    /// The bytes of its heap memory, including shared parts.
     #[cfg(feature = "std")]
     fn heap_bytes(&self) -> usize {
         let Topology { texts, names, servers, .. } = &*self.shared;
@@ -228,14 +229,15 @@ impl Source for Topology {
 }
 
 impl TopologyDescription<'_> {
-    /// Copies it, with the texts that it names.
+    /// Copies the description with the texts that it uses.
     #[must_use]
     pub fn to_owned(&self) -> OwnedTopologyDescription {
         let topology = Copier::new(self.source.texts()).topology(self);
         OwnedTopologyDescription { shared: Arc::new(topology) }
     }
 
-    /// [`TopologyDescription::to_owned`], or a clone of `last` if both are equal. Equal texts are shared.
+    /// [`TopologyDescription::to_owned`], or a clone of `last` if both are equal. Equal texts are
+    /// shared.
     fn copy_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
         let mut topology = Copier::new(self.source.texts()).topology(self);
         if let Some(last) = last {
@@ -259,7 +261,7 @@ pub struct OwnedServerDescription {
 }
 
 impl OwnedServerDescription {
-    /// The description, to be read.
+    /// The description, borrowed.
     #[must_use]
     pub fn get(&self) -> ServerDescription<'_> {
         let Server { server, address, ref data, .. } = self.server;
@@ -286,7 +288,7 @@ impl fmt::Display for OwnedServerDescription {
 }
 
 impl ServerDescription<'_> {
-    /// Copies it, with the texts that it names.
+    /// Copies the description with the texts that it uses.
     #[must_use]
     pub fn to_owned(&self) -> OwnedServerDescription {
         let mut copier = Copier::new(self.texts);
@@ -308,9 +310,9 @@ pub enum OwnedSdamEvent {
     TopologyDescriptionChanged {
         /// The topology.
         topology: TopologyId,
-        /// As it was.
+        /// The description before the change.
         previous: Box<OwnedTopologyDescription>,
-        /// As it is.
+        /// The description after the change.
         new: Box<OwnedTopologyDescription>,
     },
     /// See [`SdamEvent::ServerOpening`].
@@ -330,9 +332,9 @@ pub enum OwnedSdamEvent {
         server: ServerId,
         /// Its address.
         address: String,
-        /// As it was.
+        /// The description before the change.
         previous: Box<OwnedServerDescription>,
-        /// As it is.
+        /// The description after the change.
         new: Box<OwnedServerDescription>,
     },
     /// See [`SdamEvent::ServerClosed`].
@@ -357,15 +359,15 @@ pub enum OwnedSdamEvent {
 }
 
 impl SdamEvent<'_> {
-    /// Copies it.
+    /// Copies the event.
     #[must_use]
     pub fn to_owned(&self) -> OwnedSdamEvent {
         self.copy_after(&mut None)
     }
 
-    /// Copies it. The copy shares unchanged parts with the copies before it.
+    /// Copies the event. The copy shares unchanged parts with the previous copy.
     ///
-    /// - `last`: the topology's last description that was copied.
+    /// - `last`: the last copied description of the topology.
     #[doc(hidden)]
     pub fn copy_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
         match *self {
@@ -401,7 +403,7 @@ impl SdamEvent<'_> {
 }
 
 impl OwnedSdamEvent {
-    /// The bytes of its heap memory, shared parts included.
+    /// The bytes of its heap memory, including shared parts.
     #[doc(hidden)]
     #[cfg(feature = "std")]
     pub fn heap_bytes(&self) -> usize {
@@ -417,7 +419,7 @@ impl OwnedSdamEvent {
         }
     }
 
-    /// The event as it was.
+    /// The event, borrowed.
     #[must_use]
     pub fn get(&self) -> SdamEvent<'_> {
         match self {

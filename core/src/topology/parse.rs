@@ -1,4 +1,4 @@
-//! From a hello reply to a description.
+//! Conversion of a hello reply to a description.
 //!
 //! Read first: SDAM, "Parsing a hello or legacy hello response" (SDAM-13..32).
 
@@ -19,9 +19,11 @@ use poolhouse_wire::hello::HelloReply;
 pub(super) const NAME_BYTES_MAX: u16 = 255;
 
 impl<M: Memory> Topology<M> {
-    /// Takes a reply that equals what is known: only what equality leaves out moves on. Whether it does.
+    /// If a reply equals the stored description, updates only the fields that equality ignores, and
+    /// returns true.
     ///
-    /// Allocates nothing. A reply that gives the same sets in another order is not recognized here, but when it is compared.
+    /// Allocates nothing. A reply with the same sets in another order is not recognized here, but
+    /// in the comparison at the end of the update.
     pub(super) fn refresh(
         &mut self,
         now: Instant,
@@ -60,7 +62,8 @@ impl<M: Memory> Topology<M> {
         true
     }
 
-    /// Replaces a description by what a reply says, or by the default one with an error when it cannot be taken.
+    /// Replaces a description by the content of a reply, or by the default one with an error if the
+    /// reply is rejected.
     pub(super) fn replace(
         &mut self,
         now: Instant,
@@ -81,7 +84,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Checks that a reply has not too many hosts, and sweeps texts away if it needs the room. Returns how many hosts it has.
+    /// Checks that a reply does not have too many hosts, and sweeps unused texts if the room is
+    /// needed. Returns the number of hosts.
     fn room_for(&mut self, hello: &HelloReply<'_>) -> Result<usize, ServerError> {
         let limit = u32::from(M::NAMES_MAX);
         let mut count = 0;
@@ -89,7 +93,7 @@ impl<M: Memory> Topology<M> {
             3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
         for host in hello.hosts.strings().chain(hello.passives.strings()).chain(hello.arbiters.strings()) {
             count += 1;
-            // `host` becomes `host:27017`.
+            // `host` becomes `host:27017`, at most 6 bytes longer.
             bytes = bytes.saturating_add(host.len() + 6);
             if count > limit {
                 return Err(ServerError::Beyond { limit: Limit::Names, count: limit });
@@ -107,7 +111,7 @@ impl<M: Memory> Topology<M> {
     }
 
     fn parse(&mut self, now: Instant, place: usize, hello: &HelloReply<'_>, hosts: usize) -> Result<Data, ServerError> {
-        // Most replies repeat these three.
+        // Most replies repeat the previous values of setName, me and primary.
         let before = self.servers.slots()[place].saved.map(|saved| self.spares[usize::from(saved)].data);
         let mut data = Data {
             server_type: hello.server_type(),
@@ -148,7 +152,8 @@ impl<M: Memory> Topology<M> {
         Ok(data)
     }
 
-    /// Adds the different addresses of a list to the names at this place, and says where they end.
+    /// Appends the distinct addresses of a list to the names in this slot, and returns the new
+    /// number of names.
     fn parse_hosts<'h>(
         &mut self,
         place: usize,
@@ -169,7 +174,7 @@ impl<M: Memory> Topology<M> {
         Ok(u16::try_from(names).unwrap_or(u16::MAX))
     }
 
-    /// The name that the previous description had where the next one goes now, if it is this host.
+    /// The name at the next index of the previous description, if it equals this host.
     fn same_as_before(&self, place: usize, host: &str) -> Option<TextId> {
         let slot = &self.servers.slots()[place];
         let before = self.spares[usize::from(slot.saved?)].names.slots();
@@ -185,7 +190,8 @@ impl<M: Memory> Topology<M> {
         })
     }
 
-    /// [`Self::intern_address`] of an address that the reply before had as well, most often.
+    /// Like [`Self::intern_address`], faster if the address equals that of the previous reply
+    /// (`known`).
     fn intern_again(&mut self, known: Option<TextId>, text: &str, field: AddressField) -> Result<TextId, ServerError> {
         match known.filter(|known| self.texts.is_address(*known, text)) {
             Some(known) => Ok(known),
@@ -194,7 +200,8 @@ impl<M: Memory> Topology<M> {
     }
 
     fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
-        // Almost always it is known, and written as it is kept. A path is known only if it is a seed.
+        // Fast path: the address is usually stored already, in this spelling. A path is found only
+        // if it is a seed.
         if let Some(known) = self.texts.find_address(text) {
             return Ok(known);
         }
@@ -210,7 +217,7 @@ impl<M: Memory> Topology<M> {
         ServerError::Beyond { limit: Limit::Texts, count: self.texts.limit() }
     }
 
-    /// Forgets texts that nobody names.
+    /// Removes texts that are no longer used.
     pub(super) fn sweep(&mut self) {
         let texts = &mut self.texts;
         texts.unmark_all();
@@ -255,7 +262,7 @@ impl<M: Memory> Topology<M> {
     }
 
     fn is_this_address(&self, known: TextId, text: &str) -> bool {
-        // Almost always it is written as it is kept.
+        // Fast path: the address usually has the stored spelling.
         let known = self.texts.view().get(known);
         known == text || Address::parse(text).is_some_and(|address| address.as_bytes() == known.as_bytes())
     }
@@ -277,7 +284,8 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// The tags that are kept of a reply with this number of hosts: those that are short enough, up to the limit on names.
+/// The tags that are kept from a reply with this number of hosts: those that are short enough, up
+/// to the limit on names.
 fn kept_tags<'a, M: Memory>(hello: &HelloReply<'a>, hosts: usize) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_short = |(name, value): &(&str, &str)| name.len() + value.len() <= usize::from(NAME_BYTES_MAX);
     hello.tags().filter(is_short).take(usize::from(M::NAMES_MAX).saturating_sub(hosts))

@@ -1,4 +1,4 @@
-//! Other hosts than those that the topology began with.
+//! Replacement of the topology's hosts after a DNS lookup.
 //!
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation".
 
@@ -10,20 +10,23 @@ use crate::address::Address;
 use crate::storage::{Full, Store};
 
 impl<M: Memory> Topology<M> {
-    /// News: the hosts of the deployment were looked up again. They are its members from now on, and nobody else.
+    /// Handles a new lookup of the deployment's hosts, which replace the current members.
     ///
-    /// Members that are not among them go, new ones come, in one update. Only a topology that is sharded, or unknown, takes its
-    /// members from elsewhere than from its servers; of any other, and with no hosts at all, nothing changes.
+    /// Members that are not among them are removed and new ones are added, in one update. This
+    /// applies only to a topology of type Sharded or Unknown; others have their members from their
+    /// servers and do not change. An empty list of hosts changes nothing.
     ///
-    /// - `seeds`: addresses, as in [`TopologyOptions::seeds`](super::TopologyOptions::seeds), except paths of unix sockets, which no name server may
-    ///   name. A text that is no address is ignored.
+    /// - `seeds`: addresses, as in [`TopologyOptions::seeds`](super::TopologyOptions::seeds),
+    ///   except paths of unix sockets, which a DNS server may not supply. A text that is not a
+    ///   valid address is ignored.
     ///
     /// Cost: O(members x seeds). Owes `ServerAdded` and `ServerRemoved`, and `WakeSelectors`.
-    /// Events: `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.
+    /// Events: `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, for changes that
+    /// occurred.
     ///
     /// # Errors
     ///
-    /// [`Full`]: there is no room for the new ones beside the old; nothing changed.
+    /// [`Full`]: there is no room for the new ones in addition to the old ones; nothing changed.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation" (LOG-02..07).
     pub fn handle_seeds<'s>(
@@ -60,7 +63,8 @@ impl<M: Memory> Topology<M> {
         Ok(())
     }
 
-    /// Members that are not among these addresses go, and those come that are no members yet. All are known as texts, and have room.
+    /// Removes members that are not among these addresses, and adds those that are not members yet.
+    /// The caller has interned all addresses and reserved slots.
     fn replace_members(&mut self, addresses: impl Iterator<Item = Address> + Clone) {
         self.texts.unmark_all();
         for address in addresses.clone() {

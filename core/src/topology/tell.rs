@@ -1,4 +1,4 @@
-//! The end of an update: its events, in their order, and the checks of a topology's invariants.
+//! The end of an update: emits its events in order. Also checks a topology's invariants.
 //!
 //! Read first: SDAM Logging and Monitoring, "Order of events" (LOG-01..10).
 
@@ -11,7 +11,7 @@ use crate::storage::Store;
 use crate::{Instant, ServerType};
 
 impl<M: Memory> Topology<M> {
-    /// The events of a new topology, whose seeds all came in the update that is under way.
+    /// Emits the events of a new topology, whose seeds were all added in the update in progress.
     pub(super) fn tell_opening(&mut self, now: Instant, observer: &mut impl SdamObserver) {
         let topology = self.id;
         observer.on_event(now, &SdamEvent::TopologyOpening { topology });
@@ -20,7 +20,8 @@ impl<M: Memory> Topology<M> {
         self.settle_update();
     }
 
-    /// Ends an update: the topology's own fields, then every event, then selectors are to be woken.
+    /// Ends an update: updates the topology's own fields, emits all events, and owes
+    /// `WakeSelectors`.
     pub(super) fn finish(&mut self, now: Instant, observer: &mut impl SdamObserver) {
         self.wake = true;
         if self.touched {
@@ -69,7 +70,7 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &event);
     }
 
-    /// ServerClosed of servers that went, or ServerOpening of those that came.
+    /// Emits ServerClosed of removed servers, or ServerOpening of added ones.
     fn tell_moved(&self, now: Instant, which: Place, observer: &mut impl SdamObserver) {
         let topology = self.id;
         for (place, slot) in self.servers.slots().iter().enumerate() {
@@ -91,7 +92,7 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &SdamEvent::TopologyDescriptionChanged { topology: self.id, previous, new });
     }
 
-    /// Whether the description that was saved at this place is no longer equal to the present one (SDAM-32, LOG-05).
+    /// Whether the description saved at this index differs from the current one (SDAM-32, LOG-05).
     fn is_changed(&mut self, at: usize) -> bool {
         let slot = &self.servers.slots()[self.saved[at] as usize];
         let (old, new) = (&self.spares[at], &slot.description);
@@ -105,7 +106,8 @@ impl<M: Memory> Topology<M> {
         let parts = old.data.parts(old_names).into_iter().zip(new.data.parts(new_names));
         let texts = &mut self.texts;
         parts.into_iter().any(|(old, new)| {
-            // The names of a part are all different, so sets of one size are equal if one holds the other.
+            // The names of a part are distinct, so sets of equal size are equal if one contains the
+            // other.
             let is_same = |old: &[TextId], new: &[TextId], texts: &mut super::texts::Texts<M>| {
                 texts.unmark_all();
                 for name in old {
@@ -117,7 +119,7 @@ impl<M: Memory> Topology<M> {
         })
     }
 
-    /// Forgets what there was before the update.
+    /// Discards the state before the update.
     fn settle_update(&mut self) {
         for place in self.saved.iter() {
             self.servers.slots_mut()[*place as usize].saved = None;
@@ -128,7 +130,8 @@ impl<M: Memory> Topology<M> {
                 let slot = &mut self.servers.slots_mut()[place];
                 slot.moved = false;
                 if slot.place == Place::Gone && slot.owed.added {
-                    // Its host never heard of it.
+                    // The host has not polled `ServerAdded` for it, so `ServerRemoved` is not owed
+                    // either.
                     self.owe(place, |owed| owed.added = false);
                     self.servers.slots_mut()[place].free();
                     self.gone -= 1;
@@ -194,7 +197,7 @@ impl<M: Memory> Topology<M> {
             TopologyType::ReplicaSetNoPrimary => assert_eq!(primaries, 0, "a primary that is not counted"),
             TopologyType::ReplicaSetWithPrimary => assert_eq!(primaries, 1, "not exactly one primary"),
             TopologyType::Sharded => {
-                // A ghost that was met before the first router stays until it is heard of again.
+                // A ghost found before the first router stays until its next reply or failure.
                 let may_be = |server: ServerType| matches!(server, ServerType::Mongos | ServerType::RsGhost);
                 assert!(!self.servers().any(|server| server.server_type().is_known() && !may_be(server.server_type())));
             }

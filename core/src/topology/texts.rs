@@ -1,8 +1,9 @@
-//! Every text once: addresses, set names, tags.
+//! Interned texts, each stored once: addresses, set names, tags.
 //!
-//! Texts lie one after the other in one block of bytes, each behind its number and length. Their numbers are kept in the order
-//! of the texts, and a text is found by binary search: no choice of names makes that slow, as it could with a hash.
-//! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
+//! Texts are stored one after the other in one block of bytes, each after a header with its number
+//! and length. Their numbers are kept in the order of the texts, and a text is found by binary
+//! search, so no choice of names makes a lookup slow, unlike with a hash. Uses of a text are not
+//! counted: a sweep, which runs when room is needed, removes texts that are not marked.
 
 use super::memory::Memory;
 use crate::hooks::origin;
@@ -12,32 +13,32 @@ use core::cmp::Ordering;
 #[cfg(test)]
 mod tests;
 
-/// Names a text for as long as a description has it.
+/// Identifies a text while a description uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TextId(pub(super) u16);
 
 /// No text.
 const NONE: u16 = u16::MAX;
-/// What lies before the bytes of a text: its number and its length.
+/// The bytes before a text: its number and its length.
 const HEAD: u32 = 4;
 
-/// Where a text is.
+/// The location of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TextSlot {
     offset: u32,
-    /// The round in which it was marked last.
+    /// The marking round in which it was last marked.
     mark: u32,
     len: u16,
-    /// The next free one.
+    /// The next free slot.
     next: u16,
     used: bool,
-    /// It was given as an address, and is one in its normal form.
+    /// It was interned as an address, in its normal form.
     is_address: bool,
     /// Kept by every sweep.
     pinned: bool,
 }
 
-/// Texts to be read.
+/// Read access to texts.
 #[derive(Clone, Copy)]
 pub(super) struct TextsRef<'a> {
     pub(super) bytes: &'a [u8],
@@ -45,7 +46,7 @@ pub(super) struct TextsRef<'a> {
 }
 
 impl<'a> TextsRef<'a> {
-    /// The text of this number; empty if there is none, which is a bug.
+    /// The text of this id; empty if there is none, which is a bug.
     pub(super) fn get(self, id: TextId) -> &'a str {
         core::str::from_utf8(self.bytes(id)).unwrap_or_default()
     }
@@ -59,13 +60,13 @@ impl<'a> TextsRef<'a> {
 }
 
 impl TextSlot {
-    /// A used slot that is not marked.
+    /// A slot in use, not marked.
     pub(super) const fn at(offset: u32, len: u16) -> Self {
         Self { offset, mark: 0, len, next: NONE, used: true, is_address: false, pinned: false }
     }
 }
 
-/// Texts, each once.
+/// The interned texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Texts<M: Memory> {
     bytes: Slots<u8, <M as Memory>::Bytes>,
@@ -75,13 +76,13 @@ pub(super) struct Texts<M: Memory> {
     /// The first free slot.
     free: u16,
     used: u16,
-    /// How many were used after the last sweep.
+    /// The number of used slots after the last sweep.
     kept: u16,
-    /// The round of marks that is under way.
+    /// The current marking round.
     round: u32,
 }
 
-/// Below this many texts nothing is swept but for want of room.
+/// While no more texts than this are used, a sweep runs only if room is needed.
 const SWEEP_MIN: u16 = 64;
 
 impl<M: Memory> Texts<M> {
@@ -102,22 +103,22 @@ impl<M: Memory> Texts<M> {
         TextsRef { bytes: self.bytes.slots(), slots: self.slots.slots() }
     }
 
-    /// The number of this text, if there is one. Cost: O(log n) comparisons.
+    /// The id of this text, if it is stored. Cost: O(log n) comparisons.
     pub(super) fn find(&self, parts: [&[u8]; 3]) -> Option<TextId> {
         let at = self.search(parts).ok()?;
         self.order.slots().get(at).copied().map(TextId)
     }
 
-    /// The index of this text in the order, or the index at which it would be inserted.
+    /// The index of this text in the order, or the index at which it must be inserted.
     fn search(&self, parts: [&[u8]; 3]) -> Result<usize, usize> {
         let view = self.view();
         self.order.slots().binary_search_by(|number| compare(view.bytes(TextId(*number)), parts))
     }
 
-    /// The number of the text that these parts make together, which is kept from now on if it was not there.
+    /// Returns the id of the concatenation of these parts, and stores it if it is new.
     ///
-    /// Cost: O(log n) comparisons; for a new text also O(length), and the numbers behind it in the order move by one. May allocate for a
-    /// new text.
+    /// Cost: O(log n) comparisons; for a new text also O(length), and the later numbers in the
+    /// order move by one. May allocate for a new text.
     pub(super) fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, Full> {
         let at = match self.search(parts) {
             Ok(at) => return Ok(TextId(self.order.slots()[at])),
@@ -139,18 +140,18 @@ impl<M: Memory> Texts<M> {
         Ok(id)
     }
 
-    /// The number of a text that is known to be an address in its normal form.
+    /// The id of a text that was interned as an address.
     pub(super) fn find_address(&self, text: &str) -> Option<TextId> {
         let id = self.find([text.as_bytes(), &[], &[]])?;
         self.slots.slots()[usize::from(id.0)].is_address.then_some(id)
     }
 
-    /// Whether a text is this one, and known to be an address in its normal form.
+    /// Whether the text of this id equals `text` and was interned as an address.
     pub(super) fn is_address(&self, id: TextId, text: &str) -> bool {
         self.slots.slots()[usize::from(id.0)].is_address && self.view().bytes(id) == text.as_bytes()
     }
 
-    /// As [`Texts::intern`], for an address in its normal form. One that is pinned is kept for good.
+    /// [`Texts::intern`] for an address in its normal form. A pinned one is never removed.
     pub(super) fn intern_address(&mut self, address: &[u8], pinned: bool) -> Result<TextId, Full> {
         let id = self.intern([address, &[], &[]])?;
         let slot = &mut self.slots.slots_mut()[usize::from(id.0)];
@@ -159,8 +160,8 @@ impl<M: Memory> Texts<M> {
         Ok(id)
     }
 
-    /// Whether many more texts are held than were in use at the last sweep, or there is no room for `more` texts of
-    /// `bytes` together.
+    /// Whether far more texts are used than after the last sweep, or there is no room for `more`
+    /// texts of `bytes` in total.
     pub(super) fn is_sweep_due(&self, more: u32, bytes: u32) -> bool {
         let bytes = bytes.saturating_add(HEAD.saturating_mul(more));
         let held = u32::try_from(self.bytes.slots().len()).unwrap_or(u32::MAX);
@@ -169,12 +170,12 @@ impl<M: Memory> Texts<M> {
             || held.saturating_add(bytes) > M::BYTES_MAX.min(self.bytes.limit())
     }
 
-    /// How many texts there can be.
+    /// The maximum number of texts.
     pub(super) fn limit(&self) -> u32 {
         u32::from(M::TEXTS_MAX).min(self.slots.limit())
     }
 
-    /// Begins a round of marks: no text is marked.
+    /// Begins a marking round: no text is marked.
     pub(super) fn unmark_all(&mut self) {
         if let Some(round) = self.round.checked_add(1) {
             self.round = round;
@@ -186,7 +187,7 @@ impl<M: Memory> Texts<M> {
         }
     }
 
-    /// Marks a text. Whether it was not marked in this round.
+    /// Marks a text. Returns whether it was not yet marked in this round.
     pub(super) fn mark(&mut self, id: TextId) -> bool {
         let slot = &mut self.slots.slots_mut()[usize::from(id.0)];
         let is_new = slot.mark != self.round;
@@ -199,7 +200,7 @@ impl<M: Memory> Texts<M> {
         self.slots.slots()[usize::from(id.0)].mark == self.round
     }
 
-    /// Forgets every text that is neither marked in this round nor pinned. Cost: O(bytes).
+    /// Removes every text that is neither marked in this round nor pinned. Cost: O(bytes).
     pub(super) fn sweep(&mut self) {
         let slots = self.slots.slots_mut();
         let bytes = self.bytes.slots_mut();
@@ -238,7 +239,8 @@ impl<M: Memory> Texts<M> {
         }
     }
 
-    /// Takes a free slot or makes one, and inserts it into the order at this index.
+    /// Stores the slot in a free entry or a new one, and inserts its number into the order at this
+    /// index.
     fn place(&mut self, slot: TextSlot, at: usize) -> Result<TextId, Full> {
         self.order.try_push(NONE)?;
         let number = self.take_slot(slot).inspect_err(|Full| {
@@ -267,7 +269,8 @@ impl<M: Memory> Texts<M> {
         Ok(number)
     }
 
-    /// Every used text is found, lies where it says, and nothing else does.
+    /// Checks that every used text is found and is located at its offset, and that the block
+    /// contains no other texts.
     pub(super) fn assert_invariants(&self) {
         let view = self.view();
         let mut at = 0;
@@ -301,9 +304,9 @@ impl<M: Memory> Texts<M> {
     }
 }
 
-/// The order of a text and of the concatenation of these parts.
+/// Compares a text with the concatenation of these parts.
 fn compare(text: &[u8], parts: [&[u8]; 3]) -> Ordering {
-    // Addresses and set names have one part.
+    // Fast path: addresses and set names have one part.
     if let [whole, [], []] = parts {
         return text.cmp(whole);
     }

@@ -1,6 +1,7 @@
-//! What a new description of one server means for the topology.
+//! Application of a server's new description to the topology.
 //!
-//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines (SDAM-33..61).
+//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines
+//! (SDAM-33..61).
 
 use super::description::{Data, Meta};
 use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
@@ -10,7 +11,7 @@ use super::{CHANGES_MAX, MAX_WIRE_VERSION, MIN_WIRE_VERSION, Topology, TopologyT
 use crate::storage::{Full, Store};
 use crate::{Instant, ServerType};
 
-/// The first wire version whose primaries are ordered by election first (MongoDB 6.0).
+/// From this wire version on, primaries are ordered by electionId before setVersion (MongoDB 6.0).
 const ELECTION_FIRST: i32 = 17;
 
 impl<M: Memory> Topology<M> {
@@ -21,7 +22,7 @@ impl<M: Memory> Topology<M> {
         self.touched = false;
     }
 
-    /// Keeps the description at this place as it was before the update.
+    /// Saves the description in this slot as it was before the update.
     pub(super) fn save(&mut self, place: usize) {
         self.touched = true;
         let slot = &mut self.servers.slots_mut()[place];
@@ -31,7 +32,7 @@ impl<M: Memory> Topology<M> {
         let spare = self.saved.len();
         assert!(spare < CHANGES_MAX, "more servers changed than one update can change");
         if self.spares[spare].copy_from(&slot.description).is_err() {
-            // Out of memory: events will show it without its names.
+            // Out of memory: the event will contain the old description without its names.
             let data = Data { ends: [0; 3], ..slot.description.data };
             self.spares[spare].reset(data);
         }
@@ -39,15 +40,16 @@ impl<M: Memory> Topology<M> {
         let _ = self.saved.push(u32::try_from(place).unwrap_or(u32::MAX));
     }
 
-    /// Makes the server at this place the default Unknown, with this error.
+    /// Resets the server in this slot to the default Unknown description, with this error.
     pub(super) fn set_unknown(&mut self, now: Instant, place: usize, error: ServerError) {
         self.save(place);
         self.servers.slots_mut()[place].description.reset(Data::unknown(Some(error), now));
         self.owe(place, |owed| owed.ready = false);
     }
 
-    /// Adds a member at the first free slot, which is not before `from`. Returns the slot behind it: the search for the next member of the same reply begins there,
-    /// so one reply scans each slot once.
+    /// Adds a member in the first free slot; no slot before `from` is free. Returns the next index,
+    /// where the search for the next member of the same reply begins, so one reply scans each slot
+    /// once.
     pub(super) fn add(&mut self, address: TextId, from: usize) -> Result<usize, Full> {
         let count = self.servers.slots().len();
         let place = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {
@@ -68,7 +70,8 @@ impl<M: Memory> Topology<M> {
             })?;
             count
         };
-        // Of a server of the same number, 2^32 members ago, no news are under way.
+        // Serials wrap around. No input for the server with the same serial, 2^32 members ago, can
+        // still be pending.
         self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
         self.members += 1;
         self.touched = true;
@@ -83,7 +86,8 @@ impl<M: Memory> Topology<M> {
         Ok(place + 1)
     }
 
-    /// Takes a member out of the topology. Its place is free once its host was told, or at once if it never was told of it.
+    /// Removes a member from the topology. Its slot becomes free when the host has polled
+    /// `ServerRemoved`, or at the end of the update if the host has not polled its `ServerAdded`.
     pub(super) fn remove(&mut self, place: usize) {
         let slot = &mut self.servers.slots_mut()[place];
         assert!(slot.place == Place::Member, "a server is removed that is no member");
@@ -98,7 +102,7 @@ impl<M: Memory> Topology<M> {
         });
     }
 
-    /// Applies the rules for the description at this place.
+    /// Applies the SDAM rules for the description in this slot.
     pub(super) fn update(&mut self, now: Instant, place: usize) {
         use ServerType as S;
         use TopologyType as T;
@@ -143,7 +147,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A direct connection never changes its type, but wants its set (SDAM-33, SDAM-34).
+    /// A direct connection never changes its type, but its set name is checked (SDAM-33, SDAM-34).
     fn update_single(&mut self, now: Instant, place: usize) {
         let data = self.data(place);
         let is_wrong = self.meta.set_name.is_some() && data.set_name != self.meta.set_name;
@@ -152,7 +156,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A member while no primary is known: its hosts are added, nobody else is removed (SDAM-46, SDAM-47).
+    /// A member's reply while no primary is known: its hosts are added, no other member is removed
+    /// (SDAM-46, SDAM-47).
     fn update_without_primary(&mut self, now: Instant, place: usize) {
         let data = self.data(place);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
@@ -161,7 +166,7 @@ impl<M: Memory> Topology<M> {
         }
         if let Err(error) = self.make_room(place) {
             if self.meta.set_name.is_none() {
-                // It has not become a replica set by a reply that is not taken.
+                // A rejected reply must not turn the topology into a replica set.
                 self.meta.topology_type = self.meta_before.topology_type;
             }
             self.set_unknown(now, place, error);
@@ -175,7 +180,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A member while a primary is known: its hosts mean nothing (SDAM-48).
+    /// A member's reply while a primary is known: its hosts are ignored (SDAM-48).
     fn update_with_primary_from_member(&mut self, place: usize) {
         let data = self.data(place);
         if self.meta.set_name != data.set_name || self.is_misnamed(place) {
@@ -187,7 +192,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A primary: unless it is stale, its host list is the set's (SDAM-49..58).
+    /// A primary's reply: unless it is stale, its host list replaces the members (SDAM-49..58).
     fn update_from_primary(&mut self, now: Instant, place: usize) {
         let data = self.data(place);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
@@ -226,7 +231,8 @@ impl<M: Memory> Topology<M> {
         self.check_if_has_primary();
     }
 
-    /// Orders a primary among all that were seen, and notes it if none was newer (SDAM-50..52).
+    /// Compares a primary with the newest one seen, and stores its values if it is not older
+    /// (SDAM-50..52).
     fn order_primary(&mut self, data: &Data) -> Result<(), ServerError> {
         let new = ElectionTuple { election_id: data.election_id, set_version: data.set_version };
         let meta = &mut self.meta;
@@ -252,7 +258,7 @@ impl<M: Memory> Topology<M> {
         Ok(())
     }
 
-    /// Looks whether the hosts that are not yet members have places.
+    /// Reserves slots for the hosts that are not yet members.
     fn make_room(&mut self, place: usize) -> Result<(), ServerError> {
         self.mark_members();
         let mut wanted = 0_u32;
@@ -264,8 +270,10 @@ impl<M: Memory> Topology<M> {
         self.reserve(wanted).map_err(|Full| ServerError::Beyond { limit: Limit::Servers, count: limit })
     }
 
-    /// The hosts of a primary do not fit beside those that they replace. If they do once those are gone, these are removed at once, and a check of the
-    /// primary is asked for: that, or the next one if the host is in the middle of one, finds their places free. Otherwise nothing changes.
+    /// Called when the hosts of a primary do not fit in addition to the members that they replace.
+    /// If they would fit without those members, removes them at once and requests a check of the
+    /// primary; the next check that begins after the host has polled the removals finds their slots
+    /// free. Otherwise nothing changes.
     fn make_way(&mut self, place: usize, data: &Data) {
         self.texts.unmark_all();
         let mut wanted = u32::from(self.texts.mark(self.servers.slots()[place].address));
@@ -285,7 +293,7 @@ impl<M: Memory> Topology<M> {
         self.owe(place, |owed| owed.check = true);
     }
 
-    /// Looks whether there are places for so many new members.
+    /// Reserves slots for `wanted` new members.
     pub(super) fn reserve(&mut self, wanted: u32) -> Result<(), Full> {
         if wanted == 0 {
             return Ok(());
@@ -298,7 +306,8 @@ impl<M: Memory> Topology<M> {
         self.servers.reserve(self.members + self.gone + wanted)
     }
 
-    /// Adds the hosts in the description at this place that are not yet members, for which there is room.
+    /// Adds the hosts in the description in this slot that are not yet members. The caller has
+    /// reserved the slots.
     fn add_hosts(&mut self, place: usize) {
         self.mark_members();
         let mut from = 0;
@@ -310,7 +319,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Removes every member that is not among the hosts in the description at this place.
+    /// Removes every member that is not among the hosts in the description in this slot.
     fn remove_others(&mut self, place: usize) {
         self.texts.unmark_all();
         for at in 0..self.hosts(place) {
@@ -334,7 +343,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A member says who is primary: if that one is Unknown, it may be (SDAM-20, SDAM-47).
+    /// Applies the `primary` field of a member's reply: that server, if Unknown, becomes
+    /// PossiblePrimary (SDAM-20, SDAM-47).
     fn hint_primary(&mut self, primary: Option<TextId>) {
         let Some(place) = primary.and_then(|primary| self.member_at(primary)) else { return };
         if self.data(place).server_type == ServerType::Unknown {
@@ -343,7 +353,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Whether it says `me`, and means another address than the one it has here. Saying nothing is no mismatch.
+    /// Whether the reply's `me` differs from the address used here. A reply without `me` is no
+    /// mismatch.
     fn is_misnamed(&self, place: usize) -> bool {
         let slot = &self.servers.slots()[place];
         slot.description.data.me.is_some_and(|me| me != slot.address)
@@ -359,7 +370,8 @@ impl<M: Memory> Topology<M> {
             if self.has_primary() { TopologyType::ReplicaSetWithPrimary } else { TopologyType::ReplicaSetNoPrimary };
     }
 
-    /// What the topology has from its servers: compatibility and session timeout (SDAM-35, SDAM-61).
+    /// Computes the fields derived from the servers: compatibility and session timeout (SDAM-35,
+    /// SDAM-61).
     pub(super) fn summarize(&mut self) {
         let members = self.servers.slots().iter().filter(|slot| slot.place == Place::Member);
         let mut incompatible = None;
@@ -382,7 +394,7 @@ impl<M: Memory> Topology<M> {
         self.servers.slots()[place].description.data
     }
 
-    /// How many hosts, passives and arbiters the description at this place has.
+    /// The number of hosts, passives and arbiters in the description in this slot.
     fn hosts(&self, place: usize) -> usize {
         usize::from(self.servers.slots()[place].description.data.ends[2])
     }
@@ -392,7 +404,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// Whether this client cannot speak to a server that it knows.
+/// The wire version mismatch of a known server, if any.
 fn mismatch(data: &Data) -> Option<WireMismatch> {
     if !data.server_type.is_known() || data.server_type == ServerType::LoadBalancer {
         return None;
