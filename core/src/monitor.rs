@@ -23,11 +23,13 @@
 //!   close: from anywhere to Closed.   cancel_check: from Checking to Waiting, without a connection.
 //! ```
 //!
-//! # How it is composed
+//! # Composition
 //!
-//! It knows neither descriptions nor pools. An input that ends a check returns a [`CheckOutcome`], which the host applies: the description
-//! first, then the pool. What follows the check (the retry, the next streamed reply, the wait) is due at once and begins with the next
-//! [`Monitor::handle_timeout`], so events come in the order in which things are applied:
+//! A monitor has no access to server descriptions or pools. An input that ends a check returns a
+//! [`CheckOutcome`], which the host applies: the description first, then the pool. The step that
+//! follows the check (the retry, the next streamed reply or the wait) is due at once and begins in
+//! the next [`Monitor::handle_timeout`], so events are emitted in the order in which changes are
+//! applied:
 //!
 //! ```text
 //! if let Some(outcome) = monitor.handle_reply(now, line, &reply, matched, known, observer)? {    // HeartbeatSucceeded
