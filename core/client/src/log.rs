@@ -13,43 +13,48 @@
 //! DEBUG poolhouse::connection: Connection ready serverHost="localhost" serverPort=27017 driverConnectionId=1 durationMS=1.25
 //! ```
 //!
-//! With [`LogStyle::Text`] there is one field, `message`, and it says it all:
+//! With [`LogStyle::Text`] there is one field, `message`, which contains all values:
 //!
 //! ```text
 //! DEBUG poolhouse::connection: Connection ready: address=localhost:27017, driver-generated ID=1, established in=1.25 ms
 //! ```
 //!
-//! Durations have at most three decimals. The `reply` of a heartbeat is left out unless [`LogOptions::heartbeat_replies`] is set.
+//! Durations have at most three decimals. The `reply` of a heartbeat is left out unless
+//! [`LogOptions::heartbeat_replies`] is set.
 //!
 //! # Warnings
 //!
-//! The specification fixes *debug* for its messages. For operators there are other lines at *warn* and *info*, of the component [`DEPLOYMENT`]:
-//! plain text, one line for one fact, however many pools and monitors notice it.
+//! The specification requires *debug* for its messages. There are other lines for operators, at
+//! *warn* and *info*, of the component [`DEPLOYMENT`]: plain text, one line for each fact, however
+//! many pools and monitors observe the fact.
 //!
 //! | level | line | when |
 //! |---|---|---|
-//! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | no primary is known any more; the reason is its error, its new type, or that it left the set |
-//! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; `, before it was a:1` where no loss was seen |
+//! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | the set has no known primary any more; the reason is the primary's error, its new type, or that it left the set |
+//! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; with `, before it was a:1` if no loss was observed |
 //! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary |
-//! | info | `server reconnected: c:1` | it is known again |
+//! | info | `server reconnected: c:1` | the server is known again |
 //! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
-//! | warn | `authentication failed: a:1` | a connection was refused for its credential; once, until one to that server is established |
+//! | warn | `authentication failed: a:1` | a connection was refused because of its credential; once, until a connection to that server is established |
 //!
-//! A pool has no line when its server is down, because both are one step; a pool that is driven by hand ([`Logs`]) has a line at each clear. A
-//! server that replies, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats `authentication failed`
-//! for each connection.
+//! When a server is down, the clear of its pool has no line, because both are one step; a pool
+//! without the driver ([`Logs`]) has a line at each clear. A server that replies, but is no longer
+//! primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats
+//! `authentication failed` for each connection.
 //!
-//! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its last server; a lookup of the hosts of a
-//! `mongodb+srv://` string failed or found no host (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`, `count`, and
-//! the first eight as `hosts`). [`CONNECTION`] has the warnings of the connection string and of the TLS options, when a client is made.
+//! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its
+//! last server; a lookup of the hosts of a `mongodb+srv://` string failed or found no host
+//! (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`,
+//! `count`, and the first eight as `hosts`). [`CONNECTION`] has the warnings about the connection
+//! string and the TLS options, when a client is created.
 //!
 //! # Subscribers
 //!
-//! Where messages go (stdout, stderr, a file) is the subscriber's affair (LOG-35). When nobody listens, nothing is formatted: the
-//! cost is that of [`tracing::enabled!`], some loads and compares.
+//! The subscriber chooses where messages go (stdout, stderr, a file) (LOG-35). Without a subscriber
+//! nothing is formatted: the cost is that of [`tracing::enabled!`], some loads and compares.
 //!
-//! [`Logs`] is an [`Observer`] for machines that are driven by hand, and formats on the spot. `LogQueue` is for the async shell: it notes the
-//! event down under the lock, and emits it outside.
+//! [`Logs`] is an [`Observer`] for machines without the driver, and formats at once. `LogQueue` is
+//! for the driver: it stores events under the lock, and emits them after the lock is released.
 
 mod deployment;
 mod emit;
@@ -79,38 +84,39 @@ use tracing::level_filters::LevelFilter;
 pub const CONNECTION: &str = "poolhouse::connection";
 /// The target of messages of topologies and heartbeats: the component "topology".
 pub const TOPOLOGY: &str = "poolhouse::topology";
-/// The target of the lines for operators: servers that are down, primaries that are lost and found. The specification has no such component.
+/// The target of the lines for operators: servers that are down, primaries that are lost and found.
+/// Not a component of the specification.
 pub const DEPLOYMENT: &str = "poolhouse::deployment";
 
-/// The address of a server that no context names.
+/// Shown if the address of a server is unknown.
 const UNKNOWN: &str = "an unknown server";
 
-/// What is logged, and how. What is not restricted here is up to the subscriber.
+/// Which messages are logged, and how. The subscriber can restrict them further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// Messages of pools at most this verbose. Default all.
+    /// The most verbose level of messages of pools. Default all levels.
     pub connection: LevelFilter,
-    /// Messages of topologies and heartbeats at most this verbose. Default all.
+    /// The most verbose level of messages of topologies and heartbeats. Default all levels.
     pub topology: LevelFilter,
-    /// Lines for operators at most this verbose. Default all.
+    /// The most verbose level of lines for operators. Default all levels.
     pub deployment: LevelFilter,
-    /// Whether the message of a heartbeat shows the server's reply. Default no: it has up to some thousand bytes, for each server every ten
-    /// seconds.
+    /// Whether the message of a heartbeat contains the server's reply. Default false: a reply has
+    /// up to some thousand bytes, for each server every ten seconds.
     pub heartbeat_replies: bool,
-    /// How many bytes of a document are shown before `...`. Default 1000.
+    /// Limit in bytes on a document; a longer one is cut, and `...` is appended. Default 1000.
     pub document_length_max: usize,
-    /// Fields or sentences. Default fields.
+    /// The form of messages. Default fields.
     pub style: LogStyle,
 }
 
-/// How a message says what it says.
+/// The form of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LogStyle {
-    /// In fields of their own.
+    /// Each value is a field.
     #[default]
     Structured,
-    /// In a sentence.
+    /// All values are in one sentence.
     Text,
 }
 
@@ -125,7 +131,7 @@ impl LogOptions {
         style: LogStyle::Structured,
     };
 
-    /// Nothing is logged.
+    /// Logs nothing.
     pub const OFF: Self = Self {
         connection: LevelFilter::OFF,
         topology: LevelFilter::OFF,
@@ -133,11 +139,12 @@ impl LogOptions {
         ..Self::DEFAULT
     };
 
-    /// The defaults, changed by environment variables: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for those that are not set
-    /// and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). A value that is not valid counts as not set
-    /// (LOG-34).
+    /// The defaults, changed by environment variables: `MONGODB_LOG_CONNECTION`,
+    /// `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a variable and for the
+    /// lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An
+    /// invalid value counts as not set (LOG-34).
     ///
-    /// - `variable`: the value of an environment variable.
+    /// - `variable`: returns the value of an environment variable.
     ///
     /// ```
     /// # use poolhouse_client::log::LogOptions;
@@ -164,7 +171,7 @@ impl Default for LogOptions {
     }
 }
 
-/// One of the specification's levels, which has some more than `tracing`.
+/// Parses a level of the specification, which has more of them than `tracing`.
 fn parse_level(name: &str) -> Option<LevelFilter> {
     const LEVELS: [(&str, LevelFilter); 10] = [
         ("off", LevelFilter::OFF),
@@ -182,9 +189,10 @@ fn parse_level(name: &str) -> Option<LevelFilter> {
     LEVELS.iter().find(|(level, _)| name.eq_ignore_ascii_case(level)).map(|(_, filter)| *filter)
 }
 
-/// Makes log messages of the events of pools, monitors, scans and topologies.
+/// Logs the events of pools, monitors, scans and topologies.
 ///
-/// For machines that are driven by hand. A pool's events do not say which server they are of; [`Within`](poolhouse_core::observe::Within) adds that:
+/// For machines without the driver. A pool's events do not contain the address of the server;
+/// [`Within`](poolhouse_core::observe::Within) adds it:
 ///
 /// ```
 /// use poolhouse_core::Instant;
