@@ -114,8 +114,8 @@ mod owned {
     use super::{Credential, Mechanism};
 
     /// An owned [`Credential`]. Its password is wiped when it is dropped.
+    ///
     /// `Debug` shows neither user nor password.
-    /// `Debug` tells neither user nor password.
     #[derive(Clone, PartialEq, Eq)]
     pub struct OwnedCredential {
         username: Option<String>,

@@ -17,6 +17,7 @@ use poolhouse_wire::saturate;
 /// Otherwise [`encode`](Self::encode) converts them: in v5 it puts as many envelopes as fit into
 /// one segment, and splits one that is too large into several; in v3 and v4 it compresses the
 /// bodies. Data that compression does not shorten are sent uncompressed.
+///
 /// Memory: none without compression; with LZ4 8 KiB from the first envelope on, 16 KiB after 64 KiB
 /// were compressed at a time (without `alloc` on the stack, during the call); with Snappy 2 KiB,
 /// and 32 KiB once a body exceeds a kilobyte.
