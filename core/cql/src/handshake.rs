@@ -406,7 +406,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         if framed {
             begin_segment(sink, format)?;
         }
-        // A token always fits into one segment with this limit.
+        // Limits the envelope to the payload of a single segment.
         let limits = Limits { body_bytes_max: saturate(SEGMENT_PAYLOAD_BYTES_MAX) - 9 };
         encode_envelope(sink, outgoing, Opcode::AuthResponse, &limits, |body| {
             body.bytes_with(|token| self.authenticator.write_token(token)).map(drop)

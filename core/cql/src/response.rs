@@ -209,7 +209,7 @@ pub enum OutcomeKind {
 }
 
 impl OutcomeKind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Void, Self::Rows, Self::SetKeyspace, Self::Prepared, Self::SchemaChange];
 
     /// The number of the kind.
