@@ -94,7 +94,7 @@ pub enum SeedlistError {
     Srv {
         /// The name of the SRV records: `_mongodb._tcp.` and the host of the string, by default.
         name: String,
-        /// Why not.
+        /// The cause.
         error: LookupError,
     },
     /// The TXT lookup failed, so it is unknown whether a record exists.
