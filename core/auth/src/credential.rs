@@ -5,8 +5,8 @@ use core::fmt;
 use super::mechanism::{EXTERNAL, Mechanism};
 use poolhouse_wire::AuthError;
 
-/// A user, the secret and the mechanism, and the database of the user. Borrowed, so that no copy of
-/// the password is made.
+/// A user, the secret and the mechanism, and the database of the user. Borrowed, to avoid a copy of
+/// the password.
 ///
 /// `Debug` shows neither user nor password.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -97,7 +97,7 @@ impl ScramKeys {
     }
 }
 
-/// Keys whose derivation is in progress.
+/// A derivation of keys in progress.
 pub(super) struct Derivation {
     mechanism: ScramMechanism,
     salt: heapless::Vec<u8, SALT_BYTES_MAX>,

@@ -9,9 +9,8 @@ use super::keys::ScramKeys;
 /// routers of a sharded cluster, so a single slot is usually enough.
 pub const KEYS_MAX: usize = 4;
 
-/// The keys of a user with a password, by salt and iterations, so that a client derives keys from
-/// its password once instead of for each connection. If the ring is full, the oldest keys are
-/// replaced.
+/// The keys of a user with a password, by salt and iterations, so a client derives keys from its
+/// password once instead of for each connection. If the ring is full, the oldest keys are replaced.
 ///
 /// Equivalent to the password: wiped when dropped, and not shown by `Debug`.
 #[derive(Clone, Default)]

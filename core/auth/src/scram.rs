@@ -92,7 +92,7 @@ impl<'a> Scram<'a> {
         if password.contains('\0') {
             return Err(AuthError::PasswordProhibited);
         }
-        // Checked here, so that an unusable password is reported before the server has replied.
+        // Checked here to report an unusable password before the server has replied.
         prepare(mechanism, username, password)?;
         let (iterations_max, keys, state) = (ITERATIONS_MAX, None, State::First);
         Ok(Self { mechanism, username, password, nonce, iterations_max, keys, state })

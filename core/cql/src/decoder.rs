@@ -63,7 +63,7 @@ enum Place {
     Between,
     /// The collected bytes were returned as an envelope; they are cleared at the next call.
     Lent,
-    /// From a payload whose checksum was verified.
+    /// From a payload with a verified checksum.
     Payload { source: Source, start: usize, end: usize },
 }
 
@@ -206,8 +206,8 @@ impl<S: Sink> Decoder<S> {
         [self.received.sink(), self.assembled.sink()]
     }
 
-    /// Both sinks, emptied, so that the caller can shrink them after a large envelope; `None` while
-    /// they are in use.
+    /// Both sinks, emptied: the caller can shrink them after a large envelope; `None` while they
+    /// are in use.
     pub fn idle_memory(&mut self) -> Option<[&mut S; 2]> {
         if !self.is_between() {
             return None;

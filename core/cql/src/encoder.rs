@@ -40,7 +40,7 @@ impl Encoder {
         Self { version, compression, deflater: Deflater::new() }
     }
 
-    /// Whether envelopes are sent unchanged, so that [`encode`](Self::encode) would only copy them.
+    /// Whether envelopes are sent unchanged; [`encode`](Self::encode) would only copy them.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         !self.version.has_segments() && self.compression.is_none()

@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The error of a field whose value is not allowed.
+/// The error of a field with a value that is not allowed.
 pub(super) const fn field(name: &'static str, value: i64) -> CqlErrorKind {
     CqlErrorKind::FieldValue { name, value }
 }

@@ -6,8 +6,8 @@ use super::compress::append_zeros;
 use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 
-/// A buffer at the front of a sink. Clearing it does not shorten the sink, so that bytes need not
-/// be zeroed again.
+/// A buffer at the front of a sink. Clearing it does not shorten the sink, to avoid zeroing bytes
+/// again.
 pub(super) struct Pile<S> {
     sink: S,
     len: usize,
@@ -56,7 +56,7 @@ impl<S: Sink> Pile<S> {
         self.sink.written_mut().get_mut(start..end).ok_or(Full)
     }
 
-    /// The emptied sink, so that the caller can shrink it. All bytes are lost.
+    /// The emptied sink: the caller can shrink it. All bytes are lost.
     pub(super) fn emptied(&mut self) -> &mut S {
         self.len = 0;
         self.sink.truncate(0);

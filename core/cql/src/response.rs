@@ -114,8 +114,8 @@ impl<'a> Envelope<'a> {
 
 const _: () = assert!(HEADER_BYTES == 9);
 
-/// A message of a server. Bytes after the known fields of a message are ignored, so that later
-/// versions can extend it.
+/// A message of a server. Bytes after the known fields of a message are ignored, so later versions
+/// can extend it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response<'a> {

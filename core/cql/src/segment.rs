@@ -83,7 +83,7 @@ impl SegmentHeader {
         Ok(Self { payload_bytes, inflated_bytes, self_contained: flags & 1 == 1 })
     }
 
-    /// The encoded header; only the first [`Format::header_bytes`] bytes are used.
+    /// The encoded header; only the first `format.header_bytes()` bytes are used.
     fn to_bytes(self, format: Format) -> [u8; HEADER_BYTES_MAX] {
         let bits = |count: usize| u64::try_from(count).unwrap_or(LENGTH_MASK) & LENGTH_MASK;
         let flag = u64::from(self.self_contained);

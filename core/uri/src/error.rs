@@ -154,8 +154,8 @@ impl core::error::Error for UriError {}
 /// Contains the option's standard name and the offset of its name in the string; no value. For an
 /// unknown option it contains the name in the string, but not if that may be a part of a password
 /// that was not escaped: after an option with a password, or if any option contains an at-sign. If
-/// the name is probably misspelled, `Display` suggests a known option: `maxPoolSzie: unknown
-/// option, ignored; did you mean maxPoolSize? (at byte 13)`.
+/// the name is probably misspelled, `Display` suggests a known option, such as
+/// `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriWarning {
@@ -235,7 +235,8 @@ impl UriWarning {
         }
     }
 
-    /// The option's name. `None` for an unknown option whose name may be a part of a password.
+    /// The option's name. `None` for an unknown option with a name that may be a part of a
+    /// password.
     #[must_use]
     pub fn option(&self) -> Option<&str> {
         match self {

@@ -23,7 +23,7 @@ impl Secret {
         &self.0
     }
 
-    /// Builds a text in memory that is not reallocated, so that no partial copy remains.
+    /// Builds a text in memory that is not reallocated, to leave no partial copy.
     ///
     /// `write` is called twice, to measure and to write, and must write the same text both times.
     pub(super) fn written(write: impl Fn(&mut dyn Write) -> fmt::Result) -> Self {

@@ -319,7 +319,7 @@ pub(super) fn tag_set(text: &str, note: &mut Note) -> Result<Vec<Pairs>, Rule> {
     Ok(Vec::from([set]))
 }
 
-/// Parses pairs whose names are property names; known names are converted to upper case.
+/// Parses pairs of property names and values; known names are converted to upper case.
 pub(super) fn properties(text: &str, note: &mut Note) -> Result<Pairs, Rule> {
     let mut properties = pairs(text, note)?;
     for (name, _) in &mut properties.0 {

@@ -181,8 +181,8 @@ pub enum AuthError {
         /// Its name.
         name: &'static str,
     },
-    /// PLAIN would send the password without encryption, or to a server whose certificate was not
-    /// verified.
+    /// PLAIN would send the password without encryption, or to a server with an unverified
+    /// certificate.
     PlainWithoutTls,
     /// The nonce supplied is too short or too long, or contains characters that a nonce cannot
     /// have.

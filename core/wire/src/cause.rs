@@ -11,8 +11,8 @@ use core::hash::{Hash, Hasher};
 
 /// Why a connection, a check or a check-out failed.
 ///
-/// `Copy` and without text of a peer, so that it fits into slots, events and errors of every build,
-/// and cannot contain a secret.
+/// `Copy` and without text of a peer: it fits into slots, events and errors of every build, and
+/// cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {

@@ -46,7 +46,7 @@ pub enum WireErrorKind {
     Compressed,
     /// A compressed message inside a compressed message.
     CompressedTwice,
-    /// A compressed message whose content is not OP_MSG.
+    /// A compressed message with another opcode than OP_MSG inside.
     CompressedOpcode {
         /// The opcode inside.
         opcode: i32,
@@ -104,15 +104,15 @@ pub enum WireErrorKind {
         /// As found at the end of the message.
         found: u32,
     },
-    /// A reply whose `responseTo` is not the expected id.
+    /// The `responseTo` of a reply is not the expected id.
     ResponseTo {
-        /// The id of the request (or, in an exhaust stream, of the previous reply) that was to be
-        /// answered.
+        /// The id of the request (or, in an exhaust stream, of the previous reply) that the reply
+        /// must answer.
         expected: i32,
         /// The id that the reply names.
         found: i32,
     },
-    /// The flag moreToCome in a reply, although the request did not allow exhaust.
+    /// The flag `moreToCome` in a reply, although the request did not allow exhaust.
     MoreToCome,
     /// Bytes while no reply is due.
     Unsolicited {

@@ -14,7 +14,7 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// A buffer to append to, whose content can be read and modified.
+/// A buffer to append to, with readable and writable content.
 ///
 /// Implemented for [`SliceSink`], [`heapless::Vec`] and, with `alloc`, for `Vec<u8>` (which grows,
 /// and reports [`Full`] when the allocator refuses). Encoders keep the existing content.

@@ -74,7 +74,7 @@ pub(super) enum Reply {
     NoSuchName,
     /// No records of this type.
     NoRecords,
-    /// An alias, after this number of steps, to a name whose records are not in the reply.
+    /// An alias, after this number of steps, to a name without records in the reply.
     Alias { name: String, steps: u32 },
     /// More aliases than allowed.
     Aliases,
@@ -158,7 +158,7 @@ fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32,
         owner = alias;
         ttl = ttl.min(alias_ttl);
     }
-    // An SOA record together with an alias means that the alias has no such records.
+    // A start of authority (SOA) together with an alias means that the alias has no such records.
     if names_authority {
         return Reply::NoRecords;
     }

@@ -307,7 +307,7 @@ impl<'a> Iterator for Elements<'a> {
 
 impl FusedIterator for Elements<'_> {}
 
-/// An array within borrowed bytes: a document whose keys are ignored.
+/// An array within borrowed bytes, encoded as a document; the keys are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawArray<'a>(RawDocument<'a>);
 

@@ -10,8 +10,7 @@ use super::document::{DEPTH_MAX, RawArray, RawDocument};
 use super::value::RawValue;
 use core::fmt::{self, Write};
 
-/// A document whose [`Display`](fmt::Display) is relaxed extended JSON. Returned by
-/// [`RawDocument::relaxed_json`].
+/// Displays a document as relaxed extended JSON. Returned by [`RawDocument::relaxed_json`].
 ///
 /// At a malformed element the output of the document or array around it ends with `<malformed>`.
 /// `<too deep>` replaces values nested deeper than [`DEPTH_MAX`]. The output is for people, not for
@@ -189,7 +188,7 @@ fn date_time(f: &mut fmt::Formatter<'_>, millis: i64) -> fmt::Result {
 }
 
 /// Converts days since 1970-01-01 to year, month and day of the Gregorian calendar. Years are
-/// counted from March, so that a leap day is the last day of a year.
+/// counted from March, which makes a leap day the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_ERA: i64 = 146_097;
     let days = days + 719_468;

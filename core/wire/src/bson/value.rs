@@ -338,7 +338,7 @@ fn whole(value: f64) -> Option<i64> {
     Some(if is_negative { -magnitude } else { magnitude })
 }
 
-/// An element whose length is known and whose value is not decoded yet.
+/// An element of known length, with a value that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
     pub(super) element_type: ElementType,

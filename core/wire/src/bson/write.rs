@@ -82,7 +82,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.sink.written().len().saturating_sub(self.start)
     }
 
-    /// Appends an element whose value is the concatenation of `parts`.
+    /// Appends an element with the concatenation of `parts` as its value.
     fn parts(&mut self, element_type: ElementType, key: &str, parts: &[&[u8]]) -> Appended<'_, Self> {
         append_element(self.sink, element_type, key, parts)?;
         Ok(self)

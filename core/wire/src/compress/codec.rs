@@ -62,7 +62,7 @@ impl Codec {
         }
     }
 
-    /// Inflates a message into `output`, whose length is the declared size. Never writes beyond it.
+    /// Inflates a message into `output`, which has the declared size. Never writes beyond it.
     #[cfg_attr(
         not(any(feature = "zlib", feature = "zstd")),
         allow(clippy::needless_pass_by_ref_mut, reason = "snappy keeps nothing to inflate with")
@@ -143,8 +143,7 @@ fn room(output: &mut Vec<u8>, start: usize, count: usize) -> Result<&mut [u8], F
     output.get_mut(start..).ok_or(Full)
 }
 
-/// Lengthens `buffer` to at least `len` bytes. Never shortens it, so that bytes are not zeroed
-/// again.
+/// Lengthens `buffer` to at least `len` bytes. Never shortens it, to avoid zeroing bytes again.
 pub(super) fn lengthen(buffer: &mut Vec<u8>, len: usize) -> Result<(), Full> {
     if buffer.len() < len {
         buffer.try_reserve_exact(len - buffer.len()).map_err(|_| Full)?;

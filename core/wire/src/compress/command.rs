@@ -26,8 +26,8 @@ const FORBIDDEN: [&[u8]; 11] = [
 ///
 /// - `message`: a complete OP_MSG; `false` for anything else.
 ///
-/// Cost: O(1) for a message whose first section is its body, as this crate writes them; otherwise
-/// linear in the number of its documents.
+/// Cost: O(1) if the body is the first section, as in messages of this crate; otherwise linear in
+/// the number of its documents.
 ///
 /// Source: Wire Compression, "Messages not allowed to be compressed".
 #[must_use]

@@ -89,7 +89,7 @@ impl From<Full> for UnpackError {
 }
 
 impl Packer {
-    /// Creates a packer for a connection whose hello has no reply yet: sent messages are not
+    /// Creates a packer for a connection that has no reply to hello yet: sent messages are not
     /// compressed, received messages may be.
     ///
     /// - `offered`: compressors that this build does not support are left out.

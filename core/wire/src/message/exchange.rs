@@ -10,13 +10,13 @@ use crate::read::saturate;
 pub struct RequestIds(i32);
 
 impl RequestIds {
-    /// Creates a generator whose first id is 1.
+    /// Creates a generator that begins at 1.
     #[must_use]
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Creates a generator whose first id follows `request_id`.
+    /// Creates a generator that continues after `request_id`.
     #[must_use]
     pub const fn after(request_id: i32) -> Self {
         Self(request_id)
