@@ -31,7 +31,7 @@ pub struct Encoder {
 impl Encoder {
     /// Creates an encoder for an established connection with this version and compression.
     ///
-    /// - `compression`: ignored if this build or the version does not support it.
+    /// - `compression`: nothing is compressed if this build or the version does not support it.
     ///
     /// Cost: no allocation.
     #[must_use]
