@@ -15,27 +15,29 @@ use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::{AuthError, Authenticator, EncodeError, Round, Sink};
 
-/// How to authenticate, besides with what.
+/// Options of an authentication, apart from the credential.
 #[derive(Clone, Debug)]
 pub struct AuthenticationOptions {
-    /// What makes this conversation unlike every other.
+    /// The client's nonce, unique to this conversation.
     pub nonce: Nonce,
-    /// Begin together with hello, which saves a round trip. On by default. By SCRAM only if the nonce has a second one.
+    /// Begin the authentication with hello, which saves a round trip. On by default. With SCRAM
+    /// only if the nonce has a second one.
     pub speculative: bool,
-    /// Whether the connection is private: TLS that verifies the server, or a unix socket. Off by default.
+    /// Whether the connection is private: TLS with a verified server, or a unix socket. Off by
+    /// default.
     pub secure: bool,
-    /// Let PLAIN send the password although the connection is not private. Off by default.
+    /// Allow PLAIN to send the password even if the connection is not private. Off by default.
     pub allow_plain_without_tls: bool,
-    /// The most iterations that a server may demand of SCRAM; [`ITERATIONS_MAX`] by default.
+    /// Maximum iteration count that a server may request of SCRAM; [`ITERATIONS_MAX`] by default.
     pub iterations_max: u32,
-    /// Keys of an earlier connection of the same user and password, if there are any.
+    /// Keys of an earlier connection with the same user and password, if available.
     pub keys: Option<ScramKeys>,
 }
 
 impl AuthenticationOptions {
     /// The defaults.
     ///
-    /// - `entropy`: fresh from a generator that nobody can predict, once per connection.
+    /// - `entropy`: fresh bytes of an unpredictable generator, once per connection.
     #[must_use]
     pub fn new(entropy: [u8; ENTROPY_BYTES]) -> Self {
         Self {
@@ -49,23 +51,23 @@ impl AuthenticationOptions {
     }
 }
 
-/// Proves to one server who is calling, on one connection. `Debug` tells no secret.
+/// Authenticates the client to a server, on one connection. `Debug` shows no secret.
 #[must_use]
 pub struct Authentication<'a> {
     credential: Credential<'a>,
     options: AuthenticationOptions,
     way: Way<'a>,
-    /// Chosen by the server once it has begun to speak.
+    /// Chosen by the server in its first reply.
     conversation_id: Option<i64>,
 }
 
-/// The mechanism at work.
+/// The mechanism in use.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one per connection, on the way to being a Scram or not large at all"
 )]
 enum Way<'a> {
-    /// Settled by the reply to hello; nothing can be begun before.
+    /// To be determined from the reply to hello; nothing can be sent before.
     Undecided,
     Scram(Scram<'a>),
     X509,
@@ -73,7 +75,7 @@ enum Way<'a> {
 }
 
 impl<'a> Authentication<'a> {
-    /// An authentication that has not begun.
+    /// Creates an authentication that has not begun.
     ///
     /// # Errors
     ///
@@ -87,7 +89,8 @@ impl<'a> Authentication<'a> {
         Ok(this)
     }
 
-    /// Whether [`Authentication::new`] would refuse a credential on a private connection. Cheaper than making one.
+    /// Whether [`Authentication::new`] would accept a credential on a private connection. Cheaper
+    /// than creating an authentication.
     #[doc(hidden)]
     pub fn check(credential: &Credential<'_>) -> Result<(), AuthError> {
         credential.check()?;
@@ -100,13 +103,15 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// Settles how to begin. Apart from [`Authentication::new`], so that not all copies on the way to a place are on the stack at once.
+    /// Chooses the initial mechanism. Separate from [`Authentication::new`] to limit stack use: the
+    /// copies made while the value is moved into its slot are not all on the stack at once.
     #[inline(never)]
     fn choose(&mut self) -> Result<(), AuthError> {
         match self.credential.mechanism {
             None => match self.begin_scram(ScramMechanism::Sha256) {
                 Ok(()) => {}
-                // A password that SHA-256 cannot use may do for SHA-1, if that is what the user has.
+                // A password that SHA-256 cannot use may be valid for SHA-1, if the user has that
+                // mechanism.
                 Err(_) => self.way = Way::Undecided,
             },
             Some(Mechanism::Scram(scram)) => self.begin_scram(scram)?,
@@ -119,8 +124,8 @@ impl<'a> Authentication<'a> {
         Ok(())
     }
 
-    /// The keys that SCRAM has used, for [`AuthenticationOptions::keys`] of the next connection. Worth keeping
-    /// once the connection is established.
+    /// The keys that SCRAM used, for [`AuthenticationOptions::keys`] of the next connection. They
+    /// should be kept only after the connection is established.
     #[must_use]
     pub const fn keys(&self) -> Option<&ScramKeys> {
         match &self.way {
@@ -129,11 +134,11 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// Spares [`Round::Work`], if these are the keys that it would make; tells whether they are. To be asked once that
-    /// round has come: what it takes is not known before. What was spared is noticed by the next call of
-    /// [`work`](Authenticator::work).
+    /// Supplies keys that replace the computation of [`Round::Work`]; returns whether they match.
+    /// Call it after that round was returned: salt and iterations are unknown before. The next call
+    /// of [`work`](Authenticator::work) then returns the next round without computation.
     ///
-    /// - `keys`: of the same user and password, from another connection.
+    /// - `keys`: keys of the same user and password, from another connection.
     pub fn offer_keys(&mut self, keys: &ScramKeys) -> bool {
         match &mut self.way {
             Way::Scram(scram) => scram.offer_keys(keys),
@@ -141,8 +146,8 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// The mechanism at work: the one that is tried first until the reply to hello has settled it; `None` if
-    /// there is none to try.
+    /// The mechanism in use: before the reply to hello the one that is tried first, `None` if none
+    /// can be tried yet.
     #[must_use]
     pub const fn mechanism(&self) -> Option<Mechanism> {
         match &self.way {
@@ -165,7 +170,8 @@ impl<'a> Authentication<'a> {
         Ok(())
     }
 
-    /// Whether hello carries the first message. If nothing comes of it, SCRAM begins anew under the second nonce.
+    /// Whether hello carries the first message. If the server ignores it, SCRAM restarts with the
+    /// second nonce.
     const fn speculates(&self) -> bool {
         let can = match self.way {
             Way::Scram(_) => self.options.nonce.has_second(),
@@ -175,7 +181,7 @@ impl<'a> Authentication<'a> {
         self.options.speculative && can
     }
 
-    /// What begins the conversation.
+    /// Writes the fields that begin the conversation.
     fn write_start<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
         let Credential { username, password, .. } = self.credential;
         match &self.way {
@@ -203,7 +209,7 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// Takes the server's part of a SASL conversation.
+    /// Handles the server's reply in a SASL conversation.
     fn handle_sasl(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError> {
         let SaslReply { conversation_id, payload, done } = SaslReply::parse(reply)?;
         if *self.conversation_id.get_or_insert(conversation_id) != conversation_id {
@@ -237,11 +243,12 @@ impl Authenticator for Authentication<'_> {
             .map(drop)
     }
 
-    /// Takes up the server's answer to what hello carried; without one, settles the mechanism and begins anew.
+    /// Continues with the server's reply to the message in hello; if there is none, chooses the
+    /// mechanism and restarts.
     ///
-    /// A mechanism that the credential names is never exchanged for another. One that was settled is SHA-256 for a
-    /// server that lists it for the user, or has answered to it; a conversation that has failed is not tried
-    /// again with the weaker hash.
+    /// A mechanism named by the credential is never replaced. A negotiated mechanism is SHA-256 if
+    /// the server lists it for the user, or has replied to it; after a failure the weaker hash is
+    /// not tried.
     fn handle_hello(&mut self, reply: &HelloReply<'_>) -> Result<Round, AuthError> {
         let speculated = self.speculates();
         if let (true, Some(answer)) = (speculated, reply.speculative_authenticate) {
@@ -256,7 +263,7 @@ impl Authenticator for Authentication<'_> {
             (Some(_), Way::Undecided | Way::X509 | Way::Plain) => return Ok(Round::Another),
         };
         if let (true, Some(second)) = (speculated, self.options.nonce.second()) {
-            // The first nonce was on the wire already.
+            // The first nonce was already sent.
             self.options.nonce = second;
         }
         self.begin_scram(wanted)?;
@@ -289,7 +296,7 @@ impl Authenticator for Authentication<'_> {
 
     fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError> {
         match self.way {
-            // That it was `ok` is all.
+            // The reply's `ok: 1` is sufficient.
             Way::X509 => Ok(Round::Done),
             Way::Undecided | Way::Scram(_) | Way::Plain => self.handle_sasl(reply),
         }
@@ -314,7 +321,7 @@ struct SaslReply<'a> {
 }
 
 impl<'a> SaslReply<'a> {
-    /// Reads a reply; all three fields must be there. Linear in its bytes.
+    /// Parses a reply; all three fields are required. Linear in its bytes.
     fn parse(reply: RawDocument<'a>) -> Result<Self, AuthError> {
         let field = |name: &'static str| {
             let missing = AuthError::ReplyField { name };

@@ -1,33 +1,37 @@
-//! Who is calling.
+//! Credentials of a user.
 
 use core::fmt;
 
 use super::mechanism::{EXTERNAL, Mechanism};
 use poolhouse_wire::AuthError;
 
-/// Who is calling, with what, against which database. Borrowed, so that no copy of a password is made.
+/// A user, the secret and the mechanism, and the database of the user. Borrowed, to avoid a copy of
+/// the password.
 ///
-/// `Debug` tells neither user nor password.
+/// `Debug` shows neither user nor password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credential<'a> {
-    /// The user. MONGODB-X509 may leave it to the certificate.
+    /// The user. Optional for MONGODB-X509, where the certificate names the user.
     pub username: Option<&'a str>,
-    /// The password, as the user types it: nothing escaped, nothing prepared.
+    /// The password as the user types it: not escaped, not prepared.
     pub password: Option<&'a str>,
-    /// The database that the user belongs to; the mechanism's own when absent.
+    /// The database of the user; if `None`, the default of the mechanism.
     pub source: Option<&'a str>,
-    /// The mechanism; settled with the server when absent. One that is named is used, or none.
+    /// The mechanism; if `None`, it is negotiated with the server. A named mechanism is never
+    /// replaced by another.
     pub mechanism: Option<Mechanism>,
 }
 
 impl<'a> Credential<'a> {
-    /// A user with a password, of `admin`, by the best mechanism that the server has for that user.
+    /// A user with a password, of database `admin`, with the best mechanism that the server has for
+    /// that user.
     #[must_use]
     pub const fn new(username: &'a str, password: &'a str) -> Self {
         Self { username: Some(username), password: Some(password), source: None, mechanism: None }
     }
 
-    /// The subject of the client certificate; with a name only for servers that want one.
+    /// The subject of the client certificate; `username` is needed only for servers that require
+    /// it.
     #[must_use]
     pub const fn x509(username: Option<&'a str>) -> Self {
         Self { username, password: None, source: None, mechanism: Some(Mechanism::X509) }
@@ -39,13 +43,13 @@ impl<'a> Credential<'a> {
         Self { source: Some(source), ..self }
     }
 
-    /// The same by a certain mechanism.
+    /// The same with this mechanism.
     #[must_use]
     pub const fn mechanism(self, mechanism: Mechanism) -> Self {
         Self { mechanism: Some(mechanism), ..self }
     }
 
-    /// The database that the user belongs to.
+    /// The database of the user.
     ///
     /// Source: Authentication, "authSource" under "Connection String Options".
     #[must_use]
@@ -54,7 +58,7 @@ impl<'a> Credential<'a> {
         self.source.filter(|source| !source.is_empty()).unwrap_or(default)
     }
 
-    /// Whether all is there that the mechanism needs, and nothing that it cannot use.
+    /// Checks that all parts needed by the mechanism are present, and no others.
     ///
     /// # Errors
     ///
@@ -109,9 +113,9 @@ mod owned {
 
     use super::{Credential, Mechanism};
 
-    /// A [`Credential`] to keep. Its password is wiped when it is dropped.
+    /// An owned [`Credential`]. Its password is wiped when it is dropped.
     ///
-    /// `Debug` tells neither user nor password.
+    /// `Debug` shows neither user nor password.
     #[derive(Clone, PartialEq, Eq)]
     pub struct OwnedCredential {
         username: Option<String>,
@@ -121,7 +125,7 @@ mod owned {
     }
 
     impl OwnedCredential {
-        /// Lends itself out.
+        /// Borrows it as a [`Credential`].
         #[must_use]
         pub fn as_credential(&self) -> Credential<'_> {
             Credential {

@@ -1,4 +1,4 @@
-//! The primitives, by name of mechanism instead of by type.
+//! The cryptographic primitives, selected by mechanism at run time.
 
 use hmac::{Hmac, KeyInit, Mac as _};
 #[cfg(feature = "scram-sha-1")]
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::mechanism::ScramMechanism;
 
-/// Bytes of the longest digest.
+/// Length of the longest digest in bytes.
 pub(super) const DIGEST_BYTES_MAX: usize = 32;
 
 /// The result of a hash or of a MAC. Wiped when dropped.
@@ -34,7 +34,7 @@ impl Digest {
         self.bytes.get_mut(..digest_bytes(self.mechanism)).unwrap_or_default()
     }
 
-    /// This one with every bit flipped where `other` has one.
+    /// The exclusive or of both digests.
     pub(super) fn xor(mut self, other: &Self) -> Self {
         for (mine, theirs) in self.bytes_mut().iter_mut().zip(other.bytes()) {
             *mine ^= theirs;
@@ -42,13 +42,13 @@ impl Digest {
         self
     }
 
-    /// Whether it is these bytes. The time does not depend on where they differ.
+    /// Whether the digest equals these bytes, in constant time.
     pub(super) fn is(&self, other: &[u8]) -> bool {
         self.bytes().ct_eq(other).into()
     }
 }
 
-/// Bytes of a mechanism's digests.
+/// Length of a mechanism's digests in bytes.
 pub(super) const fn digest_bytes(mechanism: ScramMechanism) -> usize {
     match mechanism {
         #[cfg(feature = "scram-sha-1")]
@@ -66,23 +66,23 @@ pub(super) fn hash(mechanism: ScramMechanism, bytes: &[u8]) -> Digest {
     }
 }
 
-/// The salted password of SCRAM in the making: PBKDF2 whose result is one digest, which can be interrupted after any
-/// iteration.
+/// Computation of SCRAM's salted password: PBKDF2 with a single block of output, which can be
+/// interrupted after any iteration.
 ///
 /// Source: RFC 5802, section 2.2, function `Hi`; RFC 8018, section 5.2.
 pub(super) struct Stretch {
-    /// The MAC that has seen nothing but the password.
+    /// The MAC keyed with the password, before any input.
     keyed: Mac,
     /// The result of the last iteration.
     last: Digest,
-    /// All results so far, added without carry.
+    /// The exclusive or of all results so far.
     sum: Digest,
-    /// Iterations that are left.
+    /// Remaining iterations.
     left: u32,
 }
 
 impl Stretch {
-    /// Does the first iteration. `iterations`: at least 1.
+    /// Starts with the first iteration. `iterations`: at least 1.
     pub(super) fn new(mechanism: ScramMechanism, password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let keyed = Mac::new(mechanism, password);
         let mut mac = keyed.clone();
@@ -92,7 +92,7 @@ impl Stretch {
         Self { keyed, sum: last.clone(), last, left: iterations.saturating_sub(1) }
     }
 
-    /// Does up to `count` iterations. `None` while there are more to do.
+    /// Performs up to `count` iterations. Returns `None` while iterations remain.
     ///
     /// Cost: two hashes of one block for each.
     pub(super) fn advance(&mut self, count: u32) -> Option<&Digest> {
@@ -119,7 +119,7 @@ fn iterate<M: hmac::Mac + Clone>(keyed: &M, last: &mut [u8], sum: &mut [u8], cou
     }
 }
 
-/// A MAC over bytes that come in pieces.
+/// A MAC over input in several pieces.
 #[derive(Clone)]
 pub(super) enum Mac {
     #[cfg(feature = "scram-sha-1")]
@@ -137,7 +137,7 @@ impl Mac {
         }
     }
 
-    /// The MAC of one piece.
+    /// The MAC of a single piece.
     pub(super) fn of(mechanism: ScramMechanism, key: &[u8], bytes: &[u8]) -> Digest {
         let mut mac = Self::new(mechanism, key);
         mac.update(bytes);

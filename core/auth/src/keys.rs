@@ -1,4 +1,4 @@
-//! What is left of a password after it was stretched.
+//! The keys that SCRAM derives from a password.
 
 use core::fmt;
 
@@ -7,28 +7,30 @@ use super::mechanism::ScramMechanism;
 use super::password::prepare;
 use poolhouse_wire::AuthError;
 
-/// Fewer iterations than this are refused: a server that asks for less may be after the password.
+/// Fewer iterations are rejected: a server that requests them may try to obtain the password.
 ///
 /// Source: RFC 7677, section 4; Authentication, "SCRAM-SHA-1".
 pub const ITERATIONS_MIN: u32 = 4096;
 
-/// More iterations than this are refused unless [`Scram::with_iterations_max`](super::Scram::with_iterations_max)
-/// says otherwise. Servers ask for 10,000 and 15,000 by default; a million takes a fifth of a second of a fast core,
-/// and minutes of a small one, which should set a lower limit.
+/// More iterations are rejected, unless
+/// [`Scram::with_iterations_max`](super::Scram::with_iterations_max) sets another limit. Servers
+/// use 10,000 and 15,000 by default; a million takes a fifth of a second on a fast core, and
+/// minutes on a small one, which should set a lower limit.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
 
-/// So many iterations are done in one step of [`Scram::work`](super::Scram::work): some 50 microseconds of a fast core, and
-/// no more than what others on the same thread of a small one can wait for.
+/// Iterations in a step of [`Scram::work`](super::Scram::work): some 50 microseconds on a fast
+/// core, and short enough for other tasks on the thread of a small one.
 pub const ITERATIONS_PER_STEP: u32 = 256;
 
-/// The longest salt that is kept, in bytes. Servers use 16 and 28.
+/// Maximum length of a salt, in bytes. Servers use 16 and 28.
 pub const SALT_BYTES_MAX: usize = 128;
 
-/// The keys that SCRAM makes of a password, a salt and a number of iterations.
+/// The keys that SCRAM derives from a password, a salt and an iteration count.
 ///
-/// Making them is meant to be dear, and the same for every connection of a user: keep them, and give them to the
-/// next conversation, which uses them if the server still asks for the same salt and iterations. As
-/// good as the password towards this server; wiped when dropped, and not told by `Debug`.
+/// Deriving them is deliberately expensive, and the result is the same for all connections of a
+/// user: keep them for the next conversation, which uses them if the server sends the same salt and
+/// iterations. For this server they are equivalent to the password; they are wiped when dropped,
+/// and `Debug` does not show them.
 #[derive(Clone)]
 pub struct ScramKeys {
     mechanism: ScramMechanism,
@@ -39,13 +41,14 @@ pub struct ScramKeys {
 }
 
 impl ScramKeys {
-    /// Makes the keys.
+    /// Derives the keys.
     ///
-    /// - `password`: as the user types it. `username`: as it is; SCRAM-SHA-1 hashes it together with the password.
-    /// - `iterations`: from [`ITERATIONS_MIN`] up.
+    /// - `password`: as the user types it.
+    /// - `username`: unescaped; SCRAM-SHA-1 hashes it together with the password.
+    /// - `iterations`: at least [`ITERATIONS_MIN`].
     ///
-    /// Cost: two hashes of one block for each of `iterations`: some 3 ms for the 15,000 of a server's default on a
-    /// desktop, seconds on a microcontroller. No allocation for ASCII passwords.
+    /// Cost: two hashes of one block for each of `iterations`: some 3 ms for the server default of
+    /// 15,000 on a desktop, seconds on a microcontroller. No allocation for ASCII passwords.
     ///
     /// # Errors
     ///
@@ -69,32 +72,32 @@ impl ScramKeys {
         }
     }
 
-    /// The mechanism that they are for.
+    /// The mechanism of the keys.
     #[must_use]
     pub const fn mechanism(&self) -> ScramMechanism {
         self.mechanism
     }
 
-    /// The salt that they were made with.
+    /// The salt that the keys were derived with.
     #[must_use]
     pub fn salt(&self) -> &[u8] {
         &self.salt
     }
 
-    /// The iterations that they took.
+    /// The iteration count that the keys were derived with.
     #[must_use]
     pub const fn iterations(&self) -> u32 {
         self.iterations
     }
 
-    /// Whether they are what a server asks for.
+    /// Whether the keys match what a server requests.
     #[must_use]
     pub fn fit(&self, mechanism: ScramMechanism, salt: &[u8], iterations: u32) -> bool {
         self.mechanism == mechanism && self.iterations == iterations && self.salt == salt
     }
 }
 
-/// Keys in the making.
+/// A derivation of keys in progress.
 pub(super) struct Derivation {
     mechanism: ScramMechanism,
     salt: heapless::Vec<u8, SALT_BYTES_MAX>,
@@ -118,7 +121,7 @@ impl Derivation {
         Ok(Self { mechanism, salt, iterations, stretch })
     }
 
-    /// Does up to `count` iterations. `None` while there are more to do.
+    /// Performs up to `count` iterations. Returns `None` while iterations remain.
     pub(super) fn advance(&mut self, count: u32) -> Option<ScramKeys> {
         let Self { mechanism, salt, iterations, stretch } = self;
         let salted = stretch.advance(count)?;
@@ -131,7 +134,7 @@ impl Derivation {
         })
     }
 
-    /// Whether these are the keys that it makes.
+    /// Whether `keys` are the result of this derivation.
     pub(super) fn makes(&self, keys: &ScramKeys) -> bool {
         keys.fit(self.mechanism, &self.salt, self.iterations)
     }

@@ -1,17 +1,20 @@
-//! Who is calling: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `scram-sha-1`), MONGODB-X509 and PLAIN.
+//! Authentication: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `scram-sha-1`), MONGODB-X509 and PLAIN.
 //!
-//! Nothing here performs I/O, draws a random number or allocates (SASLprep of passwords beyond ASCII, feature
-//! `std`, is the exception). Entropy is an argument; bytes go in and out of the caller's buffers.
+//! Nothing here performs I/O, generates random numbers or allocates (except SASLprep of passwords
+//! that are not ASCII, feature `std`). Entropy is an argument; messages are read from and written
+//! to the caller's buffers.
 //!
-//! - [`Credential`]: who, with what, against which database; [`OwnedCredential`] for keeping;
-//! - [`Authentication`]: the whole of it for one connection, as the
-//!   [`Authenticator`](poolhouse_wire::Authenticator) of a [`Handshake`](poolhouse_wire::handshake::Handshake);
-//! - [`Scram`]: the bare conversation of SCRAM, for whoever has another way to carry its messages;
-//! - [`ScramKeys`]: the dear part of it; [`KeyRing`] keeps them from one connection to the next.
+//! - [`Credential`]: user, secret, mechanism and database; [`OwnedCredential`] is its owned form;
+//! - [`Authentication`]: the complete authentication of a connection, as the
+//!   [`Authenticator`](poolhouse_wire::Authenticator) of a
+//!   [`Handshake`](poolhouse_wire::handshake::Handshake);
+//! - [`Scram`]: the SCRAM conversation alone, for callers with another transport for its messages;
+//! - [`ScramKeys`]: the result of SCRAM's expensive computation; [`KeyRing`] keeps keys between
+//!   connections.
 //!
-//! Secrets are wiped when they are dropped, compared in constant time, and in no `Debug`, `Display` or error.
-//! What this cannot reach: the caller's own copy of the password, the heap that SASLprep has used, and
-//! what a compiler leaves behind when it moves a value.
+//! Secrets are wiped when they are dropped, compared in constant time, and not shown by any
+//! `Debug`, `Display` or error. Not covered: the caller's own copy of the password, the heap memory
+//! that SASLprep used, and copies that the compiler leaves when it moves a value.
 //!
 //! ```
 //! use poolhouse_auth::{Authentication, AuthenticationOptions, Credential};
@@ -27,7 +30,7 @@
 //! let mut handshake = Handshake::with_authenticator(HandshakeHello::new(&client), authentication);
 //! let mut request = Vec::new();
 //! handshake.poll_transmit(&mut request)?;
-//! // Send `request`, give what comes to `handle_input`, and so on until it says `Next::Established`.
+//! // Send `request`, pass the reply to `handle_input`, and continue until it returns `Next::Established`.
 //! let handled = handshake.handle_input(&[])?;
 //! assert!(matches!(handled.next, Next::Receive { .. }));
 //! # Ok(())

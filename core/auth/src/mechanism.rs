@@ -1,24 +1,25 @@
-//! The mechanisms, and which one a server and a user have in common.
+//! The authentication mechanisms, and their negotiation.
 
 use core::fmt;
 
 use poolhouse_wire::bson::RawArray;
 
-/// A way to prove who is calling.
+/// An authentication mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
-    /// Challenge and response on a salted password, proved by both sides.
+    /// Challenge and response with a salted password; both sides prove that they know it.
     Scram(ScramMechanism),
     /// The client certificate of the TLS connection.
     X509,
-    /// User name and password as they are, for servers that ask a directory.
+    /// User name and password in plain text, for servers that check them with a directory service.
     Plain,
 }
 
-/// The hash that SCRAM is built on.
+/// The hash function of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScramMechanism {
-    /// SHA-1, over MongoDB's own MD5 digest of user and password. For servers and users of old. Only with feature `auth`.
+    /// SHA-1, over MongoDB's MD5 digest of user and password. For old servers and users. Only with
+    /// feature `auth`.
     #[cfg(feature = "scram-sha-1")]
     Sha1,
     /// SHA-256, over the password prepared by SASLprep.
@@ -42,7 +43,7 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism of that name, in capital letters; `None` for one that is not known here.
+    /// The mechanism with this name, in capital letters; `None` for an unknown one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let known = [
@@ -55,7 +56,7 @@ impl Mechanism {
         known.into_iter().find(|each| each.name() == name)
     }
 
-    /// The database that users of the mechanism belong to unless something else is said.
+    /// The database of the mechanism's users, unless another one is specified.
     #[must_use]
     pub const fn default_source(self) -> &'static str {
         match self {
@@ -65,7 +66,7 @@ impl Mechanism {
     }
 }
 
-/// The database of users that somebody else knows.
+/// The database of users that an external service authenticates.
 pub(super) const EXTERNAL: &str = "$external";
 
 impl ScramMechanism {
@@ -79,11 +80,12 @@ impl ScramMechanism {
         }
     }
 
-    /// The one to use when nobody asked for a mechanism: SHA-256 if the user has it, else SHA-1, whether
-    /// listed or not. Never anything that is not SCRAM, whatever the server offers. Without feature `auth` there is nothing to choose:
-    /// a server whose user does not have SHA-256 refuses it.
+    /// The mechanism to use if none was specified: SHA-256 if the user has it, otherwise SHA-1,
+    /// listed or not. Never a mechanism other than SCRAM, whatever the server offers. Without
+    /// feature `auth` always SHA-256: a server whose user does not have it refuses the
+    /// authentication.
     ///
-    /// - `supported`: `saslSupportedMechs` of the reply to hello, if it was there.
+    /// - `supported`: `saslSupportedMechs` of the reply to hello, if present.
     ///
     /// Source: Authentication, "Default Authentication Methods".
     #[must_use]

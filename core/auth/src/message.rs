@@ -1,4 +1,4 @@
-//! The messages of a SCRAM server.
+//! Parsing of a SCRAM server's messages.
 //!
 //! Read first: RFC 5802, section 5.1, "SCRAM Attributes", and section 7, "Formal Syntax".
 
@@ -8,10 +8,10 @@ use super::keys::SALT_BYTES_MAX;
 use super::nonce::is_nonce_byte;
 use poolhouse_wire::AuthError;
 
-/// The attributes that mean something in some message: they are no extensions.
+/// The attributes that the standard defines; all others are extensions.
 const KNOWN: &[u8] = b"acdeimnprsv";
 
-/// What a server says first.
+/// The server's first message.
 pub(super) struct ServerFirst<'a> {
     pub(super) nonce: &'a [u8],
     pub(super) salt: heapless::Vec<u8, SALT_BYTES_MAX>,
@@ -19,7 +19,8 @@ pub(super) struct ServerFirst<'a> {
 }
 
 impl<'a> ServerFirst<'a> {
-    /// Reads a message: nonce, salt and iterations in this order, then extensions. Linear in its length.
+    /// Parses a message: nonce, salt and iterations in this order, then extensions. Linear in its
+    /// length.
     pub(super) fn parse(message: &'a [u8]) -> Result<Self, AuthError> {
         let mut attributes = Attributes::new(message)?;
         let nonce = attributes.take(b'r')?;
@@ -39,7 +40,7 @@ impl<'a> ServerFirst<'a> {
     }
 }
 
-/// Reads a server's last message into `buffer`: the signature, then extensions.
+/// Decodes a server's final message into `buffer`: the signature, then extensions.
 pub(super) fn server_final<'b>(message: &[u8], buffer: &'b mut [u8]) -> Result<&'b [u8], AuthError> {
     let mut attributes = Attributes::new(message)?;
     let verifier = attributes.take(b'v')?;
@@ -47,13 +48,13 @@ pub(super) fn server_final<'b>(message: &[u8], buffer: &'b mut [u8]) -> Result<&
     Base64::decode(verifier, buffer).map_err(|_| malformed(b'v'))
 }
 
-/// Attributes, one by one.
+/// An iterator over the attributes of a message.
 struct Attributes<'a> {
     rest: core::slice::Split<'a, u8, fn(&u8) -> bool>,
 }
 
 impl<'a> Attributes<'a> {
-    /// Looks first whether the message is a refusal, or begins with what must be understood.
+    /// Fails first if the message is a refusal, or begins with a mandatory extension.
     fn new(message: &'a [u8]) -> Result<Self, AuthError> {
         match message {
             [b'e', b'=', ..] => return Err(AuthError::ServerError),
@@ -64,7 +65,7 @@ impl<'a> Attributes<'a> {
         Ok(Self { rest: message.split(is_comma) })
     }
 
-    /// The next attribute, which must be this one.
+    /// Takes the next attribute, which must have this name.
     fn take(&mut self, wanted: u8) -> Result<&'a [u8], AuthError> {
         let missing = AuthError::AttributeMissing { name: char::from(wanted) };
         match attribute(self.rest.next().ok_or(missing)?)? {
@@ -73,7 +74,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Nothing may follow but extensions that may be ignored.
+    /// Checks that only optional extensions follow.
     fn finish(&mut self) -> Result<(), AuthError> {
         for part in &mut self.rest {
             let (name, _) = attribute(part)?;
@@ -85,7 +86,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// A letter, an equals sign, and a value of at least one character.
+/// Parses a letter, an equals sign, and a value of at least one character.
 fn attribute(part: &[u8]) -> Result<(u8, &[u8]), AuthError> {
     match part {
         [name, b'=', value @ ..] if name.is_ascii_alphabetic() => {
@@ -103,7 +104,7 @@ fn malformed(name: u8) -> AuthError {
     AuthError::AttributeMalformed { name: Some(char::from(name)) }
 }
 
-/// Digits without a leading zero as a number; what 32 bits cannot hold is as large as they can tell.
+/// Parses digits without a leading zero; a number beyond 32 bits becomes `u32::MAX`.
 fn number(digits: &[u8]) -> Option<u32> {
     if digits.first() == Some(&b'0') && digits.len() > 1 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

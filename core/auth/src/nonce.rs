@@ -1,4 +1,4 @@
-//! What makes a conversation unlike every other.
+//! The client's nonces.
 
 use core::fmt;
 
@@ -8,27 +8,29 @@ use zeroize::Zeroizing;
 
 use poolhouse_wire::AuthError;
 
-/// Bytes of entropy that the nonces of a connection are made of.
+/// Bytes of entropy for the nonces of a connection.
 pub const ENTROPY_BYTES: usize = 24;
 
-/// The shortest nonce of ours that is accepted, in characters.
+/// Minimum length of the client's nonce, in characters.
 pub const NONCE_BYTES_MIN: usize = 16;
 
-/// The longest nonce of ours that is kept, in characters.
+/// Maximum length of the client's nonce, in characters.
 pub const NONCE_BYTES_MAX: usize = 64;
 
-/// The longest nonce of the server's (ours at its front) that is kept, in characters. Servers add some 30 to 50.
+/// Maximum length of the server's nonce (which begins with the client's), in characters. Servers
+/// add some 30 to 50.
 pub const SERVER_NONCE_BYTES_MAX: usize = 256;
 
-/// What the first nonce is made of, besides the entropy.
+/// Label that is hashed with the entropy into the first nonce.
 const FIRST: &[u8] = b"poolhouse first nonce";
-/// What the second nonce is made of, besides the entropy.
+/// Label that is hashed with the entropy into the second nonce.
 const SECOND: &[u8] = b"poolhouse second nonce";
 
 type Text = heapless::Vec<u8, NONCE_BYTES_MAX>;
 
-/// The client's nonce, and perhaps a second one for the same connection: a conversation that was begun with hello, and came to nothing
-/// because the server did not answer it, is begun anew under that. `Debug` tells neither.
+/// The client's nonce, and optionally a second one for the same connection: if the server ignores
+/// the conversation that was begun with hello, it is restarted with the second nonce. `Debug` shows
+/// neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Nonce {
     text: Text,
@@ -36,10 +38,10 @@ pub struct Nonce {
 }
 
 impl Nonce {
-    /// The nonces of these bytes: base64 of a digest of them, a different one for the second. Who has seen the first knows nothing of
-    /// the second. The bytes are wiped; where they came from is the caller's affair.
+    /// Derives both nonces from these bytes: each is the base64 of a different digest, so the first
+    /// does not reveal the second. The bytes are wiped; the caller must wipe its own copy.
     ///
-    /// - `entropy`: fresh from a generator that nobody can predict, once per connection.
+    /// - `entropy`: fresh bytes of an unpredictable generator, once per connection.
     ///
     /// Cost: two digests of one block each.
     #[must_use]
@@ -48,11 +50,11 @@ impl Nonce {
         Self { text: derived(FIRST, &entropy), second: Some(derived(SECOND, &entropy)) }
     }
 
-    /// The nonce of that text, for hosts that make their own: printable ASCII without comma,
+    /// Uses this text as nonce, for hosts that generate their own: printable ASCII without comma,
     /// [`NONCE_BYTES_MIN`] to [`NONCE_BYTES_MAX`] characters.
     ///
-    /// It serves one conversation: an [`Authentication`](super::Authentication) without a [second](Self::with_second) begins none
-    /// by SCRAM together with hello.
+    /// It serves one conversation: without a [second](Self::with_second) nonce an
+    /// [`Authentication`](super::Authentication) with SCRAM does not begin with hello.
     ///
     /// # Errors
     ///
@@ -63,27 +65,27 @@ impl Nonce {
         Ok(Self { text: checked(text)?, second: None })
     }
 
-    /// The same with a second one, which must be another, and be as hard to predict for whoever has seen the first.
+    /// Adds a second nonce. It must differ from the first, and must not be predictable from it.
     ///
     /// # Errors
     ///
-    /// [`AuthError::NonceProhibited`], also for the same text again.
+    /// [`AuthError::NonceProhibited`], also if both texts are equal.
     pub fn with_second(self, text: &str) -> Result<Self, AuthError> {
         let second = Some(checked(text)?).filter(|second| *second != self.text).ok_or(AuthError::NonceProhibited)?;
         Ok(Self { second: Some(second), ..self })
     }
 
-    /// The second one by itself, for a second conversation on the same connection.
+    /// The second nonce alone, for a second conversation on the same connection.
     pub(super) fn second(&self) -> Option<Self> {
         self.second.clone().map(|text| Self { text, second: None })
     }
 
-    /// Whether there is a second one.
+    /// Whether there is a second nonce.
     pub(super) const fn has_second(&self) -> bool {
         self.second.is_some()
     }
 
-    /// Its characters.
+    /// The characters of the nonce.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.text
@@ -96,7 +98,7 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// Whether a nonce may have the byte.
+/// Whether a nonce may contain the byte.
 pub(super) const fn is_nonce_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b','
 }
@@ -112,7 +114,7 @@ fn checked(text: &str) -> Result<Text, AuthError> {
 fn derived(label: &[u8], entropy: &[u8; ENTROPY_BYTES]) -> Text {
     let digest = <[u8; 32]>::from(Sha256::new().chain_update(label).chain_update(entropy).finalize());
     let mut buffer = [0; NONCE_BYTES_MAX];
-    // As many characters as the entropy is worth.
+    // Uses as many digest bytes as there is entropy.
     let bytes = digest.first_chunk::<ENTROPY_BYTES>().map_or(&[][..], |bytes| bytes);
     let text = Base64::encode(bytes, &mut buffer).map_or(&[][..], str::as_bytes);
     heapless::Vec::from_slice(text).unwrap_or_default()

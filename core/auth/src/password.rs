@@ -1,4 +1,4 @@
-//! What becomes of a password before it is hashed.
+//! Preparation of passwords before they are hashed.
 
 #[cfg(feature = "scram-sha-1")]
 use md5::{Digest, Md5};
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::mechanism::ScramMechanism;
 use poolhouse_wire::AuthError;
 
-/// A password as SCRAM hashes it. Wiped when dropped, unless it is the caller's own.
+/// A password as SCRAM hashes it. Wiped when dropped, unless borrowed from the caller.
 pub(super) enum Prepared<'a> {
     Borrowed(&'a str),
     #[cfg(feature = "std")]
@@ -29,7 +29,8 @@ impl Prepared<'_> {
     }
 }
 
-/// Prepares a password: by MongoDB's digest for SHA-1, by SASLprep for SHA-256. Linear in its length.
+/// Prepares a password: with MongoDB's digest for SHA-1, with SASLprep for SHA-256. Linear in its
+/// length.
 ///
 /// Source: Authentication, "SCRAM-SHA-1", "SCRAM-SHA-256"; RFC 4013.
 pub(super) fn prepare<'a>(
@@ -48,7 +49,7 @@ pub(super) fn prepare<'a>(
     }
 }
 
-/// The 32 hexadecimal digits of MD5 over user, `mongo` and password.
+/// The hexadecimal MD5 digest (32 digits) of user, `mongo` and password, separated by colons.
 #[cfg(feature = "scram-sha-1")]
 fn digest(username: &str, password: &str) -> Zeroizing<[u8; 32]> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -66,7 +67,8 @@ fn digest(username: &str, password: &str) -> Zeroizing<[u8; 32]> {
     digits
 }
 
-/// ASCII without control characters is prepared already; the rest is up to the tables, if there are any.
+/// ASCII without control characters needs no preparation; other text needs the tables of feature
+/// `std`.
 fn saslprep(password: &str) -> Result<Prepared<'_>, AuthError> {
     if password.is_ascii() {
         let prohibited = password.bytes().any(|byte| byte.is_ascii_control());

@@ -1,41 +1,42 @@
-//! Keys, from one connection to the next.
+//! A cache of SCRAM keys, shared by the connections of a client.
 
 use core::fmt;
 
 use super::conversation::Authentication;
 use super::keys::ScramKeys;
 
-/// So many keys are kept. The members of a set agree on the salt of a user, and so one place is enough for most; in a
-/// sharded cluster all routers do.
+/// Maximum number of keys in a ring. The members of a replica set share a user's salt, as do all
+/// routers of a sharded cluster, so a single slot is usually enough.
 pub const KEYS_MAX: usize = 4;
 
-/// The keys of one user and password, by salt and iterations, so that a client stretches its password once and not for
-/// each of its connections. When there are too many, the oldest give way.
+/// The keys of a user with a password, by salt and iterations, so a client derives keys from its
+/// password once instead of for each connection. If the ring is full, the oldest keys are replaced.
 ///
-/// As good as the password: wiped when dropped, and not told by `Debug`.
+/// Equivalent to the password: wiped when dropped, and not shown by `Debug`.
 #[derive(Clone, Default)]
 pub struct KeyRing {
     keys: heapless::Vec<ScramKeys, KEYS_MAX>,
-    /// Which gives way next.
+    /// Index of the keys that are replaced next.
     oldest: usize,
 }
 
 impl KeyRing {
-    /// Without any keys.
+    /// Creates an empty ring.
     #[must_use]
     pub const fn new() -> Self {
         Self { keys: heapless::Vec::new(), oldest: 0 }
     }
 
-    /// Spares an authentication its work, if the keys are there; tells whether they are. To be asked after
-    /// [`Round::Work`](poolhouse_wire::Round::Work).
+    /// Supplies keys to an authentication, if the ring has matching ones; returns whether it has.
+    /// Call it after [`Round::Work`](poolhouse_wire::Round::Work) was returned.
     ///
     /// Cost: O([`KEYS_MAX`]).
     pub fn spare(&self, authentication: &mut Authentication<'_>) -> bool {
         self.keys.iter().any(|keys| authentication.offer_keys(keys))
     }
 
-    /// Keeps the keys of an authentication that came to a good end: the server has proved that they are the user's.
+    /// Stores the keys of a successful authentication: the server has proved that they are the
+    /// user's.
     ///
     /// Cost: O([`KEYS_MAX`]).
     pub fn keep(&mut self, authentication: &Authentication<'_>) {
@@ -51,13 +52,13 @@ impl KeyRing {
         }
     }
 
-    /// How many there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -16,26 +16,27 @@ use super::nonce::{Nonce, SERVER_NONCE_BYTES_MAX};
 use super::password::prepare;
 use poolhouse_wire::{AuthError, EncodeError, Round, Sink};
 
-/// No channel binding, no other identity.
+/// Header without channel binding and without a separate authorization identity.
 const GS2_HEADER: &[u8] = b"n,,";
-/// The beginning of our last message: that header as base64, and what follows it.
+/// Front of the client's final message: the header as base64, and the name of the nonce attribute.
 const FINAL_FRONT: &[u8] = b"c=biws,r=";
-/// What stands between nonce and proof.
+/// The text between nonce and proof.
 const PROOF_FRONT: &[u8] = b",p=";
-/// What the server's first message begins with.
+/// The beginning of the server's first message.
 const NONCE_FRONT: &[u8] = b"r=";
-/// The longest first message of a server that is kept: the longest nonce, salt and number, and room for extensions.
+/// Maximum length of the server's first message: the longest nonce, salt and number, and room for
+/// extensions.
 const SERVER_FIRST_BYTES_MAX: usize = 512;
-/// Base64 of the longest digest.
+/// Length of the longest digest as base64.
 const PROOF_BYTES_MAX: usize = DIGEST_BYTES_MAX.div_ceil(3) * 4;
 
-/// One conversation: messages out by [`write_message`](Self::write_message), in by
-/// [`handle_message`](Self::handle_message), in turn.
+/// A SCRAM conversation: [`write_message`](Self::write_message) and
+/// [`handle_message`](Self::handle_message) are called alternately.
 ///
-/// First message, server's first, final message, server's final; after it an empty exchange if the server has
-/// not said that it is done. Between the server's first and the final message there may be work to do, in steps:
-/// [`work`](Self::work), unless [`offer_keys`](Self::offer_keys) spares it. After an error, or the end,
-/// every message is refused.
+/// The messages are: client first, server first, client final, server final; then an empty exchange
+/// if the server has not reported `done`. Between server first and client final a computation in
+/// steps may be needed: [`work`](Self::work), unless [`offer_keys`](Self::offer_keys) replaces it.
+/// After an error, or the end, every message is rejected.
 #[must_use]
 pub struct Scram<'a> {
     mechanism: ScramMechanism,
@@ -47,11 +48,11 @@ pub struct Scram<'a> {
     state: State,
 }
 
-/// What is to be said, and what is then expected.
+/// The next message to send, and the reply that is then expected.
 #[expect(clippy::large_enum_variant, reason = "without a heap there is nowhere else to keep it")]
 enum State {
     First,
-    /// The server's first message, and the keys that it takes to answer it.
+    /// Deriving the keys that are needed to answer the server's first message.
     Stretching {
         server_first: heapless::Vec<u8, SERVER_FIRST_BYTES_MAX>,
         nonce_bytes: usize,
@@ -67,9 +68,10 @@ enum State {
 }
 
 impl<'a> Scram<'a> {
-    /// A conversation that has not begun.
+    /// Creates a conversation that has not begun.
     ///
-    /// - `password`: as the user types it. `nonce`: never used before.
+    /// - `password`: as the user types it.
+    /// - `nonce`: never used before.
     ///
     /// # Errors
     ///
@@ -90,36 +92,38 @@ impl<'a> Scram<'a> {
         if password.contains('\0') {
             return Err(AuthError::PasswordProhibited);
         }
-        // Found out now, rather than when the server has spoken.
+        // Checked here to report an unusable password before the server has replied.
         prepare(mechanism, username, password)?;
         let (iterations_max, keys, state) = (ITERATIONS_MAX, None, State::First);
         Ok(Self { mechanism, username, password, nonce, iterations_max, keys, state })
     }
 
-    /// With keys from an earlier conversation of the same user and password. Not used if the server asks for
-    /// others.
+    /// Supplies keys of an earlier conversation with the same user and password. They are ignored
+    /// if the server requests others.
     pub fn with_keys(mut self, keys: Option<ScramKeys>) -> Self {
         self.keys = keys;
         self
     }
 
-    /// [`Scram::with_keys`] and [`Scram::with_iterations_max`] in its place.
+    /// [`Scram::with_keys`] and [`Scram::with_iterations_max`] in place.
     pub(super) fn set(&mut self, keys: Option<&ScramKeys>, iterations_max: u32) {
         self.keys = keys.cloned();
         self.iterations_max = iterations_max;
     }
 
-    /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand.
+    /// Sets a limit other than [`ITERATIONS_MAX`]: the most work that a server can demand.
     pub const fn with_iterations_max(mut self, iterations: u32) -> Self {
         self.iterations_max = iterations;
         self
     }
 
-    /// Takes a message of the server's.
+    /// Handles a message of the server.
     ///
-    /// - `message`: the payload of its reply. `done`: what the reply says of the conversation.
+    /// - `message`: the payload of the server's reply.
+    /// - `done`: the field of the same name in the reply.
     ///
-    /// Cost: linear in `message`. [`Round::Work`] follows the server's first message unless the keys were given and fit.
+    /// Cost: linear in `message`. [`Round::Work`] follows the server's first message unless
+    /// matching keys were supplied.
     ///
     /// # Errors
     ///
@@ -144,17 +148,17 @@ impl<'a> Scram<'a> {
             State::Empty if !message.is_empty() => Err(AuthError::PayloadUnexpected),
             State::Empty if !done => Err(AuthError::NotDone),
             State::Empty => Ok(Round::Done),
-            // A message that was not asked for.
+            // The server sent a message out of turn.
             State::Stretching { .. } | State::Ended => Err(AuthError::Ended),
         }
     }
 
-    /// Does a step of the work that [`Round::Work`] speaks of: [`ITERATIONS_PER_STEP`] iterations. The next message is
-    /// due when it says [`Round::Another`].
+    /// Performs a step of the computation that [`Round::Work`] announced: [`ITERATIONS_PER_STEP`]
+    /// iterations. The next message is due when it returns [`Round::Another`].
     ///
     /// # Errors
     ///
-    /// [`AuthError::Ended`] when there is none to do.
+    /// [`AuthError::Ended`] if no computation is pending.
     pub fn work(&mut self) -> Result<Round, AuthError> {
         let State::Stretching { derivation, .. } = &mut self.state else { return Err(AuthError::Ended) };
         match derivation.advance(ITERATIONS_PER_STEP) {
@@ -166,9 +170,10 @@ impl<'a> Scram<'a> {
         }
     }
 
-    /// Spares the work, if these are the keys that it would make; tells whether they are. The next message is due then.
+    /// Supplies keys that replace the computation; returns whether they match. The next message is
+    /// then due.
     ///
-    /// - `keys`: of the same user and password, from another conversation.
+    /// - `keys`: keys of the same user and password, from another conversation.
     pub fn offer_keys(&mut self, keys: &ScramKeys) -> bool {
         let fit = matches!(&self.state, State::Stretching { derivation, .. } if derivation.makes(keys));
         if fit {
@@ -177,7 +182,7 @@ impl<'a> Scram<'a> {
         fit
     }
 
-    /// Writes the message that is to be sent now at the end of `sink`: may be empty, and changes nothing.
+    /// Writes the next message, possibly empty, at the end of `sink`. Does not change the state.
     ///
     /// # Errors
     ///
@@ -200,7 +205,7 @@ impl<'a> Scram<'a> {
         }
     }
 
-    /// Whether there is work to do before the next message.
+    /// Whether a computation must precede the next message.
     #[must_use]
     pub const fn owes_work(&self) -> bool {
         matches!(self.state, State::Stretching { .. })
@@ -212,13 +217,14 @@ impl<'a> Scram<'a> {
         self.mechanism
     }
 
-    /// The keys: those that were given until the server's first message has come, then those that it asked for.
+    /// The keys: before the server's first message those that were supplied, after it those that
+    /// match its request.
     #[must_use]
     pub const fn keys(&self) -> Option<&ScramKeys> {
         self.keys.as_ref()
     }
 
-    /// Judges the server's first message.
+    /// Checks the server's first message.
     fn handle_first(&mut self, message: &[u8]) -> Result<Round, AuthError> {
         let first = ServerFirst::parse(message)?;
         let extends = first.nonce.len() > self.nonce.as_bytes().len() && first.nonce.starts_with(self.nonce.as_bytes());
@@ -243,7 +249,7 @@ impl<'a> Scram<'a> {
         Ok(if known { Round::Another } else { Round::Work })
     }
 
-    /// Makes the final message.
+    /// Prepares the client's final message.
     fn answer(&mut self, keys: ScramKeys) {
         let State::Stretching { server_first, nonce_bytes, .. } = core::mem::replace(&mut self.state, State::Ended)
         else {
@@ -259,7 +265,7 @@ impl<'a> Scram<'a> {
         self.state = State::Final { nonce, proof, server_signature };
     }
 
-    /// The MAC over everything that both sides have said, our last message up to its proof included.
+    /// The MAC over both first messages and the final message without its proof.
     fn sign(&self, key: &[u8], server_first: &[u8], nonce: &[u8]) -> Digest {
         let mut mac = Mac::new(self.mechanism, key);
         let written: Result<(), Infallible> = self.first_bare(|piece| {
@@ -273,7 +279,8 @@ impl<'a> Scram<'a> {
         mac.finish()
     }
 
-    /// Our first message without its header, in pieces; comma and equals sign of the user name are escaped.
+    /// Writes the client's first message without its header, in pieces; comma and equals sign of
+    /// the user name are escaped.
     fn first_bare<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         put(b"n=")?;
         for piece in self.username.as_bytes().split_inclusive(|byte| matches!(byte, b'=' | b',')) {

@@ -1,4 +1,4 @@
-//! What a handshake needs to know of authentication.
+//! The interface between a handshake and authentication.
 //!
 //! Read first: Native Protocol, "AUTHENTICATE", "AUTH_RESPONSE", "AUTH_CHALLENGE", "AUTH_SUCCESS"; RFC 4616.
 
@@ -10,32 +10,35 @@ use poolhouse_wire::Sink;
 use poolhouse_wire::peer_text;
 use poolhouse_wire::{AuthError, Unauthenticated};
 
-/// A conversation that proves to a server who is calling: SASL, by rounds of tokens.
+/// A conversation that authenticates this client to a server: SASL, in rounds of tokens.
 ///
-/// [`CqlHandshake`](super::CqlHandshake) asks for what is to be sent and hands in what came. What writes changes nothing and may be called again; what
-/// handles moves on.
+/// [`CqlHandshake`](super::CqlHandshake) requests the tokens to send and passes in those received.
+/// `write_token` does not change state and may be called again; the `handle_*` methods advance the
+/// conversation.
 pub trait CqlAuthenticator {
-    /// Takes the server's wish to know who is calling. A first token is then to be written.
+    /// Handles the server's request to authenticate. The first token must then be written.
     ///
-    /// - `class`: the name of what checks it, such as `org.apache.cassandra.auth.PasswordAuthenticator`.
+    /// - `class`: the name of the server's authenticator class, such as
+    ///   `org.apache.cassandra.auth.PasswordAuthenticator`.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed.
+    /// [`AuthError`]: the connection must be closed.
     fn handle_authenticate(&mut self, class: &str) -> Result<(), AuthError>;
 
-    /// Takes a challenge. Another token is then to be written.
+    /// Handles a challenge. Another token must then be written.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed.
+    /// [`AuthError`]: the connection must be closed.
     fn handle_challenge(&mut self, token: Option<&[u8]>) -> Result<(), AuthError>;
 
-    /// Takes the server's last word: it knows who is calling.
+    /// Handles the server's final message: the client is authenticated.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed, if the server had to prove something too and could not.
+    /// [`AuthError`]: the connection must be closed, because the server failed to prove its
+    /// identity.
     fn handle_success(&mut self, token: Option<&[u8]>) -> Result<(), AuthError>;
 
     /// Writes the bytes of the next token.
@@ -54,10 +57,11 @@ pub trait CqlAuthenticator {
     }
 }
 
-/// A user name and a password, as Cassandra's PasswordAuthenticator wants them: by SASL's PLAIN. They are sent as they are, to a server by whatever name
-/// of an authenticator; whoever is on the way can read them without TLS.
+/// A user name and a password for Cassandra's PasswordAuthenticator, which uses SASL PLAIN. They
+/// are sent in plain text, whatever authenticator class the server names: without TLS they can be
+/// read on the network.
 ///
-/// Borrowed, so that no copy is made but that which is sent. `Debug` tells neither.
+/// Borrowed: the only copy is the one that is sent. `Debug` shows neither.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Password<'a> {
     /// The user.
@@ -75,7 +79,9 @@ impl fmt::Debug for Password<'_> {
 impl CqlAuthenticator for Password<'_> {
     /// # Errors
     ///
-    /// [`AuthError::UsernameMissing`], [`AuthError::UsernameProhibited`], [`AuthError::PasswordProhibited`]: zero characters separate the two.
+    /// [`AuthError::UsernameMissing`], [`AuthError::UsernameProhibited`],
+    /// [`AuthError::PasswordProhibited`]: neither may contain a zero character, which separates the
+    /// two.
     fn handle_authenticate(&mut self, _: &str) -> Result<(), AuthError> {
         if self.username.is_empty() {
             return Err(AuthError::UsernameMissing);
@@ -91,7 +97,7 @@ impl CqlAuthenticator for Password<'_> {
 
     /// # Errors
     ///
-    /// [`AuthError::NotDone`]: there is nothing more to say.
+    /// [`AuthError::NotDone`]: PLAIN has no further token.
     fn handle_challenge(&mut self, _: Option<&[u8]>) -> Result<(), AuthError> {
         Err(AuthError::NotDone)
     }
@@ -112,7 +118,7 @@ impl CqlAuthenticator for Password<'_> {
     }
 }
 
-/// Nobody: a server that wants to know who is calling gets no answer.
+/// No authentication: fails if the server requires it.
 impl CqlAuthenticator for Unauthenticated {
     /// # Errors
     ///
@@ -134,7 +140,7 @@ impl CqlAuthenticator for Unauthenticated {
     }
 }
 
-/// `None` is [`Unauthenticated`].
+/// `None` behaves as [`Unauthenticated`].
 impl<A: CqlAuthenticator> CqlAuthenticator for Option<A> {
     fn handle_authenticate(&mut self, class: &str) -> Result<(), AuthError> {
         self.as_mut().map_or(Err(AuthError::UsernameMissing), |inner| inner.handle_authenticate(class))

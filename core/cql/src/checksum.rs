@@ -1,7 +1,8 @@
 //! The checksums of segments: CRC-24 of their headers, CRC-32 of their payloads.
 //!
-//! Both are algorithms of the `crc` crate with parameters of the protocol's: a CRC-24 of its polynomial and initial value, and the usual CRC-32 after
-//! four bytes that come before every payload and are never sent.
+//! Both are algorithms of the `crc` crate with parameters of the protocol: a CRC-24 with its own
+//! polynomial and initial value, and the usual CRC-32 over four fixed bytes, which are never sent,
+//! followed by the payload.
 //!
 //! Read first: Native Protocol v5, "Uncompressed Format".
 
@@ -12,12 +13,12 @@ mod tests;
 use crc::Table;
 use crc::{Algorithm, CRC_32_ISO_HDLC, Crc, NoTable};
 
-/// Bytes of a CRC-24.
+/// Length of a CRC-24 in bytes.
 pub(super) const CRC24_BYTES: usize = 3;
-/// Bytes of a CRC-32.
+/// Length of a CRC-32 in bytes.
 pub(super) const CRC32_BYTES: usize = 4;
 
-/// What is as if in front of every payload.
+/// The fixed bytes before every payload.
 const FRONT: [u8; 4] = [0xfa, 0x2d, 0x55, 0xca];
 
 static HEADER: Algorithm<u32> = Algorithm {
@@ -32,19 +33,19 @@ static HEADER: Algorithm<u32> = Algorithm {
 };
 
 static PAYLOAD: Algorithm<u32> = Algorithm {
-    // Its register after the bytes in front.
+    // The value of the register after the fixed bytes.
     init: (!Crc::<u32, NoTable>::new(&CRC_32_ISO_HDLC).checksum(&FRONT)).reverse_bits(),
     check: 0xe2a2_61a7,
     ..CRC_32_ISO_HDLC
 };
 
-/// Sixteen kilobytes of tables and some gigabytes a second with `std`; no table without.
+/// With `std`: 16 KiB of tables, some gigabytes a second. Without: no table.
 #[cfg(feature = "std")]
 static CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&PAYLOAD);
 #[cfg(not(feature = "std"))]
 static CRC32: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&PAYLOAD);
 
-/// Headers have three bytes or five.
+/// A small table is enough: headers have three or five bytes.
 #[cfg(feature = "std")]
 static CRC24: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&HEADER);
 #[cfg(not(feature = "std"))]

@@ -1,7 +1,7 @@
 //! Compression: of bodies in v3 and v4, of segments in v5.
 //!
-//! Without the features `lz4` and `snappy` none is offered, and a peer that compresses all the same gets
-//! [`CqlErrorKind::CompressionNotAgreed`](super::CqlErrorKind::CompressionNotAgreed).
+//! Without the features `lz4` and `snappy` no compression is offered, and compressed input is
+//! rejected with [`CqlErrorKind::CompressionNotAgreed`](super::CqlErrorKind::CompressionNotAgreed).
 //!
 //! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression" under "Protocol Negotiation".
 
@@ -17,29 +17,29 @@ use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
 
-/// An algorithm that bodies or segments can be compressed with.
+/// A compression algorithm for bodies or segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// LZ4, its block format.
+    /// LZ4 in its block format.
     Lz4,
     /// Snappy. Not in v5.
     Snappy,
 }
 
-/// Bytes that the size takes in front of a body that LZ4 has compressed.
+/// Length of the size field before an LZ4-compressed body, in bytes.
 const SIZE_BYTES: usize = 4;
-/// Where a body begins.
+/// The offset of a body in its envelope.
 const BODY_AT: u32 = 9;
 const _: () = assert!(HEADER_BYTES == 9);
 
-/// Less than this is not tried: it would become longer.
+/// Shorter data are not compressed: they would become longer.
 const COMPRESS_BYTES_MIN: usize = 32;
 
 impl Compression {
-    /// Every one.
+    /// All compressions.
     pub const ALL: [Self; 2] = [Self::Lz4, Self::Snappy];
 
-    /// The name that STARTUP and SUPPORTED give it.
+    /// Its name in STARTUP and SUPPORTED.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Compression {
         }
     }
 
-    /// Whether this build has it: each is a feature of its own.
+    /// Whether this build supports it: each compression is a separate feature.
     #[must_use]
     pub const fn is_available(self) -> bool {
         match self {
@@ -57,7 +57,7 @@ impl Compression {
         }
     }
 
-    /// Whether a version of the protocol has it.
+    /// Whether a version of the protocol supports it.
     #[must_use]
     pub const fn is_in(self, version: Version) -> bool {
         match self {
@@ -66,12 +66,12 @@ impl Compression {
         }
     }
 
-    /// How many times as long as its compressed form anything can be at most, by the format.
+    /// The maximum ratio of inflated to compressed size that the format allows.
     const fn expansion_max(self) -> usize {
         match self {
-            // 255 bytes more from each byte of a length.
+            // Each byte of a length field adds up to 255 bytes.
             Self::Lz4 => 255,
-            // 64 bytes from a copy of three.
+            // A copy element of 3 bytes yields 64.
             Self::Snappy => 22,
         }
     }
@@ -80,9 +80,10 @@ impl Compression {
         CqlError::new(CqlErrorKind::CompressedData { compression: self }, at)
     }
 
-    /// The declared size, if so many bytes can inflate to as much, and the limit allows it.
+    /// Checks the declared size: the compressed bytes must be able to inflate to it, and the limit
+    /// must allow it.
     fn check_size(self, size: usize, data: &[u8], limit: usize, at: u32) -> Result<(), CqlError> {
-        // On machines of 32 bits, where a length of such data would overflow.
+        // On 32-bit machines the product may overflow.
         let Some(most) = data.len().checked_mul(self.expansion_max() + 1) else { return Err(self.malformed(at)) };
         let most = most.saturating_sub(data.len()).min(limit);
         if size <= most {
@@ -92,9 +93,9 @@ impl Compression {
         Err(CqlError::new(CqlErrorKind::InflatedSize { size_bytes, max_bytes }, at))
     }
 
-    /// Inflates the body of an envelope of v3 or v4 at the end of `output`.
+    /// Inflates the body of a v3 or v4 envelope at the end of `output`.
     ///
-    /// - `limit`: on the inflated body.
+    /// - `limit`: maximum length of the inflated body.
     pub(super) fn inflate_body<S: Sink>(self, data: &[u8], limit: usize, output: &mut Pile<S>) -> Result<(), CqlError> {
         match self {
             Self::Lz4 => {
@@ -115,9 +116,10 @@ impl Compression {
         }
     }
 
-    /// Inflates the payload of a segment of v5 at the end of `output`.
+    /// Inflates the payload of a v5 segment at the end of `output`.
     ///
-    /// - `size`: as the segment's header declares it. - `at`: where the payload begins in the segment.
+    /// - `size`: the size that the segment's header declares.
+    /// - `at`: the offset of the payload in the segment.
     pub(super) fn inflate_segment<S: Sink>(
         self,
         block: &[u8],
@@ -141,12 +143,13 @@ fn room<S: Sink>(output: &mut Pile<S>, size: usize, at: u32) -> Result<&mut [u8]
     output.grow(size).map_err(|Full| CqlError::new(CqlErrorKind::NoMemory { needed_bytes }, at))
 }
 
-/// The data break the rules, end too early, or inflate to another size; or the build cannot inflate them.
+/// The data are malformed, end too early, or inflate to another size; or this build cannot inflate
+/// them.
 struct NotInflated;
 
 #[cfg(feature = "lz4")]
 fn inflate_block(block: &[u8], output: &mut [u8]) -> Result<(), NotInflated> {
-    // Nothing can be compressed to nothing.
+    // No compressed bytes are valid for an empty output.
     if block.is_empty() && output.is_empty() {
         return Ok(());
     }
@@ -184,7 +187,7 @@ const fn inflate_snappy(_: &[u8], _: &mut [u8]) -> Result<(), NotInflated> {
     Err(NotInflated)
 }
 
-/// What compresses for one connection, with tables that are made at first use and used again.
+/// The compressor of a connection, with tables that are created at first use and then reused.
 pub(super) struct Deflater {
     #[cfg(feature = "lz4")]
     #[cfg(feature = "alloc")]
@@ -204,9 +207,10 @@ impl Deflater {
         }
     }
 
-    /// Compresses `data` at the end of `sink`, if they become shorter by it; tells whether. If not, the sink is as it was.
+    /// Compresses `data` at the end of `sink`, if this makes them shorter; returns whether it does.
+    /// Otherwise the sink is unchanged.
     ///
-    /// - `sized`: in front of what LZ4 makes stands the size, as in bodies.
+    /// - `sized`: whether LZ4 data are preceded by the size, as in bodies.
     pub(super) fn deflate<S: Sink>(
         &mut self,
         compression: Compression,
@@ -284,7 +288,7 @@ impl fmt::Debug for Deflater {
     }
 }
 
-/// Makes the written part longer by so many zeros, or leaves it as it is.
+/// Appends `count` zeros, or nothing if they do not fit.
 pub(super) fn append_zeros<S: Sink>(sink: &mut S, count: usize) -> Result<(), Full> {
     const ZEROS: [u8; 256] = [0; 256];
     let start = sink.written().len();

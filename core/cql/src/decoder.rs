@@ -1,4 +1,4 @@
-//! What is received, in any pieces, becomes envelopes.
+//! Decoding of received bytes, in arbitrary pieces, into envelopes.
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +16,15 @@ use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
 
-/// Takes what was received, in pieces of any length, and gives envelopes: of v3, v4 and v5 alike, compressed or not.
+/// Decodes received bytes, in pieces of any length, into envelopes: of v3, v4 and v5, compressed or
+/// not.
 ///
-/// An envelope that is whole in one piece, and did not come compressed or in several segments, is lent out of that piece. Everything else is collected
-/// in two sinks that the caller gives: one for what came in pieces (an envelope; in v5 a segment, at most 131 KiB), another one for what
-/// was inflated, or assembled of several segments. Both grow with the bytes that have arrived, whatever lengths are claimed; what is
-/// inflated is at most 255 times as long as the bytes it comes from, and within the limit.
+/// An envelope that lies completely in one piece, uncompressed and in a single segment, is borrowed
+/// from that piece. All others are collected in two sinks that the caller supplies: one for data
+/// that arrived in pieces (an envelope; in v5 a segment, at most 131 KiB), the other for data that
+/// were inflated, or assembled from several segments. Both grow with the bytes received, whatever
+/// lengths are claimed; inflated data are at most 255 times as long as their compressed bytes, and
+/// within the limit.
 ///
 /// ```
 /// use poolhouse_cql::{Decoder, Direction, Limits, Opcode, Version};
@@ -42,25 +45,25 @@ pub struct Decoder<S> {
     limits: Limits,
     compression: Option<Compression>,
     framed: bool,
-    /// The front of an envelope or of a segment that came in pieces.
+    /// The beginning of an envelope or a segment that arrived in pieces.
     received: Pile<S>,
-    /// An inflated body or payload; the parts of an envelope.
+    /// An inflated body or payload, or the parts of an envelope.
     assembled: Pile<S>,
     place: Place,
-    /// Whether an envelope is being assembled.
+    /// Whether an envelope is being assembled from segments.
     in_parts: bool,
-    /// After an error, which is given again: nothing that follows can be made sense of.
+    /// The error that occurred; it is returned again, because later bytes cannot be interpreted.
     failed: Option<CqlError>,
 }
 
-/// Where the next envelope is to be looked for.
+/// Where the next envelope is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the front of what comes, or of what is collected already.
+    /// From the front of the input, or of the bytes already collected.
     Between,
-    /// What was collected is lent out.
+    /// The collected bytes were returned as an envelope; they are cleared at the next call.
     Lent,
-    /// In a payload that was checked.
+    /// From a payload with a verified checksum.
     Payload { source: Source, start: usize, end: usize },
 }
 
@@ -71,7 +74,7 @@ enum Source {
     Assembled,
 }
 
-/// An envelope, and where its body is.
+/// A decoded envelope: its header, and the position of its body.
 struct Found {
     header: Header,
     source: Source,
@@ -79,20 +82,23 @@ struct Found {
     end: usize,
 }
 
-/// What came of received bytes.
+/// The result of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// How many bytes from the front of the input are done with. The others are to be given again.
+    /// Number of bytes consumed from the front of the input. The others must be passed in again.
     pub consumed_bytes: usize,
-    /// An envelope. Without one all bytes are consumed, and more are wanted.
+    /// An envelope. If `None`, all bytes are consumed, and more are needed.
     pub envelope: Option<Envelope<'a>>,
 }
 
 impl<S: Sink> Decoder<S> {
-    /// A decoder for a connection that was just made: nothing compressed, nothing in segments.
+    /// A decoder for a new connection: no compression, no segments.
     ///
-    /// - `version`: the only one that is accepted. - `direction`: who is listened to. - `limits`: on bodies, as they come and inflated.
-    /// - `received`, `assembled`: see [`Decoder`]; what they hold is overwritten. The second one stays empty without compression and segments.
+    /// - `version`: the only version that is accepted.
+    /// - `direction`: the direction of the received messages.
+    /// - `limits`: on bodies, compressed and inflated.
+    /// - `received`, `assembled`: see [`Decoder`]; their content is overwritten. The second one
+    ///   stays empty without compression and segments.
     ///
     /// Cost: no allocation.
     #[must_use]
@@ -110,48 +116,54 @@ impl<S: Sink> Decoder<S> {
         }
     }
 
-    /// Takes note of what STARTUP has asked for: from now on bodies (in v5 segments, once there are some) may be compressed.
+    /// Sets the compression that STARTUP requested: from now on bodies (in v5 segments, once they
+    /// are used) may be compressed.
     ///
-    /// - `compression`: one that this build or the version does not have is never accepted.
+    /// - `compression`: never accepted if this build or the version does not support it.
     pub fn set_compression(&mut self, compression: Option<Compression>) {
         let version = self.expected.version;
         let can_be = |one: &Compression| one.is_available() && version.is_none_or(|version| one.is_in(version));
         self.compression = compression.filter(can_be);
     }
 
-    /// Takes note that STARTUP was answered: in v5 everything that follows comes in segments. In other versions nothing changes.
+    /// Registers the reply to STARTUP: in v5 all later data arrive in segments. No effect in other
+    /// versions.
     pub const fn set_started(&mut self) {
         if let Some(version) = self.expected.version {
             self.framed = version.has_segments();
         }
     }
 
-    /// Accepts any version that is spoken here, or only one.
+    /// Accepts only this version; with `None` any supported one.
     pub(super) const fn expect(&mut self, version: Option<Version>) {
         self.expected.version = version;
     }
 
-    /// Other limits from the next envelope on.
+    /// Sets the limits from the next envelope on.
     pub(super) const fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Takes what was received and not consumed yet; returns at the first envelope.
+    /// Decodes bytes that were received and not consumed yet, up to the first envelope.
     ///
-    /// While there are envelopes the rest is to be given again, as it was; without one all is consumed.
+    /// If an envelope is returned, the unconsumed rest must be passed in again, unchanged;
+    /// otherwise all bytes are consumed.
     ///
-    /// Cost: linear in what is consumed, however it is cut. See [`Decoder`] for memory.
+    /// Cost: linear in the consumed bytes, regardless of the pieces. See [`Decoder`] for memory.
     ///
     /// # Errors
     ///
-    /// [`CqlError`]: the connection is to be closed. The same again at each further call. Those of [`decode_header`](super::decode_header);
-    /// [`CqlErrorKind::CompressionNotAgreed`], [`CqlErrorKind::InflatedSize`], [`CqlErrorKind::CompressedData`];
-    /// [`CqlErrorKind::SegmentHeaderChecksum`], [`CqlErrorKind::SegmentChecksum`], [`CqlErrorKind::SegmentEmpty`], [`CqlErrorKind::SegmentTooShort`],
-    /// [`CqlErrorKind::SegmentTooLong`], [`CqlErrorKind::SegmentInterrupts`]; [`CqlErrorKind::NoMemory`] when a sink is full.
+    /// [`CqlError`]: the connection must be closed. Each further call returns the same error. Those
+    /// of [`decode_header`](super::decode_header); [`CqlErrorKind::CompressionNotAgreed`],
+    /// [`CqlErrorKind::InflatedSize`], [`CqlErrorKind::CompressedData`];
+    /// [`CqlErrorKind::SegmentHeaderChecksum`], [`CqlErrorKind::SegmentChecksum`],
+    /// [`CqlErrorKind::SegmentEmpty`], [`CqlErrorKind::SegmentTooShort`],
+    /// [`CqlErrorKind::SegmentTooLong`], [`CqlErrorKind::SegmentInterrupts`];
+    /// [`CqlErrorKind::NoMemory`] when a sink is full.
     ///
     /// # Panics
     ///
-    /// If the input does not go on where the last call left it.
+    /// If the input does not continue where the last call stopped.
     ///
     /// Source: Native Protocol v5, "Frame Format", "Frame Payload"; v3 and v4, "Frame header", "Compression".
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, CqlError> {
@@ -177,7 +189,7 @@ impl<S: Sink> Decoder<S> {
         Ok(Step { consumed_bytes: at, envelope })
     }
 
-    /// Whether nothing is kept: the bytes consumed so far end where an envelope does.
+    /// Whether no partial data are stored: the consumed bytes end at the end of an envelope.
     #[must_use]
     pub const fn is_between(&self) -> bool {
         let kept = match self.place {
@@ -188,13 +200,14 @@ impl<S: Sink> Decoder<S> {
         !kept && !self.in_parts
     }
 
-    /// The sink for what came in pieces, and that for what is inflated or assembled.
+    /// The sink for data in pieces, and the sink for inflated or assembled data.
     #[must_use]
     pub const fn memory(&self) -> [&S; 2] {
         [self.received.sink(), self.assembled.sink()]
     }
 
-    /// Both sinks, emptied, to be made smaller after a large envelope; `None` while they are needed.
+    /// Both sinks, emptied: the caller can shrink them after a large envelope; `None` while they
+    /// are in use.
     pub fn idle_memory(&mut self) -> Option<[&mut S; 2]> {
         if !self.is_between() {
             return None;
@@ -223,7 +236,8 @@ impl<S: Sink> Decoder<S> {
         }
     }
 
-    /// Looks for `count` bytes in a row: behind `at` in the input, or collected.
+    /// Makes `count` contiguous bytes available: in the input from `at` on, or in `received`.
+    /// Returns `None` if more input is needed.
     fn gather(&mut self, input: &[u8], at: &mut usize, count: usize) -> Result<Option<Source>, CqlError> {
         let rest = input.get(*at..).unwrap_or_default();
         if self.received.len() == 0 && rest.len() >= count {
@@ -244,7 +258,7 @@ impl<S: Sink> Decoder<S> {
         }
     }
 
-    /// An envelope that does not come in a segment.
+    /// Takes an envelope that is not in a segment.
     fn take_envelope(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Found>, CqlError> {
         let Some(source) = self.gather(input, at, HEADER_BYTES)? else {
             check_front(self.received.bytes(), self.expected)?;
@@ -259,7 +273,7 @@ impl<S: Sink> Decoder<S> {
             Source::Input => *at = end,
             Source::Received | Source::Assembled => self.place = Place::Lent,
         }
-        // In v5 the flag means nothing.
+        // In v5 the flag has no meaning.
         if header.version.has_segments() || !header.flags.contains(Flags::COMPRESSION) {
             return Ok(Some(Found { header, source, start: body, end }));
         }
@@ -276,7 +290,8 @@ impl<S: Sink> Decoder<S> {
         Ok(Some(Found { header, source: Source::Assembled, start: 0, end }))
     }
 
-    /// The next segment: its envelopes are then walked through, or it is a part of one.
+    /// Takes the next segment. A self-contained one is then read envelope by envelope; any other is
+    /// a part of an envelope.
     fn take_segment(&mut self, input: &[u8], at: &mut usize) -> Result<Taken, CqlError> {
         let format = if self.compression.is_some() { Format::Compressed } else { Format::Plain };
         let front = format.header_bytes();
@@ -294,7 +309,7 @@ impl<S: Sink> Decoder<S> {
         check_payload(payload, segment.get(behind..total).unwrap_or_default(), behind)?;
 
         if header.self_contained && header.inflated_bytes.is_none() {
-            // In place.
+            // The envelopes are read in place.
             self.place = match source {
                 Source::Input => {
                     *at += front;
@@ -331,9 +346,9 @@ impl<S: Sink> Decoder<S> {
         self.take_assembled(saturate(front))
     }
 
-    /// The envelope that is being assembled, if it is complete.
+    /// Takes the envelope that is being assembled, if it is complete.
     ///
-    /// - `front`: where the payload of the segment begins that came last.
+    /// - `front`: the offset of the payload in the last segment.
     fn take_assembled(&mut self, front: u32) -> Result<Taken, CqlError> {
         let there = self.assembled.len();
         if there < HEADER_BYTES {
@@ -353,7 +368,7 @@ impl<S: Sink> Decoder<S> {
         Ok(Taken::Found(Found { header, source: Source::Assembled, start: HEADER_BYTES, end: length }))
     }
 
-    /// The next envelope of a payload that was checked, from `start` to `end` of it.
+    /// Takes the next envelope of a verified payload, which extends from `start` to `end`.
     fn walk(
         &mut self,
         input: &[u8],
@@ -398,7 +413,7 @@ impl<S: Sink> Decoder<S> {
         Ok(found)
     }
 
-    /// The header at the front of at least as many bytes as it has.
+    /// Decodes the header at the front of `bytes`, which has at least the length of a header.
     fn header_of(&self, bytes: &[u8]) -> Result<Header, CqlError> {
         match bytes.first_chunk::<HEADER_BYTES>() {
             Some(bytes) => check_header(bytes, self.expected, &self.limits),
@@ -410,16 +425,16 @@ impl<S: Sink> Decoder<S> {
     }
 }
 
-/// What came of looking for a segment.
+/// The result of taking a segment.
 enum Taken {
     Found(Found),
-    /// There may be something now.
+    /// A segment was consumed; try again.
     Again,
-    /// The input is used up.
+    /// All input is consumed.
     NeedsMore,
 }
 
-/// Bytes of an envelope with its header.
+/// Length of an envelope in bytes, including its header.
 fn whole_bytes(header: Header) -> usize {
     usize::try_from(header.length_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES)
 }
@@ -429,7 +444,7 @@ fn no_memory(needed: usize) -> CqlError {
 }
 
 impl<S> fmt::Debug for Decoder<S> {
-    /// Without a byte of any envelope.
+    /// Omits the content of envelopes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoder")
             .field("version", &self.expected.version)

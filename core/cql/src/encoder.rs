@@ -1,4 +1,4 @@
-//! Envelopes as they travel: in segments, or with compressed bodies.
+//! Encoding of envelopes for the network: in segments, or with compressed bodies.
 
 #[cfg(test)]
 mod tests;
@@ -10,14 +10,17 @@ use super::segment::{Format, SEGMENT_PAYLOAD_BYTES_MAX, begin_segment, end_segme
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
 
-/// Makes of envelopes what travels on one connection, once STARTUP was answered.
+/// Converts envelopes to the bytes that are sent on a connection, after STARTUP was answered.
 ///
-/// Requests are encoded one behind the other by [`encode_envelope`](super::encode_envelope). In v3 and v4 without compression that is what is
-/// sent ([`is_plain`](Self::is_plain)); else [`encode`](Self::encode) puts as many of them as fit into one segment, and one that is too large into
-/// several; or compresses their bodies. What does not become shorter is left as it is.
+/// Requests are first encoded one after another by [`encode_envelope`](super::encode_envelope). In
+/// v3 and v4 without compression these bytes are sent unchanged ([`is_plain`](Self::is_plain)).
+/// Otherwise [`encode`](Self::encode) converts them: in v5 it puts as many envelopes as fit into
+/// one segment, and splits one that is too large into several; in v3 and v4 it compresses the
+/// bodies. Data that compression does not shorten are sent uncompressed.
 ///
-/// Memory: none of its own without compression; with LZ4 8 KiB from the first envelope on, 16 KiB once 64 KiB were compressed at a time (without `alloc`
-/// on the stack, for as long as it takes); with Snappy 2 KiB, and 32 KiB once a body exceeds a kilobyte.
+/// Memory: none without compression; with LZ4 8 KiB from the first envelope on, 16 KiB after 64 KiB
+/// were compressed at a time (without `alloc` on the stack, during the call); with Snappy 2 KiB,
+/// and 32 KiB once a body exceeds a kilobyte.
 #[derive(Debug)]
 pub struct Encoder {
     version: Version,
@@ -26,9 +29,9 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For a connection that was established with these.
+    /// Creates an encoder for an established connection with this version and compression.
     ///
-    /// - `compression`: one that this build or the version does not have compresses nothing.
+    /// - `compression`: nothing is compressed if this build or the version does not support it.
     ///
     /// Cost: no allocation.
     #[must_use]
@@ -37,17 +40,18 @@ impl Encoder {
         Self { version, compression, deflater: Deflater::new() }
     }
 
-    /// Whether envelopes travel as they are, and [`encode`](Self::encode) would only copy them.
+    /// Whether envelopes are sent unchanged; [`encode`](Self::encode) would only copy them.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         !self.version.has_segments() && self.compression.is_none()
     }
 
-    /// Appends to `sink` what is to be sent for `envelopes`, which are any number of whole ones.
+    /// Appends the bytes to send for `envelopes`, any number of complete ones, to `sink`.
     ///
-    /// On an error the sink is as it was.
+    /// On an error the sink is unchanged.
     ///
-    /// Cost: linear in the bytes. While it compresses, the sink needs room for a tenth more than there is to compress.
+    /// Cost: linear in the bytes. Compression temporarily needs room in the sink for a tenth more
+    /// than the uncompressed size.
     ///
     /// # Errors
     ///
@@ -70,7 +74,7 @@ impl Encoder {
     fn encode_segments<S: Sink>(&mut self, envelopes: &[u8], sink: &mut S) -> Result<(), CqlEncodeError> {
         let mut rest = envelopes;
         while !rest.is_empty() {
-            // As many as fit.
+            // Count the envelopes that fit into a segment.
             let mut count = 0;
             let mut behind = rest;
             while !behind.is_empty() {
@@ -141,7 +145,7 @@ impl Encoder {
 
 const _: () = assert!(LENGTH_AT == 5);
 
-/// Bytes of the envelope at the front of `bytes`, by what it says; at least those of its header.
+/// Length of the envelope at the front of `bytes`, from its header; at least the header's length.
 fn envelope_bytes(bytes: &[u8]) -> Result<usize, CqlEncodeError> {
     let length = match *bytes {
         [_, _, _, _, _, a, b, c, d, ..] => usize::try_from(u32::from_be_bytes([a, b, c, d])),

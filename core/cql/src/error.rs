@@ -1,4 +1,4 @@
-//! What is wrong with bytes of Cassandra's protocol, and where.
+//! Errors of Cassandra's protocol: the violated rule and its position.
 
 #[cfg(test)]
 mod tests;
@@ -10,139 +10,143 @@ use super::header::{Opcode, Version};
 use poolhouse_wire::Cause;
 use poolhouse_wire::Full;
 
-/// Received bytes break a rule: which one, and at which offset.
+/// A violation of the protocol in received bytes: the rule and the offset.
 ///
-/// `Copy`, and without a byte of the peer's text. The offset counts from the first byte of the envelope, or, for what is wrong with a
-/// segment, of that; in an envelope that came compressed from its first byte as it was before.
+/// `Copy`, and without text of the peer. The offset counts from the first byte of the envelope, or
+/// of the segment for errors of a segment. In a compressed envelope it counts from the first byte
+/// of the uncompressed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CqlError {
     kind: CqlErrorKind,
     offset: u32,
 }
 
-/// The rule that received bytes break.
+/// The rule that the received bytes violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CqlErrorKind {
-    /// A version of the protocol that is not spoken here.
+    /// A protocol version that is not supported.
     VersionUnknown {
-        /// The number found, without the bit of the direction.
+        /// The version number, without the direction bit.
         number: u8,
     },
-    /// Another version than that of the connection.
+    /// The version differs from that of the connection.
     VersionOther {
-        /// The connection's.
+        /// The connection's version.
         expected: Version,
-        /// The one found.
+        /// The version found.
         found: Version,
     },
-    /// A request where a response was due, or the other way round.
+    /// A request instead of a response, or a response instead of a request.
     Direction,
-    /// An opcode that does not exist.
+    /// The opcode is unknown.
     OpcodeUnknown {
         /// The opcode found.
         opcode: u8,
     },
-    /// A message that only the other side may send.
+    /// The opcode belongs to the other direction.
     OpcodeMisplaced {
-        /// What it is.
+        /// The opcode.
         opcode: Opcode,
     },
-    /// A message that has no business where it came.
+    /// The message is not allowed in the current state.
     Unexpected {
-        /// What it is.
+        /// The opcode.
         opcode: Opcode,
     },
-    /// Bytes that nobody asked for.
+    /// Bytes while no response is due.
     Unsolicited {
-        /// How many are there.
+        /// Number of bytes.
         count_bytes: u32,
     },
-    /// A stream id that such a message cannot have: a negative one, or for an event any but -1.
+    /// A stream id that the message cannot have: a negative one, or for an event any except -1.
     Stream {
         /// The id found.
         stream: i16,
     },
-    /// A response by another stream id than that of the request.
+    /// The stream id of a response differs from that of the request.
     StreamOther {
-        /// The request's.
+        /// The request's stream id.
         expected: i16,
-        /// The one found.
+        /// The stream id found.
         found: i16,
     },
-    /// The body claims to be shorter than nothing.
+    /// The claimed body length is negative.
     LengthNegative {
         /// The length claimed.
         length_bytes: i32,
     },
-    /// The body claims to be longer than the limit.
+    /// The claimed body length exceeds the limit.
     TooLong {
         /// The length claimed.
         length_bytes: i32,
         /// The limit.
         max_bytes: u32,
     },
-    /// A compressed body, where no compression was agreed on.
+    /// A compressed body, but no compression was negotiated.
     CompressionNotAgreed,
-    /// Compressed data that declare a size that exceeds the limit, or that so few bytes cannot inflate to.
+    /// Compressed data whose declared size exceeds the limit, or the maximum to which the
+    /// compressed bytes can inflate.
     InflatedSize {
-        /// The size declared.
+        /// The declared size.
         size_bytes: u32,
-        /// The largest that it could be.
+        /// The maximum possible size.
         max_bytes: u32,
     },
-    /// Compressed data that break the rules of their compression, end too early, or inflate to another size than they declare.
+    /// Compressed data are malformed, end too early, or inflate to another size than declared.
     CompressedData {
         /// The compression.
         compression: Compression,
     },
-    /// The CRC-24 of a segment's header is another one.
+    /// The CRC-24 of a segment's header does not match.
     SegmentHeaderChecksum {
         /// As computed from the bytes.
         computed: u32,
-        /// As found.
+        /// As found in the header.
         found: u32,
     },
-    /// The CRC-32 of a segment's payload is another one.
+    /// The CRC-32 of a segment's payload does not match.
     SegmentChecksum {
         /// As computed from the bytes.
         computed: u32,
-        /// As found behind them.
+        /// As found after the payload.
         found: u32,
     },
-    /// A segment with nothing in it.
+    /// A segment without payload.
     SegmentEmpty,
-    /// An envelope goes on beyond the end of the segment, which says that it is self-contained.
+    /// An envelope extends beyond the end of its segment, although the segment is marked
+    /// self-contained.
     SegmentTooShort {
-        /// Bytes that are missing at least.
+        /// Minimum number of missing bytes.
         missing_bytes: u32,
     },
-    /// Bytes behind the end of an envelope that has its segments for itself.
+    /// Extra bytes after an envelope that was split into several segments.
     SegmentTooLong {
-        /// How many are there.
+        /// Number of extra bytes.
         count_bytes: u32,
     },
-    /// A self-contained segment while an envelope that came in parts is not complete.
+    /// A self-contained segment arrived before an envelope that is split into segments was
+    /// complete.
     SegmentInterrupts,
-    /// Something ends before all of it is there.
+    /// The input ends in the middle of a value.
     Truncated {
-        /// Bytes needed from the offset on.
+        /// Bytes needed, counted from the offset.
         needed_bytes: u32,
-        /// Bytes there.
+        /// Bytes available.
         found_bytes: u32,
     },
     /// Text that is not UTF-8.
     Utf8,
-    /// A field of a value that it cannot have.
+    /// A field has a value that is not allowed.
     FieldValue {
         /// The field.
         name: &'static str,
         /// The value found.
         value: i64,
     },
-    /// The peer has broken no rule, but this side's memory for received bytes is at its end.
+    /// This side's buffers for received bytes are full; the peer has not violated the protocol.
     NoMemory {
-        /// Bytes needed in all.
+        /// Total bytes needed.
         needed_bytes: u32,
     },
 }
@@ -158,7 +162,7 @@ impl CqlError {
         self.kind
     }
 
-    /// Where: bytes from the start of the envelope, or of the segment.
+    /// The offset in bytes from the start of the envelope, or of the segment.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.offset
@@ -228,7 +232,7 @@ impl From<CqlError> for Cause {
     }
 }
 
-/// Something cannot be written. The sink is as it was before the call.
+/// A value cannot be encoded. The sink is unchanged by the failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CqlEncodeError {
@@ -241,29 +245,29 @@ pub enum CqlEncodeError {
         /// The limit.
         max_bytes: u32,
     },
-    /// A string or an id is longer than the 65,535 bytes that can be said.
+    /// A string or an id is longer than 65,535 bytes, the maximum of its length field.
     StringTooLong {
         /// Its length.
         length_bytes: u32,
     },
-    /// A list is longer than the 65,535 entries that can be said.
+    /// A list is longer than 65,535 entries, the maximum of its length field.
     ListTooLong {
         /// Its length.
         count: u32,
     },
-    /// A stream id that such a message cannot have.
+    /// The message cannot have this stream id.
     Stream {
         /// The id.
         stream: i16,
     },
-    /// The version of the protocol does not have it.
+    /// The version of the protocol does not support a feature.
     VersionLacks {
         /// The version.
         version: Version,
-        /// What it does not have.
+        /// The unsupported feature.
         what: &'static str,
     },
-    /// What is to be put on the wire is not a sequence of envelopes.
+    /// The bytes to send are not a sequence of complete envelopes.
     NotEnvelopes,
 }
 

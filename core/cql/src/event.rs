@@ -1,4 +1,4 @@
-//! What happens in the cluster.
+//! Cluster events that servers push to clients.
 //!
 //! Read first: Native Protocol, "EVENT", "REGISTER".
 
@@ -10,19 +10,19 @@ use core::net::SocketAddr;
 use super::error::CqlError;
 use super::notation::{Reader, Strings};
 
-/// A kind of event that can be asked for.
+/// A kind of event that a client can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// Nodes come and go.
+    /// Nodes join and leave the cluster.
     Topology,
-    /// Nodes go up and down.
+    /// Nodes become available and unavailable.
     Status,
     /// The schema changes.
     Schema,
 }
 
 impl EventKind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Topology, Self::Status, Self::Schema];
 
     /// Its name on the wire.
@@ -36,27 +36,27 @@ impl EventKind {
     }
 }
 
-/// Something happened in the cluster.
+/// A cluster event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A node came, went or moved.
+    /// A node joined, left or moved.
     Topology {
-        /// `NEW_NODE`, `REMOVED_NODE`, in v3 `MOVED_NODE` too.
+        /// `NEW_NODE`, `REMOVED_NODE`, in v3 also `MOVED_NODE`.
         change: &'a str,
-        /// Where clients reach it.
+        /// The node's address for clients.
         node: SocketAddr,
     },
-    /// A node went up or down.
+    /// A node became available or unavailable.
     Status {
         /// `UP`, `DOWN`.
         change: &'a str,
-        /// Where clients reach it.
+        /// The node's address for clients.
         node: SocketAddr,
     },
     /// The schema changed.
     Schema(SchemaChange<'a>),
-    /// Something that nobody here has asked for.
+    /// An event of an unknown kind.
     Other {
         /// The name of its kind.
         kind: &'a str,
@@ -76,16 +76,16 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What was changed of the schema.
+/// A change of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaChange<'a> {
     /// `CREATED`, `UPDATED`, `DROPPED`.
     pub change: &'a str,
     /// `KEYSPACE`, `TABLE`, `TYPE`, from v4 on `FUNCTION` and `AGGREGATE`.
     pub target: &'a str,
-    /// The keyspace, or the one that it is in.
+    /// The keyspace that changed, or that contains the changed object.
     pub keyspace: &'a str,
-    /// The name, unless it is a keyspace.
+    /// The name of the object; `None` for a keyspace.
     pub name: Option<&'a str>,
     /// The types of the arguments of a function or an aggregate.
     pub arguments: Strings<'a>,

@@ -1,4 +1,4 @@
-//! Errors of servers.
+//! Errors that servers return.
 //!
 //! Read first: Native Protocol, "ERROR", "Error codes".
 
@@ -20,10 +20,10 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[doc = $doc])+ pub const $name: Self = Self($code);)+
 
-            /// Every one that is known.
+            /// All known codes.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// Its name; `None` for one that is not known.
+            /// Its name; `None` for an unknown code.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -36,50 +36,50 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Something went wrong in the server.
+    /// An internal error of the server.
     SERVER_ERROR = 0x0000, "server error";
-    /// The client broke the protocol, or speaks a version of it that the server does not.
+    /// The client violated the protocol, or uses a version that the server does not support.
     PROTOCOL_ERROR = 0x000a, "protocol error";
-    /// The server does not believe who is calling.
+    /// The server rejected the credentials.
     BAD_CREDENTIALS = 0x0100, "bad credentials";
     /// Too few replicas are alive.
     UNAVAILABLE = 0x1000, "unavailable";
-    /// The server has too much to do.
+    /// The server is overloaded.
     OVERLOADED = 0x1001, "overloaded";
     /// The server is still starting.
     IS_BOOTSTRAPPING = 0x1002, "is bootstrapping";
-    /// A table could not be emptied.
+    /// A table could not be truncated.
     TRUNCATE_ERROR = 0x1003, "truncate error";
     /// Too few replicas acknowledged a write in time.
     WRITE_TIMEOUT = 0x1100, "write timeout";
     /// Too few replicas answered a read in time.
     READ_TIMEOUT = 0x1200, "read timeout";
-    /// Replicas failed to read.
+    /// Replicas failed to execute a read.
     READ_FAILURE = 0x1300, "read failure";
-    /// A function of a user's failed.
+    /// A user-defined function failed.
     FUNCTION_FAILURE = 0x1400, "function failure";
-    /// Replicas failed to write.
+    /// Replicas failed to execute a write.
     WRITE_FAILURE = 0x1500, "write failure";
-    /// There was no room to capture a change.
+    /// The space for change data capture is full.
     CDC_WRITE_FAILURE = 0x1600, "CDC write failure";
-    /// Nobody knows whether a conditional write was made.
+    /// It is unknown whether a conditional write was applied.
     CAS_WRITE_UNKNOWN = 0x1700, "CAS write unknown";
-    /// The statement is not CQL.
+    /// The statement has a syntax error.
     SYNTAX_ERROR = 0x2000, "syntax error";
-    /// The user may not do this.
+    /// The user has no permission for this.
     UNAUTHORIZED = 0x2100, "unauthorized";
-    /// The statement is CQL, and makes no sense.
+    /// The statement is syntactically correct but invalid.
     INVALID = 0x2200, "invalid";
     /// The server is not configured for this.
     CONFIG_ERROR = 0x2300, "config error";
-    /// What is to be created is there.
+    /// The object to create already exists.
     ALREADY_EXISTS = 0x2400, "already exists";
-    /// The server does not know the statement by that id: prepare it again.
+    /// The server has no prepared statement with this id: prepare it again.
     UNPREPARED = 0x2500, "unprepared";
 }
 
 impl ErrorCode {
-    /// The code of that number, known or not.
+    /// The code with this number, known or not.
     #[must_use]
     pub const fn new(number: i32) -> Self {
         Self(number)
@@ -104,58 +104,60 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// A request failed.
+/// An error response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure<'a> {
-    /// Why.
+    /// The error code.
     pub code: ErrorCode,
-    /// Why, in the server's words.
+    /// The server's error message.
     pub message: &'a str,
-    /// What follows.
+    /// The code-specific details.
     rest: Reader<'a>,
 }
 
-/// What an error tells besides, as far as it matters to who decides whether and where the request is tried again.
+/// The details of an error, where they are relevant for the decision whether and where to retry the
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureDetails<'a> {
     /// Of [`ErrorCode::UNAVAILABLE`].
     Unavailable {
-        /// The consistency that was asked for.
+        /// The requested consistency level.
         consistency: Consistency,
-        /// Replicas that it takes.
+        /// Number of replicas required.
         required: i32,
-        /// Replicas that are alive.
+        /// Number of replicas alive.
         alive: i32,
     },
     /// Of [`ErrorCode::WRITE_TIMEOUT`].
     WriteTimeout {
-        /// The consistency that was asked for.
+        /// The requested consistency level.
         consistency: Consistency,
-        /// Replicas that acknowledged.
+        /// Number of replicas that acknowledged.
         received: i32,
-        /// Replicas that it takes.
+        /// Number of replicas required.
         required: i32,
-        /// What was written: `SIMPLE`, `BATCH`, `UNLOGGED_BATCH`, `COUNTER`, `BATCH_LOG`, `CAS`, `VIEW`, `CDC`.
+        /// The kind of write: `SIMPLE`, `BATCH`, `UNLOGGED_BATCH`, `COUNTER`, `BATCH_LOG`, `CAS`,
+        /// `VIEW`, `CDC`.
         write_type: &'a str,
     },
     /// Of [`ErrorCode::READ_TIMEOUT`].
     ReadTimeout {
-        /// The consistency that was asked for.
+        /// The requested consistency level.
         consistency: Consistency,
-        /// Replicas that answered.
+        /// Number of replicas that answered.
         received: i32,
-        /// Replicas that it takes.
+        /// Number of replicas required.
         required: i32,
-        /// Whether the one among them that was asked for the data itself.
+        /// Whether the replica that was asked for the data itself is among those that answered.
         data_present: bool,
     },
     /// Of [`ErrorCode::UNPREPARED`].
     Unprepared {
-        /// The id that is not known.
+        /// The unknown id.
         id: &'a [u8],
     },
-    /// Of any other.
+    /// Of any other code, undecoded.
     Other(&'a [u8]),
 }
 
@@ -166,7 +168,7 @@ impl<'a> Failure<'a> {
         Ok(Self { code, message, rest: *reader })
     }
 
-    /// What the error tells besides.
+    /// Decodes the details of the error.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The conversation that makes a socket a connection: bytes in, bytes out.
+//! The handshake of a connection, without I/O: bytes in, bytes out.
 //!
 //! Read first: Native Protocol v5, "Protocol Negotiation", "STARTUP", "SUPPORTED", "AUTHENTICATE"; v4, "version" under "Frame header".
 
@@ -24,36 +24,41 @@ use poolhouse_wire::peer_text;
 use poolhouse_wire::saturate;
 use poolhouse_wire::{AuthError, Unauthenticated};
 
-/// How much is kept of a server's text when it refuses.
+/// Maximum length of the text that is kept when a server refuses, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = peer_text::PEER_TEXT_BYTES_MAX;
 
-/// After so many challenges a server that has not decided never will.
+/// Maximum number of challenges. After more the handshake fails, so a server cannot prolong it
+/// without end.
 const CHALLENGES_MAX: u8 = 16;
 
-/// The stream id of everything that is said. One after the other needs no other.
+/// The stream id of all messages. A single one suffices, because only one request is pending at a
+/// time.
 const STREAM: i16 = 0;
 
-/// What a connection is to be like.
+/// The desired properties of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqlHandshakeOptions<'a> {
-    /// The version to speak. If the server does not, [`CqlNext::Reconnect`] says which one to try next.
+    /// The version to use. If the server does not support it, [`CqlNext::Reconnect`] names the next
+    /// one to try.
     pub version: Version,
-    /// The compressions to use, the best first. Those that this build or the version does not have are passed over.
+    /// The compressions to use, in order of preference. Those that this build or the version does
+    /// not support are skipped.
     pub compressions: &'a [Compression],
-    /// Whether to ask the server first what it can do. Without that the best compression is taken, whether the server has it or not.
+    /// Whether to ask the server first for its supported options. Otherwise the preferred
+    /// compression is used without knowing whether the server supports it.
     pub ask_supported: bool,
-    /// What the driver is called.
+    /// The driver's name.
     pub driver_name: Option<&'a str>,
-    /// Which one of it this is.
+    /// The driver's version.
     pub driver_version: Option<&'a str>,
-    /// What else to say in STARTUP.
+    /// Additional options for STARTUP.
     pub startup_options: &'a [(&'a str, &'a str)],
-    /// Limits of the connection, once it is established. Until then they are [`Limits::HANDSHAKE`].
+    /// Limits of the established connection. Before that [`Limits::HANDSHAKE`] applies.
     pub limits: Limits,
 }
 
 impl CqlHandshakeOptions<'_> {
-    /// The newest version, no compression, after asking what the server can do.
+    /// The newest version, no compression, and a query for the server's supported options.
     pub const DEFAULT: Self = Self {
         version: Version::NEWEST,
         compressions: &[],
@@ -71,12 +76,15 @@ impl Default for CqlHandshakeOptions<'_> {
     }
 }
 
-/// A conversation of one connection, from its first byte to [`CqlEstablished`].
+/// The handshake of a connection, from its first byte to [`CqlEstablished`].
 ///
-/// The host calls [`poll_transmit`](Self::poll_transmit) and sends what was written, then gives what it receives to
-/// [`handle_input`](Self::handle_input), and so on by the [`CqlNext`] that it returns. At the end [`into_parts`](Self::into_parts) gives the decoder, which goes on.
+/// The host calls [`poll_transmit`](Self::poll_transmit) and sends the bytes written, then passes
+/// received bytes to [`handle_input`](Self::handle_input), and continues as the returned
+/// [`CqlNext`] requests. At the end [`into_parts`](Self::into_parts) returns the decoder, to be
+/// used for the rest of the connection.
 ///
-/// `A` authenticates; [`Unauthenticated`] does not. `S` is where the decoder keeps what comes in pieces.
+/// `A` performs the authentication; [`Unauthenticated`] performs none. `S` is the buffer type of
+/// the decoder.
 #[derive(Debug)]
 pub struct CqlHandshake<'a, S, A = Unauthenticated> {
     options: CqlHandshakeOptions<'a>,
@@ -88,7 +96,7 @@ pub struct CqlHandshake<'a, S, A = Unauthenticated> {
     refusal: heapless::String<REFUSAL_BYTES_MAX>,
 }
 
-/// Where the conversation stands.
+/// State of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     OwesOptions,
@@ -100,40 +108,41 @@ enum Step {
     Ended,
 }
 
-/// What came of the bytes received.
+/// The result of handling received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqlHandled {
-    /// How many bytes from the front of the input are done with.
+    /// Number of bytes consumed from the front of the input.
     pub consumed_bytes: usize,
-    /// What to do next.
+    /// The next call that the host must make.
     pub next: CqlNext,
 }
 
-/// What a handshake wants of its host.
+/// The next step that a handshake requires of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CqlNext {
-    /// Call [`CqlHandshake::poll_transmit`] and send what it writes.
+    /// Call [`CqlHandshake::poll_transmit`] and send the bytes it writes.
     Transmit,
-    /// Receive more, and hand it in. Everything so far is consumed.
+    /// Receive more bytes, and pass them in. All bytes so far are consumed.
     Receive,
-    /// The connection can be used. What is not consumed is for the decoder.
+    /// The connection is ready for use. Unconsumed bytes must be passed to the decoder.
     Established(CqlEstablished),
-    /// The server does not speak this version. Close the connection, and begin anew on another one with that version, which is an older one.
+    /// The server does not support this version. Close the connection, and start again on a new one
+    /// with this older version.
     Reconnect {
-        /// The one to try.
+        /// The version to try.
         version: Version,
     },
 }
 
-/// What is known of a connection that was established.
+/// The properties of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CqlEstablished {
-    /// The version that is spoken.
+    /// The version in use.
     pub version: Version,
-    /// What is compressed by.
+    /// The compression in use.
     pub compression: Option<Compression>,
-    /// Whether the server wanted to know who is calling.
+    /// Whether the server required authentication.
     pub authenticated: bool,
 }
 
@@ -141,33 +150,34 @@ pub struct CqlEstablished {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CqlHandshakeError {
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     Wire(CqlError),
-    /// The server answered with an error. [`CqlHandshake::refusal`] has its words.
+    /// The server answered with an error. [`CqlHandshake::refusal`] returns its message.
     Refused {
-        /// Its code.
+        /// The error code.
         code: ErrorCode,
     },
-    /// The server speaks no version that is spoken here, or none that is older than the one that it refused.
+    /// The server supports no version that this crate supports, or none older than the one that it
+    /// refused.
     NoCommonVersion {
-        /// The one that was tried.
+        /// The version that was tried.
         tried: Version,
     },
-    /// What the server says that it supports makes no sense, or is of no use.
+    /// The server's supported options are malformed, or do not include a usable value.
     Supported {
-        /// The option that it is about.
+        /// The option concerned.
         option: &'static str,
     },
-    /// Nobody here can tell the server who is calling.
+    /// The server requires authentication, which failed on this side.
     Authentication(AuthError),
-    /// Something cannot be written. It is still to be sent.
+    /// A message cannot be encoded. It remains due.
     Encode(CqlEncodeError),
-    /// The conversation was over before.
+    /// The handshake had already ended.
     Ended,
 }
 
 impl CqlHandshakeError {
-    /// The error in a word.
+    /// The cause that corresponds to the error.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -221,14 +231,14 @@ impl From<AuthError> for CqlHandshakeError {
 }
 
 impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
-    /// A conversation that has not begun.
+    /// Creates a handshake that has not begun.
     ///
-    /// - `authenticator`: not used before; it serves one connection. An `Option` will do.
-    /// - `received`, `assembled`: the memory of the [`Decoder`].
+    /// - `authenticator`: must be unused; it serves one connection. May be an `Option`.
+    /// - `received`, `assembled`: the buffers of the [`Decoder`].
     #[must_use]
     pub fn new(options: CqlHandshakeOptions<'a>, authenticator: A, received: S, assembled: S) -> Self {
         let mut decoder = Decoder::new(options.version, Direction::Response, Limits::HANDSHAKE, received, assembled);
-        // A server that does not speak the version says so in one of its own.
+        // A server that does not support the version replies in one that it supports.
         decoder.expect(None);
         let step = if options.ask_supported { Step::OwesOptions } else { Step::OwesStartup };
         let compression = usable(&options).next();
@@ -236,13 +246,13 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         Self { options, authenticator, decoder, step, compression, challenges: 0, refusal }
     }
 
-    /// Writes what is to be sent now at the end of `sink`. Returns whether there was anything.
+    /// Writes the next message at the end of `sink`. Returns `false` if no message is due.
     ///
-    /// That may hold the password: a host that minds overwrites its buffer after sending.
+    /// The message may contain the password; the host can overwrite its buffer after sending.
     ///
     /// # Errors
     ///
-    /// [`CqlHandshakeError::Encode`]; the sink is as it was.
+    /// [`CqlHandshakeError::Encode`]; the sink is unchanged.
     pub fn poll_transmit(&mut self, sink: &mut impl Sink) -> Result<bool, CqlHandshakeError> {
         let outgoing = Outgoing::new(self.options.version, STREAM);
         let (written, next) = match self.step {
@@ -261,22 +271,22 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         };
         written.map_err(CqlHandshakeError::Encode)?;
         if next == Step::AwaitsReady {
-            // Whatever answers may be compressed already.
+            // The reply to STARTUP may already be compressed.
             self.decoder.set_compression(self.compression);
         }
         self.step = next;
         Ok(true)
     }
 
-    /// Takes what was received and not consumed yet.
+    /// Handles bytes that were received and not consumed yet.
     ///
-    /// - `input`: in pieces of any length.
+    /// - `input`: a piece of any length.
     ///
     /// Cost: linear in `input`.
     ///
     /// # Errors
     ///
-    /// [`CqlHandshakeError`]: the connection is to be closed.
+    /// [`CqlHandshakeError`]: the connection must be closed.
     ///
     /// Source: Native Protocol v5, "Initial Handshake"; "STARTUP", "AUTHENTICATE", "SUPPORTED", "ERROR".
     pub fn handle_input(&mut self, input: &[u8]) -> Result<CqlHandled, CqlHandshakeError> {
@@ -293,7 +303,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
             }
             Step::AwaitsSupported | Step::AwaitsReady | Step::AwaitsSuccess => {}
         }
-        // Until all is well.
+        // Reset below unless the handshake fails.
         self.step = Step::Ended;
         let Self { options, authenticator, decoder, challenges, refusal, .. } = self;
         let decoded = decoder.decode(input)?;
@@ -347,14 +357,15 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         Ok(CqlHandled { consumed_bytes, next })
     }
 
-    /// The server's text when it refused: its first [`REFUSAL_BYTES_MAX`] bytes on one line, control characters replaced by spaces. Empty if
-    /// the server did not refuse, and if its text has the authenticator's secret in it.
+    /// The server's refusal message: its first [`REFUSAL_BYTES_MAX`] bytes on one line, control
+    /// characters replaced by spaces. Empty if the server did not refuse, or if its message
+    /// contains the authenticator's secret.
     #[must_use]
     pub fn refusal(&self) -> &str {
         &self.refusal
     }
 
-    /// The decoder, which goes on where the conversation has ended, and who authenticated.
+    /// The decoder, for the rest of the connection, and the authenticator.
     #[must_use]
     pub fn into_parts(self) -> (Decoder<S>, A) {
         (self.decoder, self.authenticator)
@@ -365,7 +376,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         CqlNext::Transmit
     }
 
-    /// STARTUP was answered.
+    /// Registers that STARTUP was answered.
     const fn start(&mut self) {
         self.decoder.expect(Some(self.options.version));
         self.decoder.set_started();
@@ -378,7 +389,8 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         CqlNext::Established(CqlEstablished { version, compression, authenticated })
     }
 
-    /// Writes the next token, in v5 in a segment of its own. It is never compressed: that would leave copies behind.
+    /// Writes the next token, in v5 in a separate segment. It is never compressed, because
+    /// compression would leave copies of it in memory.
     fn encode_token<T: Sink>(&self, sink: &mut T, outgoing: Outgoing) -> Result<(), CqlEncodeError> {
         let start = sink.written().len();
         let result = self.encode_token_at(sink, start, outgoing);
@@ -394,7 +406,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         if framed {
             begin_segment(sink, format)?;
         }
-        // One segment is plenty.
+        // Limits the envelope to the payload of a single segment.
         let limits = Limits { body_bytes_max: saturate(SEGMENT_PAYLOAD_BYTES_MAX) - 9 };
         encode_envelope(sink, outgoing, Opcode::AuthResponse, &limits, |body| {
             body.bytes_with(|token| self.authenticator.write_token(token)).map(drop)
@@ -406,18 +418,18 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     }
 }
 
-/// The compressions that can be used, the best first.
+/// The compressions that can be used, in order of preference.
 fn usable<'a>(options: &CqlHandshakeOptions<'a>) -> impl Iterator<Item = Compression> + use<'a> {
     let version = options.version;
     options.compressions.iter().copied().filter(move |one| one.is_available() && one.is_in(version))
 }
 
-/// The best compression that the server has too.
+/// The preferred compression that the server supports too.
 fn choose_compression(options: &CqlHandshakeOptions<'_>, supported: Supported<'_>) -> Option<Compression> {
     usable(options).find(|ours| supported.values("COMPRESSION").any(|theirs| theirs == ours.name()))
 }
 
-/// The version to begin anew with, if the server does not speak this one.
+/// The version to reconnect with; `None` if the server supports the version in use.
 fn choose_version(
     options: &CqlHandshakeOptions<'_>,
     supported: Supported<'_>,
@@ -436,7 +448,7 @@ fn choose_version(
         }
     }
     match best {
-        // It does not say, but it has answered.
+        // The server lists no versions, but it has answered in this one.
         None if count == 0 => Ok(None),
         None => Err(CqlHandshakeError::NoCommonVersion { tried }),
         Some(version) if version == tried => Ok(None),
@@ -444,7 +456,8 @@ fn choose_version(
     }
 }
 
-/// The response, if it is one to what was asked, and in the version that was asked in; only an error may come in another.
+/// Decodes the response. Fails if it does not belong to the request, or is not in the requested
+/// version; only an error may be in another version.
 fn check_response<'e>(envelope: &Envelope<'e>, version: Version) -> Result<Response<'e>, CqlHandshakeError> {
     let header = envelope.header;
     if header.version != version && header.opcode != Opcode::Error {
@@ -460,7 +473,7 @@ fn check_response<'e>(envelope: &Envelope<'e>, version: Version) -> Result<Respo
     Ok(envelope.response()?)
 }
 
-/// What an error is: a reason to begin anew with an older version, or the end.
+/// Handles an error response: returns an older version to reconnect with, or fails.
 fn refused(
     failure: &Failure<'_>,
     envelope: &Envelope<'_>,
@@ -480,7 +493,8 @@ fn refused(
     }
 }
 
-/// Whether a protocol error is about the version, by the words that servers have for it: one that is unsupported, or still in beta.
+/// Whether a protocol error is about the version, according to the texts that servers use: the
+/// version is unsupported, or still in beta.
 fn is_about_version(message: &str) -> bool {
     ["unsupported protocol version", "beta version of the protocol"].into_iter().any(|words| {
         let is_at = |at| message.as_bytes().get(at..).and_then(|rest| rest.get(..words.len()));

@@ -1,4 +1,4 @@
-//! What every envelope begins with.
+//! The header of an envelope.
 //!
 //! Read first: Native Protocol v5, "Frame Payload" with "version", "flags", "stream", "opcode", "length"; v3 and v4, "Frame header".
 
@@ -11,39 +11,39 @@ use super::Limits;
 use super::error::{CqlError, CqlErrorKind};
 use poolhouse_wire::message::Decoded;
 
-/// Bytes of an envelope's header.
+/// Length of an envelope's header in bytes.
 pub const HEADER_BYTES: usize = 9;
 
-/// The stream id of what a server says without being asked.
+/// The stream id of events, which servers send without a request.
 pub const EVENT_STREAM: i16 = -1;
 
 const STREAM_AT: u32 = 2;
 pub(super) const OPCODE_AT: u32 = 4;
 pub(super) const LENGTH_AT: u32 = 5;
 
-/// The bit of the version byte that says that it is a response.
+/// The bit of the version byte that marks a response.
 const RESPONSE: u8 = 0x80;
 
-/// A version of the protocol.
+/// A protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// Of Cassandra 2.1 and later.
+    /// Cassandra 2.1 and later.
     V3,
-    /// Of Cassandra 2.2 and later, and of ScyllaDB.
+    /// Cassandra 2.2 and later, and ScyllaDB.
     V4,
-    /// Of Cassandra 4.0 and later: envelopes travel in segments with checksums.
+    /// Cassandra 4.0 and later: envelopes are sent in segments with checksums.
     V5,
 }
 
 impl Version {
-    /// Every one, the newest first.
+    /// All versions, the newest first.
     pub const ALL: [Self; 3] = [Self::V5, Self::V4, Self::V3];
-    /// The newest.
+    /// The newest version.
     pub const NEWEST: Self = Self::V5;
-    /// How many stream ids there are in each of them: 0 to 32,767.
+    /// Number of stream ids of a connection, in every version: 0 to 32,767.
     pub const STREAMS: u32 = 32_768;
 
-    /// Its number.
+    /// The version number.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -53,7 +53,7 @@ impl Version {
         }
     }
 
-    /// The one of that number, if it is spoken here.
+    /// The version with this number, if it is supported.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -64,7 +64,7 @@ impl Version {
         }
     }
 
-    /// The one before it.
+    /// The next older version.
     #[must_use]
     pub const fn older(self) -> Option<Self> {
         match self {
@@ -74,7 +74,7 @@ impl Version {
         }
     }
 
-    /// Whether envelopes travel in segments, once STARTUP is answered.
+    /// Whether envelopes are sent in segments after STARTUP is answered.
     #[must_use]
     pub const fn has_segments(self) -> bool {
         matches!(self, Self::V5)
@@ -87,54 +87,54 @@ impl fmt::Display for Version {
     }
 }
 
-/// Who speaks.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// The client.
+    /// From the client.
     Request,
-    /// The server.
+    /// From the server.
     Response,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// A request failed.
     Error,
-    /// Begins to use the connection.
+    /// Begins the use of the connection.
     Startup,
-    /// The connection can be used; or events will be sent.
+    /// The connection is ready, or a subscription to events was accepted.
     Ready,
-    /// The server wants to know who is calling.
+    /// The server requires authentication.
     Authenticate,
-    /// What can be said in STARTUP?
+    /// Asks for the options that STARTUP supports.
     Options,
-    /// What can be said in STARTUP.
+    /// The options that STARTUP supports.
     Supported,
     /// A statement.
     Query,
-    /// What came of a statement.
+    /// The result of a statement.
     Result,
-    /// A statement for later.
+    /// Prepares a statement for later execution.
     Prepare,
-    /// The execution of a statement that was prepared.
+    /// Executes a prepared statement.
     Execute,
-    /// Which events are wanted.
+    /// Subscribes to events.
     Register,
-    /// Something happened in the cluster.
+    /// A cluster event.
     Event,
-    /// Several statements.
+    /// A batch of statements.
     Batch,
-    /// The server's part of an authentication.
+    /// The server's token of an authentication.
     AuthChallenge,
-    /// The client's part of an authentication.
+    /// The client's token of an authentication.
     AuthResponse,
     /// The end of an authentication.
     AuthSuccess,
 }
 
 impl Opcode {
-    /// Every one.
+    /// All opcodes.
     pub const ALL: [Self; 16] = [
         Self::Error,
         Self::Startup,
@@ -154,7 +154,7 @@ impl Opcode {
         Self::AuthSuccess,
     ];
 
-    /// Its number.
+    /// The number of the opcode.
     ///
     /// Source: Native Protocol, "opcode".
     #[must_use]
@@ -179,13 +179,13 @@ impl Opcode {
         }
     }
 
-    /// The one of that number.
+    /// The opcode with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|opcode| opcode.number() == number)
     }
 
-    /// Its name.
+    /// The name of the opcode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl Opcode {
         }
     }
 
-    /// Who says it.
+    /// The direction in which the message is sent.
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
@@ -231,7 +231,7 @@ impl Opcode {
         }
     }
 
-    /// Whether a message of this kind can have that stream id.
+    /// Whether a message of this kind can have this stream id.
     pub(super) const fn can_have(self, stream: i16) -> bool {
         match self {
             Self::Event => stream == EVENT_STREAM,
@@ -260,25 +260,25 @@ impl fmt::Display for Opcode {
     }
 }
 
-/// The flag bits of an envelope. Those that are not known mean nothing, and are kept.
+/// The flag bits of an envelope. Unknown flags are kept and have no effect.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 
 impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// The body is compressed. In v5 it means nothing: there segments are.
+    /// The body is compressed. No meaning in v5, which compresses segments instead.
     pub const COMPRESSION: Self = Self(1);
-    /// In a request: it is to be traced. In a response: its body begins with the id of its trace.
+    /// In a request: trace it. In a response: the body begins with the trace id.
     pub const TRACING: Self = Self(1 << 1);
-    /// The body holds bytes for programs on top of the protocol. From v4 on.
+    /// The body contains a custom payload. From v4 on.
     pub const CUSTOM_PAYLOAD: Self = Self(1 << 2);
-    /// The body of a response holds warnings. From v4 on.
+    /// The body of a response contains warnings. From v4 on.
     pub const WARNING: Self = Self(1 << 3);
-    /// The client puts up with a version that is not finished.
+    /// The client accepts a version that is still in beta.
     pub const USE_BETA: Self = Self(1 << 4);
 
-    /// Flags of those bits.
+    /// The flags with these bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
@@ -296,13 +296,13 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These without those of `other`.
+    /// The flags that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -315,20 +315,20 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// What every envelope begins with.
+/// The header of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The version of the protocol, which is that of the connection.
+    /// The protocol version, the same for all envelopes of a connection.
     pub version: Version,
-    /// Who speaks.
+    /// The direction.
     pub direction: Direction,
-    /// What the body begins with, and how it travels.
+    /// The flags: parts that precede the message in the body, and compression.
     pub flags: Flags,
-    /// Which response is to which request: from 0 on. [`EVENT_STREAM`] for events.
+    /// Matches a response to its request: from 0 on. [`EVENT_STREAM`] for events.
     pub stream: i16,
-    /// What it is.
+    /// The kind of message.
     pub opcode: Opcode,
-    /// Bytes of the body, which follows.
+    /// Length of the body that follows, in bytes.
     pub length_bytes: u32,
 }
 
@@ -346,20 +346,21 @@ impl Header {
     }
 }
 
-/// What an envelope may be.
+/// The restrictions on received envelopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// The connection's version; any as long as none is agreed on.
+    /// The connection's version; `None` for any until one is negotiated.
     pub(super) version: Option<Version>,
     pub(super) direction: Direction,
 }
 
 /// Decodes the header at the front of `input`. O(1).
 ///
-/// Everything is judged as soon as its bytes are there, so that a peer that talks nonsense is found out before another byte is waited for.
+/// Each field is checked as soon as its bytes have arrived, so an invalid one is rejected without
+/// waiting for further bytes.
 ///
-/// - `version`: the connection's; `None` for any that is spoken here.
-/// - `direction`: who is listened to.
+/// - `version`: the connection's; `None` for any supported one.
+/// - `direction`: the direction of the received messages.
 ///
 /// # Errors
 ///
@@ -381,7 +382,7 @@ pub fn decode_header<'a>(
     Ok(Decoded::Done { value: check_header(bytes, expected, limits)?, rest })
 }
 
-/// A whole header.
+/// Checks a complete header.
 pub(super) fn check_header(
     bytes: &[u8; HEADER_BYTES],
     expected: Expected,
@@ -403,7 +404,7 @@ pub(super) fn check_header(
     Ok(Header { version, direction, flags, stream, opcode, length_bytes: length })
 }
 
-/// As much of a header as is there, if that is not all.
+/// Checks the fields that have arrived of an incomplete header.
 pub(super) fn check_front(bytes: &[u8], expected: Expected) -> Result<(), CqlError> {
     if let [first, ..] = *bytes {
         check_version(first, expected)?;

@@ -1,15 +1,21 @@
-//! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, and the conversation that makes a socket a connection.
+//! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, and the handshake of a
+//! connection.
 //!
-//! Like `poolhouse-wire` it borrows, allocates nothing of its own, knows no clock, and treats what it receives as hostile. Bodies are bytes
-//! to the caller, except where a pool needs to know what is in them.
+//! Like `poolhouse-wire`, this crate borrows its buffers, does not allocate (except for compression
+//! tables), has no clock, and treats received bytes as hostile. Bodies are opaque bytes, except
+//! where a pool must know their content.
 //!
-//! - in: [`Decoder`], which gives an [`Envelope`] after the other; [`Envelope::response`] is what the server says;
-//! - out: [`Request::encode`] or [`encode_envelope`], and [`Encoder`] where envelopes do not travel as they are;
-//! - [`CqlHandshake`]: which version, which compression, who is calling; it hands over the decoder when it is done.
+//! - receiving: [`Decoder`], which returns one [`Envelope`] after another; [`Envelope::response`]
+//!   decodes the server's message;
+//! - sending: [`Request::encode`] or [`encode_envelope`], and [`Encoder`] if envelopes are not sent
+//!   unchanged;
+//! - [`CqlHandshake`]: negotiates version and compression and authenticates; at its end it returns
+//!   the decoder.
 //!
-//! An *envelope* is a header and a body, a request or a response. Up to v4 that is what travels, perhaps with a compressed body. From v5 on, once STARTUP
-//! was answered, envelopes travel in *segments* (which that version's text calls frames), with checksums and perhaps compressed: small ones together, large ones
-//! in parts.
+//! An *envelope* is a header and a body, a request or a response. Up to v4 envelopes are sent as
+//! such, possibly with a compressed body. From v5 on, after STARTUP was answered, envelopes are
+//! sent in *segments* (which the v5 specification calls frames), with checksums and possibly
+//! compressed: several small envelopes in one segment, a large one split into several.
 //!
 //! Read first: Apache Cassandra's Native Protocol v5, all but the serialization of data types; v4 and v3, "Frame header" and "Compression".
 #![no_std]
@@ -59,14 +65,15 @@ pub use write::{BodyWriter, Outgoing, encode_envelope};
 /// Limits on envelopes, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// The longest body, as it travels and inflated.
+    /// Maximum length of a body, compressed and inflated.
     pub body_bytes_max: u32,
 }
 
 impl Limits {
-    /// The protocol's own: 256 MiB.
+    /// The limit of the protocol: 256 MiB.
     pub const DEFAULT: Self = Self { body_bytes_max: 256 * 1024 * 1024 };
-    /// While it is not known who is there: 1 MiB, more than anything takes that is said until then.
+    /// The limit before the peer is authenticated: 1 MiB, more than any message of the handshake
+    /// needs.
     pub const HANDSHAKE: Self = Self { body_bytes_max: 1024 * 1024 };
 }
 

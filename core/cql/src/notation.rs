@@ -1,4 +1,4 @@
-//! The notations that bodies are written in, and how to read them.
+//! Reading of the protocol's notations, of which bodies consist.
 //!
 //! Read first: Native Protocol, "Notations".
 
@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::error::{CqlError, CqlErrorKind};
 use poolhouse_wire::saturate;
 
-/// What is left to read, and the offset of its first byte.
+/// The unread bytes, and the offset of the first of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
@@ -20,7 +20,7 @@ pub(super) struct Reader<'a> {
 
 impl fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // Content may be secret: only length and offset are shown.
         write!(f, "Reader({} bytes at {})", self.rest.len(), self.at)
     }
 }
@@ -57,23 +57,23 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// A `byte`.
+    /// Reads a `byte`.
     pub(super) fn u8(&mut self) -> Result<u8, CqlError> {
         let [byte] = self.array()?;
         Ok(byte)
     }
 
-    /// A `short`.
+    /// Reads a `short`.
     pub(super) fn u16(&mut self) -> Result<u16, CqlError> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    /// An `int`.
+    /// Reads an `int`.
     pub(super) fn i32(&mut self) -> Result<i32, CqlError> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    /// A `string`.
+    /// Reads a `string`.
     pub(super) fn string(&mut self) -> Result<&'a str, CqlError> {
         let len = self.u16()?;
         let at = self.at;
@@ -81,22 +81,22 @@ impl<'a> Reader<'a> {
         core::str::from_utf8(bytes).map_err(|_| CqlError::new(CqlErrorKind::Utf8, at))
     }
 
-    /// `bytes`, which may be null.
+    /// Reads `bytes`, which may be null.
     pub(super) fn bytes(&mut self) -> Result<Option<&'a [u8]>, CqlError> {
         match usize::try_from(self.i32()?) {
             Ok(len) => self.take(len).map(Some),
-            // Every negative length stands for null.
+            // Any negative length means null.
             Err(_) => Ok(None),
         }
     }
 
-    /// `short bytes`.
+    /// Reads `short bytes`.
     pub(super) fn short_bytes(&mut self) -> Result<&'a [u8], CqlError> {
         let len = self.u16()?;
         self.take(usize::from(len))
     }
 
-    /// A `string list`. Linear in its bytes.
+    /// Reads a `string list`. Linear in its bytes.
     pub(super) fn strings(&mut self) -> Result<Strings<'a>, CqlError> {
         let count = self.u16()?;
         let mut walk = *self;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         Ok(Strings { left: count, entries: core::mem::replace(self, walk) })
     }
 
-    /// A `bytes map`. Linear in its bytes.
+    /// Reads a `bytes map`. Linear in its bytes.
     pub(super) fn bytes_map(&mut self) -> Result<BytesMap<'a>, CqlError> {
         let count = self.u16()?;
         let mut walk = *self;
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         Ok(BytesMap { left: count, entries: core::mem::replace(self, walk) })
     }
 
-    /// A `string multimap`. Linear in its bytes.
+    /// Reads a `string multimap`. Linear in its bytes.
     pub(super) fn multimap(&mut self) -> Result<Multimap<'a>, CqlError> {
         let count = self.u16()?;
         let mut walk = *self;
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         Ok(Multimap { left: count, entries: core::mem::replace(self, walk) })
     }
 
-    /// An `inet`.
+    /// Reads an `inet`.
     pub(super) fn inet(&mut self) -> Result<SocketAddr, CqlError> {
         let start = *self;
         let ip = match self.u8()? {
@@ -143,26 +143,27 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A field of a value that it cannot have.
+/// The error of a field with a value that is not allowed.
 pub(super) const fn field(name: &'static str, value: i64) -> CqlErrorKind {
     CqlErrorKind::FieldValue { name, value }
 }
 
-/// The strings of a list. All of them are known to be well-formed.
+/// The strings of a list. All are known to be well-formed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Strings<'a> {
     left: u16,
     entries: Reader<'a>,
 }
 
-/// The entries of a map from strings to bytes. All of them are known to be well-formed.
+/// The entries of a map from strings to bytes. All are known to be well-formed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BytesMap<'a> {
     left: u16,
     entries: Reader<'a>,
 }
 
-/// The entries of a map from strings to lists of strings. All of them are known to be well-formed; a key may come twice.
+/// The entries of a map from strings to lists of strings. All are known to be well-formed; keys may
+/// repeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Multimap<'a> {
     left: u16,
@@ -170,20 +171,21 @@ pub struct Multimap<'a> {
 }
 
 impl Strings<'_> {
-    /// None at all.
+    /// The empty list.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
 }
 
 impl BytesMap<'_> {
-    /// None at all.
+    /// The empty map.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
 }
 
 impl<'a> Multimap<'a> {
-    /// None at all.
+    /// The empty map.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
 
-    /// All values of a key, those of all entries of that key one after the other. Cost: linear in the map.
+    /// All values of a key, in order; those of repeated keys are concatenated. Cost: linear in the
+    /// map.
     pub fn values<'k>(self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
         self.filter(move |(name, _)| *name == key).flat_map(|(_, values)| values)
     }
@@ -245,7 +247,7 @@ impl fmt::Debug for Strings<'_> {
 }
 
 impl fmt::Debug for BytesMap<'_> {
-    /// Without the bytes, which may be secret.
+    /// Omits the bytes, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.map(|(key, bytes)| (key, bytes.map(<[u8]>::len)))).finish()
     }

@@ -1,4 +1,4 @@
-//! Received bytes that are kept until there are enough of them.
+//! A buffer for received bytes.
 
 use core::fmt;
 
@@ -6,14 +6,15 @@ use super::compress::append_zeros;
 use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 
-/// Bytes at the front of a sink, which stays as long as it was: nothing is written twice.
+/// A buffer at the front of a sink. Clearing it does not shorten the sink, to avoid zeroing bytes
+/// again.
 pub(super) struct Pile<S> {
     sink: S,
     len: usize,
 }
 
 impl<S: Sink> Pile<S> {
-    /// None, whatever the sink has.
+    /// Creates an empty buffer; existing content of the sink is overwritten.
     pub(super) const fn new(sink: S) -> Self {
         Self { sink, len: 0 }
     }
@@ -30,7 +31,7 @@ impl<S: Sink> Pile<S> {
         self.len = 0;
     }
 
-    /// Puts bytes behind the others: all, or none.
+    /// Appends all of `bytes`, or nothing.
     pub(super) fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
         let there = self.sink.written().len().saturating_sub(self.len).min(bytes.len());
@@ -45,7 +46,7 @@ impl<S: Sink> Pile<S> {
         Ok(())
     }
 
-    /// Puts bytes of any value behind the others, to be written by the caller.
+    /// Appends `count` bytes of arbitrary content, for the caller to overwrite.
     pub(super) fn grow(&mut self, count: usize) -> Result<&mut [u8], Full> {
         let start = self.len;
         let end = start.checked_add(count).ok_or(Full)?;
@@ -55,7 +56,7 @@ impl<S: Sink> Pile<S> {
         self.sink.written_mut().get_mut(start..end).ok_or(Full)
     }
 
-    /// Where they are kept, to be made smaller. What is there is lost.
+    /// The emptied sink: the caller can shrink it. All bytes are lost.
     pub(super) fn emptied(&mut self) -> &mut S {
         self.len = 0;
         self.sink.truncate(0);
@@ -68,7 +69,7 @@ impl<S: Sink> Pile<S> {
 }
 
 impl<S> fmt::Debug for Pile<S> {
-    /// Without the bytes, which may be secret.
+    /// Omits the bytes, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pile({} bytes)", self.len)
     }

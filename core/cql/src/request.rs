@@ -1,4 +1,4 @@
-//! What clients say.
+//! Encoding of requests.
 //!
 //! Read first: Native Protocol, "Requests", with "STARTUP", "QUERY", "REGISTER", "AUTH_RESPONSE".
 
@@ -16,7 +16,7 @@ use super::notation::{Reader, field};
 use super::write::{BodyWriter, Outgoing, encode_envelope};
 use poolhouse_wire::Sink;
 
-/// How many replicas must have done something before it counts as done.
+/// Consistency level: the number of replicas that must complete an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the protocol's names, whose meaning is Cassandra's")]
 pub enum Consistency {
@@ -34,7 +34,7 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// Every one, by number.
+    /// All levels, indexed by number.
     pub const ALL: [Self; 11] = [
         Self::Any,
         Self::One,
@@ -49,7 +49,7 @@ impl Consistency {
         Self::LocalOne,
     ];
 
-    /// Its number.
+    /// The number of the level.
     ///
     /// Source: Native Protocol, "Notations".
     #[must_use]
@@ -77,20 +77,20 @@ impl Consistency {
     }
 }
 
-/// Begins to use a connection.
+/// The options of STARTUP, which begins the use of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Startup<'a> {
-    /// What is compressed by from now on.
+    /// The compression in use from now on.
     pub compression: Option<Compression>,
-    /// What the driver is called.
+    /// The driver's name.
     pub driver_name: Option<&'a str>,
-    /// Which one of it this is.
+    /// The driver's version.
     pub driver_version: Option<&'a str>,
-    /// Whatever else there is to say, such as `APPLICATION_NAME` or `THROW_ON_OVERLOAD`.
+    /// Other options, such as `APPLICATION_NAME` or `THROW_ON_OVERLOAD`.
     pub options: &'a [(&'a str, &'a str)],
 }
 
-/// The version of CQL, the language. There is no other.
+/// The version of the CQL language. No other exists.
 const CQL_VERSION: &str = "3.0.0";
 
 impl Startup<'_> {
@@ -110,19 +110,19 @@ impl Startup<'_> {
     }
 }
 
-/// A value that is bound to a variable of a statement.
+/// A value for a bind variable of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Bytes, as the type of the variable has them.
+    /// The serialized value.
     Bytes(&'a [u8]),
     /// Null.
     Null,
-    /// What is there stays as it is. From v4 on.
+    /// Leaves the existing value unchanged. From v4 on.
     Unset,
 }
 
 impl fmt::Debug for Value<'_> {
-    /// Without the bytes, which may be secret.
+    /// Omits the bytes, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
@@ -132,26 +132,27 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// How a statement is to be executed.
+/// Parameters of the execution of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parameters<'a> {
-    /// How many replicas must have done it.
+    /// The consistency level.
     pub consistency: Consistency,
-    /// The values of its variables, in order.
+    /// The values of the bind variables, in order.
     pub values: &'a [Value<'a>],
-    /// Leave out what the columns of the result are.
+    /// Omits the description of the columns from the result.
     pub skip_metadata: bool,
-    /// How many rows to return at a time.
+    /// Number of rows in a page.
     pub page_size: Option<i32>,
-    /// Where to go on, from the page before.
+    /// The position to continue from, from the previous page.
     pub paging_state: Option<&'a [u8]>,
-    /// [`Consistency::Serial`], as if it were not there, or [`Consistency::LocalSerial`], for what is conditional.
+    /// Consistency level of the condition of a conditional statement: [`Consistency::Serial`], the
+    /// default, or [`Consistency::LocalSerial`].
     pub serial_consistency: Option<Consistency>,
-    /// The time of what is written, in microseconds since 1970; the server's when absent.
+    /// Write timestamp in microseconds since 1970; if `None`, the server's time.
     pub timestamp_us: Option<i64>,
 }
 
-/// The bits that say which parameters there are.
+/// The bits that indicate which parameters are present.
 mod flag {
     pub(super) const VALUES: u8 = 0x01;
     pub(super) const SKIP_METADATA: u8 = 0x02;
@@ -162,7 +163,7 @@ mod flag {
 }
 
 impl<'a> Parameters<'a> {
-    /// Nothing but a consistency.
+    /// Parameters with only a consistency level.
     #[must_use]
     pub const fn new(consistency: Consistency) -> Self {
         Self {
@@ -176,13 +177,14 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The same with values.
+    /// The same with these values.
     #[must_use]
     pub const fn values(self, values: &'a [Value<'a>]) -> Self {
         Self { values, ..self }
     }
 
-    /// Writes them as they stand in QUERY behind the statement, and in EXECUTE behind the id (in v5 behind both ids).
+    /// Writes the parameters in the form used by QUERY after the statement, and by EXECUTE after
+    /// the id (in v5 after both ids).
     ///
     /// # Errors
     ///
@@ -233,7 +235,7 @@ impl<'a> Parameters<'a> {
 }
 
 impl fmt::Debug for Parameters<'_> {
-    /// Without values, and without the paging state, which has values of the last row's key in it.
+    /// Omits values, and the paging state, which contains values of the last row's key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { consistency, values, skip_metadata, page_size, paging_state, serial_consistency, timestamp_us } =
             self;
@@ -249,35 +251,36 @@ impl fmt::Debug for Parameters<'_> {
     }
 }
 
-/// What a client says.
+/// A message of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// Begins to use the connection.
+    /// Begins the use of the connection.
     Startup(Startup<'a>),
-    /// What can be said in STARTUP? Once it was said, a good way to ask whether anybody is there.
+    /// Asks for the options that STARTUP supports. On an established connection it serves as a
+    /// heartbeat.
     Options,
     /// A statement.
     Query {
-        /// In CQL.
+        /// The statement in CQL.
         text: &'a str,
-        /// How it is to be executed.
+        /// The parameters of its execution.
         parameters: Parameters<'a>,
     },
-    /// A statement for later: the whole body.
+    /// Prepares a statement for later execution: the whole body.
     Prepare(&'a [u8]),
-    /// The execution of a statement that was prepared: the whole body.
+    /// Executes a prepared statement: the whole body.
     Execute(&'a [u8]),
-    /// Several statements: the whole body.
+    /// A batch of statements: the whole body.
     Batch(&'a [u8]),
-    /// Which events are wanted.
+    /// Subscribes to events.
     Register(&'a [EventKind]),
-    /// The client's part of an authentication; `None` is null.
+    /// The client's token of an authentication; `None` is null.
     AuthResponse(Option<&'a [u8]>),
 }
 
 impl Request<'_> {
-    /// What it is.
+    /// The opcode of the request.
     #[must_use]
     pub const fn opcode(&self) -> Opcode {
         match self {
@@ -292,7 +295,8 @@ impl Request<'_> {
         }
     }
 
-    /// Writes it as an envelope at the end of `sink`, and returns its length in bytes; see [`encode_envelope`].
+    /// Writes the request as an envelope at the end of `sink`, and returns its length in bytes; see
+    /// [`encode_envelope`].
     ///
     /// # Errors
     ///
@@ -313,7 +317,7 @@ impl Request<'_> {
 }
 
 impl fmt::Debug for Request<'_> {
-    /// Without what may be secret: texts, values, tokens.
+    /// Omits statements, values and tokens, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Startup(startup) => f.debug_tuple("Startup").field(startup).finish(),

@@ -1,6 +1,7 @@
-//! Envelopes in: what servers say.
+//! Decoding of envelopes and responses.
 //!
-//! Read first: Native Protocol, "Responses", with what comes before the message by the flags ("flags", "Messages").
+//! Read first: Native Protocol, "Responses", and the parts that precede the message according to
+//! the flags ("flags", "Messages").
 
 #[cfg(test)]
 mod tests;
@@ -14,38 +15,39 @@ use super::header::{Direction, Flags, HEADER_BYTES, Header, OPCODE_AT, Opcode, V
 use super::notation::{BytesMap, Multimap, Reader, Strings, field};
 use crate::error::CqlErrorKind;
 
-/// An envelope that is all there, with its body as it was before it was compressed.
+/// A complete envelope, with an uncompressed body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// Its header. What came compressed has the length that it has inflated, and not the flag.
+    /// The header. If the envelope was compressed, `length_bytes` is the inflated length and the
+    /// flag is cleared.
     pub header: Header,
-    /// Its body.
+    /// The body.
     pub body: &'a [u8],
 }
 
 impl fmt::Debug for Envelope<'_> {
-    /// Without the body, which may hold anything.
+    /// Omits the body, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { header, body } = self;
         f.debug_struct("Envelope").field("header", header).field("body_bytes", &body.len()).finish()
     }
 }
 
-/// What comes before the message, and the message.
+/// The parts of a body: the optional fields before the message, and the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
-    /// The id of the trace that was asked for.
+    /// The trace id, if tracing was requested.
     pub tracing_id: Option<[u8; 16]>,
-    /// What the server wants to be known.
+    /// Warnings of the server.
     pub warnings: Strings<'a>,
-    /// Bytes for programs on top of the protocol.
+    /// The custom payload.
     pub custom_payload: BytesMap<'a>,
-    /// What is left of the body.
+    /// The rest of the body.
     message: Reader<'a>,
 }
 
 impl<'a> Parts<'a> {
-    /// The message: what is left of the body.
+    /// The message: the rest of the body after the optional fields.
     #[must_use]
     pub const fn message(&self) -> &'a [u8] {
         self.message.rest
@@ -53,11 +55,11 @@ impl<'a> Parts<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Divides the body into what its flags say, and the message.
+    /// Divides the body into the parts that its flags indicate, and the message.
     ///
-    /// In v3 custom payload and warnings do not exist, and their flags mean nothing.
+    /// In v3 custom payload and warnings do not exist, and their flags have no meaning.
     ///
-    /// Cost: linear in what comes before the message.
+    /// Cost: linear in the parts before the message.
     ///
     /// # Errors
     ///
@@ -76,9 +78,10 @@ impl<'a> Envelope<'a> {
         Ok(Parts { tracing_id, warnings, custom_payload, message: reader })
     }
 
-    /// Reads the message of a response.
+    /// Decodes the message of a response.
     ///
-    /// Cost: linear in the body, but for that of a RESULT, which is left to the caller. No allocation.
+    /// Cost: linear in the body, except that the content of a RESULT is left to the caller. No
+    /// allocation.
     ///
     /// # Errors
     ///
@@ -111,30 +114,31 @@ impl<'a> Envelope<'a> {
 
 const _: () = assert!(HEADER_BYTES == 9);
 
-/// What a server says. Whatever stands behind what is known of a message is passed over: that is how the protocol is extended.
+/// A message of a server. Bytes after the known fields of a message are ignored, so later versions
+/// can extend it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response<'a> {
     /// A request failed.
     Error(Failure<'a>),
-    /// The connection can be used; or events will be sent.
+    /// The connection is ready, or a subscription to events was accepted.
     Ready,
-    /// The server wants to know who is calling: the name of what checks it.
+    /// The server requires authentication; contains the name of its authenticator class.
     Authenticate(&'a str),
-    /// What can be said in STARTUP.
+    /// The options that STARTUP supports.
     Supported(Supported<'a>),
-    /// What came of a statement.
+    /// The result of a statement.
     Result(Outcome<'a>),
-    /// Something happened in the cluster.
+    /// A cluster event.
     Event(Event<'a>),
-    /// The server's part of an authentication; `None` is null.
+    /// The server's token of an authentication; `None` is null.
     AuthChallenge(Option<&'a [u8]>),
-    /// The end of an authentication; `None` is null.
+    /// The final token of an authentication; `None` is null.
     AuthSuccess(Option<&'a [u8]>),
 }
 
 impl fmt::Debug for Response<'_> {
-    /// Without tokens, which may be secret.
+    /// Omits tokens, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(failure) => f.debug_tuple("Error").field(failure).finish(),
@@ -149,12 +153,12 @@ impl fmt::Debug for Response<'_> {
     }
 }
 
-/// What can be said in STARTUP.
+/// The options that STARTUP supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supported<'a>(Multimap<'a>);
 
 impl<'a> Supported<'a> {
-    /// Every option with its values.
+    /// All options with their values.
     #[must_use]
     pub const fn options(self) -> Multimap<'a> {
         self.0
@@ -165,13 +169,14 @@ impl<'a> Supported<'a> {
         self.0.values(option)
     }
 
-    /// The versions of the protocol that the server speaks, by number, and whether each is still in beta. Servers before Cassandra 3.10 and ScyllaDB name none.
-    /// `None` for an entry that is not of the form `5/v5` or `6/v6-beta`.
+    /// The protocol versions that the server supports, by number, and whether each is still in
+    /// beta. Empty for servers before Cassandra 3.10 and for ScyllaDB. `None` for an entry that
+    /// does not have the form `5/v5` or `6/v6-beta`.
     ///
     /// Source: Native Protocol v5, "SUPPORTED".
     pub fn protocol_versions(self) -> impl Iterator<Item = Option<(u8, bool)>> + use<'a> {
         self.values("PROTOCOL_VERSIONS").map(|entry| {
-            // By bytes: what searches texts has calls of panics in it.
+            // Searches bytes: the text search functions contain calls that can panic.
             let slash = entry.bytes().position(|byte| byte == b'/')?;
             let (number, description) = (entry.get(..slash)?, entry.get(slash + 1..)?);
             Some((number.parse().ok()?, description.as_bytes().windows(4).any(|window| window == b"beta")))
@@ -179,35 +184,35 @@ impl<'a> Supported<'a> {
     }
 }
 
-/// What came of a statement.
+/// The result of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Outcome<'a> {
-    /// What it is.
+    /// The kind of result.
     pub kind: OutcomeKind,
-    /// What follows the kind.
+    /// The bytes after the kind.
     pub body: &'a [u8],
 }
 
-/// What came of a statement.
+/// The kind of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutcomeKind {
-    /// It was done.
+    /// The statement was executed and returns no data.
     Void,
     /// Rows.
     Rows,
-    /// The keyspace of the connection is now another one.
+    /// The connection now uses another keyspace.
     SetKeyspace,
-    /// The id of a prepared statement, and what is known of it.
+    /// The id of a prepared statement, and its description.
     Prepared,
     /// The schema was changed.
     SchemaChange,
 }
 
 impl OutcomeKind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Void, Self::Rows, Self::SetKeyspace, Self::Prepared, Self::SchemaChange];
 
-    /// Its number.
+    /// The number of the kind.
     ///
     /// Source: Native Protocol, "RESULT".
     #[must_use]
@@ -223,7 +228,7 @@ impl OutcomeKind {
 }
 
 impl fmt::Debug for Outcome<'_> {
-    /// Without the body, which may hold anything.
+    /// Omits the body, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, body } = self;
         f.debug_struct("Outcome").field("kind", kind).field("body_bytes", &body.len()).finish()
@@ -239,11 +244,12 @@ impl<'a> Outcome<'a> {
         Ok(Self { kind, body: reader.rest })
     }
 
-    /// The keyspace that the connection is in from now on; `None` for any other kind.
+    /// The keyspace that the connection uses from now on; `None` for any other kind.
     ///
     /// # Errors
     ///
-    /// [`CqlErrorKind::Truncated`], [`CqlErrorKind::Utf8`]; their offsets count from where the kind ends.
+    /// [`CqlErrorKind::Truncated`], [`CqlErrorKind::Utf8`]; their offsets count from the end of the
+    /// kind.
     pub fn keyspace(&self) -> Result<Option<&'a str>, CqlError> {
         match self.kind {
             OutcomeKind::SetKeyspace => Reader::new(self.body, 0).string().map(Some),
@@ -251,11 +257,11 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The id that a statement was prepared by; `None` for any other kind.
+    /// The id of the prepared statement; `None` for any other kind.
     ///
     /// # Errors
     ///
-    /// [`CqlErrorKind::Truncated`]; its offset counts from where the kind ends.
+    /// [`CqlErrorKind::Truncated`]; its offset counts from the end of the kind.
     pub fn prepared_id(&self) -> Result<Option<&'a [u8]>, CqlError> {
         match self.kind {
             OutcomeKind::Prepared => Reader::new(self.body, 0).short_bytes().map(Some),
@@ -263,11 +269,12 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// What was changed of the schema; `None` for any other kind.
+    /// The change of the schema; `None` for any other kind.
     ///
     /// # Errors
     ///
-    /// [`CqlErrorKind::Truncated`], [`CqlErrorKind::Utf8`]; their offsets count from where the kind ends.
+    /// [`CqlErrorKind::Truncated`], [`CqlErrorKind::Utf8`]; their offsets count from the end of the
+    /// kind.
     pub fn schema_change(&self) -> Result<Option<SchemaChange<'a>>, CqlError> {
         match self.kind {
             OutcomeKind::SchemaChange => SchemaChange::read(&mut Reader::new(self.body, 0)).map(Some),

@@ -1,6 +1,7 @@
-//! Segments, which the envelopes of v5 travel in.
+//! Segments, in which the envelopes of v5 are sent.
 //!
-//! Read first: Native Protocol v5, "Frame Format" with "Uncompressed Format" and "Compressed Format". What is a segment here is a frame there.
+//! Read first: Native Protocol v5, "Frame Format" with "Uncompressed Format" and "Compressed
+//! Format". The specification calls a segment a frame.
 
 #[cfg(test)]
 mod tests;
@@ -11,16 +12,16 @@ use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
 
-/// The longest payload of a segment.
+/// Maximum length of a segment's payload in bytes.
 pub const SEGMENT_PAYLOAD_BYTES_MAX: usize = (1 << LENGTH_BITS) - 1;
 
-/// Bytes behind the payload.
+/// Length of the checksum after the payload in bytes.
 pub(super) const TRAILER_BYTES: usize = CRC32_BYTES;
 
 const LENGTH_BITS: u32 = 17;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 
-/// Whether a connection compresses its segments: then their headers are longer.
+/// The format of a connection's segments. With compression the headers are longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Plain,
@@ -28,12 +29,12 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Bytes in front of the payload.
+    /// Length of the header in bytes, including its checksum.
     pub(super) const fn header_bytes(self) -> usize {
         self.front_bytes() + CRC24_BYTES
     }
 
-    /// Those without the checksum.
+    /// Length of the header in bytes, without its checksum.
     const fn front_bytes(self) -> usize {
         match self {
             Self::Plain => 3,
@@ -42,22 +43,22 @@ impl Format {
     }
 }
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub(super) payload_bytes: usize,
-    /// What it inflates to; `None` if it is not compressed.
+    /// The uncompressed length of the payload in bytes; `None` if it is not compressed.
     pub(super) inflated_bytes: Option<usize>,
-    /// Whether whole envelopes are in it, and not a part of one.
+    /// Whether the segment contains complete envelopes, instead of a part of one.
     pub(super) self_contained: bool,
 }
 
-/// The longest header.
+/// Length of the longest header in bytes.
 const HEADER_BYTES_MAX: usize = Format::Compressed.header_bytes();
 
 impl SegmentHeader {
-    /// The header at the front of `bytes`, which it all is.
+    /// Decodes the header that consists of all of `bytes`.
     pub(super) fn decode(bytes: &[u8], format: Format) -> Result<Self, CqlError> {
         let at = format.front_bytes();
         let (front, checksum) = bytes.split_at_checked(at).unwrap_or((bytes, &[]));
@@ -70,7 +71,7 @@ impl SegmentHeader {
         let length = |bits: u64| usize::try_from(bits & LENGTH_MASK).unwrap_or(SEGMENT_PAYLOAD_BYTES_MAX);
         let (inflated_bytes, flags) = match format {
             Format::Plain => (None, bits >> LENGTH_BITS),
-            // A size of 0 says that it is not compressed.
+            // An uncompressed length of 0 means that the payload is not compressed.
             Format::Compressed => {
                 (Some(length(bits >> LENGTH_BITS)).filter(|size| *size > 0), bits >> (2 * LENGTH_BITS))
             }
@@ -82,7 +83,7 @@ impl SegmentHeader {
         Ok(Self { payload_bytes, inflated_bytes, self_contained: flags & 1 == 1 })
     }
 
-    /// The header as its bytes, so many of them as the format has.
+    /// The encoded header; only the first `format.header_bytes()` bytes are used.
     fn to_bytes(self, format: Format) -> [u8; HEADER_BYTES_MAX] {
         let bits = |count: usize| u64::try_from(count).unwrap_or(LENGTH_MASK) & LENGTH_MASK;
         let flag = u64::from(self.self_contained);
@@ -103,9 +104,9 @@ impl SegmentHeader {
     }
 }
 
-/// Whether the bytes behind a payload are its checksum.
+/// Checks the checksum after a payload.
 ///
-/// - `at`: where they are in the segment.
+/// - `at`: the offset of the checksum in the segment.
 pub(super) fn check_payload(payload: &[u8], trailer: &[u8], at: usize) -> Result<(), CqlError> {
     let computed = crc32(payload);
     let found = u32::try_from(little_endian(trailer)).unwrap_or(u32::MAX);
@@ -115,15 +116,15 @@ pub(super) fn check_payload(payload: &[u8], trailer: &[u8], at: usize) -> Result
     Err(CqlError::new(CqlErrorKind::SegmentChecksum { computed, found }, saturate(at)))
 }
 
-/// Begins a segment at the end of `sink`: what is appended now is its payload, until [`end_segment`].
+/// Begins a segment at the end of `sink`: the bytes appended until [`end_segment`] are its payload.
 pub(super) fn begin_segment<S: Sink>(sink: &mut S, format: Format) -> Result<(), Full> {
     let blank = [0; HEADER_BYTES_MAX];
     sink.append(blank.get(..format.header_bytes()).unwrap_or_default())
 }
 
-/// Ends a segment that began at `start`.
+/// Ends the segment that began at `start`.
 ///
-/// - `inflated_bytes`: what its payload was before it was compressed, if it was.
+/// - `inflated_bytes`: the uncompressed length of its payload; `None` if it is not compressed.
 pub(super) fn end_segment<S: Sink>(
     sink: &mut S,
     start: usize,
@@ -142,7 +143,7 @@ pub(super) fn end_segment<S: Sink>(
     sink.append(&checksum.to_le_bytes())
 }
 
-/// The number that up to eight bytes are, the least significant one first.
+/// Decodes up to eight bytes as a little-endian number.
 fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

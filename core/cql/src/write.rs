@@ -1,4 +1,4 @@
-//! Envelopes out.
+//! Encoding of envelopes.
 //!
 //! Read first: Native Protocol, "Frame header", "Notations".
 
@@ -13,20 +13,21 @@ use super::header::{Direction, EVENT_STREAM, Flags, HEADER_BYTES, Header, Opcode
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
 
-/// What the header of an envelope to be written says, but for what it is and its length.
+/// Header fields of an envelope to write, except opcode and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outgoing {
     /// The version of the protocol.
     pub version: Version,
-    /// The flags. Nothing is done about them: a body that they promise something of must begin with it. Without
-    /// [`Flags::COMPRESSION`], which the [`Encoder`](super::Encoder) sets.
+    /// Header flags, written verbatim. If a flag implies a body prefix (e.g. a tracing id), the
+    /// caller must write it. Must not include [`Flags::COMPRESSION`], which the
+    /// [`Encoder`](super::Encoder) sets.
     pub flags: Flags,
     /// The stream id.
     pub stream: i16,
 }
 
 impl Outgoing {
-    /// Without flags.
+    /// Creates header fields without flags.
     ///
     /// - `stream`: from 0 on; [`EVENT_STREAM`] for events.
     #[must_use]
@@ -34,21 +35,23 @@ impl Outgoing {
         Self { version, flags: Flags::NONE, stream }
     }
 
-    /// The same with other flags.
+    /// The same with these flags.
     #[must_use]
     pub const fn with_flags(self, flags: Flags) -> Self {
         Self { flags, ..self }
     }
 }
 
-/// Writes one envelope at the end of `sink`, and returns its length in bytes. That is how it travels in v3 and v4 without
-/// compression and before STARTUP is answered; else an [`Encoder`](super::Encoder) makes of it what does.
+/// Writes an envelope at the end of `sink`, and returns its length in bytes. Send it unchanged in
+/// v3 and v4 without compression and before STARTUP is answered; otherwise convert it with an
+/// [`Encoder`](super::Encoder).
 ///
-/// The direction is that of the opcode. On an error the sink is as it was.
+/// The opcode determines the direction. On an error the sink is unchanged.
 ///
 /// # Errors
 ///
-/// What `write` returns; [`CqlEncodeError::Stream`], [`CqlEncodeError::BodyTooLarge`], [`CqlEncodeError::Full`].
+/// Errors of `write`; [`CqlEncodeError::Stream`], [`CqlEncodeError::BodyTooLarge`],
+/// [`CqlEncodeError::Full`].
 ///
 /// Source: Native Protocol, "Frame header".
 pub fn encode_envelope<S: Sink>(
@@ -96,7 +99,8 @@ fn encode<S: Sink>(
 const _: () = assert!(EVENT_STREAM == -1);
 const _: () = assert!(matches!(Opcode::Event.direction(), Direction::Response));
 
-/// Writes the body of one envelope, in the notations of the protocol. Given by [`encode_envelope`].
+/// Writes the body of an envelope, in the notations of the protocol. Passed to the closure of
+/// [`encode_envelope`].
 pub struct BodyWriter<'s, S: Sink> {
     sink: &'s mut S,
     version: Version,
@@ -104,20 +108,21 @@ pub struct BodyWriter<'s, S: Sink> {
 
 impl<S: Sink> fmt::Debug for BodyWriter<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was written may be secret: only the shape is shown.
+        // The content may be secret: only the length is shown.
         write!(f, "BodyWriter({} bytes)", self.sink.written().len())
     }
 }
 
-/// Every method fails with [`CqlEncodeError::Full`] when the sink has no room, and with what it says besides.
+/// Every method fails with [`CqlEncodeError::Full`] if the sink has no room; additional errors are
+/// listed at each method.
 impl<S: Sink> BodyWriter<'_, S> {
-    /// The version of the protocol, for what is written differently in another.
+    /// The protocol version; some fields are encoded differently in each version.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Bytes as they are.
+    /// Writes bytes without a length.
     ///
     /// # Errors
     ///
@@ -127,7 +132,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         Ok(self)
     }
 
-    /// A `byte`.
+    /// Writes a `byte`.
     ///
     /// # Errors
     ///
@@ -136,7 +141,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.raw(&[value])
     }
 
-    /// A `short`.
+    /// Writes a `short`.
     ///
     /// # Errors
     ///
@@ -145,7 +150,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.raw(&value.to_be_bytes())
     }
 
-    /// An `int`.
+    /// Writes an `int`.
     ///
     /// # Errors
     ///
@@ -154,7 +159,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.raw(&value.to_be_bytes())
     }
 
-    /// A `long`.
+    /// Writes a `long`.
     ///
     /// # Errors
     ///
@@ -163,7 +168,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.raw(&value.to_be_bytes())
     }
 
-    /// A `string`.
+    /// Writes a `string`.
     ///
     /// # Errors
     ///
@@ -172,7 +177,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.short_bytes(text.as_bytes())
     }
 
-    /// A `long string`.
+    /// Writes a `long string`.
     ///
     /// # Errors
     ///
@@ -181,7 +186,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.bytes(Some(text.as_bytes()))
     }
 
-    /// `short bytes`: an id.
+    /// Writes `short bytes`, such as an id.
     ///
     /// # Errors
     ///
@@ -192,7 +197,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.short(length)?.raw(bytes)
     }
 
-    /// `bytes`; `None` is null.
+    /// Writes `bytes`; `None` is null.
     ///
     /// # Errors
     ///
@@ -205,11 +210,11 @@ impl<S: Sink> BodyWriter<'_, S> {
         self.int(length)?.raw(bytes)
     }
 
-    /// `bytes` that `write` writes.
+    /// Writes `bytes` with the content that `write` writes.
     ///
     /// # Errors
     ///
-    /// What `write` returns; [`CqlEncodeError::Full`].
+    /// Errors of `write`; [`CqlEncodeError::Full`].
     pub fn bytes_with(
         &mut self,
         write: impl FnOnce(&mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>,
@@ -227,7 +232,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         Ok(self)
     }
 
-    /// A `string list`.
+    /// Writes a `string list`.
     ///
     /// # Errors
     ///
@@ -240,7 +245,7 @@ impl<S: Sink> BodyWriter<'_, S> {
         Ok(self)
     }
 
-    /// The length of a list, as a `short`.
+    /// Writes the length of a list, as a `short`.
     ///
     /// # Errors
     ///

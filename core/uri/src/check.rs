@@ -1,4 +1,4 @@
-//! Options that contradict each other or the hosts.
+//! Validation of options that conflict with each other or with the hosts.
 //!
 //! Read first: URI Options, "Conflicting TLS options", "directConnection URI option with multiple seeds or SRV URI"; Load Balancers, "URI
 //! Validation"; Initial DNS Seedlist Discovery, "URI Validation"; SOCKS5 Support, "MongoClient Configuration"; Max Staleness, "API".
@@ -7,7 +7,7 @@ use super::options::{Key, Keys};
 use super::{Pairs, Scheme, UriError, UriErrorKind, UriOptions, W};
 use poolhouse_core::selection::ReadMode;
 
-/// Pairs of options that may not both be there, whatever they say.
+/// Pairs of options that must not both be present, whatever their values.
 const TLS_CONFLICTS: [(Key, Key); 7] = [
     (Key::TlsInsecure, Key::TlsAllowInvalidCertificates),
     (Key::TlsInsecure, Key::TlsAllowInvalidHostnames),
@@ -26,7 +26,8 @@ const fn needs(option: Key, other: Key) -> UriError {
     UriError::of(UriErrorKind::Needs(other.name()), option.name())
 }
 
-/// What must not be there at all; `seen` are the options that were there, with whatever value.
+/// Checks which options are present; `seen` contains all options that appear in the string,
+/// whatever their values.
 pub(super) fn presence(scheme: Scheme, seen: Keys) -> Result<(), UriError> {
     if let Some((option, other)) =
         TLS_CONFLICTS.iter().find(|(option, other)| seen.contains(*option) && seen.contains(*other))
@@ -39,7 +40,8 @@ pub(super) fn presence(scheme: Scheme, seen: Keys) -> Result<(), UriError> {
     }
 }
 
-/// What the values, and the number of hosts, must fulfil. `scheme` is that of a string whose hosts are not looked up yet.
+/// Checks the values of the options, and the number of hosts. `scheme` is `MongodbSrv` only before
+/// the hosts are looked up.
 pub(super) fn values(scheme: Scheme, hosts: usize, options: &UriOptions) -> Result<(), UriError> {
     let is_many = hosts > 1;
     let is_direct = options.direct_connection == Some(true);

@@ -1,4 +1,4 @@
-//! Who a client is, and how it proves it.
+//! Credentials of a connection string.
 //!
 //! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and "Auth Related Options".
 
@@ -8,16 +8,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The source of users that no database has.
+/// The source of users that do not belong to a database.
 const EXTERNAL: &str = "$external";
-/// The source of users when nothing else is said.
+/// The default source of users.
 const ADMIN: &str = "admin";
 
 const SERVICE_NAME: &str = "SERVICE_NAME";
 const CANONICALIZE_HOST_NAME: &str = "CANONICALIZE_HOST_NAME";
 const ENVIRONMENT: &str = "ENVIRONMENT";
 const TOKEN_RESOURCE: &str = "TOKEN_RESOURCE";
-/// The names of properties that mean something to some mechanism.
+/// The names of all properties that some mechanism uses.
 pub(super) const PROPERTIES: [&str; 8] = [
     SERVICE_NAME,
     "SERVICE_REALM",
@@ -29,21 +29,22 @@ pub(super) const PROPERTIES: [&str; 8] = [
     "ALLOWED_HOSTS",
 ];
 
-/// How a client proves who it is.
+/// An authentication mechanism.
 ///
-/// That a connection string may name a mechanism does not say that a client knows it: it refuses those that it does not.
+/// A connection string may name any of them, but a client may not support it: it rejects mechanisms
+/// that it does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuthMechanism {
     /// `GSSAPI`: Kerberos.
     Gssapi,
-    /// `MONGODB-AWS`, whose credential never stands in a connection string.
+    /// `MONGODB-AWS`; its credentials are never part of a connection string.
     MongodbAws,
     /// `MONGODB-OIDC`.
     MongodbOidc,
-    /// `MONGODB-X509`: the client's certificate.
+    /// `MONGODB-X509`: authentication by the client's certificate.
     MongodbX509,
-    /// `PLAIN`: the password itself.
+    /// `PLAIN`: the password is sent in plain text.
     Plain,
     /// `SCRAM-SHA-1`.
     ScramSha1,
@@ -63,7 +64,7 @@ impl AuthMechanism {
         Self::ScramSha256,
     ];
 
-    /// The name that connection strings and commands give it.
+    /// Its name in connection strings and commands.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,7 +78,7 @@ impl AuthMechanism {
         }
     }
 
-    /// Whether its users are in no database.
+    /// Whether its users do not belong to a database.
     pub(super) const fn is_external(self) -> bool {
         match self {
             Self::Gssapi | Self::MongodbAws | Self::MongodbOidc | Self::MongodbX509 => true,
@@ -90,7 +91,7 @@ impl AuthMechanism {
         Self::ALL.into_iter().find(|mechanism| mechanism.name() == text).ok_or(rule)
     }
 
-    /// The properties that it takes.
+    /// The names of the properties that it accepts.
     const fn properties(self) -> &'static [&'static str] {
         match self {
             Self::Gssapi => &[SERVICE_NAME, "SERVICE_REALM", "SERVICE_HOST", CANONICALIZE_HOST_NAME],
@@ -106,23 +107,25 @@ impl fmt::Display for AuthMechanism {
     }
 }
 
-/// Who a client is, and how it proves it, as a connection string says it. `Debug` does not show the password.
+/// The credential of a connection string. `Debug` does not show the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credential {
-    /// Who; never empty. Only X.509, AWS and OIDC do without.
+    /// The user name; never empty. `None` only for X.509, AWS and OIDC.
     pub username: Option<String>,
-    /// The password; empty if the string says so. It may be absent even where a mechanism needs it, when no mechanism is named.
+    /// The password; empty if the string contains an empty one. If no mechanism is named, it may be
+    /// absent although the negotiated one needs it.
     pub password: Option<Secret>,
-    /// The database that has the user: `authSource`, else the database of the string, else the default of the mechanism.
+    /// The database of the user: `authSource`, otherwise the database of the string, otherwise the
+    /// default of the mechanism.
     pub source: String,
-    /// `None` is left to be negotiated: SCRAM-SHA-256, else SCRAM-SHA-1.
+    /// The mechanism. `None` means that it is negotiated: SCRAM-SHA-256, otherwise SCRAM-SHA-1.
     pub mechanism: Option<AuthMechanism>,
     /// `authMechanismProperties`, with the defaults of the mechanism.
     pub properties: Pairs,
 }
 
-/// What stands before the at-sign.
+/// The part before the at-sign.
 #[derive(Clone)]
 pub(super) struct UserInfo {
     pub(super) username: String,
@@ -130,9 +133,11 @@ pub(super) struct UserInfo {
 }
 
 impl Credential {
-    /// What follows from a connection string's parts; `None` if it asks for no authentication.
+    /// Derives the credential from a connection string's parts; `None` if the string requests no
+    /// authentication.
     ///
-    /// `broken` says that there were properties that could not be read: then none is missed.
+    /// `broken`: properties are present but could not be parsed; then missing properties are not an
+    /// error.
     ///
     /// Source: Driver Authentication, "Credential delimiter in URI implies authentication", "Errors".
     pub(super) fn derive(
@@ -149,7 +154,7 @@ impl Credential {
         if mechanism.is_none() && user.is_none() {
             return Ok(None);
         }
-        // A name may be a namespace; the database is what is before its first dot.
+        // The name may be a namespace; the database is the part before the first dot.
         let database = database.and_then(|name| name.split('.').next()).filter(|name| !name.is_empty());
         let source = match (&options.auth_source, mechanism) {
             (Some(source), _) => source.as_str(),
@@ -176,18 +181,19 @@ impl Credential {
         }
     }
 
-    /// Whether properties are missing that only a broken list of them excuses.
+    /// Whether required properties are missing, which is accepted only if the list of properties
+    /// could not be parsed.
     pub(super) fn lacks_properties(&self) -> bool {
         self.mechanism == Some(AuthMechanism::MongodbOidc) && self.properties.is_empty()
     }
 
-    /// Takes what stood before the at-sign out again.
+    /// Returns the part before the at-sign.
     pub(super) fn user(&self) -> Option<UserInfo> {
         let password = self.password.clone();
         self.username.clone().map(|username| UserInfo { username, password })
     }
 
-    /// The rule that it breaks: a phrase that follows "must".
+    /// The first rule that the credential violates: a phrase that follows "must".
     fn broken_rule(&self, broken: bool) -> Option<Rule> {
         let Some(mechanism) = self.mechanism else {
             return self.username.is_none().then_some("have a username");
@@ -253,7 +259,8 @@ impl Credential {
     }
 }
 
-/// Adds the property that the old option `gssapiServiceName` gives, unless it is there; says whether it was.
+/// Adds the property `SERVICE_NAME` from the old option `gssapiServiceName`, unless it is present;
+/// returns whether it was added.
 pub(super) fn add_service_name(options: &mut UriOptions, name: &str) -> bool {
     let properties: &mut Vec<_> = &mut options.auth_mechanism_properties.get_or_insert_default().0;
     if properties.iter().any(|(known, _)| known == SERVICE_NAME) {
@@ -263,7 +270,7 @@ pub(super) fn add_service_name(options: &mut UriOptions, name: &str) -> bool {
     true
 }
 
-/// The user of a connection string.
+/// Converts the credential of a connection string.
 #[cfg(feature = "auth")]
 impl TryFrom<&Credential> for poolhouse_auth::OwnedCredential {
     type Error = poolhouse_auth::AuthError;

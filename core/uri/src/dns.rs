@@ -1,22 +1,28 @@
-//! Lookups for `mongodb+srv://`: the hosts of a cluster and some of its options stand in the DNS.
+//! DNS lookups for `mongodb+srv://`: the hosts of a cluster and some of its options are DNS
+//! records.
 //!
 //! Read first: Initial DNS Seedlist Discovery; Polling SRV Records for mongos Discovery; RFC 1035, RFC 2181, RFC 2782, RFC 6891, RFC 7766.
 //!
 //! # The parts
 //!
-//! - [`Lookup`] asks one question, sans-IO: which datagrams to send where, when to give up, when to ask again over TCP.
-//! - [`ResolverConfig`] and [`hosts_addresses`] read the system's `resolv.conf` and hosts file: text in, values out.
-//! - [`SrvQuestion`] has the rules of a seed list: what is asked for, which hosts count, how many of them.
-//! - [`SrvPoll`] says when to look the hosts of a sharded cluster up again, and what changes then.
-//! - [`Resolver`] is what all of it is asked through; users may bring their own.
+//! - [`Lookup`] is a single query, without I/O: it determines which datagrams to send to which
+//!   server, when to time out, and when to repeat the query over TCP.
+//! - [`ResolverConfig`] and [`hosts_addresses`] parse the system's `resolv.conf` and hosts file.
+//! - [`SrvQuestion`] implements the rules of a seed list: the query name, the valid hosts and their
+//!   maximum number.
+//! - [`SrvPoll`] schedules repeated lookups of the hosts of a sharded cluster, and computes the
+//!   changes.
+//! - [`Resolver`] is the interface for all lookups; users may implement it.
 //!
-//! # What is believed
+//! # Validation and limits
 //!
-//! An answer counts if it comes from the server that was asked, with the id and the question that were sent; whatever else arrives
-//! is as if it had never come. A server's answer may be at most 64 KiB, with 1,000 records, and eight aliases from the name to
-//! its records; however its names are compressed, the work is linear in its length. How often a server is asked is bounded by
-//! `resolv.conf`: 3 servers, 5 attempts and 30 s each at the very most. The product of the three is as long as a lookup lasts, with
-//! all aliases, refusals and streams that come between. Nothing is cached. A time to live of SRV records counts as a day at most.
+//! A reply is accepted only if it was sent by the queried server, with the id and the question of
+//! the query; any other packet is ignored. A reply may have at most 64 KiB, 1,000 records, and
+//! eight aliases between the name and its records; however its names are compressed, the work is
+//! linear in its length. The number of queries is bounded by `resolv.conf`: at most 3 servers, 5
+//! attempts and 30 s each. The product of the three is the maximum duration of a lookup, including
+//! all aliases, refusals and TCP queries. Nothing is cached. The time to live of SRV records is
+//! limited to a day.
 
 mod answer;
 mod config;

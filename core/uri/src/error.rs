@@ -1,4 +1,4 @@
-//! What is wrong with a connection string, and what is only doubtful.
+//! Errors and warnings of connection strings.
 
 use super::options::Named;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use core::fmt;
 
 /// A connection string that cannot be used.
 ///
-/// It names the option or the place, as far as there is one, and the rule; nothing of the string is in it.
+/// Contains the rule, and the option or the offset if there is one; no part of the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UriError {
     kind: UriErrorKind,
@@ -35,73 +35,73 @@ impl UriError {
         Self { option: Some(option), ..self }
     }
 
-    /// What is wrong.
+    /// The violated rule.
     #[must_use]
     pub const fn kind(&self) -> UriErrorKind {
         self.kind
     }
 
-    /// The standard name of the option that it is about.
+    /// The standard name of the option concerned.
     #[must_use]
     pub const fn option(&self) -> Option<&'static str> {
         self.option
     }
 
-    /// Where in the string it is: the first byte of the part that it is about.
+    /// The offset in the string of the first byte of the invalid part.
     #[must_use]
     pub const fn offset(&self) -> Option<usize> {
         self.offset
     }
 }
 
-/// What is wrong with a connection string.
+/// The rule that a connection string violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriErrorKind {
     /// It begins neither with `mongodb://` nor with `mongodb+srv://`.
     Scheme,
-    /// The username or the password has a character that must be percent-encoded. An at-sign in the path, or in an option that is not
-    /// known, shows that too.
+    /// The username or the password has a character that must be percent-encoded. This is also
+    /// assumed for an at-sign in the path or in an unknown option.
     UserInfo,
     /// A percent sign without two hexadecimal digits after it.
     Escape,
-    /// Percent-encoded bytes that are not UTF-8, or a NUL.
+    /// The percent-encoded bytes are not UTF-8, or contain a NUL.
     Text,
-    /// It names no host, or there is nothing between two commas.
+    /// There is no host, or an empty one between two commas.
     NoHost,
-    /// It is no host name, no address and no path.
+    /// Not a host name, an address or a path.
     Host,
-    /// It is no port from 1 to 65535.
+    /// Not a port from 1 to 65535.
     Port,
     /// An IPv6 address without brackets: its end cannot be distinguished from a port.
     Ipv6Brackets,
     /// The path of a unix socket does not end in `.sock`, or has a port.
     Socket,
-    /// `mongodb+srv://` wants one host name, and no port.
+    /// `mongodb+srv://` requires exactly one host name, and no port.
     SrvHost,
     /// The database has a character that database names cannot have.
     Database,
     /// An option without `=`, or without a name.
     OptionSyntax,
-    /// The option may be given once only.
+    /// The option may be given only once.
     Repeated,
-    /// The option has a value that must not be ignored; the rule follows "must".
+    /// The value of the option is not allowed, and must not be ignored; the rule follows "must".
     Value(&'static str),
     /// The option cannot be given together with this other one.
     Conflict(&'static str),
     /// The option cannot be given without this other one.
     Needs(&'static str),
-    /// The option cannot be true, or set, with more than one host.
+    /// The option must not be true, or not be set, with more than one host.
     ManyHosts,
-    /// The option belongs to `mongodb+srv://` only.
+    /// The option is allowed with `mongodb+srv://` only.
     NotSrv,
-    /// The option cannot be used with `mongodb+srv://`.
+    /// The option is not allowed with `mongodb+srv://`.
     Srv,
-    /// The option may not stand in a TXT record.
+    /// The option is not allowed in a TXT record.
     NotInTxt,
-    /// The credential does not fit its mechanism; the rule follows "must".
+    /// The credential is not valid for its mechanism; the rule follows "must".
     Credential {
-        /// The mechanism; `the default mechanism` when none is named.
+        /// The mechanism; `the default mechanism` if none is named.
         mechanism: &'static str,
         /// A phrase that follows "must".
         rule: &'static str,
@@ -149,78 +149,79 @@ impl fmt::Display for UriError {
 
 impl core::error::Error for UriError {}
 
-/// Something in a connection string that has been ignored, or will be some day. It is for the log.
+/// A part of a connection string that was ignored, or that is deprecated. For the log.
 ///
-/// Names the option by its standard name and says where it is (the byte at which its name begins); no value is in it. An option that is
-/// not known has its own name, but none behind a password among the options, or where there is an at-sign in any of them: a part of a
-/// password in which something was not escaped would look the same. If such a name is a probable misspelling, `Display` asks for the known
-/// option that is meant: `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
+/// Contains the option's standard name and the offset of its name in the string; no value. For an
+/// unknown option it contains the name in the string, but not if that may be a part of a password
+/// that was not escaped: after an option with a password, or if any option contains an at-sign. If
+/// the name is probably misspelled, `Display` suggests a known option, such as
+/// `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriWarning {
-    /// The option is not known and has been ignored.
+    /// The option is unknown and was ignored.
     Unknown {
-        /// Its name, if that is at most 64 bytes of plain text and cannot be a part of a password.
+        /// Its name, if it is at most 64 bytes of plain text and cannot be a part of a password.
         name: Option<String>,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// The value is not allowed and has been ignored.
+    /// The value is not allowed and was ignored.
     Invalid {
         /// The option.
         option: &'static str,
         /// A phrase that follows "must".
         rule: &'static str,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// The option was there before; the last value counts.
+    /// The option is repeated; the last value counts.
     Repeated {
         /// The option.
         option: &'static str,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// The option has another name now. The value counts unless the other name is there too.
+    /// The option was renamed. Its value counts unless the new name is present too.
     Deprecated {
         /// The old name.
         option: &'static str,
-        /// The name to use.
+        /// The new name.
         instead: &'static str,
-        /// Whether it has been ignored, because the other name is there too.
+        /// Whether it was ignored because the new name is present too.
         ignored: bool,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// Something else than `true` or `false` that was allowed once; it counts.
+    /// A deprecated spelling of `true` or `false`; it counts.
     DeprecatedBool {
         /// The option.
         option: &'static str,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// A part of the value asks for a feature that this build does not have, and has been ignored.
+    /// A part of the value requires a feature that this build does not have, and was ignored.
     NotBuilt {
         /// The option.
         option: &'static str,
         /// The feature.
         feature: &'static str,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
-    /// The option does not exist any more and has been ignored (CMAP-09).
+    /// The option was removed and is ignored (CMAP-09).
     Retired {
         /// The option.
         option: &'static str,
-        /// What to do instead: a phrase that follows "instead,".
+        /// The alternative: a phrase that follows "instead,".
         instead: &'static str,
-        /// Where.
+        /// The offset in the string.
         offset: usize,
     },
 }
 
 impl UriWarning {
-    /// Where in the string it is.
+    /// The offset in the string.
     #[must_use]
     pub const fn offset(&self) -> usize {
         match self {
@@ -234,7 +235,8 @@ impl UriWarning {
         }
     }
 
-    /// The option's name. `None` for an unknown one whose name is better not shown.
+    /// The option's name. `None` for an unknown option with a name that may be a part of a
+    /// password.
     #[must_use]
     pub fn option(&self) -> Option<&str> {
         match self {

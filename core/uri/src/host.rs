@@ -1,4 +1,4 @@
-//! Where servers are, as a connection string says it.
+//! Hosts of a connection string.
 //!
 //! Read first: Connection String, "Host Information"; SDAM, "Hostnames are normalized to lower-case" (SDAM-04).
 
@@ -12,13 +12,13 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use percent_encoding::utf8_percent_encode;
 use poolhouse_core::address::{self, HOST_MAX, HostAddress, is_ipv6, is_name};
 
-/// The longest label of a name that is looked up, in bytes.
+/// Maximum length of a label of a host name, in bytes.
 const LABEL_MAX: usize = 63;
 
-/// What a host is.
+/// The kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostKind {
-    /// A name to be looked up.
+    /// A host name.
     Name,
     /// An IPv4 address.
     Ipv4,
@@ -28,17 +28,19 @@ pub enum HostKind {
     Unix,
 }
 
-/// A host of a connection string: names in lower case, paths as they are.
+/// A host of a connection string: names are converted to lower case, paths are unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// As [`TopologyOptions::seeds`](poolhouse_core::topology::TopologyOptions::seeds) takes it.
+    /// In the form that
+    /// [`TopologyOptions::seeds`](poolhouse_core::topology::TopologyOptions::seeds) requires.
     seed: String,
     port: Option<u16>,
     kind: HostKind,
 }
 
 impl Host {
-    /// A server by its name or address (IPv6 with or without brackets) and its port, as a DNS lookup finds it.
+    /// Creates a host from a name or address (IPv6 with or without brackets) and a port, for
+    /// example from a DNS lookup.
     ///
     /// # Errors
     ///
@@ -56,7 +58,7 @@ impl Host {
         host.map_err(|kind| UriError::at(kind, 0))
     }
 
-    /// What a connection string has between two commas, which begins at `offset`.
+    /// Parses the text between two commas of a connection string, which begins at `offset`.
     pub(super) fn parse(raw: &str, offset: usize) -> Result<Self, UriError> {
         if raw.is_empty() {
             return Err(UriError::at(UriErrorKind::NoHost, offset));
@@ -93,7 +95,7 @@ impl Host {
         Self::named(&name, port).map_err(|kind| UriError::at(kind, offset))
     }
 
-    /// The one name of `mongodb+srv://`; a dot at its end is not kept.
+    /// Parses the single name of `mongodb+srv://`; a trailing dot is removed.
     pub(super) fn parse_srv(raw: &str, offset: usize) -> Result<Self, UriError> {
         let bad = UriError::at(UriErrorKind::SrvHost, offset);
         if raw.is_empty() {
@@ -109,7 +111,9 @@ impl Host {
         if host.kind == HostKind::Name && labels_fit { Ok(host) } else { Err(bad) }
     }
 
-    /// As [`TopologyOptions::seeds`](poolhouse_core::topology::TopologyOptions::seeds) takes it: `host`, `host:port`, `[IPv6]:port`, or a path.
+    /// The host in the form that
+    /// [`TopologyOptions::seeds`](poolhouse_core::topology::TopologyOptions::seeds) requires:
+    /// `host`, `host:port`, `[IPv6]:port`, or a path.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.seed
@@ -126,19 +130,19 @@ impl Host {
         }
     }
 
-    /// The port, if one is named; else it is [`HostAddress::PORT_DEFAULT`].
+    /// The port, if specified; otherwise [`HostAddress::PORT_DEFAULT`] applies.
     #[must_use]
     pub const fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// What it is.
+    /// The kind of the host.
     #[must_use]
     pub const fn kind(&self) -> HostKind {
         self.kind
     }
 
-    /// As it stands in a connection string.
+    /// Writes the host in its form in connection strings.
     pub(super) fn print(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         match self.kind {
             HostKind::Ipv6 => write!(f, "[{}]", utf8_percent_encode(self.name(), text::LITERAL))?,
@@ -160,14 +164,14 @@ impl Host {
         let kind = if name.parse::<Ipv4Addr>().is_ok() { HostKind::Ipv4 } else { HostKind::Name };
         let seed = match port {
             Some(port) => format!("{name}:{port}"),
-            // A seed that ends like this is a path, unless it has a port.
+            // Without a port, a seed that ends in `.sock` would be taken for a path.
             None if name.ends_with(".sock") => format!("{name}:{}", HostAddress::PORT_DEFAULT),
             None => name,
         };
         Ok(Self { seed, port, kind })
     }
 
-    /// An IPv6 address, perhaps with a zone.
+    /// Creates a host from an IPv6 address, optionally with a zone.
     fn literal(literal: &str, port: Option<u16>) -> Result<Self, UriErrorKind> {
         if !is_ipv6(literal) {
             return Err(UriErrorKind::Host);
@@ -181,14 +185,14 @@ impl Host {
     }
 }
 
-/// `host` or `host:port`, as [`Host::as_str`].
+/// As [`Host::as_str`].
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.seed)
     }
 }
 
-/// The hosts between the commas; the first one begins at `offset`.
+/// Parses the comma-separated hosts; the first begins at `offset`.
 pub(super) fn parse_hosts(raw: &str, offset: usize) -> Result<Vec<Host>, UriError> {
     let mut hosts = Vec::new();
     let mut at = offset;
@@ -199,7 +203,7 @@ pub(super) fn parse_hosts(raw: &str, offset: usize) -> Result<Vec<Host>, UriErro
     Ok(hosts)
 }
 
-/// Whether this is an IPv6 address without its brackets, perhaps with a zone or a port.
+/// Whether the text is an IPv6 address without its brackets, optionally with a zone or a port.
 fn is_bare_ipv6(raw: &str) -> bool {
     let is_address = |text: &str| text.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
     is_address(raw) || raw.rsplit_once(':').is_some_and(|(address, _)| is_address(address))

@@ -15,45 +15,56 @@
 //! # Ok::<(), poolhouse_uri::UriError>(())
 //! ```
 //!
-//! # What it does
+//! # Overview
 //!
-//! [`ConnectionString::parse`] takes a string apart, checks each part and what contradicts what, and keeps the options as they
-//! were said: an option that is absent is `None`, and a method gives its default. `mongodb+srv://` strings are only
-//! parsed; after the lookup, [`ConnectionString::resolved`] puts the hosts and the TXT record in.
+//! [`ConnectionString::parse`] splits a string, checks each part and the consistency of the
+//! options, and stores the options as given: an absent option is `None`, and a method returns its
+//! default. `mongodb+srv://` strings are only parsed; after the lookup,
+//! [`ConnectionString::resolved`] adds the hosts and the options of the TXT record.
 //!
 //! # Errors and warnings
 //!
-//! By the specification an unknown option, or a value that is not allowed, is ignored with a warning; whoever parses writes
-//! [`ConnectionString::warnings`] to the log. A string that is no connection string, an escape that is none, options that contradict each
-//! other, credentials that cannot work, and wrong values of the options of TLS are errors. Neither ever has a value in it, nor the name of an unknown option that may be a part
-//! of a password ([`UriWarning`]); nor does `Debug` or `Display` of anything here have a password; passwords are overwritten in memory
-//! when they are dropped.
+//! As specified, an unknown option, or a value that is not allowed, is ignored with a warning; the
+//! caller should write [`ConnectionString::warnings`] to the log. Errors are: a string that is not
+//! a connection string, an invalid escape, contradictory options, credentials that cannot work, and
+//! invalid values of TLS options. Errors and warnings contain no values, and no name of an unknown
+//! option that may be a part of a password ([`UriWarning`]). `Debug` and `Display` show no
+//! passwords, and passwords are overwritten in memory when they are dropped.
 //!
 //! # Cost
 //!
-//! Linear in the length of the string, which has no limit of its own; about as much memory as it is long.
+//! Linear in the length of the string, which is not limited; uses about as much memory as the
+//! string.
 //!
-//! # Settled where the specifications are silent or disagree
+//! # Decisions where the specifications are silent or disagree
 //!
-//! - Of an option that is repeated, the last value that is allowed counts. `tls` and `ssl` must agree, and the options of a proxy stand alone.
-//! - A percent sign that escapes nothing is an error everywhere, not only in the username: a `proxyHost` or a `tlsCAFile` that is ignored
-//!   for that would be a surprise. So is an `authMechanism` that is not known.
-//! - An at-sign in the path is an error, and in an option that is not known: it ends a password in which a slash or a question mark was not
-//!   escaped. `%40` is meant.
-//! - The old spellings of booleans (`1`, `yes`, `True`, ..) count, with a warning, but not for `directConnection` and `loadBalanced`, which
-//!   never had them.
-//! - `MONGODB-AWS` takes no username, password or token from a connection string. Official tests from before that change disagree.
-//! - A username without a password is legal as long as no mechanism is named; a server will not like it.
-//! - The database may be a namespace (`db.collection`); a credential's source is what is before the first dot.
-//! - `authSource` of a TXT record does not count for users that are in no database (X.509, AWS, OIDC, GSSAPI).
-//! - A wrong value of `tls`, `ssl` or any option that begins with `tls` is an error: a client that ignored it would connect without TLS.
-//!   Official tests of three of these options expect a warning.
-//! - A negative `w` is an error, as the tests of write concerns have it; a negative `wTimeoutMS` is ignored with a warning, as those of
-//!   options have it.
-//! - Any option that begins with `tls` turns TLS on unless `tls` says otherwise, as `mongodb+srv://` does.
-//! - A `serverSelectionTimeoutMS` of 0 is not allowed; a `maxStalenessSeconds` from 0 to 89 neither.
-//! - `mongodb+srv://` wants a name, not an address; a dot at its end is dropped.
-//! - Semicolons delimit options if there is no `&`.
+//! - If an option is repeated, its last allowed value counts. Repeated `tls` and `ssl` must agree,
+//!   and proxy options must not be repeated.
+//! - A percent sign that is not part of a valid escape is an error everywhere, not only in the
+//!   username: it would be a surprise if a `proxyHost` or a `tlsCAFile` were ignored for that
+//!   reason. An unknown `authMechanism` is an error too.
+//! - An at-sign in the path or in an unknown option is an error: probably it ends a password in
+//!   which a slash or a question mark was not escaped. A literal at-sign must be written `%40`.
+//! - The old spellings of booleans (`1`, `yes`, `True`, ..) are accepted with a warning, except for
+//!   `directConnection` and `loadBalanced`, for which they were never allowed.
+//! - `MONGODB-AWS` takes no username, password or token from a connection string. Official tests
+//!   from before that change disagree.
+//! - A username without a password is allowed if no mechanism is named, although a server will
+//!   reject it.
+//! - The database may be a namespace (`db.collection`); a credential's source is the part before
+//!   the first dot.
+//! - `authSource` of a TXT record is ignored for users that do not belong to a database (X.509,
+//!   AWS, OIDC, GSSAPI).
+//! - A wrong value of `tls`, `ssl` or any option that begins with `tls` is an error: a client that
+//!   ignored it would connect without TLS. Official tests of three of these options expect a
+//!   warning.
+//! - A negative `w` is an error, according to the tests of write concerns; a negative `wTimeoutMS`
+//!   is ignored with a warning, according to those of options.
+//! - Any option that begins with `tls` enables TLS unless `tls` is false, as `mongodb+srv://` does.
+//! - A `serverSelectionTimeoutMS` of 0 is not allowed, and neither is a `maxStalenessSeconds` from
+//!   0 to 89.
+//! - `mongodb+srv://` requires a name, not an address; a trailing dot is removed.
+//! - Semicolons separate options if there is no `&`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -93,18 +104,19 @@ pub use poolhouse_core::selection::ReadMode;
 use poolhouse_core::topology::TopologyOptions;
 pub use poolhouse_wire::compress::Compressor;
 
-/// How a connection string begins.
+/// The scheme of a connection string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// `mongodb://`: the hosts are there.
+    /// `mongodb://`: the string lists the hosts.
     Mongodb,
-    /// `mongodb+srv://`: the hosts are to be looked up under the one name.
+    /// `mongodb+srv://`: the hosts must be looked up with the single name.
     MongodbSrv,
 }
 
-/// A connection string that was understood.
+/// A parsed connection string.
 ///
-/// Two are equal if they say the same; warnings do not count. `Display` prints it without credentials, `Debug` without passwords.
+/// Two are equal if all parts are equal; warnings are not compared. `Display` prints it without
+/// credentials, `Debug` without passwords.
 #[derive(Clone, Debug)]
 pub struct ConnectionString {
     scheme: Scheme,
@@ -123,23 +135,25 @@ impl ConnectionString {
     ///
     /// # Errors
     ///
-    /// [`UriError`] names the option or the place, and the rule.
+    /// [`UriError`] contains the rule, and the option or the offset.
     ///
     /// Source: Connection String, "Reference Implementation"; URI Options (CMAP-08).
     pub fn parse(uri: &str) -> Result<Self, UriError> {
         parse::parse(uri)
     }
 
-    /// What a `mongodb+srv://` string becomes after the lookup: a `mongodb://` string with these hosts, and with the options of the TXT
-    /// record that it does not give itself. TLS is on unless `tls` says otherwise; the `srv` options have done their work and are gone.
+    /// The result of a lookup: a `mongodb://` string with these hosts, and with those options of
+    /// the TXT record that the string itself does not contain. TLS is enabled unless `tls` is
+    /// false; the `srv` options are removed.
     ///
-    /// - `hosts`: what was found, checked and chosen, see [`Host::tcp`].
-    /// - `txt`: the strings of the one TXT record, joined. Its warnings are added; their offsets count in it.
+    /// - `hosts`: the hosts found, validated and selected; see [`Host::tcp`].
+    /// - `txt`: the joined strings of the TXT record. Its warnings are added; their offsets refer
+    ///   to `txt`.
     ///
     /// # Errors
     ///
-    /// [`UriError`]: no hosts; another option than authSource, replicaSet and loadBalanced in the record, or one that cannot be read; what now
-    /// contradicts each other.
+    /// [`UriError`]: no hosts; an option in the record that is malformed, or other than authSource,
+    /// replicaSet and loadBalanced; options that are contradictory in combination.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI Validation".
     pub fn resolved(&self, hosts: Vec<Host>, txt: Option<&str>) -> Result<Self, UriError> {
@@ -162,54 +176,56 @@ impl ConnectionString {
         Ok(uri)
     }
 
-    /// How it begins.
+    /// The scheme.
     #[must_use]
     pub const fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The hosts, in their order; one at least. With [`Scheme::MongodbSrv`] the one name to look up.
+    /// The hosts, in order; at least one. With [`Scheme::MongodbSrv`] the single name to look up.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// The hosts as [`TopologyOptions::seeds`] takes them.
+    /// The hosts in the form that [`TopologyOptions::seeds`] requires.
     pub fn seeds(&self) -> impl ExactSizeIterator<Item = &str> {
         self.hosts.iter().map(Host::as_str)
     }
 
-    /// What follows the hosts: a database, or a namespace with dots. By itself it asks for no authentication.
+    /// The part after the hosts: a database, or a namespace with dots. Without credentials it does
+    /// not cause authentication.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
 
-    /// The options as they were said.
+    /// The options as given in the string.
     #[must_use]
     pub const fn options(&self) -> &UriOptions {
         &self.options
     }
 
-    /// Who the client is. `None` asks for no authentication.
+    /// The credential. `None` means no authentication.
     #[must_use]
     pub const fn credential(&self) -> Option<&Credential> {
         self.credential.as_ref()
     }
 
-    /// What was ignored or is out of use, in the order of the string; the first hundred.
+    /// The first hundred warnings, about ignored and deprecated parts, in the order of the string.
     #[must_use]
     pub fn warnings(&self) -> &[UriWarning] {
         &self.warnings
     }
 
-    /// How many more warnings there were.
+    /// Number of further warnings.
     #[must_use]
     pub const fn warnings_left_off(&self) -> usize {
         self.warnings_left_off
     }
 
-    /// The options of its pools (CMAP-08). They are valid: [`PoolOptions::validate`] finds nothing.
+    /// The options of the client's pools (CMAP-08). They are always accepted by
+    /// [`PoolOptions::validate`].
     #[must_use]
     pub fn pool_options(&self) -> PoolOptions {
         let default = PoolOptions::DEFAULT;
@@ -224,7 +240,8 @@ impl ConnectionString {
         }
     }
 
-    /// The options of its monitors (MON-01, MON-23). They are valid: [`MonitorOptions::validate`] finds nothing.
+    /// The options of the client's monitors (MON-01, MON-23). They are always accepted by
+    /// [`MonitorOptions::validate`].
     #[must_use]
     pub fn monitor_options(&self) -> MonitorOptions {
         let default = MonitorOptions::DEFAULT;
@@ -237,9 +254,10 @@ impl ConnectionString {
         }
     }
 
-    /// The options of its topology, with `seeds` as [`ConnectionString::seeds`] has them.
+    /// The options of the client's topology; `seeds` must be the result of
+    /// [`ConnectionString::seeds`].
     ///
-    /// They are valid, unless the string is a `mongodb+srv://` one, whose name is no seed.
+    /// They are valid, except for a `mongodb+srv://` string, whose name is not a seed.
     #[must_use]
     pub fn topology_options<'a>(&'a self, seeds: &'a [&'a str]) -> TopologyOptions<'a> {
         TopologyOptions {
@@ -250,7 +268,8 @@ impl ConnectionString {
         }
     }
 
-    /// Whether connections use TLS: as `tls` says; else if the string begins with `mongodb+srv://` or has any other option that begins with `tls`.
+    /// Whether connections use TLS: the value of `tls` if present; otherwise true if the string
+    /// begins with `mongodb+srv://` or has another option that begins with `tls`.
     #[must_use]
     pub fn tls(&self) -> bool {
         let implied = || self.options.iter().any(|(name, _)| name.starts_with("tls"));
@@ -299,7 +318,7 @@ impl ConnectionString {
         self.options.read_preference_tags.as_deref().unwrap_or_default()
     }
 
-    /// `maxStalenessSeconds`; `None`, which is written -1 and is the default, is without limit.
+    /// `maxStalenessSeconds`; `None`, written as -1, is without limit and the default.
     #[must_use]
     pub fn max_staleness_seconds(&self) -> Option<u64> {
         self.options.max_staleness_seconds.and_then(|seconds| u64::try_from(seconds).ok())
@@ -317,19 +336,19 @@ impl ConnectionString {
         self.options.retry_writes.unwrap_or(true)
     }
 
-    /// `compressors`, best first; the default is none.
+    /// `compressors`, in order of preference; the default is none.
     #[must_use]
     pub fn compressors(&self) -> &[Compressor] {
         self.options.compressors.as_deref().unwrap_or_default()
     }
 
-    /// `zlibCompressionLevel`, 0 to 9; `None`, which is written -1 and is the default, leaves it to zlib.
+    /// `zlibCompressionLevel`, 0 to 9; `None`, written as -1, is the default of zlib.
     #[must_use]
     pub fn zlib_compression_level(&self) -> Option<u32> {
         self.options.zlib_compression_level.and_then(|level| u32::try_from(level).ok())
     }
 
-    /// `srvMaxHosts`; `None`, which is written 0 and is the default, is without limit.
+    /// `srvMaxHosts`; `None`, written as 0, is without limit and the default.
     #[must_use]
     pub fn srv_max_hosts(&self) -> Option<u32> {
         self.options.srv_max_hosts.filter(|max| *max > 0)
@@ -341,7 +360,7 @@ impl ConnectionString {
         self.options.srv_service_name.as_deref().unwrap_or("mongodb")
     }
 
-    /// The SOCKS5 proxy to dial through, and its port; default 1080.
+    /// The SOCKS5 proxy to connect through, and its port; default 1080.
     #[must_use]
     pub fn proxy(&self) -> Option<(&str, u16)> {
         let host = self.options.proxy_host.as_deref()?;
@@ -370,7 +389,7 @@ impl FromStr for ConnectionString {
     }
 }
 
-/// A limit that a connection string gives, in which zero is no limit; else the default.
+/// The limit of an option, in which zero means no limit; `default` if the option is absent.
 fn limit(given: Option<Duration>, default: Option<Duration>) -> Option<Duration> {
     given.map_or(default, |limit| Some(limit).filter(|limit| !limit.is_zero()))
 }

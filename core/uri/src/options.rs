@@ -1,4 +1,4 @@
-//! Every option that a connection string can have, under its standard name.
+//! All options of connection strings, under their standard names.
 //!
 //! Read first: URI Options, "List of specified options"; Connection String, "Deprecated Key Value Pairs" and "Repeated Keys".
 
@@ -11,35 +11,35 @@ use core::time::Duration;
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::selection::ReadMode;
 
-/// One line per option: key, field, type, standard name, how it is read.
+/// One line per option: key, field, type, standard name, parser.
 macro_rules! options {
     ($($(#[$doc:meta])* $key:ident, $field:ident: $type:ty = $name:literal, $read:path;)*) => {
-        /// The options of a connection string. What is not there was not said: the defaults are those of what an
-        /// option is for, and [`ConnectionString`](super::ConnectionString) has a method for each.
+        /// The options of a connection string. An absent option is `None`;
+        /// [`ConnectionString`](super::ConnectionString) has methods that return the defaults.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct UriOptions {
             $($(#[$doc])* pub $field: Option<$type>,)*
         }
 
-        /// Names an option.
+        /// The identifier of an option.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Key {
             $($key,)*
         }
 
         impl Key {
-            /// Every option.
+            /// All options.
             pub(super) const ALL: &[Self] = &[$(Self::$key),*];
 
-            /// Whether nobody may see its value.
+            /// Whether its value must not be shown.
             pub(super) const fn is_secret(self) -> bool {
                 match self {
                     $(Self::$key => <$type as Value>::IS_SECRET,)*
                 }
             }
 
-            /// Its standard name.
+            /// The standard name of the option.
             pub(super) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$key => $name,)*
@@ -51,12 +51,12 @@ macro_rules! options {
             /// The standard names of all options.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Every option that is there, under its standard name.
+            /// All options that are present, under their standard names.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, OptionValue<'_>)> {
                 [$(self.$field.as_ref().map(|value| ($name, value.view()))),*].into_iter().flatten()
             }
 
-            /// Reads a value. After an error it is as before.
+            /// Parses and stores a value. After an error the stored value is unchanged.
             pub(super) fn read(&mut self, key: Key, text: &str, note: &mut Note) -> Result<(), Rule> {
                 match key {
                     $(Key::$key => <$type>::replace(&mut self.$field, $read(text, note)?),)*
@@ -64,7 +64,7 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// Forgets a value.
+            /// Removes a value.
             pub(super) fn forget(&mut self, key: Key) {
                 match key {
                     $(Key::$key => self.$field = None,)*
@@ -75,43 +75,44 @@ macro_rules! options {
 }
 
 options! {
-    /// `appName`: 1 to 128 bytes, told to servers.
+    /// `appName`: 1 to 128 bytes, sent to servers.
     AppName, app_name: String = "appName", value::app_name;
     /// `authMechanism`. See [`ConnectionString::credential`](super::ConnectionString::credential).
     AuthMechanism, auth_mechanism: AuthMechanism = "authMechanism", AuthMechanism::read;
-    /// `authMechanismProperties`. No value may hold a comma.
+    /// `authMechanismProperties`. A value must not contain a comma.
     AuthMechanismProperties, auth_mechanism_properties: Pairs = "authMechanismProperties", value::properties;
-    /// `authSource`: the database that has the user.
+    /// `authSource`: the database of the user.
     AuthSource, auth_source: String = "authSource", value::text;
-    /// `compressors`, best first; names that are not known are left out, with a warning.
+    /// `compressors`, in order of preference; unknown names are ignored with a warning.
     Compressors, compressors: Vec<Compressor> = "compressors", value::compressors;
     /// `connectTimeoutMS`; zero is without limit. Default 10 s (MON-07).
     ConnectTimeout, connect_timeout: Duration = "connectTimeoutMS", value::millis;
-    /// `directConnection`: speak to the one host, whatever it is. Default false.
+    /// `directConnection`: connect to the single host, whatever its type. Default false.
     DirectConnection, direct_connection: bool = "directConnection", value::strict_boolean;
     /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried on another server. Default false.
     EnableOverloadRetargeting, enable_overload_retargeting: bool = "enableOverloadRetargeting", value::boolean;
-    /// `heartbeatFrequencyMS`, 500 at least. Default 10 s (MON-23, MON-24).
+    /// `heartbeatFrequencyMS`, at least 500. Default 10 s (MON-23, MON-24).
     HeartbeatFrequency, heartbeat_frequency: Duration = "heartbeatFrequencyMS", value::heartbeat_frequency;
     /// `journal`: `j` of the write concern.
     Journal, journal: bool = "journal", value::boolean;
-    /// `loadBalanced`: the one host is a load balancer. Default false.
+    /// `loadBalanced`: the single host is a load balancer. Default false.
     LoadBalanced, load_balanced: bool = "loadBalanced", value::strict_boolean;
     /// `localThresholdMS`. Default 15 ms.
     LocalThreshold, local_threshold: Duration = "localThresholdMS", value::millis;
-    /// `maxAdaptiveRetries`: how often a command that an overloaded server refused is retried; 0 is never. Default 2.
+    /// `maxAdaptiveRetries`: maximum number of retries of a command that an overloaded server
+    /// refused. Default 2.
     MaxAdaptiveRetries, max_adaptive_retries: u32 = "maxAdaptiveRetries", value::number;
-    /// `maxConnecting`, 1 at least. Default 2 (CMAP-05).
+    /// `maxConnecting`, at least 1. Default 2 (CMAP-05).
     MaxConnecting, max_connecting: u32 = "maxConnecting", value::positive;
     /// `maxIdleTimeMS`; zero is without limit, the default (CMAP-04).
     MaxIdleTime, max_idle_time: Duration = "maxIdleTimeMS", value::millis;
     /// `maxPoolSize`; 0 is without limit. Default 100 (CMAP-01, CMAP-02).
     MaxPoolSize, max_pool_size: u32 = "maxPoolSize", value::number;
-    /// `maxStalenessSeconds`: -1, which is without limit and the default, or at least 90.
+    /// `maxStalenessSeconds`: -1 (the default) for no limit, or at least 90.
     MaxStalenessSeconds, max_staleness_seconds: i32 = "maxStalenessSeconds", value::max_staleness;
     /// `minPoolSize`. Default 0 (CMAP-03).
     MinPoolSize, min_pool_size: u32 = "minPoolSize", value::number;
-    /// `proxyHost`: a SOCKS5 proxy. Whoever dials must go through it, or refuse to dial.
+    /// `proxyHost`: a SOCKS5 proxy. A driver must connect through it, or refuse to connect.
     ProxyHost, proxy_host: String = "proxyHost", value::text;
     /// `proxyPassword`.
     ProxyPassword, proxy_password: Secret = "proxyPassword", value::secret;
@@ -119,13 +120,13 @@ options! {
     ProxyPort, proxy_port: u16 = "proxyPort", value::port;
     /// `proxyUsername`.
     ProxyUsername, proxy_username: String = "proxyUsername", value::text;
-    /// `readConcernLevel`: any text, as servers may come to know more of them.
+    /// `readConcernLevel`: any text, because servers may add further levels.
     ReadConcernLevel, read_concern_level: String = "readConcernLevel", value::text;
     /// `readPreference`. Default `primary`.
     ReadPreference, read_preference: ReadMode = "readPreference", value::read_mode;
-    /// `readPreferenceTags`, once for each tag set, best first.
+    /// `readPreferenceTags`, once for each tag set, in order of preference.
     ReadPreferenceTags, read_preference_tags: Vec<Pairs> = "readPreferenceTags", value::tag_set;
-    /// `replicaSet`: the wanted set name.
+    /// `replicaSet`: the required set name.
     ReplicaSet, replica_set: String = "replicaSet", value::text;
     /// `retryReads`. Default true.
     RetryReads, retry_reads: bool = "retryReads", value::boolean;
@@ -133,17 +134,17 @@ options! {
     RetryWrites, retry_writes: bool = "retryWrites", value::boolean;
     /// `serverMonitoringMode`. Default `auto` (MON-01).
     ServerMonitoringMode, server_monitoring_mode: ServerMonitoringMode = "serverMonitoringMode", value::monitoring_mode;
-    /// `serverSelectionTimeoutMS`, 1 at least. Default 30 s.
+    /// `serverSelectionTimeoutMS`, at least 1. Default 30 s.
     ServerSelectionTimeout, server_selection_timeout: Duration = "serverSelectionTimeoutMS", value::positive_millis;
     /// `serverSelectionTryOnce`: for clients without monitors. Default true (MON-60).
     ServerSelectionTryOnce, server_selection_try_once: bool = "serverSelectionTryOnce", value::boolean;
-    /// `socketTimeoutMS`; zero is without limit, the default. `timeoutMS` is the better one.
+    /// `socketTimeoutMS`; zero is without limit, the default. Prefer `timeoutMS`.
     SocketTimeout, socket_timeout: Duration = "socketTimeoutMS", value::millis;
     /// `srvMaxHosts`; 0 is without limit, the default.
     SrvMaxHosts, srv_max_hosts: u32 = "srvMaxHosts", value::number;
     /// `srvServiceName`. Default `mongodb`.
     SrvServiceName, srv_service_name: String = "srvServiceName", value::service_name;
-    /// `timeoutMS`: for an operation as a whole; zero is without limit.
+    /// `timeoutMS`: the limit for a whole operation; zero is without limit.
     Timeout, timeout: Duration = "timeoutMS", value::millis;
     /// `tls` or `ssl`. See [`ConnectionString::tls`](super::ConnectionString::tls).
     Tls, tls: bool = "tls", value::boolean;
@@ -162,33 +163,33 @@ options! {
         = "tlsDisableCertificateRevocationCheck", value::boolean;
     /// `tlsDisableOCSPEndpointCheck`. Default false.
     TlsDisableOcspEndpointCheck, tls_disable_ocsp_endpoint_check: bool = "tlsDisableOCSPEndpointCheck", value::boolean;
-    /// `tlsInsecure`: invalid certificates and host names alike are let through. Default false.
+    /// `tlsInsecure`: accepts invalid certificates and host names. Default false.
     TlsInsecure, tls_insecure: bool = "tlsInsecure", value::boolean;
     /// `w` of the write concern.
     W, w: W = "w", value::w;
-    /// `waitQueueTimeoutMS`; zero is without limit, the default (CMAP-06). `timeoutMS` is the better one.
+    /// `waitQueueTimeoutMS`; zero is without limit, the default (CMAP-06). Prefer `timeoutMS`.
     WaitQueueTimeout, wait_queue_timeout: Duration = "waitQueueTimeoutMS", value::millis;
-    /// `wTimeoutMS` of the write concern; zero is without limit. `timeoutMS` is the better one.
+    /// `wTimeoutMS` of the write concern; zero is without limit. Prefer `timeoutMS`.
     WTimeout, w_timeout: Duration = "wTimeoutMS", value::long_millis;
-    /// `zlibCompressionLevel`: -1, which leaves it to zlib and is the default, to 9.
+    /// `zlibCompressionLevel`: -1 (the default) for the default of zlib, or 0 to 9.
     ZlibCompressionLevel, zlib_compression_level: i32 = "zlibCompressionLevel", value::zlib_level;
 }
 
-/// What a name in a connection string means.
+/// The meaning of a name in a connection string.
 pub(super) enum Named {
-    /// This option.
+    /// An option by its standard name.
     Key(Key),
-    /// The same as this option.
+    /// An option by an alias.
     Alias(Key),
-    /// The old name of this option.
+    /// An option by its old name.
     Deprecated(&'static str, Key),
-    /// `gssapiServiceName`, an old way to give one of the properties of a mechanism.
+    /// `gssapiServiceName`, the old form of a mechanism property.
     GssapiServiceName,
-    /// It is gone; what to do instead.
+    /// A removed option, and the alternative.
     Retired(&'static str, &'static str),
 }
 
-/// The old name of [`Key::AuthMechanismProperties`] with `SERVICE_NAME`.
+/// The old form of [`Key::AuthMechanismProperties`] with `SERVICE_NAME`.
 pub(super) const GSSAPI_SERVICE_NAME: &str = "gssapiServiceName";
 const OLD_NAMES: [(&str, Key); 2] = [("wtimeout", Key::WTimeout), ("j", Key::Journal)];
 const RETIRED: [(&str, &str); 2] = [
@@ -197,7 +198,7 @@ const RETIRED: [(&str, &str); 2] = [
 ];
 
 impl Named {
-    /// What this name means; capital letters make no difference.
+    /// The meaning of this name; names are compared case-insensitively.
     pub(super) fn find(name: &str) -> Option<Self> {
         let is = |known: &str| known.eq_ignore_ascii_case(name);
         if let Some(key) = Key::ALL.iter().find(|key| is(key.name())) {
@@ -216,9 +217,11 @@ impl Named {
         Some(Self::Retired(name, instead))
     }
 
-    /// The known name that needs the fewest edits to become this one, if those are few: a probable misspelling.
+    /// The known name with the smallest edit distance, if the distance is small: the name is
+    /// probably a misspelling of it.
     pub(super) fn similar(name: &str) -> Option<&'static str> {
-        // A name of one or two letters is near to everything. Other drivers have options of TLS that are not far from ours: tlsCRLFile is not tlsCAFile.
+        // A name of one or two letters is close to many names. The bound is 1 for TLS options,
+        // because other drivers have similar names: tlsCRLFile is not a misspelling of tlsCAFile.
         let is_tls = name.get(..3).is_some_and(|front| front.eq_ignore_ascii_case("tls"));
         let edits_max = (name.len() / 3).min(if is_tls { 1 } else { 2 });
         let is_near = |known: &&str| known.len().abs_diff(name.len()) <= edits_max;
@@ -228,7 +231,7 @@ impl Named {
         (edits <= edits_max).then_some(known)
     }
 
-    /// The name that stands in errors.
+    /// The name to use in errors.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Key(key) | Self::Alias(key) => key.name(),
@@ -243,8 +246,8 @@ impl Named {
     }
 }
 
-/// The edit distance of two names: letters added, left out, changed, or swapped with a neighbour (optimal string alignment). Upper and
-/// lower case are equal.
+/// The edit distance of two names: letters added, removed, changed, or swapped with a neighbour
+/// (optimal string alignment). Case-insensitive.
 ///
 /// Cost: O(`one` x `other`); allocates.
 fn edits(one: &[u8], other: &[u8]) -> usize {

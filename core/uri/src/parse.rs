@@ -1,4 +1,4 @@
-//! From text to parts.
+//! Parsing of connection strings.
 //!
 //! Read first: Connection String, "Userinfo", "Auth Database", "Connection Options", "Repeated Keys"; Initial DNS Seedlist Discovery, "Default
 //! Connection String Options".
@@ -11,12 +11,12 @@ use super::{ConnectionString, Scheme, Secret, UriError, UriErrorKind, UriOptions
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The most warnings that are kept of one string.
+/// Maximum number of warnings that are kept for a string.
 const WARNINGS_MAX: usize = 100;
-/// The longest name of an unknown option that is shown.
+/// Maximum length of the name of an unknown option that is shown.
 const NAME_MAX: usize = 64;
 
-/// The options that a TXT record may give.
+/// The options that are allowed in a TXT record.
 const IN_TXT: [Key; 3] = [Key::AuthSource, Key::ReplicaSet, Key::LoadBalanced];
 
 /// Parses a connection string.
@@ -40,7 +40,8 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Scheme::Mongodb => parse_hosts(hosts, hosts_begin),
         Scheme::MongodbSrv => Host::parse_srv(hosts, hosts_begin).map(|host| Vec::from([host])),
     };
-    // A slash in a password ends the list of hosts, and a part of the password is read as a port.
+    // An unescaped slash in a password ends the list of hosts, so a part of the password is parsed
+    // as a port.
     let is_password = !authority.is_empty() && ends_user_info(tail);
     let hosts = hosts.map_err(|error| if is_password { UriError::at(UriErrorKind::UserInfo, begin) } else { error })?;
     let (database, query) = match tail.split_once('?') {
@@ -51,7 +52,7 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Some(name) => parse_database(name, begin + end + 1)?,
         None => None,
     };
-    // An at-sign in the options may end a password in which a question mark was not escaped.
+    // An at-sign in the options may end a password with an unescaped question mark.
     let mut parser = Parser { hides_names: query.contains('@'), ..Parser::default() };
     parser.query(query, uri.len() - query.len(), |_| true)?;
     check::presence(scheme, parser.seen)?;
@@ -61,13 +62,14 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
     Ok(ConnectionString { scheme, hosts, database, options, credential, warnings, warnings_left_off })
 }
 
-/// Reads the options of a TXT record and adds what the string itself does not say.
+/// Parses the options of a TXT record, and adds those that the string itself does not contain.
 pub(super) fn merge_txt(uri: &mut ConnectionString, txt: &str) -> Result<(), UriError> {
     let mut parser = Parser::default();
     parser.query(txt, 0, |named| matches!(named, Some(Named::Key(key)) if IN_TXT.contains(key)))?;
     let UriOptions { auth_source, replica_set, load_balanced, .. } = parser.options;
     let options = &mut uri.options;
-    // Such users are in no database; the record speaks to the others.
+    // Users of these mechanisms do not belong to a database, so the `authSource` of the record does
+    // not apply.
     if !options.auth_mechanism.is_some_and(super::AuthMechanism::is_external) {
         options.auth_source = options.auth_source.take().or(auth_source);
     }
@@ -80,15 +82,16 @@ pub(super) fn merge_txt(uri: &mut ConnectionString, txt: &str) -> Result<(), Uri
     Ok(())
 }
 
-/// Whether the at-sign after a username and password is in `tail`, which follows the hosts: a slash or a question mark before it was
-/// not escaped. An at-sign in the value of a known option belongs to that value.
+/// Whether the at-sign after username and password is in `tail`, the text after the hosts: then a
+/// slash or a question mark before it was not escaped. An at-sign in the value of a known option
+/// belongs to that value.
 fn ends_user_info(tail: &str) -> bool {
     let Some((before, _)) = tail.split_once('@') else { return false };
     let option = before.rsplit_once(['?', '&', ';']).and_then(|(_, pair)| pair.split_once('='));
     option.is_none_or(|(name, _)| Named::find(name).is_none())
 }
 
-/// `name` or `name:password`.
+/// Parses `name` or `name:password`.
 fn user_info(raw: &str, offset: usize) -> Result<UserInfo, UriError> {
     let (name, password) = match raw.split_once(':') {
         Some((name, password)) => (name, Some((password, offset + name.len() + 1))),
@@ -108,7 +111,7 @@ fn user_info(raw: &str, offset: usize) -> Result<UserInfo, UriError> {
 
 fn parse_database(raw: &str, offset: usize) -> Result<Option<String>, UriError> {
     let name = text::decode(raw, offset)?;
-    // An at-sign ends a password that had to be escaped, more likely than it belongs to the name of a database.
+    // The at-sign is more likely the end of an unescaped password than a part of the database name.
     if raw.contains('@') {
         return Err(UriError::at(UriErrorKind::UserInfo, offset));
     }
@@ -126,28 +129,29 @@ fn keep(warnings: &mut Vec<UriWarning>, left_off: &mut usize, warning: UriWarnin
     }
 }
 
-/// Reads options, one after the other.
+/// The state of parsing a list of options.
 #[derive(Default)]
 struct Parser {
     options: UriOptions,
-    /// What was there, with whatever value.
+    /// The options present so far, whatever their values.
     seen: Keys,
-    /// What counts until its present name comes.
+    /// Options present by their old names only; their standard names would replace these values.
     by_old_name: Keys,
-    /// Whether properties of a mechanism were given that could not be read.
+    /// Whether the properties of a mechanism are present but malformed.
     broken_properties: bool,
-    /// Whether the names of unknown options are kept out of warnings, because they may be parts of a password.
+    /// Whether the names of unknown options are omitted from warnings, because they may be parts of
+    /// a password.
     hides_names: bool,
-    /// `gssapiServiceName`, and where it is.
+    /// The value of `gssapiServiceName`, and its offset.
     service_name: Option<(String, usize)>,
     warnings: Vec<UriWarning>,
     warnings_left_off: usize,
 }
 
 impl Parser {
-    /// Reads `name=value&name=value`, which begins at `offset`.
+    /// Parses `name=value&name=value`, which begins at `offset`.
     fn query(&mut self, query: &str, offset: usize, is_allowed: fn(&Option<Named>) -> bool) -> Result<(), UriError> {
-        // The old delimiter counts where the present one is not.
+        // The old delimiter is used only if the standard one is absent.
         let delimiter = if query.contains('&') { '&' } else { ';' };
         let mut at = offset;
         for pair in query.split(delimiter) {
@@ -177,7 +181,8 @@ impl Parser {
                 }
                 Some(Named::GssapiServiceName) => self.service_name = Some((value.as_str().into(), offset)),
                 Some(Named::Retired(option, instead)) => self.warn(UriWarning::Retired { option, instead, offset }),
-                // More likely than for an option that nobody knows, it ends a password that had to be escaped.
+                // The at-sign is more likely the end of an unescaped password than a part of an
+                // unknown option.
                 None if pair.contains('@') => return Err(UriError::at(UriErrorKind::UserInfo, offset)),
                 None => {
                     let is_plain = name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_graphic());
@@ -190,7 +195,7 @@ impl Parser {
         Ok(())
     }
 
-    /// An option by its standard name.
+    /// Handles an option by its standard name.
     fn option(&mut self, key: Key, value: &str, offset: usize) -> Result<(), UriError> {
         if self.by_old_name.contains(key) {
             self.by_old_name.remove(key);
@@ -212,7 +217,7 @@ impl Parser {
         self.value(key, value, offset)
     }
 
-    /// An option by a name that it had once.
+    /// Handles an option by its old name.
     fn old_option(&mut self, name: &'static str, key: Key, value: &str, offset: usize) -> Result<(), UriError> {
         let ignored = self.seen.contains(key) && !self.by_old_name.contains(key);
         self.warn(UriWarning::Deprecated { option: name, instead: key.name(), ignored, offset });
@@ -224,7 +229,7 @@ impl Parser {
     }
 
     fn value(&mut self, key: Key, value: &str, offset: usize) -> Result<(), UriError> {
-        // The delimiter that follows may be one that had to be escaped.
+        // The delimiter after a password may be an unescaped character of the password.
         self.hides_names |= key.is_secret();
         let before = self.options.tls;
         let mut note = Note::default();
@@ -232,7 +237,7 @@ impl Parser {
         if let Err(rule) = self.options.read(key, value, &mut note) {
             return self.invalid(key, value, rule, offset);
         }
-        // All of them must say the same, by whichever name.
+        // All values of `tls` and `ssl` must be equal.
         if key == Key::Tls && before.is_some_and(|before| Some(before) != self.options.tls) {
             return Err(
                 UriError::of(UriErrorKind::Conflict("another value of tls or ssl"), key.name()).with_offset(offset)
@@ -247,11 +252,12 @@ impl Parser {
         Ok(())
     }
 
-    /// A value that is not allowed. Most are ignored with a warning. It is an error where the client would go on with less protection
-    /// than the string asks for: without TLS, as another user, or with another write concern.
+    /// Handles a value that is not allowed. Most are ignored with a warning. It is an error if the
+    /// client would continue with less protection than the string requests: without TLS, as another
+    /// user, or with another write concern.
     fn invalid(&mut self, key: Key, value: &str, rule: &'static str, offset: usize) -> Result<(), UriError> {
         let is_protection = [Key::AuthMechanism, Key::AuthSource].contains(&key) || key.name().starts_with("tls");
-        // Only a negative number begins so: other texts are names of write concerns.
+        // Only a negative number begins with `-`: other texts are names of write concerns.
         if is_protection || (key == Key::W && value.starts_with('-')) {
             return Err(UriError::of(UriErrorKind::Value(rule), key.name()).with_offset(offset));
         }
@@ -260,7 +266,7 @@ impl Parser {
         Ok(())
     }
 
-    /// What can be said only when every option is known.
+    /// Performs the checks that need all options.
     fn finish(&mut self) {
         if self.options.auth_mechanism_properties.is_some() {
             self.broken_properties = false;

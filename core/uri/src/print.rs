@@ -1,4 +1,4 @@
-//! From parts to text.
+//! Formatting of connection strings.
 
 use super::options::Key;
 use super::{ConnectionString, OptionValue, Scheme, Secret, text};
@@ -17,9 +17,10 @@ const SECRETIVE: [Key; 6] = [
 ];
 
 impl ConnectionString {
-    /// Takes out what says who the client is: username, passwords, and the options that begin with `auth`; of the proxy, too.
+    /// Removes all credentials: username, passwords, and the options that begin with `auth`; also
+    /// those of the proxy.
     ///
-    /// What is left asks for no authentication, and is what `Display` prints.
+    /// The result causes no authentication, and is the text that `Display` prints.
     #[must_use]
     pub fn without_credentials(&self) -> Self {
         let mut bare = self.clone();
@@ -30,7 +31,7 @@ impl ConnectionString {
         bare
     }
 
-    /// The whole string, username and passwords included. Parsed again, it is equal.
+    /// The whole string, including username and passwords. Parsing it returns an equal value.
     ///
     /// `Display` prints the string without them.
     #[must_use]
@@ -38,7 +39,7 @@ impl ConnectionString {
         Secret::written(|f| self.print(f))
     }
 
-    /// Writes everything.
+    /// Writes all parts.
     pub(super) fn print(&self, f: &mut dyn Write) -> fmt::Result {
         f.write_str(match self.scheme {
             Scheme::Mongodb => "mongodb://",
@@ -65,7 +66,8 @@ impl ConnectionString {
         for (name, value) in self.options.iter() {
             print_option(f, &mut separator, name, value)?;
         }
-        // That they were there, but could not be read, is a part of what the string says.
+        // Malformed properties are a part of the value too: without them the string would be
+        // invalid.
         if self.credential.as_ref().is_some_and(super::Credential::lacks_properties) {
             write!(f, "{separator}{}=", Key::AuthMechanismProperties.name())?;
         }

@@ -1,34 +1,34 @@
-//! Texts that nobody may see.
+//! Text that must not be shown.
 
 use alloc::string::String;
 use core::fmt;
 use core::fmt::Write;
 use zeroize::Zeroizing;
 
-/// A password, or a text that has one in it. Its memory is overwritten when it is dropped, and it is never shown: `Debug` prints
-/// `[redacted]`, and there is no `Display`.
+/// A password, or text that contains one. Its memory is overwritten when it is dropped, and it is
+/// never shown: `Debug` prints `[redacted]`, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes a text over. Copies that were made before are not its business.
+    /// Takes ownership of a text. Earlier copies of it are not overwritten.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
 
-    /// What it holds.
+    /// The text itself.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Writes a text that never moves while it grows, so that no copy of a part of it is left behind.
+    /// Builds a text in memory that is not reallocated, to leave no partial copy.
     ///
-    /// `write` is called twice, to measure and to write, and must write the same.
+    /// `write` is called twice, to measure and to write, and must write the same text both times.
     pub(super) fn written(write: impl Fn(&mut dyn Write) -> fmt::Result) -> Self {
         let mut length = Length(0);
-        // What is measured cannot fail; what did not fit the measure would only be cut.
+        // Neither writer returns an error; debug builds assert it.
         let measured = write(&mut length);
         let mut text = Zeroizing::new(String::with_capacity(length.0));
         let written = write(&mut *text);
@@ -49,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Measures what is written.
+/// Counts the bytes written.
 struct Length(usize);
 
 impl Write for Length {

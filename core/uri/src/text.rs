@@ -1,4 +1,4 @@
-//! Percent-encoding, both ways.
+//! Percent-encoding and decoding.
 
 use super::{UriError, UriErrorKind};
 use alloc::string::String;
@@ -6,14 +6,18 @@ use alloc::vec::Vec;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str};
 use zeroize::{Zeroize, Zeroizing};
 
-/// What is escaped in hosts, usernames, passwords and databases: everything that could mean something.
+/// The characters to escape in hosts, usernames, passwords and databases: all that may have a
+/// special meaning.
 pub(super) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What is escaped between the brackets of an IPv6 address: its colons stay.
+/// The characters to escape between the brackets of an IPv6 address: those of `COMPONENT` except
+/// the colon.
 pub(super) const LITERAL: &AsciiSet = &COMPONENT.remove(b':');
-/// What is escaped in the value of an option: what is common in paths and lists stays.
+/// The characters to escape in the value of an option: common characters of paths and lists are
+/// left unescaped.
 pub(super) const VALUE: &AsciiSet = &LITERAL.remove(b'/').remove(b'$').remove(b',');
 
-/// The text that `raw` stands for, in memory that is overwritten when it is dropped. `offset` is where `raw` begins.
+/// Decodes `raw`, in memory that is overwritten when it is dropped. `offset` is the position of
+/// `raw` in the string.
 pub(super) fn decode(raw: &str, offset: usize) -> Result<Zeroizing<String>, UriError> {
     let bytes = raw.as_bytes();
     let mut place = 0;
@@ -24,7 +28,7 @@ pub(super) fn decode(raw: &str, offset: usize) -> Result<Zeroizing<String>, UriE
         }
         place += found + 3;
     }
-    // Never longer than what it is made of, so it never moves.
+    // The decoded text is never longer than `raw`, so it is not reallocated.
     let mut decoded = Vec::with_capacity(raw.len());
     decoded.extend(percent_decode_str(raw));
     match String::from_utf8(decoded) {

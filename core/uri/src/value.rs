@@ -1,4 +1,4 @@
-//! The values of options: what they are, and how they are read and shown.
+//! The values of options: types, parsing and formatting.
 //!
 //! Read first: Connection String, "Values"; URI Options, "List of specified options".
 
@@ -9,14 +9,14 @@ use core::time::Duration;
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::selection::ReadMode;
 
-/// The most pairs in one value.
+/// Maximum number of pairs in a value.
 const PAIRS_MAX: usize = 100;
-/// The longest application name, in bytes.
+/// Maximum length of an application name, in bytes.
 const APP_NAME_MAX: usize = 128;
-/// The longest service name, in bytes: with an underscore it makes one label of a DNS name.
+/// Maximum length of a service name, in bytes: with an underscore it is a label of a DNS name.
 const SERVICE_NAME_MAX: usize = 62;
 
-/// Names and their values, in the order given; each name once.
+/// Names with values, in the order given; names are unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pairs(pub(super) Vec<(String, String)>);
 
@@ -27,12 +27,12 @@ impl Pairs {
         self.iter().find(|pair| pair.0 == name).map(|pair| pair.1)
     }
 
-    /// Every name and its value.
+    /// All names with their values.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether there is none.
+    /// Whether there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -42,19 +42,20 @@ impl Pairs {
 /// `w` of a write concern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum W {
-    /// So many members.
+    /// The number of members.
     Nodes(u32),
-    /// `majority`, or a name that the deployment gives a meaning.
+    /// `majority`, or a name that the deployment defines.
     Name(String),
 }
 
-/// The value of an option, of whatever kind, as [`UriOptions::iter`](super::UriOptions::iter) shows it.
+/// The value of an option of any type, as returned by
+/// [`UriOptions::iter`](super::UriOptions::iter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionValue<'a> {
     /// `true` or `false`.
     Bool(bool),
-    /// A number; times are in the unit that the option's name says.
+    /// A number; durations have the unit given in the option's name.
     Number(i64),
     /// A text.
     Text(&'a str),
@@ -68,26 +69,26 @@ pub enum OptionValue<'a> {
     TagSets(&'a [Pairs]),
 }
 
-/// What a value must satisfy: a phrase that follows "must".
+/// The rule for a value: a phrase that follows "must".
 pub(super) type Rule = &'static str;
 
-/// What is to be said about a value that counts all the same.
+/// Remarks about a value that is accepted.
 #[derive(Default)]
 pub(super) struct Note {
-    /// A truth that is spelled in the old way.
+    /// A boolean in an old spelling.
     pub(super) legacy_bool: bool,
-    /// Something in it does not count, by this rule.
+    /// A part of the value violates this rule and is ignored.
     pub(super) in_part: Option<Rule>,
 }
 
-/// A type that options have.
+/// The type of an option's value.
 pub(super) trait Value: Sized {
-    /// Whether nobody may see it.
+    /// Whether values must not be shown.
     const IS_SECRET: bool = false;
 
     fn view(&self) -> OptionValue<'_>;
 
-    /// What becomes of the value that was there before.
+    /// Stores a value of an option that may already have one.
     fn replace(slot: &mut Option<Self>, value: Self) {
         *slot = Some(value);
     }
@@ -148,7 +149,7 @@ impl Value for Vec<Pairs> {
         OptionValue::TagSets(self)
     }
 
-    /// Each is one more of the list.
+    /// A repeated option adds to the list.
     fn replace(slot: &mut Option<Self>, value: Self) {
         slot.get_or_insert_default().extend(value);
     }
@@ -187,7 +188,7 @@ impl Value for AuthMechanism {
     }
 }
 
-/// `true` or `false`, or, for the time being, what they were once written as.
+/// Parses `true`, `false`, or one of their deprecated spellings.
 pub(super) fn boolean(text: &str, note: &mut Note) -> Result<bool, Rule> {
     strict_boolean(text, note).or_else(|rule| {
         note.legacy_bool = true;
@@ -210,7 +211,7 @@ pub(super) fn strict_boolean(text: &str, _note: &mut Note) -> Result<bool, Rule>
     }
 }
 
-/// A number within `i32`, as all numbers of connection strings are.
+/// Parses a number within `i32`, the range of all numbers in connection strings.
 pub(super) fn number(text: &str, _note: &mut Note) -> Result<u32, Rule> {
     Ok(digits(text, i32::MAX.unsigned_abs().into()).ok_or("be a number from 0 to 2147483647")?.0)
 }
@@ -271,7 +272,7 @@ pub(super) fn app_name(text: &str, _note: &mut Note) -> Result<String, Rule> {
     if (1..=APP_NAME_MAX).contains(&text.len()) { Ok(text.into()) } else { Err("be 1 to 128 bytes long") }
 }
 
-/// A service name as RFC 6335 has it, but longer.
+/// Parses a service name according to RFC 6335, but with a larger maximum length.
 pub(super) fn service_name(text: &str, _note: &mut Note) -> Result<String, Rule> {
     let is_fit = text.len() <= SERVICE_NAME_MAX
         && text.bytes().any(|byte| byte.is_ascii_alphabetic())
@@ -312,13 +313,13 @@ pub(super) fn monitoring_mode(text: &str, _note: &mut Note) -> Result<ServerMoni
     modes.into_iter().find(|mode| mode.name() == text).ok_or("be auto, stream or poll")
 }
 
-/// Pairs of which there may be none.
+/// Parses pairs; the text may be empty.
 pub(super) fn tag_set(text: &str, note: &mut Note) -> Result<Vec<Pairs>, Rule> {
     let set = if text.is_empty() { Pairs::default() } else { pairs(text, note)? };
     Ok(Vec::from([set]))
 }
 
-/// Pairs whose names are names of properties: those that are known in their capital letters.
+/// Parses pairs of property names and values; known names are converted to upper case.
 pub(super) fn properties(text: &str, note: &mut Note) -> Result<Pairs, Rule> {
     let mut properties = pairs(text, note)?;
     for (name, _) in &mut properties.0 {
@@ -348,7 +349,7 @@ fn is_repeated(pairs: &Pairs) -> bool {
     pairs.0.iter().enumerate().any(|(place, (name, _))| pairs.0[..place].iter().any(|(other, _)| other == name))
 }
 
-/// A number of digits only, up to `max`; also as `u32`, cut at its end.
+/// Parses a number of digits only, up to `max`; the first result is limited to `u32::MAX`.
 fn digits(text: &str, max: u64) -> Option<(u32, u64)> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

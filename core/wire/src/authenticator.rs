@@ -1,6 +1,7 @@
-//! What a handshake needs to know of authentication, and no more.
+//! The interface between a handshake and an authentication mechanism.
 //!
-//! The mechanisms themselves are in the module `auth` (feature `auth`); a host may bring its own.
+//! The mechanisms themselves are in the module `auth` (feature `auth`); a host may implement its
+//! own.
 //!
 //! Read first: Authentication, "Authentication Handshake"; CMAP, "Establishing a Connection".
 
@@ -11,27 +12,28 @@ use super::error::EncodeError;
 use super::hello::HelloReply;
 use super::sink::Sink;
 
-/// A conversation that proves to a server who is calling, as rounds after hello.
+/// A conversation that authenticates this client to a server, in rounds that follow hello.
 ///
-/// [`Handshake`](super::handshake::Handshake) asks for what is to be sent and hands in what came. What
-/// writes changes nothing and may be called again; what handles moves on. The replies handed in are
-/// well-formed, and their `ok` is 1: a server's refusal ends the handshake by itself.
+/// [`Handshake`](super::handshake::Handshake) requests the messages to send and passes in the
+/// replies. The `write_*` methods do not change state and may be called again; the `handle_*`
+/// methods advance the conversation. Replies passed in are well-formed and have `ok: 1`: the
+/// handshake itself fails on a server's refusal.
 pub trait Authenticator {
-    /// Appends to the connection's first hello what it carries for authentication.
+    /// Appends the authentication fields to the connection's first hello.
     ///
     /// # Errors
     ///
     /// [`EncodeError`].
     fn write_hello<S: Sink>(&self, hello: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError>;
 
-    /// Takes the reply to hello.
+    /// Handles the reply to hello.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed.
+    /// [`AuthError`]: the connection must be closed.
     fn handle_hello(&mut self, reply: &HelloReply<'_>) -> Result<Round, AuthError>;
 
-    /// The database that the next command is for.
+    /// The database that the next command runs on.
     fn database(&self) -> &str;
 
     /// Writes the next command, without `$db`. Only called after [`Round::Another`].
@@ -41,38 +43,41 @@ pub trait Authenticator {
     /// [`EncodeError`].
     fn write_command<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError>;
 
-    /// Does a step of the work that [`Round::Work`] speaks of. Only called after it.
+    /// Does a step of the work that [`Round::Work`] announced. Only called after it.
     ///
-    /// Cost: a small part of a second at most, so that whoever shares the thread is not kept waiting.
+    /// Cost: a small part of a second at most, so other tasks on the same thread are not blocked
+    /// for long.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed. [`AuthError::Ended`] is what an authenticator says that
-    /// never has any.
+    /// [`AuthError`]: the connection must be closed. An authenticator that never returns
+    /// [`Round::Work`] returns [`AuthError::Ended`].
     fn work(&mut self) -> Result<Round, AuthError> {
         Err(AuthError::Ended)
     }
 
-    /// Takes the reply to the command.
+    /// Handles the reply to the command.
     ///
     /// # Errors
     ///
-    /// [`AuthError`]: the connection is to be closed.
+    /// [`AuthError`]: the connection must be closed.
     fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError>;
 }
 
-/// How an authentication goes on.
+/// The next step of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Round {
-    /// Another command is to be sent.
+    /// Another command must be sent.
     Another,
-    /// There is work to do before: [`Authenticator::work`] does some of it, and tells how it goes on.
+    /// Computation is needed first: each call of [`Authenticator::work`] does a part of it and
+    /// returns the next step.
     Work,
-    /// The server knows who is calling, and has proved what the mechanism lets it prove.
+    /// The server has authenticated this client, and has proved its own identity if the mechanism
+    /// provides for that.
     Done,
 }
 
-/// Says nothing: for servers without access control.
+/// An authenticator that sends nothing: for servers without access control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Unauthenticated;
 
@@ -98,7 +103,7 @@ impl Authenticator for Unauthenticated {
     }
 }
 
-/// `None` is [`Unauthenticated`].
+/// `None` behaves as [`Unauthenticated`].
 impl<A: Authenticator> Authenticator for Option<A> {
     fn write_hello<S: Sink>(&self, hello: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
         self.as_ref().map_or(Ok(()), |inner| inner.write_hello(hello))
@@ -151,93 +156,95 @@ impl<A: Authenticator> Authenticator for &mut A {
     }
 }
 
-/// Why an authentication failed, or cannot be tried.
+/// Why an authentication failed, or cannot be attempted.
 ///
-/// `Copy`, and without a byte of anybody's text: no secret can be in it.
+/// `Copy`, and without text of the user or of the peer: it cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuthError {
     /// The mechanism needs a user name.
     UsernameMissing,
-    /// A user name with a zero character.
+    /// The user name contains a zero character.
     UsernameProhibited,
-    /// The mechanism needs a password, and there is none or an empty one.
+    /// The mechanism needs a password, and none or an empty one was given.
     PasswordMissing,
-    /// The mechanism has no use for a password.
+    /// The mechanism does not use a password, but one was given.
     PasswordUnexpected,
-    /// The password has characters that SASLprep prohibits, or a zero character.
+    /// The password contains characters that SASLprep prohibits, or a zero character.
     PasswordProhibited,
     /// The password is not ASCII, and this build has no tables for SASLprep (feature `std`).
     PasswordNotAscii,
-    /// The mechanism knows users of `$external` only.
+    /// The mechanism supports only users of the database `$external`.
     SourceNotExternal,
-    /// A mechanism that is not known here.
+    /// The mechanism is not supported by this build.
     MechanismUnsupported {
         /// Its name.
         name: &'static str,
     },
-    /// PLAIN would send the password without encryption, or to a server that was not verified.
+    /// PLAIN would send the password without encryption, or to a server with an unverified
+    /// certificate.
     PlainWithoutTls,
-    /// The nonce given is too short, too long, or has characters that a nonce cannot have.
+    /// The nonce supplied is too short or too long, or contains characters that a nonce cannot
+    /// have.
     NonceProhibited,
-    /// The server refused, by `ok: 0` with this code (0 when it gave none).
+    /// The server refused with `ok: 0` and this code (0 if the reply has none).
     Refused {
         /// The numeric error code.
         code: i32,
     },
-    /// The server refused, by an error in its SCRAM message.
+    /// The server refused with an error in its SCRAM message.
     ServerError,
-    /// A reply without a field that it must have, or with one of a wrong type.
+    /// A required field of the reply is missing or has the wrong type.
     ReplyField {
         /// The field.
         name: &'static str,
     },
-    /// A reply of another conversation.
+    /// The reply belongs to another conversation.
     ConversationId,
-    /// A SCRAM message without an attribute where it must be.
+    /// An attribute is missing from its required position in a SCRAM message.
     AttributeMissing {
         /// The attribute.
         name: char,
     },
-    /// A SCRAM attribute that is not well-formed.
+    /// A SCRAM attribute is malformed.
     AttributeMalformed {
-        /// The attribute; `None` when not even its name can be told.
+        /// The attribute; `None` if even its name cannot be read.
         name: Option<char>,
     },
-    /// A SCRAM attribute twice, or where it has no business.
+    /// A SCRAM attribute is repeated, or in a position where it is not allowed.
     AttributeMisplaced {
         /// The attribute.
         name: char,
     },
-    /// An extension of SCRAM that must be understood and is not.
+    /// The SCRAM message has a mandatory extension, which this side does not support.
     MandatoryExtension,
-    /// The server's nonce does not go on from ours.
+    /// The server's nonce does not begin with the client's.
     ServerNonce,
-    /// The server's nonce is longer than is kept.
+    /// The server's nonce is longer than the buffer for it.
     ServerNonceTooLong,
-    /// The salt is longer than is kept.
+    /// The salt is longer than the buffer for it.
     SaltTooLong,
-    /// The server's first message of SCRAM is longer than is kept.
+    /// The server's first SCRAM message is longer than the buffer for it.
     MessageTooLong,
-    /// Fewer iterations than are safe.
+    /// The iteration count is lower than the safe minimum.
     IterationsTooFew {
-        /// The iterations asked for.
+        /// The iteration count that the server requested.
         found: u32,
     },
-    /// More iterations than this side is willing to do.
+    /// The iteration count is higher than this side's limit.
     IterationsTooMany {
         /// The limit.
         max: u32,
     },
-    /// The server could not prove that it knows the user.
+    /// The server's signature is wrong: it did not prove that it knows the user's credentials.
     ServerSignature,
-    /// The server ended the conversation before it was over.
+    /// The server ended the conversation too early.
     DoneTooEarly,
-    /// The server goes on when the conversation is over.
+    /// The server continues a conversation that should have ended.
     NotDone,
-    /// The server says something where nothing is left to say.
+    /// The server sent a payload where none is expected.
     PayloadUnexpected,
-    /// A message for a conversation that has ended.
+    /// A message arrived for a conversation that has ended.
     Ended,
 }
 

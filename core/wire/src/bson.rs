@@ -1,10 +1,11 @@
-//! BSON: a reader that borrows and a writer that appends.
+//! BSON: a borrowing reader and an appending writer.
 //!
-//! Opening a document is O(1) and checks its length and its last byte; elements are checked as they are
-//! met, and [`RawDocument::validate`] checks everything at once, without recursion.
+//! Opening a document is O(1) and checks its length and its last byte. Elements are checked when
+//! they are read; [`RawDocument::validate`] checks all of them, without recursion.
 //!
-//! What is tolerated deliberately: keys of arrays are not looked at (position counts), a key may come
-//! twice ([`RawDocument::get`] finds the first), option letters of regular expressions may have any order.
+//! Deliberately tolerated: array keys are ignored (only position counts), keys may repeat
+//! ([`RawDocument::get`] returns the first), and option letters of regular expressions may be in
+//! any order.
 //!
 //! Read first: the BSON specification, "Specification Version 1.1".
 

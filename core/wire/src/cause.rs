@@ -1,4 +1,4 @@
-//! Why something failed: a word that is small enough to keep in a slot, and the error beneath it.
+//! Causes of failures: a small code that fits into a slot, and the underlying error.
 
 #[cfg(test)]
 mod tests;
@@ -11,8 +11,8 @@ use core::hash::{Hash, Hasher};
 
 /// Why a connection, a check or a check-out failed.
 ///
-/// `Copy` and without text of a peer, so that it fits into slots, events and errors of every build, and
-/// can hold no secret.
+/// `Copy` and without text of a peer: it fits into slots, events and errors of every build, and
+/// cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -22,34 +22,35 @@ pub enum Cause {
     NetworkTimeout,
     /// The host name could not be resolved.
     Dns,
-    /// The peer's certificate or host name was refused, or the peer refused ours. An I/O error inside the TLS handshake is
-    /// [`Cause::Network`].
+    /// The peer's certificate or host name was rejected, or the peer rejected this client's
+    /// certificate. An I/O error inside the TLS handshake is [`Cause::Network`].
     Certificate(CertificateFault),
     /// The peer broke the wire protocol.
     Protocol,
-    /// The server answered a command with `ok: 0` and this code (0 when it gave none).
+    /// The server answered a command with `ok: 0` and this code (0 if the reply has none).
     Command {
         /// The numeric error code.
         code: i32,
     },
-    /// The server refused the credentials, or could not prove that it knows them.
+    /// The server refused the credentials, or failed to prove that it knows them.
     Authentication,
-    /// Load-balanced mode, and the server's hello named no `serviceId`.
+    /// Load-balanced mode, and the server's hello has no `serviceId`.
     MissingServiceId,
     /// The server's monitor timed out and interrupted the connections in use.
     Interrupted,
-    /// The caller gave up.
+    /// The caller cancelled the operation.
     Cancelled,
     /// The pool or the client was closed.
     Closed,
-    /// The process was forked; what belongs to the parent is not used by the child.
+    /// The process was forked; the child must not use resources of the parent.
     Forked,
-    /// This side is out of memory, table places or descriptors.
+    /// This side is out of memory, table slots or descriptors.
     Resources,
 }
 
 impl Cause {
-    /// Whether this is a network error or a network timeout: the failures that may be repaired by another connection.
+    /// Whether this is a network error or a network timeout: failures that may not recur on another
+    /// connection.
     #[must_use]
     pub const fn is_network(self) -> bool {
         matches!(self, Self::Network | Self::NetworkTimeout)
@@ -80,27 +81,30 @@ impl fmt::Display for Cause {
 
 impl Error for Cause {}
 
-/// The error beneath a [`Cause`], as the operating system, TLS or a resolver reported it. For people to read.
+/// The underlying error of a [`Cause`], as reported by the operating system, TLS or a resolver. For
+/// people to read.
 ///
-/// With feature `alloc` it holds the error itself, which all its clones share; [`Reason::get`] returns it. Without `alloc` it holds nothing and takes no
-/// space. It contains no secret: only errors of sockets, TLS, resolvers and of the wire protocol become reasons.
+/// With feature `alloc` it holds the error itself, shared by all clones; [`Reason::get`] returns
+/// it. Without `alloc` it holds nothing and takes no space. It contains no secret: only errors of
+/// sockets, TLS, resolvers and of the wire protocol become reasons.
 ///
-/// Any two reasons are equal. Errors are compared by what a program can act on, so an error with a reason equals the same error without one.
+/// Any two reasons are equal: errors are compared by what a program can act on, so an error with a
+/// reason equals the same error without one.
 #[derive(Clone, Default)]
 pub struct Reason {
-    /// Boxed as well, because an `Arc` of a trait object has the size of two pointers.
+    /// Boxed too, because an `Arc` of a trait object has the size of two pointers.
     #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
     error: Option<Arc<Box<dyn Error + Send + Sync>>>,
 }
 
 impl Reason {
-    /// Nothing was reported.
+    /// No error was reported.
     pub const NONE: Self = Self {
         #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
         error: None,
     };
 
-    /// This error was reported. Allocates; without feature `alloc` the error is dropped.
+    /// Stores the reported error. Allocates; without feature `alloc` the error is dropped.
     #[must_use]
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
@@ -112,7 +116,7 @@ impl Reason {
         }
     }
 
-    /// The error, if there is one.
+    /// The error, if any.
     #[must_use]
     pub fn get(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
@@ -121,26 +125,26 @@ impl Reason {
         None
     }
 
-    /// Whether nothing was reported.
+    /// Whether no error was reported.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.get().is_none()
     }
 
-    /// The error as the source of another one.
+    /// The error, for use as `source` of another error.
     #[doc(hidden)]
     pub fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.get().map(|error| -> &(dyn Error + 'static) { error })
     }
 
-    /// Writes it behind the text that it is the reason of.
+    /// Writes ": " and the error, to follow the text of the error that has this reason.
     #[doc(hidden)]
     pub fn append(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().map_or(Ok(()), |error| write!(f, ": {error}"))
     }
 }
 
-/// The error's text; nothing if there is none.
+/// The error's text; empty if there is no error.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().map_or(Ok(()), |error| fmt::Display::fmt(error, f))
@@ -165,23 +169,25 @@ impl Hash for Reason {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// What is wrong with a certificate.
+/// The fault of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CertificateFault {
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Its time has not come yet; or this machine's clock is wrong.
+    /// It is not valid yet, or this machine's clock is wrong.
     NotYetValid,
-    /// No authority that is trusted has issued it; perhaps one of the same name but with another key.
+    /// It was not issued by a trusted authority; possibly by an authority with a trusted name but
+    /// another key.
     UnknownIssuer,
-    /// It is another host's.
+    /// It was issued for another host.
     WrongName,
     /// It has been revoked.
     Revoked,
-    /// It is not what TLS allows: malformed, issued by who may not issue any, or not meant for a server.
+    /// It is not valid for TLS: malformed, issued by a certificate that may not issue others, or
+    /// not intended for a server.
     Invalid,
-    /// The server did not accept this side's certificate, or wants one and got none.
+    /// The server did not accept this client's certificate, or requires one and received none.
     RefusedByPeer,
 }
 

@@ -1,4 +1,4 @@
-//! What the reply to any command says.
+//! The fields that replies to all commands share.
 //!
 //! Read first: SDAM, "Error handling"; Retryable Reads and Writes, on error labels.
 
@@ -12,10 +12,11 @@ use super::labels::Labels;
 use crate::cause::Cause;
 use crate::server::TopologyVersion;
 
-/// The part of a reply that all commands share, whatever the order of its fields (SDAM-84).
+/// The part of a reply that all commands share. The order of fields does not matter (SDAM-84).
 ///
-/// `ok` must be there and be a number or a boolean, `topologyVersion` must be well-formed; a wrong type of
-/// any other field counts as its absence. Of a field that comes twice the first counts.
+/// `ok` is required and must be a number or a boolean; `topologyVersion` must be well-formed if
+/// present. Any other field of a wrong type counts as absent. If a field is repeated, the first one
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandReply<'a> {
@@ -27,9 +28,9 @@ pub struct CommandReply<'a> {
     pub code_name: Option<&'a str>,
     /// The error's text.
     pub message: Option<&'a str>,
-    /// Where the server's state stands, in errors that tell of a change of it.
+    /// The server's topology version, in errors that report a state change.
     pub topology_version: Option<TopologyVersion>,
-    /// The write concern was not satisfied, though the command may have succeeded.
+    /// The write concern was not satisfied; the command may have succeeded nevertheless.
     pub write_concern_error: Option<WriteConcernError<'a>>,
     error_labels: RawArray<'a>,
 }
@@ -52,8 +53,8 @@ impl<'a> CommandReply<'a> {
     ///
     /// # Errors
     ///
-    /// [`WireErrorKind::FieldMissing`] and [`WireErrorKind::FieldType`] for `ok` and `topologyVersion`, or
-    /// whatever is malformed at the top level.
+    /// [`WireErrorKind::FieldMissing`] and [`WireErrorKind::FieldType`] for `ok` and
+    /// `topologyVersion`, or the error of a malformed element at the top level.
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
         let mut common = ErrorFields::default();
         let (mut ok, mut topology_version, mut write_concern_error) = (None, None, None);
@@ -87,16 +88,17 @@ impl<'a> CommandReply<'a> {
         })
     }
 
-    /// Whether a reply says `ok` in a usual way and holds nothing that asks for a closer look.
+    /// Whether a reply has a usual form of `ok: 1` and no field that requires full parsing.
     ///
-    /// When it does, [`CommandReply::parse`] finds it `ok` and without a write concern error. It is the cheap first look
-    /// at a reply that [`RawDocument::validate`] has passed; `false` means nothing but that a closer one is due.
+    /// If so, [`CommandReply::parse`] returns it with `ok` and without a write concern error. This
+    /// is a cheap check for a reply that has passed [`RawDocument::validate`]; `false` only means
+    /// that the reply must be parsed.
     #[must_use]
     pub fn is_plain_success(reply: RawDocument<'_>) -> bool {
         let mut ok = false;
         let plain = reply.all_raw(|key, element_type, value| match key {
             b"ok" => {
-                // Left to the closer look: numbers of other types, `true`, a second `ok`, and errors.
+                // Parsed in full: numbers of other types, `true`, a repeated `ok`, and errors.
                 let says_so = (element_type == ElementType::Double && value == 1.0_f64.to_le_bytes())
                     || (element_type == ElementType::Int32 && value == 1_i32.to_le_bytes());
                 says_so && !core::mem::replace(&mut ok, true)
@@ -107,19 +109,19 @@ impl<'a> CommandReply<'a> {
         plain && ok
     }
 
-    /// Every error label, also those that are not known.
+    /// All error labels, including unknown ones.
     pub fn error_labels(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.error_labels.strings()
     }
 
-    /// The error labels that are known, those of the write concern error among them.
+    /// The known error labels, including those of the write concern error.
     #[must_use]
     pub fn labels(&self) -> Labels {
         let outer = collect(self.error_labels);
         self.write_concern_error.map_or(outer, |error| outer | collect(error.error_labels))
     }
 
-    /// Why the command failed; `None` when it succeeded.
+    /// Why the command failed; `None` if it succeeded.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         if self.ok { None } else { Some(Cause::Command { code: self.code.unwrap_or(0) }) }
@@ -144,7 +146,7 @@ impl<'a> WriteConcernError<'a> {
     }
 }
 
-/// What errors have wherever they are.
+/// The fields that all errors share.
 #[derive(Default)]
 struct ErrorFields<'a> {
     code: Option<i32>,
@@ -154,7 +156,8 @@ struct ErrorFields<'a> {
 }
 
 impl<'a> ErrorFields<'a> {
-    /// Takes a field, if it is one of these; one of a wrong type is as good as absent.
+    /// Stores a field if it is one of these, and returns whether it is. A field of a wrong type
+    /// counts as absent.
     fn take(&mut self, key: &str, field: &Field<'a>) -> bool {
         match key {
             "code" => self.code = self.code.or(field.integer32().ok()),

@@ -1,12 +1,12 @@
-//! OP_COMPRESSED: which compressors there are, what a compressed message says of itself, and (with one of the
-//! features `snappy`, `zlib`, `zstd`) the `Packer` that makes compressed messages and undoes them.
+//! OP_COMPRESSED: the compressors, the header of a compressed message, and (with one of the
+//! features `snappy`, `zlib`, `zstd`) the `Packer` that compresses and inflates messages.
 //!
-//! What arrives is bounded before a byte of it is inflated: the size that it declares must be within the
-//! limit on messages, and within what so many compressed bytes can inflate to at all. The inflated message has that
-//! size exactly, or the connection is to be closed.
+//! The size of a received message is bounded before any byte is inflated: the declared size must be
+//! within the message limit, and within the maximum to which the compressed bytes can inflate. The
+//! inflated message must have exactly this size; otherwise the connection must be closed.
 //!
-//! Without any of the features nothing compressed is offered or understood, and a peer that sends it all
-//! the same gets [`WireErrorKind::Compressed`].
+//! Without any of the features no compressor is offered, and a compressed message is rejected with
+//! [`WireErrorKind::Compressed`].
 //!
 //! Read first: Wire Compression, "MongoDB Handshake Amendment", "OP_COMPRESSED", "Compressor IDs", "Messages not
 //! allowed to be compressed".
@@ -32,20 +32,21 @@ pub use packer::{Packer, UnpackError, Unpacked};
 /// The opcode of OP_COMPRESSED.
 pub const OP_COMPRESSED: i32 = 2012;
 
-/// Bytes in front of the compressed ones: a header, the opcode inside, the size inside, the compressor.
+/// Bytes before the compressed data: a header, the original opcode, the uncompressed size, the
+/// compressor id.
 pub const COMPRESSED_HEADER_BYTES: usize = HEADER_BYTES + 9;
 
 const OPCODE_AT: u32 = 16;
 const SIZE_AT: u32 = 20;
 const COMPRESSOR_AT: u32 = 24;
 
-/// The id of the compressor that leaves everything as it is.
+/// The id of the compressor "noop", which does not compress.
 const NOOP_ID: u8 = 0;
 
-/// The fewest bytes of a message behind its header.
+/// The minimum length of a message without its header.
 const BODY_BYTES_MIN: usize = MESSAGE_BYTES_MIN - HEADER_BYTES;
 
-/// An algorithm that messages can be compressed with.
+/// A compression algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compressor {
     /// Snappy.
@@ -57,10 +58,10 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// Every one.
+    /// All compressors.
     pub const ALL: [Self; 3] = [Self::Snappy, Self::Zlib, Self::Zstd];
 
-    /// The name that connection strings and handshakes give it.
+    /// Its name in connection strings and handshakes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,7 +71,7 @@ impl Compressor {
         }
     }
 
-    /// The number that messages give it.
+    /// Its id in messages.
     ///
     /// Source: Wire Compression, "Compressor IDs".
     #[must_use]
@@ -82,7 +83,7 @@ impl Compressor {
         }
     }
 
-    /// Whether this build has it: each is a feature of its own.
+    /// Whether this build supports it: each compressor is a separate feature.
     #[must_use]
     pub const fn is_available(self) -> bool {
         match self {
@@ -92,14 +93,14 @@ impl Compressor {
         }
     }
 
-    /// How many times as long as its compressed form anything can be at most, by the format.
+    /// The maximum ratio of inflated to compressed size that the format allows.
     const fn expansion_max(self) -> usize {
         match self {
-            // 64 bytes from a copy of three.
+            // A copy element of 3 bytes yields 64.
             Self::Snappy => 22,
-            // 258 bytes from two bits.
+            // 2 bits yield 258 bytes.
             Self::Zlib => 1032,
-            // A block of 128 KiB from four bytes.
+            // A block of 4 bytes yields 128 KiB.
             Self::Zstd => 32 * 1024,
         }
     }
@@ -111,19 +112,19 @@ impl fmt::Display for Compressor {
     }
 }
 
-/// Compressors in order of preference, each once.
+/// Compressors in order of preference, without duplicates.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Compressors([Option<Compressor>; Compressor::ALL.len()]);
 
 impl Compressors {
-    /// None at all.
+    /// No compressors.
     pub const NONE: Self = Self([None; Compressor::ALL.len()]);
 
-    /// Adds one behind the others, unless it is among them.
+    /// Appends a compressor unless it is already included.
     #[must_use]
     pub fn with(mut self, compressor: Compressor) -> Self {
         if !self.contains(compressor) {
-            // There are as many places as compressors.
+            // There is a slot for each compressor.
             if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
                 *place = Some(compressor);
             }
@@ -131,14 +132,14 @@ impl Compressors {
         self
     }
 
-    /// Those of them that this build has, in the same order.
+    /// The compressors that this build supports, in the same order.
     #[must_use]
     pub fn available(self) -> Self {
         self.iter().filter(|compressor| compressor.is_available()).collect()
     }
 
-    /// Those of them that a server names in its reply to hello, in this side's order: the first is the one to
-    /// compress with.
+    /// The compressors that a server's hello reply names too, in this side's order: messages are
+    /// compressed with the first.
     ///
     /// Source: Wire Compression, "MongoDB Handshake Amendment".
     #[must_use]
@@ -146,26 +147,26 @@ impl Compressors {
         self.iter().filter(|compressor| reply.strings().any(|name| name == compressor.name())).collect()
     }
 
-    /// The one that is preferred.
+    /// The preferred compressor.
     #[must_use]
     pub const fn first(self) -> Option<Compressor> {
         let [first, ..] = self.0;
         first
     }
 
-    /// Whether it is among them.
+    /// Whether the compressor is included.
     #[must_use]
     pub fn contains(self, compressor: Compressor) -> bool {
         self.iter().any(|one| one == compressor)
     }
 
-    /// Whether there is none.
+    /// Whether there are no compressors.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.first().is_none()
     }
 
-    /// All of them, in order.
+    /// All compressors, in order.
     pub fn iter(self) -> impl Iterator<Item = Compressor> {
         self.0.into_iter().flatten()
     }
@@ -183,13 +184,15 @@ impl fmt::Debug for Compressors {
     }
 }
 
-/// Whether the message at the front of `input` says that it is compressed. `false` also while its opcode is not there.
+/// Whether the header of the message at the front of `input` has opcode OP_COMPRESSED. `false` too
+/// if the opcode has not arrived yet.
 #[must_use]
 pub fn is_compressed(input: &[u8]) -> bool {
     input.get(HEADER_BYTES - 4..HEADER_BYTES) == Some(&OP_COMPRESSED.to_le_bytes())
 }
 
-/// A compressed message that is all there. What it says of itself is allowed; its data are not looked at yet.
+/// A compressed message that has arrived in full. Its header is valid; its data are not inflated
+/// yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Compressed<'a> {
     header: Header,
@@ -198,13 +201,13 @@ pub struct Compressed<'a> {
 }
 
 impl<'a> Compressed<'a> {
-    /// The header of the message inside, as it was before it was compressed.
+    /// The header of the message inside, as before compression.
     #[must_use]
     pub const fn header(&self) -> Header {
         self.header
     }
 
-    /// What undoes it; `None` where nothing was done ("noop").
+    /// The compressor; `None` for data that are not compressed ("noop").
     #[must_use]
     pub const fn compressor(&self) -> Option<Compressor> {
         self.compressor
@@ -216,7 +219,7 @@ impl<'a> Compressed<'a> {
         self.data
     }
 
-    /// How many bytes they declare to inflate to: all but the header of the message inside.
+    /// The declared uncompressed size in bytes, without the header.
     #[must_use]
     pub const fn size_bytes(&self) -> usize {
         (self.header.length_bytes as usize).saturating_sub(HEADER_BYTES)
@@ -224,7 +227,7 @@ impl<'a> Compressed<'a> {
 }
 
 impl fmt::Debug for Compressed<'_> {
-    /// Without the data, which may hold anything.
+    /// Omits the data, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { header, compressor, data } = self;
         f.debug_struct("Compressed")
@@ -235,12 +238,13 @@ impl fmt::Debug for Compressed<'_> {
     }
 }
 
-/// Decodes what the compressed message at the front of `input` says of itself.
+/// Decodes the header of the compressed message at the front of `input`.
 ///
-/// - `limits`: for the message as it is and for the one inside alike.
-/// - `accepted`: the compressors that both sides have; what leaves everything as it is (id 0) is accepted as soon as there is one.
+/// - `limits`: apply to the message both compressed and inflated.
+/// - `accepted`: the compressors that both sides support; "noop" (id 0) is accepted if there is at
+///   least one.
 ///
-/// Everything is judged as soon as its [`COMPRESSED_HEADER_BYTES`] are there. Cost: O(1).
+/// All checks are made as soon as [`COMPRESSED_HEADER_BYTES`] have arrived. Cost: O(1).
 ///
 /// # Errors
 ///
@@ -286,7 +290,7 @@ pub fn decode_compressed<'a>(
     Ok(Decoded::Done { value: Compressed { header, compressor, data }, rest })
 }
 
-/// The compressor of an id, if it may be used.
+/// The compressor with this id, if it is accepted. `None` for "noop".
 fn compressor_of(id: u8, accepted: Compressors) -> Result<Option<Compressor>, WireError> {
     if id == NOOP_ID && !accepted.is_empty() {
         return Ok(None);
@@ -300,7 +304,8 @@ fn compressor_of(id: u8, accepted: Compressors) -> Result<Option<Compressor>, Wi
     Err(WireError::new(kind, COMPRESSOR_AT))
 }
 
-/// The declared size, if a message can have it, the limit allows it, and so many bytes can inflate to as much.
+/// The declared size, if a message can have it, the limit allows it, and the compressed bytes can
+/// inflate to it.
 fn check_size(
     size_bytes: i32,
     data_bytes: usize,

@@ -1,4 +1,4 @@
-//! What is wrong with bytes, and where.
+//! Errors of decoding and encoding: the violated rule and its position.
 
 #[cfg(test)]
 mod tests;
@@ -10,111 +10,113 @@ use super::compress::Compressor;
 use crate::Full;
 use crate::cause::Cause;
 
-/// Received bytes break a rule: which one, and at which offset.
+/// A violation of the protocol in received bytes: the rule and the offset.
 ///
-/// `Copy`, and without a byte of the peer's text. The offset counts from the first byte of the outermost
-/// thing that was decoded: of the message for [`decode_message`](super::message::decode_message), of the
-/// document for a document that was opened by itself.
+/// `Copy`, and without text of the peer. The offset counts from the first byte of the outermost
+/// input: of the message for [`decode_message`](super::message::decode_message), of the document
+/// for a document that was opened directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireError {
     kind: WireErrorKind,
     offset: u32,
 }
 
-/// The rule that received bytes break.
+/// The rule that the received bytes violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireErrorKind {
-    /// The message claims to be shorter than its header and flags.
+    /// The claimed message length is less than header and flags.
     MessageTooShort {
         /// The length claimed.
         length_bytes: i32,
     },
-    /// The message claims to be longer than the limit.
+    /// The claimed message length exceeds the limit.
     MessageTooLong {
         /// The length claimed.
         length_bytes: i32,
         /// The limit.
         max_bytes: u32,
     },
-    /// An opcode other than OP_MSG.
+    /// The opcode is not OP_MSG.
     Opcode {
         /// The opcode found.
         opcode: i32,
     },
-    /// A compressed message, where no compressor was agreed on.
+    /// A compressed message, but no compressor was negotiated.
     Compressed,
     /// A compressed message inside a compressed message.
     CompressedTwice,
-    /// A compressed message with something else than OP_MSG inside.
+    /// A compressed message with another opcode than OP_MSG inside.
     CompressedOpcode {
         /// The opcode inside.
         opcode: i32,
     },
-    /// A compressor that does not exist.
+    /// The compressor id is unknown.
     CompressorUnknown {
-        /// The number found.
+        /// The id found.
         id: u8,
     },
-    /// A compressor that was not agreed on.
+    /// The compressor was not negotiated.
     CompressorNotNegotiated {
-        /// The one found.
+        /// The compressor found.
         compressor: Compressor,
     },
-    /// A compressed message that declares a size that a message cannot have, that exceeds the limit, or that its
-    /// compressed bytes cannot inflate to.
+    /// The declared uncompressed size is impossible for a message, exceeds the limit, or exceeds
+    /// the maximum to which the compressed bytes can inflate.
     UncompressedSize {
-        /// The size declared, without the header.
+        /// The declared size, without the header.
         size_bytes: i32,
-        /// The largest that it could be.
+        /// The maximum possible size.
         max_bytes: u32,
     },
-    /// A compressed message of another size than it declares.
+    /// The inflated size differs from the declared size.
     InflatedSize {
-        /// The size declared, without the header.
+        /// The declared size, without the header.
         declared_bytes: u32,
         /// The size found.
         found_bytes: u32,
     },
-    /// A compressed message that is larger than it declares; how much larger nobody looked.
+    /// The inflated size exceeds the declared size. Inflating stops there, so the excess is
+    /// unknown.
     InflatedTooLong {
-        /// The size declared, without the header.
+        /// The declared size, without the header.
         declared_bytes: u32,
     },
-    /// Compressed data that break the rules of their compressor, or end too early.
+    /// Compressed data are malformed for their compressor, or end too early.
     CompressedData {
         /// The compressor.
         compressor: Compressor,
     },
-    /// Bytes behind the end of the compressed data.
+    /// Extra bytes after the end of the compressed data.
     CompressedRest {
-        /// How many are there.
+        /// Number of extra bytes.
         count_bytes: u32,
     },
-    /// A flag that must be understood and is not, or that has no business in this direction.
+    /// A required flag is unknown, or a flag is not allowed in this direction.
     Flags {
         /// The flags found.
         flags: u32,
     },
-    /// The CRC-32C of the message is another one.
+    /// The CRC-32C of the message does not match.
     Checksum {
         /// As computed from the bytes.
         computed: u32,
         /// As found at the end of the message.
         found: u32,
     },
-    /// A reply to something else than what was asked.
+    /// The `responseTo` of a reply is not the expected id.
     ResponseTo {
-        /// The request (or, in an exhaust stream, the previous reply) that was to be answered.
+        /// The id of the request (or, in an exhaust stream, of the previous reply) that the reply
+        /// must answer.
         expected: i32,
-        /// The one that the reply names.
+        /// The id that the reply names.
         found: i32,
     },
-    /// The peer announces further replies that nobody allowed.
+    /// The flag `moreToCome` in a reply, although the request did not allow exhaust.
     MoreToCome,
-    /// Bytes that nobody asked for.
+    /// Bytes while no reply is due.
     Unsolicited {
-        /// How many are there.
+        /// Number of bytes.
         count_bytes: u32,
     },
     /// A section of an unknown kind.
@@ -122,56 +124,57 @@ pub enum WireErrorKind {
         /// The kind found.
         kind: u8,
     },
-    /// A document sequence whose size contradicts the message.
+    /// The size of a document sequence is impossible in its message.
     SectionLength {
         /// The size claimed.
         length_bytes: i32,
     },
-    /// No section of kind 0.
+    /// The message has no section of kind 0.
     BodyMissing,
-    /// A second section of kind 0.
+    /// The message has a second section of kind 0.
     BodyTwice,
-    /// Two document sequences of the same name.
+    /// Two document sequences have the same name.
     SequenceTwice,
     /// More document sequences than [`SEQUENCES_MAX`](super::message::SEQUENCES_MAX).
     SequencesTooMany,
-    /// Something ends before all of it is there.
+    /// The input ends in the middle of a value.
     Truncated {
-        /// Bytes needed from the offset on.
+        /// Bytes needed, counted from the offset.
         needed_bytes: u32,
-        /// Bytes there.
+        /// Bytes available.
         found_bytes: u32,
     },
-    /// A document whose length is less than 5, or not that of the bytes it is in.
+    /// The length of a document is less than 5, or differs from the bytes that contain it.
     DocumentLength {
         /// The length claimed.
         length_bytes: i32,
-        /// The bytes there.
+        /// Bytes available.
         found_bytes: u32,
     },
-    /// No zero byte where a document, a key or a string ends, or one before its end.
+    /// The zero byte at the end of a document, key or string is missing, or stands before the end.
     Terminator,
-    /// A string whose length is less than 1, or more than there is.
+    /// The length of a string is less than 1, or exceeds the available bytes.
     StringLength {
         /// The length claimed.
         length_bytes: i32,
     },
-    /// A binary value whose length is negative, or more than there is, or at odds with its inner length.
+    /// The length of a binary value is negative, exceeds the available bytes, or contradicts its
+    /// inner length.
     BinaryLength {
         /// The length claimed.
         length_bytes: i32,
     },
-    /// A code-with-scope value whose length is not that of its parts.
+    /// The length of a code-with-scope value contradicts its parts.
     ScopeLength {
         /// The length claimed.
         length_bytes: i32,
     },
-    /// An element type that BSON does not have.
+    /// The element type is unknown.
     ElementTag {
         /// The type byte.
         tag: u8,
     },
-    /// A boolean that is neither 0 nor 1.
+    /// The byte of a boolean is neither 0 nor 1.
     Boolean {
         /// The byte found.
         value: u8,
@@ -180,19 +183,19 @@ pub enum WireErrorKind {
     Utf8,
     /// Documents nested deeper than [`DEPTH_MAX`](super::bson::DEPTH_MAX).
     TooDeep,
-    /// A reply without a field that it must have.
+    /// A required field of a reply is missing.
     FieldMissing {
         /// The field.
         name: &'static str,
     },
-    /// A field of a type that it cannot have.
+    /// A field has a type that is not allowed.
     FieldType {
         /// The field.
         name: &'static str,
         /// The type found.
         found: ElementType,
     },
-    /// A field of a value that it cannot have.
+    /// A field has a value that is not allowed.
     FieldValue {
         /// The field.
         name: &'static str,
@@ -213,7 +216,7 @@ impl WireError {
         self.kind
     }
 
-    /// Where: bytes from the start of what was decoded.
+    /// The offset in bytes from the start of the decoded input.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.offset
@@ -296,13 +299,13 @@ impl From<WireError> for Cause {
     }
 }
 
-/// Something cannot be written. The sink is as it was before the call.
+/// A value cannot be encoded. The sink is unchanged by the failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The sink has no room left, or its allocator refused.
     Full,
-    /// A key, a regular expression or a name has a zero byte inside.
+    /// A key, a regular expression or a name contains a zero byte.
     InteriorNul,
     /// A document would exceed the limit.
     DocumentTooLarge {

@@ -1,10 +1,10 @@
-//! Fields of replies: which types they may have, and what happens when they have another.
+//! Typed access to the fields of replies, with errors that name the field.
 
 use super::bson::{Element, RawArray, RawDocument, RawValue};
 use super::error::{WireError, WireErrorKind};
 use crate::{server::ObjectId, server::TopologyVersion};
 
-/// A field under the name that errors use.
+/// A field, with the name that errors use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     name: &'static str,
@@ -29,39 +29,39 @@ impl<'a> Field<'a> {
         value.ok_or_else(|| self.wrong_type())
     }
 
-    /// Text, or an error.
+    /// The text; an error for any other type.
     pub(super) fn text(&self) -> Result<&'a str, WireError> {
         self.required(self.element.value.as_str())
     }
 
-    /// A boolean or a number, or an error.
+    /// A boolean, or whether a number is not zero; an error for any other type.
     pub(super) fn flag(&self) -> Result<bool, WireError> {
         self.required(self.element.value.as_flag())
     }
 
-    /// An `ObjectId`, or an error.
+    /// The `ObjectId`; an error for any other type.
     pub(super) fn object_id(&self) -> Result<ObjectId, WireError> {
         self.required(self.element.value.as_object_id())
     }
 
-    /// A whole number of any numeric type, or an error.
+    /// A whole number of any numeric type; an error for anything else.
     pub(super) fn integer(&self) -> Result<i64, WireError> {
         self.required(self.element.value.as_integer())
     }
 
-    /// A whole number that 32 bits can hold, or an error.
+    /// A whole number that fits into 32 bits; an error for anything else.
     pub(super) fn integer32(&self) -> Result<i32, WireError> {
         let value = self.integer()?;
         i32::try_from(value).map_err(|_| self.wrong_value(value))
     }
 
-    /// A whole number from 0 on that 32 bits can hold, or an error.
+    /// A whole number from 0 to 2³¹ - 1; an error for anything else.
     pub(super) fn count32(&self) -> Result<i32, WireError> {
         let value = self.integer32()?;
         if value < 0 { Err(self.wrong_value(i64::from(value))) } else { Ok(value) }
     }
 
-    /// An array of nothing but text, or an error.
+    /// An array of strings only; an error for anything else.
     pub(super) fn texts(&self) -> Result<RawArray<'a>, WireError> {
         let array = self.required(self.element.value.as_array())?;
         for element in array.as_document() {
@@ -70,12 +70,13 @@ impl<'a> Field<'a> {
         Ok(array)
     }
 
-    /// A document, or an error.
+    /// A document; an error for any other type.
     pub(super) fn document(&self) -> Result<RawDocument<'a>, WireError> {
         self.required(self.element.value.as_document())
     }
 
-    /// Whether `ok` says so: 1 as any number, or true. Any other number is a no; another type is an error.
+    /// The value of `ok`: true for 1 of any numeric type and for `true`, false for other numbers
+    /// and `false`; an error for any other type.
     pub(super) fn ok(&self) -> Result<bool, WireError> {
         let value = self.element.value;
         if let RawValue::Double(number) = value {
@@ -84,7 +85,7 @@ impl<'a> Field<'a> {
         self.required(value.as_bool().or_else(|| value.as_integer().map(|number| number == 1)))
     }
 
-    /// A topology version with both of its fields, or an error.
+    /// A topology version with both fields; an error for anything else.
     ///
     /// Source: SDAM, "TopologyVersion" (SDAM-30).
     pub(super) fn topology_version(&self) -> Result<TopologyVersion, WireError> {
@@ -105,12 +106,13 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The first of several fields of one name counts, as in [`RawDocument::get`].
+/// Stores the value unless one is stored already: if a field is repeated, the first one counts, as
+/// in [`RawDocument::get`].
 pub(super) fn put<T>(slot: &mut Option<T>, value: T) {
     slot.get_or_insert(value);
 }
 
-/// Whether a value stands for "absent".
+/// Whether a value counts as an absent field.
 pub(super) const fn is_absent(value: &RawValue<'_>) -> bool {
     matches!(value, RawValue::Null | RawValue::Undefined)
 }

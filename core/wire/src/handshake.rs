@@ -1,7 +1,7 @@
-//! The conversation that makes a socket an application connection: bytes in, bytes out.
+//! The handshake of an application connection, without I/O: bytes in, bytes out.
 //!
-//! Begins when the transport (TLS included) stands: hello and its reply, then as many rounds as the
-//! [`Authenticator`] wants, if there is one. The calls are the same in every round.
+//! Begins when the transport (TLS included) is established: hello and its reply, then as many
+//! rounds as the [`Authenticator`] needs, if there is one. Every round uses the same calls.
 //!
 //! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication, "Authentication
 //! Handshake"; Load Balancers, "Connection Establishment".
@@ -22,13 +22,14 @@ use super::sink::Sink;
 use crate::cause::Cause;
 use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
 
-/// A conversation of one connection, from its first byte to [`Established`].
+/// The handshake of a connection, from its first byte to [`Established`].
 ///
-/// The host calls [`poll_transmit`](Self::poll_transmit) and sends what was written, then gives everything
-/// received to [`handle_input`](Self::handle_input), and so on by the [`Next`] that it returns. When the
-/// socket fails meanwhile, [`failed`](Self::failed) makes the error of it.
+/// The host calls [`poll_transmit`](Self::poll_transmit) and sends the bytes written, then passes
+/// all received bytes to [`handle_input`](Self::handle_input), and continues as the returned
+/// [`Next`] requests. If the socket fails in between, [`failed`](Self::failed) returns the error to
+/// report.
 ///
-/// `A` authenticates; [`Unauthenticated`] does not.
+/// `A` performs the authentication; [`Unauthenticated`] performs none.
 #[derive(Clone, Debug)]
 pub struct Handshake<'a, A = Unauthenticated> {
     hello: HandshakeHello<'a>,
@@ -36,98 +37,102 @@ pub struct Handshake<'a, A = Unauthenticated> {
     step: Step,
     exchange: Exchange,
     ids: RequestIds,
-    /// What hello told, while authentication goes on.
+    /// Result of hello, kept until authentication is complete.
     established: Option<Established>,
-    /// Whether a server that says that it is an arbiter is not authenticated against.
+    /// Whether authentication is skipped if the server reports itself an arbiter.
     arbiters_exempt: bool,
 }
 
-/// Where the conversation stands.
+/// State of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     OwesHello,
     AwaitsHello,
     OwesCommand,
     AwaitsReply,
-    /// The authenticator has work to do.
+    /// The authenticator has a computation to continue.
     Works,
-    /// Over, and in which phase it was.
+    /// Ended, successfully or not; holds the last phase.
     Ended(Phase),
 }
 
-/// What came of the bytes received.
+/// The result of handling received bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Handled<'a> {
-    /// How many bytes from the front of the input are done with.
+    /// Number of bytes consumed from the front of the input.
     pub consumed_bytes: usize,
-    /// The reply to hello, when it was among them: news of the server for whoever follows its state (MON-20).
+    /// The reply to hello, if it was received in this call: an update of the server's description
+    /// (MON-20).
     pub hello: Option<HelloReply<'a>>,
-    /// What to do next.
+    /// The next call that the host must make.
     pub next: Next,
 }
 
-/// What a handshake wants of its host.
+/// The next step that a handshake requires of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Call [`Handshake::poll_transmit`] and send what it writes.
+    /// Call [`Handshake::poll_transmit`] and send the bytes it writes.
     Transmit,
-    /// Call [`Handshake::handle_input`] again with what is not consumed, be it nothing: it does a step of the
-    /// authenticator's work. A host that shares its thread lets others run before.
+    /// Call [`Handshake::handle_input`] again with the unconsumed bytes, if any: it does a step of
+    /// the authenticator's computation. A host that shares its thread should yield to other tasks
+    /// first.
     Work,
-    /// Receive at least so many more bytes, and hand in all that is not consumed.
+    /// Receive at least `bytes_min` more bytes, and pass in all unconsumed bytes.
     Receive {
-        /// At least 1. As claimed by the peer: make room as bytes arrive.
+        /// At least 1. Claimed by the peer: grow the buffer as bytes arrive.
         bytes_min: usize,
     },
-    /// The connection can be used.
+    /// The connection is ready for use.
     Established(Established),
 }
 
-/// What is known of a connection that was established.
+/// The properties of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Established {
-    /// What answered.
+    /// The type of the server.
     pub server_type: ServerType,
-    /// The service behind a load balancer; always there in load-balanced mode.
+    /// The service behind a load balancer; always present in load-balanced mode.
     pub service_id: Option<ObjectId>,
-    /// The server's own number for the connection.
+    /// The server's id of the connection.
     pub server_connection_id: Option<i64>,
-    /// How large things may be on this connection.
+    /// The size limits of this connection.
     pub sizes: Sizes,
-    /// The compressors that both sides have, in this side's order; the first is the one to compress with.
+    /// The compressors that both sides support, in this side's order; messages are compressed with
+    /// the first.
     pub compressors: Compressors,
-    /// The oldest protocol version that the server speaks.
+    /// The oldest wire version that the server supports.
     pub min_wire_version: i32,
-    /// The newest protocol version that the server speaks.
+    /// The newest wire version that the server supports.
     pub max_wire_version: i32,
-    /// By which name hello is called on this connection from now on.
+    /// The command name to use for hello on this connection from now on.
     pub hello_command: HelloCommand,
-    /// Goes on handing out request ids on this connection.
+    /// Generates the further request ids of this connection.
     pub request_ids: RequestIds,
 }
 
 /// A connection was not established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeError {
-    /// How far it had come.
+    /// The phase in which it failed.
     pub phase: Phase,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The labels: those that phase and cause give, and those of the server's reply.
+    /// The labels: those that follow from phase and cause, and those of the server's reply.
     pub labels: Labels,
-    /// What went wrong in authentication, if that was it.
+    /// The authentication error, if that was the cause.
     pub authentication: Option<AuthError>,
-    /// Where the server's state stands, if its error says.
+    /// The server's topology version, if its error contains one.
     pub topology_version: Option<TopologyVersion>,
-    /// What was wrong with its bytes, if that was it.
+    /// The protocol violation, if that was the cause.
     pub wire: Option<WireError>,
-    /// What could not be written, if that was it.
+    /// The encoding error, if that was the cause.
     pub encode: Option<EncodeError>,
 }
 
 impl HandshakeError {
-    /// The error of an establishment that failed in `phase` for `cause`, with the labels that are due.
+    /// The error of an establishment that failed in `phase` for `cause`, with the labels that
+    /// follow from them.
     ///
     /// Source: CMAP, "Connection Pool Backpressure" (CMAP-95, CMAP-96, CMAP-97, CMAP-98).
     #[must_use]
@@ -167,7 +172,7 @@ impl core::error::Error for HandshakeError {
 }
 
 impl<'a> Handshake<'a> {
-    /// A conversation that has not begun, with a server that does not ask who is calling.
+    /// Creates a handshake with a server that requires no authentication.
     #[must_use]
     pub const fn new(hello: HandshakeHello<'a>) -> Self {
         Self::begin(hello, Unauthenticated)
@@ -175,23 +180,24 @@ impl<'a> Handshake<'a> {
 }
 
 impl<'a, A: Authenticator> Handshake<'a, A> {
-    /// A conversation that has not begun, with rounds of authentication after hello.
+    /// Creates a handshake with rounds of authentication after hello.
     ///
-    /// - `hello`: without `sasl_supported_mechs` and `speculative_authenticate`, which are not sent: what hello
-    ///   carries for authentication is up to `authenticator`.
-    /// - `authenticator`: not used before; it serves one connection. An `Option` will do.
+    /// - `hello`: its `sasl_supported_mechs` and `speculative_authenticate` are ignored:
+    ///   `authenticator` writes the authentication fields of hello.
+    /// - `authenticator`: must be unused; it serves one connection. May be an `Option`.
     #[must_use]
     pub const fn with_authenticator(hello: HandshakeHello<'a>, authenticator: A) -> Self {
         let hello = HandshakeHello { sasl_supported_mechs: None, speculative_authenticate: None, ..hello };
         Self::begin(hello, authenticator)
     }
 
-    /// The same, with or without the exemption of arbiters, which hold no data and know no users: they are not authenticated against.
-    /// By default it holds unless a load balancer is expected.
+    /// Sets whether authentication is skipped with arbiters, which hold no data and have no users.
+    /// Default: skipped, unless a load balancer is expected.
     ///
-    /// Any peer can call itself an arbiter, and by that be spared the proof that it knows the user. A host that has sorted its servers,
-    /// and wants no connection of an arbiter, switches the exemption off; the shell does so unless it was told to connect to the one
-    /// server directly. Other hosts look at [`Established::server_type`] before they send anything that is not for everybody.
+    /// Any peer can report itself as an arbiter and so avoid proving that it knows the user. A host
+    /// that selects its servers and needs no connection to an arbiter should turn the exemption
+    /// off; the driver does so, except for a direct connection. Other hosts must check
+    /// [`Established::server_type`] before they send confidential data.
     ///
     /// Source: Authentication, "Authentication Handshake".
     #[must_use]
@@ -200,18 +206,20 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         self
     }
 
-    /// Takes everything that was received and not consumed yet.
+    /// Handles all bytes that were received and not consumed yet.
     ///
-    /// - `input`: may end anywhere; what is not consumed must be handed in again, with more behind it.
+    /// - `input`: may end anywhere; unconsumed bytes must be passed in again, followed by further
+    ///   bytes.
     ///
-    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation. A step of the authenticator's work
-    /// after [`Next::Work`].
+    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation. After
+    /// [`Next::Work`] also a step of the authenticator's computation.
     ///
     /// # Errors
     ///
-    /// [`HandshakeError`]: the connection is to be closed. [`Cause::Protocol`] for bytes that break the
-    /// protocol or [`Limits::HANDSHAKE`], [`Cause::Command`] for `ok: 0`, [`Cause::MissingServiceId`] when a load balancer was
-    /// expected and the reply names no service, [`Cause::Authentication`] when server or authenticator say no.
+    /// [`HandshakeError`]: the connection must be closed. [`Cause::Protocol`] for bytes that
+    /// violate the protocol or [`Limits::HANDSHAKE`], [`Cause::Command`] for `ok: 0`,
+    /// [`Cause::MissingServiceId`] if a load balancer was expected and the reply has no service id,
+    /// [`Cause::Authentication`] if the server refuses or the authenticator fails.
     ///
     /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92);
     /// Authentication, "Authentication Handshake" (CMAP-96).
@@ -260,13 +268,15 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Ok(Handled { consumed_bytes, hello, next })
     }
 
-    /// Writes what is to be sent now at the end of `sink`. Returns whether there was anything.
+    /// Writes the next message at the end of `sink`. Returns `false` if no message is due.
     ///
-    /// With PLAIN that holds the password: a host that minds overwrites its buffer after sending.
+    /// With PLAIN the message contains the password; the host can overwrite its buffer after
+    /// sending.
     ///
     /// # Errors
     ///
-    /// [`HandshakeError`] with [`Cause::Resources`] when it cannot be written; it is still to be sent then.
+    /// [`HandshakeError`] with [`Cause::Resources`] if it cannot be written; the message remains
+    /// due.
     pub fn poll_transmit(&mut self, sink: &mut impl Sink) -> Result<bool, HandshakeError> {
         let mut ids = self.ids;
         let request_id = ids.next_id();
@@ -290,13 +300,13 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Ok(true)
     }
 
-    /// The error to report when the socket fails, or its deadline passes, during the conversation.
+    /// The error to report if the socket fails, or its deadline passes, during the handshake.
     #[must_use]
     pub const fn failed(&self, cause: Cause) -> HandshakeError {
         HandshakeError::new(self.phase(), cause)
     }
 
-    /// How far the conversation has come.
+    /// The current phase of the handshake.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         match self.step {
@@ -306,13 +316,13 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         }
     }
 
-    /// Who authenticates: has keys, perhaps, that spare the next connection some work.
+    /// The authenticator; its keys may save the next connection computation.
     #[must_use]
     pub const fn authenticator(&self) -> &A {
         &self.authenticator
     }
 
-    /// Who authenticates: can be spared some work, perhaps, by keys from another connection.
+    /// The authenticator; keys from another connection may save it computation.
     #[must_use]
     pub const fn authenticator_mut(&mut self) -> &mut A {
         &mut self.authenticator
@@ -323,7 +333,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Self { hello, authenticator, step: Step::OwesHello, exchange, ids, established: None, arbiters_exempt }
     }
 
-    /// Keeps the part of the reply to hello that [`Established`] returns.
+    /// Stores the part of the reply to hello that [`Established`] returns.
     fn keep(&mut self, hello: &HelloReply<'_>) -> Result<(), HandshakeError> {
         if self.hello.load_balanced && hello.service_id.is_none() {
             return Err(HandshakeError::new(Phase::Hello, Cause::MissingServiceId));
@@ -342,7 +352,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Ok(())
     }
 
-    /// What follows a good reply.
+    /// Determines the next step after a successful reply.
     fn go_on(&mut self, round: Result<Round, AuthError>) -> Result<Next, HandshakeError> {
         let error = HandshakeError::new(Phase::Authentication, Cause::Authentication);
         self.step = Step::Ended(Phase::Authentication);
@@ -363,7 +373,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         }
     }
 
-    /// Writes the command of a round.
+    /// Writes the authentication command of a round.
     fn encode_round(&self, sink: &mut impl Sink, request_id: i32) -> Result<usize, EncodeError> {
         let db = self.authenticator.database();
         encode_command(sink, Outgoing::request(request_id), &Limits::DEFAULT, db, |command| {
@@ -373,11 +383,12 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     }
 }
 
-/// The codes by which servers refuse credentials: `UserNotFound`, `AuthenticationFailed`, `MechanismUnavailable`.
-/// Any other code says nothing of them, and keeps its own meaning.
+/// The error codes by which servers refuse credentials: `UserNotFound`, `AuthenticationFailed`,
+/// `MechanismUnavailable`. Any other code does not concern credentials, and is reported as
+/// [`Cause::Command`].
 const REFUSALS: [i32; 3] = [11, 18, 334];
 
-/// The error of a reply with `ok: 0`.
+/// The error for a reply with `ok: 0`.
 fn command_error(phase: Phase, code: i32, labels: Labels, topology_version: Option<TopologyVersion>) -> HandshakeError {
     let authenticating = phase == Phase::Authentication;
     let cause =

@@ -1,4 +1,4 @@
-//! Hello: how a connection introduces itself, and how a server describes itself.
+//! Hello: client metadata and options of a connection, and the server's description of itself.
 //!
 //! Read first: MongoDB Handshake, "Connection handshake" and "Client metadata"; Server Monitoring, "hello or
 //! legacy hello"; SDAM, "Parsing a hello or legacy hello response".

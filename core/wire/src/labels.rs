@@ -1,4 +1,4 @@
-//! Error labels, and which of them a failed establishment gets.
+//! Error labels, and the rule by which a failed establishment gets them.
 //!
 //! Read first: CMAP, "Connection Pool Backpressure"; SDAM, "Network error" under "Application errors".
 
@@ -10,11 +10,11 @@ use core::ops::{BitOr, BitOrAssign};
 
 use crate::cause::Cause;
 
-/// A set of the error labels that drivers act on. Labels of other names are not kept.
+/// A set of the error labels that drivers act on. Other labels are dropped.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Labels(u8);
 
-/// Every known label with its name on the wire.
+/// All known labels with their names on the wire.
 const NAMES: [(Labels, &str); 7] = [
     (Labels::SYSTEM_OVERLOADED_ERROR, "SystemOverloadedError"),
     (Labels::RETRYABLE_ERROR, "RetryableError"),
@@ -25,12 +25,12 @@ const NAMES: [(Labels, &str); 7] = [
     (Labels::RESUMABLE_CHANGE_STREAM_ERROR, "ResumableChangeStreamError"),
 ];
 
-/// How far the establishment of a connection had come.
+/// The phase that the establishment of a connection had reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Name resolution and the TCP or unix-domain connect.
     Connect,
-    /// The conversation with a SOCKS5 proxy.
+    /// The handshake with a SOCKS5 proxy.
     Proxy,
     /// The TLS handshake.
     Tls,
@@ -43,15 +43,15 @@ pub enum Phase {
 impl Labels {
     /// No label.
     pub const NONE: Self = Self(0);
-    /// The server sheds load.
+    /// The server is overloaded and rejects work.
     pub const SYSTEM_OVERLOADED_ERROR: Self = Self(1);
-    /// Any operation may be tried again.
+    /// Any operation may be retried.
     pub const RETRYABLE_ERROR: Self = Self(1 << 1);
-    /// A write may be tried again.
+    /// A write may be retried.
     pub const RETRYABLE_WRITE_ERROR: Self = Self(1 << 2);
-    /// The transaction may be tried again.
+    /// The transaction may be retried.
     pub const TRANSIENT_TRANSACTION_ERROR: Self = Self(1 << 3);
-    /// The commit may be tried again.
+    /// The commit may be retried.
     pub const UNKNOWN_TRANSACTION_COMMIT_RESULT: Self = Self(1 << 4);
     /// The failed command wrote nothing.
     pub const NO_WRITES_PERFORMED: Self = Self(1 << 5);
@@ -60,10 +60,10 @@ impl Labels {
 
     /// The labels of an establishment that failed in `phase` for `cause`.
     ///
-    /// `SystemOverloadedError` and `RetryableError` for a network error or timeout up to and including
-    /// hello, an I/O error inside the TLS handshake among them. Nothing once authentication has begun,
-    /// and nothing for what overload cannot cause: name resolution, certificates, proxies, protocol and
-    /// command errors.
+    /// `SystemOverloadedError` and `RetryableError` for a network error or timeout up to and
+    /// including hello, including an I/O error inside the TLS handshake. None after authentication
+    /// has begun, and none for errors that overload cannot cause: name resolution, certificates,
+    /// proxies, protocol and command errors.
     ///
     /// Source: CMAP, "Connection Pool Backpressure" (CMAP-95, CMAP-96, CMAP-97, CMAP-98).
     #[must_use]
@@ -76,7 +76,7 @@ impl Labels {
         }
     }
 
-    /// The label of that name on the wire; none for a name that is not known.
+    /// The label with that name on the wire; the empty set for an unknown name.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         NAMES.iter().find(|(_, known)| *known == name).map_or(Self::NONE, |(label, _)| *label)
@@ -88,13 +88,13 @@ impl Labels {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is no label.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

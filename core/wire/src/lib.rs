@@ -1,16 +1,18 @@
-//! Bytes and text: BSON, OP_MSG, hello, command replies and the establishment of a connection.
+//! Encoding and decoding: BSON, OP_MSG, hello, command replies and the establishment of a
+//! connection.
 //!
-//! Everything here borrows from the caller's buffers, allocates nothing, knows no machine and no clock,
-//! and treats its input as hostile: a value or a [`WireError`], in time linear in the bytes that are
-//! there, whatever length they claim.
+//! All code here borrows from the caller's buffers, does not allocate, depends on no state machine
+//! and no clock, and treats its input as hostile: decoding returns a value or a [`WireError`], in
+//! time linear in the bytes received, whatever length they claim.
 //!
 //! - [`bson`]: a zero-copy reader and an append-only writer;
-//! - [`message`]: headers, OP_MSG, and which reply belongs to which request;
-//! - [`hello`]: building hello, client metadata, reading the reply, the conversation of a monitor's connection;
-//! - [`command`]: what every command's reply says;
+//! - [`message`]: headers, OP_MSG, and matching of replies to requests;
+//! - [`hello`]: building hello, client metadata, parsing the reply, the message exchange of a
+//!   monitor connection;
+//! - [`command`]: the fields that replies to all commands share;
 //! - [`compress`]: compressed messages;
-//! - [`handshake`]: the conversation that makes a socket an application connection;
-//! - [`Authenticator`]: what the handshake wants to know of authentication.
+//! - [`handshake`]: the handshake of an application connection;
+//! - [`Authenticator`]: the interface between handshake and authentication.
 //!
 //! Read first: OP_MSG; Wire Compression; MongoDB Handshake; BSON.
 #![no_std]

@@ -1,7 +1,7 @@
-//! OP_MSG: messages in and out, and which reply belongs to which request.
+//! OP_MSG: encoding and decoding of messages, and matching of replies to requests.
 //!
-//! OP_MSG is the only opcode spoken, also for the first hello of a connection (MON-06); compressed messages
-//! ([`compress`](super::compress)) have it inside.
+//! OP_MSG is the only opcode used, also for the first hello of a connection (MON-06); compressed
+//! messages ([`compress`](super::compress)) contain it.
 //!
 //! Read first: OP_MSG, "Sections", "Flag Bits", "Exhaust"; MongoDB Wire Protocol, "Standard Message Header".
 
@@ -25,19 +25,19 @@ pub const HEADER_BYTES: usize = 16;
 /// The opcode of OP_MSG.
 pub const OP_MSG: i32 = 2013;
 
-/// How many document sequences a message may have. No command takes more than a few.
+/// Maximum number of document sequences in a message. No command uses more than a few.
 pub const SEQUENCES_MAX: usize = 8;
 
-/// What every message begins with.
+/// The header of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Bytes of the whole message, header included; at least [`HEADER_BYTES`].
     pub length_bytes: u32,
-    /// The sender's name for this message.
+    /// The sender's id of this message.
     pub request_id: i32,
-    /// The message that this one answers; 0 in a request.
+    /// The id of the message that this one answers; 0 in a request.
     pub response_to: i32,
-    /// What follows the header.
+    /// The kind of the message.
     pub opcode: i32,
 }
 
@@ -53,7 +53,7 @@ impl Header {
     }
 }
 
-/// The flag bits of OP_MSG. Bits 0 to 15 must be understood, the others may be ignored.
+/// The flag bits of OP_MSG. Unknown bits from 0 to 15 are an error, others are ignored.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u32);
 
@@ -62,23 +62,23 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// The message ends with a CRC-32C of everything before it.
     pub const CHECKSUM_PRESENT: Self = Self(1);
-    /// Another message follows without being asked for.
+    /// Another message follows without a further request.
     pub const MORE_TO_COME: Self = Self(1 << 1);
     /// In a request: the server may answer with many replies.
     pub const EXHAUST_ALLOWED: Self = Self(1 << 16);
 
-    /// The bits that must be understood.
+    /// The required bits: unknown ones among them are an error.
     const REQUIRED: u32 = 0xffff;
-    /// Those of them that are.
+    /// The required bits that this crate supports.
     const UNDERSTOOD: u32 = Self::CHECKSUM_PRESENT.0 | Self::MORE_TO_COME.0;
 
-    /// Flags of those bits, unless one that must be understood is not.
+    /// The flags with these bits; `None` if an unsupported required bit is set.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits & Self::REQUIRED & !Self::UNDERSTOOD == 0 { Some(Self(bits)) } else { None }
     }
 
-    /// All bits, also those that were ignored.
+    /// All bits, including ignored ones.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
@@ -90,7 +90,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -103,25 +103,25 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// Limits on messages, in both directions. A connection's own are in
-/// [`Established`](super::handshake::Established).
+/// Limits on messages, in both directions. [`Established`](super::handshake::Established) has the
+/// limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// The longest message, header included.
     pub message_bytes_max: u32,
-    /// The longest document of a user, `maxBsonObjectSize`. What is sent may exceed it by
-    /// [`DOCUMENT_OVERHEAD_BYTES`], so that a command can carry a document of the full size.
+    /// Maximum length of a user's document, `maxBsonObjectSize`. Documents sent may exceed it by
+    /// [`DOCUMENT_OVERHEAD_BYTES`], so a command can carry a document of the full size.
     pub document_bytes_max: u32,
 }
 
-/// What a command may add around a document of the largest size.
+/// The overhead that a command may add to a document of the maximum size.
 pub const DOCUMENT_OVERHEAD_BYTES: u32 = 16 * 1024;
 
 impl Limits {
-    /// The limits where hello has no others: 48,000,000 bytes and 16 MiB.
+    /// The default limits, used unless hello specifies others: 48,000,000 bytes and 16 MiB.
     pub const DEFAULT: Self = Self { message_bytes_max: 48_000_000, document_bytes_max: 16 * 1024 * 1024 };
-    /// The limits before the end of the handshake, and always on a monitor's connection: 1 MiB, compressed and inflated. Hello is far shorter, and the peer is not
-    /// authenticated.
+    /// The limits before the end of the handshake, and always on a monitor connection: 1 MiB,
+    /// compressed and inflated. Hello is far shorter, and the peer is not authenticated.
     pub const HANDSHAKE: Self = Self { message_bytes_max: 1024 * 1024, document_bytes_max: 1024 * 1024 };
 }
 

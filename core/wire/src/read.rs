@@ -1,17 +1,17 @@
-//! A bounded cursor that knows where it is.
+//! A bounded reader that tracks its offset.
 
 use core::fmt;
 
 use super::error::{WireError, WireErrorKind};
 
-/// A length as a number for an error; lengths beyond 32 bits are all the same to it.
+/// Converts a length for use in an error; lengths beyond 32 bits become `u32::MAX`.
 #[doc(hidden)]
 #[must_use]
 pub fn saturate(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// What is left to read, and the offset of its first byte.
+/// The unread bytes, and the offset of the first of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
@@ -20,7 +20,7 @@ pub(crate) struct Reader<'a> {
 
 impl fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // Content may be secret: only length and offset are shown.
         write!(f, "Reader({} bytes at {})", self.rest.len(), self.at)
     }
 }
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Self { rest, at }
     }
 
-    /// An error at the present position.
+    /// An error at the current offset.
     #[inline]
     pub(crate) const fn error(&self, kind: WireErrorKind) -> WireError {
         WireError::new(kind, self.at)
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         self.error(WireErrorKind::Truncated { needed_bytes: saturate(needed), found_bytes: saturate(self.rest.len()) })
     }
 
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
         let Some((head, tail)) = self.rest.split_at_checked(count) else {
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// The next `N` bytes by value.
+    /// Takes the next `N` bytes by value.
     #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let Some((head, tail)) = self.rest.split_first_chunk::<N>() else {
@@ -75,14 +75,14 @@ impl<'a> Reader<'a> {
         Ok(i32::from_le_bytes(self.array()?))
     }
 
-    /// The next four bytes as a number, without going past them.
+    /// Reads the next four bytes as a number without consuming them.
     #[inline]
     pub(crate) fn peek_i32(&self) -> Result<i32, WireError> {
         let mut ahead = *self;
         ahead.i32()
     }
 
-    /// The bytes before the next zero byte, going past it.
+    /// Takes the bytes before the next zero byte, and skips the zero byte.
     #[inline]
     pub(crate) fn until_nul(&mut self) -> Result<&'a [u8], WireError> {
         let Some(len) = self.rest.iter().position(|&byte| byte == 0) else {

@@ -1,10 +1,10 @@
-//! What a server is and says of itself: the few values that machines and wire share.
+//! Basic properties of servers, shared by the wire code and the state machines.
 //!
 //! Read first: SDAM, "ServerType" and "TopologyVersion".
 
 use core::fmt;
 
-/// Twelve raw bytes that name an election, a process or a service. Compared byte by byte (SDAM-52).
+/// A 12-byte identifier of an election, a process or a service. Compared byte by byte (SDAM-52).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 12]);
 
@@ -20,16 +20,16 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// How far a server process has come in its own history of states.
+/// A server's topology version: its process and the number of state changes in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopologyVersion {
-    /// The process; another one has a history of its own.
+    /// The process; counters of different processes cannot be compared.
     pub process_id: ObjectId,
-    /// Rises with each change of the server's state.
+    /// Increases with each change of the server's state.
     pub counter: i64,
 }
 
-/// What a server was at its last check.
+/// The type of a server as of its last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerType {
     /// Not checked yet, or the last check failed.
@@ -37,7 +37,7 @@ pub enum ServerType {
     Unknown,
     /// Unknown, but a member named it as the primary.
     PossiblePrimary,
-    /// A server on its own.
+    /// A standalone server.
     Standalone,
     /// A router of a sharded cluster.
     Mongos,
@@ -47,11 +47,11 @@ pub enum ServerType {
     RsSecondary,
     /// A member that votes and holds no data.
     RsArbiter,
-    /// A member that is neither of these: hidden, starting up, recovering.
+    /// A member of another state: hidden, starting up, recovering.
     RsOther,
     /// A member that has no configuration yet.
     RsGhost,
-    /// Whatever answers behind a load balancer.
+    /// A service behind a load balancer.
     LoadBalancer,
 }
 
@@ -62,13 +62,14 @@ impl ServerType {
         !matches!(self, Self::Unknown | Self::PossiblePrimary)
     }
 
-    /// Whether operations can be sent to it: everything but unknown servers, arbiters, ghosts and other members.
+    /// Whether operations can be sent to it: false for unknown servers, arbiters, ghosts and other
+    /// members.
     #[must_use]
     pub const fn is_data_bearing(self) -> bool {
         matches!(self, Self::Standalone | Self::Mongos | Self::RsPrimary | Self::RsSecondary | Self::LoadBalancer)
     }
 
-    /// The name that the specifications give it.
+    /// Its name in the specifications.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

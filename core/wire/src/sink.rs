@@ -1,8 +1,8 @@
-//! Where encoded bytes go.
+//! The output buffer of encoders.
 
 use core::fmt;
 
-/// A store has reached its limit, or the allocator refused.
+/// The buffer has reached its limit, or the allocator refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Full;
 
@@ -14,25 +14,25 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// A buffer that is appended to, and whose written part can be read and changed.
+/// A buffer to append to, with readable and writable content.
 ///
-/// Implemented for [`SliceSink`], [`heapless::Vec`] and, with `alloc`, for `Vec<u8>` (which grows, and
-/// reports [`Full`] when the allocator refuses). What was there before an encoding call stays.
+/// Implemented for [`SliceSink`], [`heapless::Vec`] and, with `alloc`, for `Vec<u8>` (which grows,
+/// and reports [`Full`] when the allocator refuses). Encoders keep the existing content.
 pub trait Sink {
-    /// Everything written so far.
+    /// All content.
     fn written(&self) -> &[u8];
 
-    /// Everything written so far, to be changed in place.
+    /// All content, mutable.
     fn written_mut(&mut self) -> &mut [u8];
 
     /// Appends all of `bytes`, or nothing.
     ///
     /// # Errors
     ///
-    /// [`Full`] when they do not fit.
+    /// [`Full`] if they do not fit.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Full>;
 
-    /// Drops everything beyond the first `len` bytes; no-op when there are not more.
+    /// Removes all bytes after the first `len`; no-op if there are fewer.
     fn truncate(&mut self, len: usize);
 }
 
@@ -44,13 +44,13 @@ pub struct SliceSink<'a> {
 }
 
 impl<'a> SliceSink<'a> {
-    /// An empty sink that can take as many bytes as `buffer` has.
+    /// Creates an empty sink with the capacity of `buffer`.
     #[must_use]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, len: 0 }
     }
 
-    /// Gives the written part back for as long as the buffer was borrowed.
+    /// Returns the written part, with the lifetime of the borrowed buffer.
     #[must_use]
     pub fn into_written(self) -> &'a mut [u8] {
         self.buffer.get_mut(..self.len).unwrap_or_default()
@@ -59,7 +59,7 @@ impl<'a> SliceSink<'a> {
 
 impl fmt::Debug for SliceSink<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // Content may be secret: only lengths are shown.
         write!(f, "SliceSink({} of {} bytes)", self.len, self.buffer.len())
     }
 }

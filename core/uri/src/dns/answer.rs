@@ -1,16 +1,16 @@
-//! What is asked, and what is found.
+//! DNS record types and lookup results.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
-/// What is looked up under a name.
+/// The type of record to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// The hosts of a service.
     Srv,
-    /// Texts.
+    /// Text records.
     Txt,
     /// IPv4 addresses.
     A,
@@ -18,10 +18,11 @@ pub enum RecordKind {
     Aaaa,
 }
 
-/// A host of a service. Its priority and weight mean nothing here, so they are left off.
+/// A host of a service. Priority and weight are not used by MongoDB, so they are omitted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SrvRecord {
-    /// The host's name, without a dot at its end. What is no letter, digit, hyphen or underscore is escaped by a backslash.
+    /// The host's name, without a trailing dot. Characters other than letters, digits, hyphens and
+    /// underscores are escaped by a backslash.
     pub target: String,
     /// Its port.
     pub port: u16,
@@ -38,18 +39,18 @@ impl SrvRecord {
 /// The hosts of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SrvAnswer {
-    /// One at least, in the order of the answer.
+    /// The records, at least one, in the order of the reply.
     pub records: Vec<SrvRecord>,
-    /// How long they stand: the least of their times to live. Zero where it is not known.
+    /// The smallest time to live of the records. Zero if unknown.
     pub ttl: Duration,
 }
 
-/// What was found under a name: one at least of whatever it is.
+/// The result of a lookup, with at least one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Of [`RecordKind::Srv`].
     Srv(SrvAnswer),
-    /// Of [`RecordKind::Txt`]: each record, its strings joined.
+    /// Of [`RecordKind::Txt`]: the text of each record, its strings joined.
     Txt(Vec<String>),
     /// Of [`RecordKind::A`] and [`RecordKind::Aaaa`].
     Addresses(Vec<IpAddr>),

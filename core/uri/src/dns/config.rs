@@ -1,4 +1,4 @@
-//! Where and how to ask: the resolver configuration of the system.
+//! The resolver configuration of the system.
 //!
 //! Read first: the manual page of `resolv.conf`.
 
@@ -11,38 +11,40 @@ use core::time::Duration;
 /// The port of name servers.
 pub const DNS_PORT: u16 = 53;
 
-/// The most name servers that are asked.
+/// Maximum number of name servers that are queried.
 const SERVERS_MAX: usize = 3;
-/// The most domains that are searched.
+/// Maximum number of search domains.
 const SEARCH_MAX: usize = 32;
-/// The longest time that a server has, in seconds.
+/// Maximum timeout for a server, in seconds.
 const TIMEOUT_MAX: u32 = 30;
-/// How often each server is asked at most.
+/// Maximum number of queries to each server.
 const ATTEMPTS_MAX: u32 = 5;
-/// The most dots that can be asked for.
+/// Maximum value of `ndots`.
 const DOTS_MAX: u32 = 15;
 
-/// Which name servers to ask, in which order and for how long.
+/// The name servers, the order in which they are queried, and the timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolverConfig {
-    /// The servers, in their order. The first three are asked.
+    /// The servers, in order. Only the first three are queried.
     pub servers: Vec<SocketAddr>,
-    /// How long one server has for one answer. Default 5 s.
+    /// The timeout for a reply of a server. Default 5 s.
     pub timeout: Duration,
-    /// How often the servers are gone through. Default 2.
+    /// Number of passes over the servers. Default 2.
     pub attempts: u32,
-    /// Whether the servers take turns in being the first. Default false.
+    /// Whether lookups begin with different servers. Default false.
     pub rotate: bool,
-    /// Whether to ask over TCP in the first place. Default false.
+    /// Whether to use TCP for all queries. Default false.
     pub tcp: bool,
-    /// Domains in which incomplete names are looked for. Names of `mongodb+srv://` are complete: these are for hosts.
+    /// Search domains for incomplete host names. Not used for names of `mongodb+srv://`, which are
+    /// complete.
     pub search: Vec<String>,
-    /// A name with so many dots is looked up as it is first, and in the domains only then. Default 1.
+    /// A name with at least this number of dots is looked up unchanged before the search domains
+    /// are used. Default 1.
     pub dots: u32,
 }
 
 impl ResolverConfig {
-    /// Asks these servers, and all else by default.
+    /// Uses these servers, and defaults for all other settings.
     #[must_use]
     pub fn new(servers: Vec<SocketAddr>) -> Self {
         Self {
@@ -56,23 +58,24 @@ impl ResolverConfig {
         }
     }
 
-    /// Reads a `resolv.conf`. What is not understood is passed over, as every resolver does; without a server the one on this host is asked.
+    /// Parses a `resolv.conf`. Invalid lines are ignored, as in other resolvers; if no server is
+    /// listed, the one on this host is used.
     ///
-    /// A server with a scope counts if the scope is a number. Out of range options are taken to the end of their range.
+    /// A server with a scope is accepted if the scope is numeric. Options out of range are clamped.
     ///
     /// Cost: linear in the text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut config = Self::new(Vec::new());
         for line in text.lines() {
-            // A comment begins a line, or follows a value.
+            // A comment may begin a line, or follow a value.
             let line = line.split(['#', ';']).next().unwrap_or_default();
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") if config.servers.len() < SERVERS_MAX => {
                     config.servers.extend(words.next().and_then(server));
                 }
-                // The last of these lines counts.
+                // The last line of `search` or `domain` applies.
                 Some("search") => config.search = words.take(SEARCH_MAX).filter_map(domain).collect(),
                 Some("domain") => config.search = words.take(1).filter_map(domain).collect(),
                 Some("options") => words.for_each(|word| config.option(word)),
@@ -87,7 +90,7 @@ impl ResolverConfig {
 
     fn option(&mut self, word: &str) {
         let (name, value) = word.split_once(':').unwrap_or((word, ""));
-        // Digits beyond what a number can hold mean much.
+        // A number beyond `u32` becomes `u32::MAX` and is then clamped.
         let number = (!value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()))
             .then(|| value.parse::<u32>().unwrap_or(u32::MAX));
         match (name, number) {
@@ -100,12 +103,13 @@ impl ResolverConfig {
         }
     }
 
-    /// The servers to ask, the first one first.
+    /// The servers to query, in order.
     pub(super) fn servers(&self) -> &[SocketAddr] {
         self.servers.get(..SERVERS_MAX).unwrap_or(&self.servers)
     }
 
-    /// The complete names that a host's name may stand for, in the order to try them. A dot at its end says that it is complete.
+    /// The complete names to try for a host name, in order. A trailing dot marks a name as
+    /// complete.
     #[must_use]
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(complete) = host.strip_suffix('.') {
@@ -120,19 +124,19 @@ impl ResolverConfig {
 }
 
 impl Default for ResolverConfig {
-    /// Of a system that has no configuration: the server on this host.
+    /// The configuration of a system without `resolv.conf`: the server on this host.
     fn default() -> Self {
         Self::parse("")
     }
 }
 
-/// A domain to search in; the root adds nothing to a name.
+/// A search domain; `None` for the root, which would not change a name.
 fn domain(word: &str) -> Option<String> {
     let word = word.strip_suffix('.').unwrap_or(word);
     (!word.is_empty()).then(|| word.into())
 }
 
-/// An address, perhaps with a scope.
+/// An address, optionally with a scope.
 fn server(word: &str) -> Option<SocketAddr> {
     if let Ok(address) = word.parse::<IpAddr>() {
         return Some(SocketAddr::new(address, DNS_PORT));

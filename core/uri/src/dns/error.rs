@@ -1,43 +1,45 @@
-//! How lookups fail.
+//! Errors of lookups.
 
 use crate::UriError;
 use alloc::string::String;
 use core::fmt;
 use poolhouse_core::Reason;
 
-/// A lookup that found nothing.
+/// A failed lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// What is to be looked up is no name: empty, too long, or with a character that names do not have.
+    /// The name is invalid: empty, too long, or with a character that is not allowed in names.
     Name,
     /// The name does not exist (NXDOMAIN).
     NoSuchName,
-    /// The name exists, but has nothing of that kind (NODATA).
+    /// The name exists, but has no records of this type (NODATA).
     NoRecords,
-    /// A text that is not UTF-8.
+    /// A TXT record is not UTF-8.
     Text,
-    /// More aliases from the name to its records than are followed; perhaps they go round in circles.
+    /// Too many aliases between the name and its records, possibly a loop.
     Aliases,
-    /// The last server that was asked could not or would not answer.
+    /// The last queried server returned an error.
     ServerFailed {
         /// Its response code: 2 is SERVFAIL, 5 is REFUSED.
         code: u16,
     },
-    /// The last server that was asked named others to ask, and had no answer: it resolves nothing for its clients.
+    /// The last queried server returned only a referral to other servers: it is not a recursive
+    /// resolver.
     Referral,
-    /// The last server that was asked gave an answer that cannot be read.
+    /// The last queried server returned a malformed reply.
     Malformed,
-    /// The last server that was asked could not be reached, or closed the connection. Holds what the operating system reported.
+    /// The last queried server could not be reached, or closed the connection. Contains the error
+    /// of the operating system.
     Unreachable(Reason),
-    /// The last server that was asked did not answer in time.
+    /// The last queried server did not reply in time.
     Timeout,
-    /// Something else, of a resolver that is not ours.
+    /// Another error, returned by a custom resolver.
     Other(String),
 }
 
 impl LookupError {
-    /// Whether it is certain that there are no such records.
+    /// Whether it is certain that no such records exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::NoSuchName | Self::NoRecords)
@@ -83,44 +85,45 @@ impl core::error::Error for LookupError {
     }
 }
 
-/// The hosts of a `mongodb+srv://` string cannot be used, or not be found. `name` is the name that was looked up.
+/// The hosts of a `mongodb+srv://` string were not found, or are not valid. `name` is the name that
+/// was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedlistError {
-    /// The hosts were not found.
+    /// The SRV lookup failed.
     Srv {
         /// The name of the SRV records: `_mongodb._tcp.` and the host of the string, by default.
         name: String,
-        /// Why not.
+        /// The cause.
         error: LookupError,
     },
-    /// Whether there is a TXT record was not found out.
+    /// The TXT lookup failed, so it is unknown whether a record exists.
     Txt {
         /// The name of the TXT record: the host of the string.
         name: String,
-        /// Why not.
+        /// The cause.
         error: LookupError,
     },
-    /// There is no host in the answer.
+    /// The reply contains no host.
     NoHosts {
         /// The name of the SRV records.
         name: String,
     },
-    /// A host that is outside the domain of the string, or no host at all.
+    /// A host is outside the domain of the string, or is not a valid host name.
     ForeignHost {
         /// The name of the SRV records.
         name: String,
-        /// What it is, as the DNS has it.
+        /// The host, as in the DNS record.
         target: String,
     },
-    /// More than one TXT record.
+    /// There is more than one TXT record.
     ManyTxt {
         /// The name of the TXT records.
         name: String,
-        /// How many.
+        /// The number of records.
         count: usize,
     },
-    /// The TXT record is wrong, or contradicts the string.
+    /// The TXT record is invalid, or contradicts the string.
     Uri(UriError),
 }
 

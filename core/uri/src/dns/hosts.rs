@@ -1,16 +1,17 @@
-//! The hosts file of the system: names that need no server.
+//! The hosts file of the system: names that are resolved without a server.
 //!
 //! Read first: the manual page of `hosts`.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// The most addresses of one name.
+/// Maximum number of addresses of a name.
 const ADDRESSES_MAX: usize = 64;
 
-/// The addresses that a hosts file gives this name, each once, in their order; none if it does not know it.
+/// The addresses of a name in a hosts file, without duplicates, in order; empty if the name is not
+/// listed.
 ///
-/// Lines that are not understood are passed over. Capital letters make no difference.
+/// Invalid lines are ignored. Names are compared case-insensitively.
 ///
 /// Cost: linear in the text.
 #[must_use]

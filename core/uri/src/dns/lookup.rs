@@ -1,4 +1,4 @@
-//! One question to the name servers.
+//! A single DNS query, without I/O.
 //!
 //! Read first: RFC 1035, 4.2 (transports) and 7 (resolvers); RFC 5452, 9 (forged answers); RFC 7766, 5 and 8 (TCP).
 
@@ -12,17 +12,19 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use poolhouse_core::{Instant, Reason};
 
-/// How many aliases are followed from a name to its records.
+/// Maximum number of aliases between a name and its records.
 const ALIASES_MAX: u32 = 8;
-/// The bytes before a message on a stream.
+/// Length of the prefix of a message on a stream, in bytes.
 const PREFIX: usize = 2;
 
-/// What a lookup wants of its host. Each is a new attempt: the socket of the one before is of no use any more.
+/// The next step that a lookup requires of its host. Each is a new attempt: the socket of the
+/// previous one must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupAction {
-    /// Send [`Lookup::request`] to this server from a socket with a port of its own, and report what is received.
+    /// Send [`Lookup::request`] to this server from a new socket with its own port, and report
+    /// received datagrams.
     Datagram(SocketAddr),
-    /// Connect to this server, send [`Lookup::stream_request`], and report what is read.
+    /// Connect to this server, send [`Lookup::stream_request`], and report received bytes.
     Stream(SocketAddr),
 }
 
@@ -34,9 +36,9 @@ enum Transport {
 
 #[derive(Debug)]
 enum State {
-    /// The next attempt is to be made.
+    /// The next attempt is due.
     Owes(Transport),
-    /// An attempt is under way.
+    /// An attempt is in progress.
     Waits {
         over: Transport,
         until: Instant,
@@ -44,47 +46,51 @@ enum State {
     Done,
 }
 
-/// A question to the name servers of a configuration, asked until one answers: a machine without I/O.
+/// A query to the configured name servers, repeated until one of them replies. A state machine
+/// without I/O.
 ///
-/// It lasts no longer than the time of one server, times their number, times the attempts, counted from the first action. Aliases, answers
-/// that are cut off and refusals to understand, each of which makes for another question, share that time.
+/// Maximum duration: timeout of a server, times number of servers, times number of attempts,
+/// counted from the first action. Additional queries for aliases, truncated replies and unsupported
+/// EDNS share this time.
 ///
-/// Take [`Lookup::poll_action`] and do it; report what is received by [`Lookup::handle_datagram`] or [`Lookup::handle_stream`], a
-/// socket that failed by [`Lookup::handle_failed`], and the time by [`Lookup::handle_timeout`]; until [`Lookup::into_result`] is due, as
-/// [`Lookup::is_done`] says.
+/// Execute the action of [`Lookup::poll_action`]; report received bytes with
+/// [`Lookup::handle_datagram`] or [`Lookup::handle_stream`], a failed socket with
+/// [`Lookup::handle_failed`], and the time with [`Lookup::handle_timeout`]. When
+/// [`Lookup::is_done`] returns `true`, take [`Lookup::into_result`].
 #[derive(Debug)]
 pub struct Lookup {
     name: String,
     kind: RecordKind,
     servers: Vec<SocketAddr>,
     timeout: Duration,
-    /// When all is over, whatever is under way; from the first action on.
+    /// The end of the whole lookup; set at the first action.
     deadline: Option<Instant>,
     transport: Transport,
-    /// Attempts that are left after this one.
+    /// Remaining attempts after this one.
     left: u32,
-    /// The server that is asked.
+    /// Index of the queried server.
     at: usize,
-    /// Whether to say how large a datagram may be.
+    /// Whether the query specifies the maximum datagram size (EDNS).
     edns: bool,
     aliases_left: u32,
-    /// The request, with the prefix that a stream has.
+    /// The request, with the length prefix for streams.
     request: Vec<u8>,
     id: u16,
-    /// What has been read of a stream.
+    /// Bytes received from the stream.
     received: Vec<u8>,
     state: State,
     result: Result<Answer, LookupError>,
 }
 
 impl Lookup {
-    /// Asks what there is of this kind under this name, which is complete: no domain is added to it.
+    /// Creates a query for records of this type and name. The name is complete: no search domain is
+    /// appended.
     ///
-    /// - `entropy`: which server is the first, if they take turns.
+    /// - `entropy`: selects the first server if `rotate` is set.
     ///
     /// # Errors
     ///
-    /// [`LookupError::Name`]; [`LookupError::Unreachable`] if there is no server to ask.
+    /// [`LookupError::Name`]; [`LookupError::Unreachable`] if no server is configured.
     pub fn new(config: &ResolverConfig, name: &str, kind: RecordKind, entropy: u32) -> Result<Self, LookupError> {
         let name = name.strip_suffix('.').unwrap_or(name);
         if !message::is_name(name) {
@@ -115,7 +121,7 @@ impl Lookup {
         })
     }
 
-    /// Takes note of a datagram. One that is not the answer of the server that was asked changes nothing.
+    /// Handles a datagram. One that is not a reply of the queried server to this query is ignored.
     ///
     /// Cost: linear in the datagram.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
@@ -126,9 +132,10 @@ impl Lookup {
         self.settle(Transport::Datagram, self.decode(bytes));
     }
 
-    /// Takes note of bytes that were read from the stream, in whatever pieces; none at all is its end.
+    /// Handles bytes received from the stream, in pieces of any length; an empty piece means end of
+    /// stream.
     ///
-    /// Cost: linear in the bytes, and in the message once it is complete. Keeps 64 KiB at most.
+    /// Cost: linear in the bytes, and in the message once it is complete. Stores at most 64 KiB.
     pub fn handle_stream(&mut self, now: Instant, bytes: &[u8]) {
         self.handle_timeout(now);
         if !matches!(self.state, State::Waits { over: Transport::Stream, .. }) {
@@ -144,14 +151,15 @@ impl Lookup {
         self.settle(Transport::Stream, self.decode(message));
     }
 
-    /// Takes note that the socket of the last action cannot be used: the next server is asked.
+    /// Reports that the socket of the last action failed: the next server is queried.
     pub fn handle_failed(&mut self) {
         if matches!(self.state, State::Waits { .. }) {
             self.fail(LookupError::Unreachable(Reason::NONE));
         }
     }
 
-    /// Gives up waiting for a server whose time is over, and all of it if there is no more time. Before that it changes nothing.
+    /// Ends the current attempt if its timeout has passed, and the lookup if its deadline has
+    /// passed. No effect before.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_none_or(|until| until > now) {
             return;
@@ -163,9 +171,9 @@ impl Lookup {
         }
     }
 
-    /// The next attempt, if it is due. If there is no time for one, the lookup comes to its end.
+    /// The next attempt, if one is due. If the deadline has passed, the lookup ends.
     ///
-    /// - `entropy`: makes the id of the question, and should be such that nobody can guess it.
+    /// - `entropy`: the id of the query; must be unpredictable.
     pub fn poll_action(&mut self, now: Instant, entropy: u32) -> Option<LookupAction> {
         let State::Owes(over) = self.state else { return None };
         let attempts = self.left.saturating_add(1);
@@ -184,7 +192,7 @@ impl Lookup {
                 return None;
             }
         };
-        // A question is a few hundred bytes.
+        // Cannot overflow: a query has a few hundred bytes.
         let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
         self.request.clear();
         self.request.extend_from_slice(&length.to_be_bytes());
@@ -198,7 +206,7 @@ impl Lookup {
         })
     }
 
-    /// When the server that is asked has had its time; `None` if none is.
+    /// The deadline of the current attempt; `None` if none is in progress.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -219,13 +227,13 @@ impl Lookup {
         &self.request
     }
 
-    /// Whether it has come to its end.
+    /// Whether the lookup has ended.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// What was found; [`LookupError::Timeout`] before the end.
+    /// The result; [`LookupError::Timeout`] before the end.
     ///
     /// # Errors
     ///
@@ -234,7 +242,8 @@ impl Lookup {
         self.result
     }
 
-    /// Whether this is the server that was asked. The scope of an address is this host's own affair.
+    /// Whether `from` is the queried server. The scope of an address is local to this host and not
+    /// compared.
     fn is_from(&self, from: SocketAddr) -> bool {
         self.servers.get(self.at).is_some_and(|server| server.ip() == from.ip() && server.port() == from.port())
     }
@@ -243,7 +252,7 @@ impl Lookup {
         message::decode(bytes, self.id, &self.name, self.kind, self.aliases_left)
     }
 
-    /// Draws the consequences of an answer.
+    /// Updates the state according to a reply.
     fn settle(&mut self, over: Transport, reply: Reply) {
         match reply {
             Reply::Foreign if over == Transport::Datagram => {}
@@ -258,19 +267,19 @@ impl Lookup {
                 self.name = name;
                 self.owe(self.transport);
             }
-            // FORMERR and NOTIMP: perhaps it knows nothing of sizes of datagrams.
+            // FORMERR or NOTIMP: the server may not support EDNS.
             Reply::Failed { code: 1 | 4 } if self.edns => {
                 self.edns = false;
                 self.owe(self.transport);
             }
             Reply::Failed { code } => self.fail(LookupError::ServerFailed { code }),
             Reply::Referral => self.fail(LookupError::Referral),
-            // A stream belongs to the one question: whatever else is in it, is wrong.
+            // A stream carries the reply to this query only, so any other message is an error.
             Reply::Malformed | Reply::Foreign | Reply::Truncated => self.fail(LookupError::Malformed),
         }
     }
 
-    /// The server that is asked is of no use: asks the next.
+    /// The queried server failed: proceeds to the next one.
     fn fail(&mut self, error: LookupError) {
         match self.left.checked_sub(1) {
             None => self.finish(Err(error)),

@@ -1,4 +1,4 @@
-//! Questions as bytes, bytes as answers.
+//! Encoding of queries and decoding of replies.
 //!
 //! Read first: RFC 1035, 4 (messages); RFC 2181, 8 (times to live); RFC 2782; RFC 6891, 6.1 (how large a datagram may be).
 
@@ -15,16 +15,17 @@ use simple_dns::{
     CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, Question, ResourceRecord, TYPE, header_buffer,
 };
 
-/// The longest name, in characters.
+/// Maximum length of a name, in characters.
 const NAME_MAX: usize = 253;
-/// The longest label of a name, in bytes.
+/// Maximum length of a label, in bytes.
 const LABEL_MAX: usize = 63;
-/// What a datagram may hold on any sane path.
+/// Maximum datagram size that common networks transport without fragmentation.
 const DATAGRAM_BYTES: u16 = 1_232;
-/// The most records and questions of a message.
+/// Maximum number of records and questions of a message.
 const RECORDS_MAX: u32 = 1_000;
 
-/// Whether this can be looked up: labels of letters, digits, hyphens and underscores, with dots between them.
+/// Whether the name can be looked up: labels of letters, digits, hyphens and underscores, separated
+/// by dots.
 pub(super) fn is_name(name: &str) -> bool {
     let is_label = |label: &str| (1..=LABEL_MAX).contains(&label.len()) && label.bytes().all(is_plain);
     name.len() <= NAME_MAX && name.split('.').all(is_label)
@@ -43,7 +44,8 @@ const fn record_type(kind: RecordKind) -> TYPE {
     }
 }
 
-/// A question as bytes. `edns`: whether to say how large an answer may be; some servers refuse to understand that.
+/// Encodes a query. `edns`: whether to specify the maximum size of a reply; some servers reject
+/// such queries.
 pub(super) fn encode(id: u16, name: &str, kind: RecordKind, edns: bool) -> Result<Vec<u8>, LookupError> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -55,44 +57,45 @@ pub(super) fn encode(id: u16, name: &str, kind: RecordKind, edns: bool) -> Resul
     packet.build_bytes_vec().map_err(|_| LookupError::Name)
 }
 
-/// What a message is to whoever asked.
+/// The classification of a received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// Nothing: another id, another question, no reply at all.
+    /// Not a reply to this query: another id, another question, or not a reply at all.
     Foreign,
-    /// It was cut off: ask again over TCP.
+    /// A truncated reply: repeat the query over TCP.
     Truncated,
-    /// It has the id, and cannot be read.
+    /// The id matches, but the message is malformed.
     Malformed,
-    /// The server failed; its response code.
+    /// The server returned this error code.
     Failed { code: u16 },
-    /// Nothing, and the server is none to know: it has no authority, and does not ask others.
+    /// Empty, and the server is neither authoritative nor recursive.
     Referral,
     /// The name does not exist.
     NoSuchName,
-    /// There is nothing of that kind.
+    /// No records of this type.
     NoRecords,
-    /// The name stands for this one, after so many steps; what that one has is not said.
+    /// An alias, after this number of steps, to a name without records in the reply.
     Alias { name: String, steps: u32 },
-    /// Aliases that lead nowhere within so many steps.
+    /// More aliases than allowed.
     Aliases,
-    /// A text that is not UTF-8.
+    /// A text record is not UTF-8.
     Text,
-    /// There it is.
+    /// Records of the requested type.
     Found(Answer),
 }
 
-/// Reads a message as the reply to a question. At most `steps_max` aliases are followed. Linear in the message.
+/// Decodes a message as the reply to a query. At most `steps_max` aliases are followed. Linear in
+/// the message.
 pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_max: u32) -> Reply {
     let is_reply = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).unwrap_or(false);
     if header_buffer::id(bytes) != Ok(id) || !is_reply {
         return Reply::Foreign;
     }
-    // What is cut off need not be readable.
+    // A truncated message may be malformed, so this is checked first.
     if header_buffer::has_flags(bytes, PacketFlag::TRUNCATION) == Ok(true) {
         return Reply::Truncated;
     }
-    // The parser reserves memory for as many records as the header promises.
+    // The parser allocates memory for the number of records that the header claims.
     let counts = [
         header_buffer::questions(bytes),
         header_buffer::answers(bytes),
@@ -107,7 +110,7 @@ pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_
     let Some(outline) = outline(&mut bytes, record_type(kind).into()) else { return Reply::Malformed };
     let Ok(packet) = Packet::parse(&bytes) else { return Reply::Malformed };
     let Ok(asked) = Name::new(name) else { return Reply::Foreign };
-    // Servers that do not understand the question need not repeat it.
+    // With an error code the question may be absent.
     let code = outline.code;
     let is_ours = |question: &Question<'_>| {
         question.qname == asked
@@ -129,9 +132,9 @@ pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_
     }
 }
 
-/// Follows the aliases of an answer from the name that was asked for to its records.
+/// Follows the aliases in a reply from the queried name to its records.
 ///
-/// - `names_authority`: whether the message has a start of authority.
+/// - `names_authority`: whether the message contains a start of authority (SOA).
 fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32, names_authority: bool) -> Reply {
     let mut owner = asked;
     let mut ttl = u32::MAX;
@@ -155,7 +158,7 @@ fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32,
         owner = alias;
         ttl = ttl.min(alias_ttl);
     }
-    // A start of authority with an alias says that the alias has none.
+    // A start of authority (SOA) together with an alias means that the alias has no such records.
     if names_authority {
         return Reply::NoRecords;
     }
@@ -176,7 +179,7 @@ fn collect<'r, 'p: 'r>(
     for record in records {
         if let RData::SRV(srv) = &record.rdata {
             let target = presented(&srv.target);
-            // The root as a host says that there is no such service.
+            // The root as a host means that the service does not exist.
             if !target.is_empty() {
                 hosts.push(SrvRecord { target, port: srv.port });
             }
@@ -197,12 +200,13 @@ fn collect<'r, 'p: 'r>(
     if is_empty { Reply::NoRecords } else { Reply::Found(answer) }
 }
 
-/// How long a record stands. What is beyond 31 bits is zero (RFC 2181).
+/// The time to live of a record in seconds. Values beyond 31 bits count as zero (RFC 2181).
 fn seconds(record: &ResourceRecord<'_>) -> u32 {
     if record.ttl > i32::MAX.unsigned_abs() { 0 } else { record.ttl }
 }
 
-/// A name as text, every byte that is not plain escaped: whatever it is, it has a dot between labels only.
+/// Formats a name; all bytes that are not allowed in labels are escaped, so every dot separates
+/// labels.
 fn presented(name: &Name<'_>) -> String {
     let mut text = String::new();
     for (place, label) in name.as_bytes().enumerate() {
@@ -213,7 +217,7 @@ fn presented(name: &Name<'_>) -> String {
             if is_plain(*byte) {
                 text.push(char::from(*byte));
             } else {
-                // A string takes everything.
+                // Writing to a `String` cannot fail.
                 let _ = write!(text, "\\{byte:03}");
             }
         }

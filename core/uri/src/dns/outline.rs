@@ -1,41 +1,44 @@
-//! What stands where in a message, found out before it is parsed.
+//! Preprocessing of messages before they are parsed.
 //!
 //! Read first: RFC 1035, 4.1 (sections, records, compression); RFC 6891, 6.1.3 (the rest of a response code).
 //!
-//! The parser follows pointers from one to the next as often as names say so, and reads records of every kind: a short message can
-//! keep it at work for long. So whatever it has no need to read is kept from it, and each name that is left is followed here first, where
-//! every step is paid for by the length of the message.
+//! The parser follows compression pointers without a limit, and parses records of every type, so a
+//! short message can cause much work. Therefore all parts that are not needed are removed before
+//! parsing, and each remaining name is followed here first, with a limit on steps that is linear in
+//! the length of the message.
 
 use alloc::vec::Vec;
 
-/// How many labels and pointers of names there may be for each byte of a message. The shortest record that counts, an address, has 16 bytes.
+/// Maximum number of labels and pointers per byte of a message. The shortest relevant record, an
+/// address, has 16 bytes.
 const STEPS_PER_BYTE: usize = 4;
 const HEADER_BYTES: usize = 12;
-/// Where the header counts questions, answers, name servers and what is added.
+/// Offsets of the counts of questions, answers, name servers and additional records.
 const COUNTS: [usize; 4] = [4, 6, 8, 10];
 
 const SRV: u16 = 33;
 const CNAME: u16 = 5;
 const SOA: u16 = 6;
 const OPT: u16 = 41;
-/// A kind of record that is taken as bytes.
+/// A record type that the parser does not interpret.
 const NULL: u16 = 10;
-/// Where the host begins in a record of it.
+/// The offset of the host name in the data of an SRV record.
 const SRV_TARGET: usize = 6;
 
-/// What a message says besides its questions and answers.
+/// The properties of a message that are read before parsing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outline {
-    /// The response code, all twelve bits of it.
+    /// The response code, all twelve bits.
     pub(super) code: u16,
-    /// Whether a start of authority stands among the name servers.
+    /// Whether the authority section contains a start of authority (SOA).
     pub(super) names_authority: bool,
 }
 
-/// Looks at a message as a whole, and leaves of it what is to be parsed: the questions and the answers, those of another kind than
-/// `kind` and aliases as mere bytes.
+/// Checks a whole message, and reduces it to the parts to parse: the questions and the answers. The
+/// type of answers that are neither of type `kind` nor aliases is changed to NULL.
 ///
-/// `None`: it ends too early, or its names take more steps than it has bytes to pay for. Linear in its length.
+/// Returns `None` if the message ends too early, or its names need more steps than its length
+/// allows. Linear in its length.
 pub(super) fn outline(message: &mut Vec<u8>, kind: u16) -> Option<Outline> {
     let steps_left = message.len().saturating_mul(STEPS_PER_BYTE);
     let mut code = u16::from(message.get(3)? & 0x0F);
@@ -43,7 +46,7 @@ pub(super) fn outline(message: &mut Vec<u8>, kind: u16) -> Option<Outline> {
     let mut walk = Walk { message: message.as_mut_slice(), at: HEADER_BYTES, steps_left };
     let [questions, answers, name_servers, added] = COUNTS;
     for _ in 0..walk.u16_at(questions)? {
-        // Behind its name: kind and class.
+        // Skips type and class after the name.
         walk.at = walk.name(walk.at)?.checked_add(4)?;
     }
     for _ in 0..walk.u16_at(answers)? {
@@ -74,12 +77,12 @@ pub(super) fn outline(message: &mut Vec<u8>, kind: u16) -> Option<Outline> {
 }
 
 struct Record {
-    /// Where its kind stands.
+    /// Offset of its type field.
     place: usize,
     kind: u16,
-    /// The first byte of its time to live.
+    /// The most significant byte of its time to live.
     ttl_high: u8,
-    /// Where its data begin.
+    /// Offset of its data.
     data: usize,
     is_empty: bool,
 }
@@ -87,7 +90,7 @@ struct Record {
 struct Walk<'m> {
     message: &'m mut [u8],
     at: usize,
-    /// How many labels and pointers may still be met.
+    /// Remaining number of labels and pointers.
     steps_left: usize,
 }
 
@@ -96,7 +99,7 @@ impl Walk<'_> {
         self.message.get(place..)?.first_chunk().copied().map(u16::from_be_bytes)
     }
 
-    /// Goes behind the next record.
+    /// Reads the next record and advances past it.
     fn record(&mut self) -> Option<Record> {
         let place = self.name(self.at)?;
         let length = self.u16_at(place + 8)?;
@@ -112,7 +115,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Follows a name to its end; gives where it ends in its own place.
+    /// Follows a name to its end; returns the offset after the name's bytes at `begin`.
     fn name(&mut self, begin: usize) -> Option<usize> {
         let (mut at, mut end) = (begin, None);
         loop {
@@ -124,7 +127,7 @@ impl Walk<'_> {
                 0xC0.. => {
                     let target = usize::from(self.u16_at(at)? & 0x3FFF);
                     end = end.or(Some(at + 2));
-                    // What has been before, and nothing else: RFC 1035, 4.1.4.
+                    // A pointer must refer to an earlier position: RFC 1035, 4.1.4.
                     if target >= at {
                         return None;
                     }

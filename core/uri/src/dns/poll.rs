@@ -1,4 +1,4 @@
-//! The hosts of a sharded cluster, looked up again and again.
+//! Repeated lookups of the hosts of a sharded cluster.
 //!
 //! Read first: Polling SRV Records for mongos Discovery.
 
@@ -12,49 +12,51 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::topology::TopologyType;
 
-/// The hosts are not looked up more often than this, as long as lookups succeed.
+/// Minimum interval between lookups, while they succeed.
 pub const SRV_POLL_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
-/// The hosts are looked up at least this often, however long the records' time to live is: one forged answer does not end the lookups.
+/// Maximum interval between lookups, whatever the records' time to live: a single forged reply
+/// cannot stop the lookups.
 pub const SRV_POLL_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 
-/// So many hosts that do not count are kept, for the log.
+/// Maximum number of rejected hosts that are kept for the log.
 const FOREIGN_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The next lookup is due at this instant.
+    /// The next lookup is due at this time.
     Rests(Instant),
-    /// A lookup is under way.
+    /// A lookup is in progress.
     Asks,
-    /// The hosts are nobody's business but the deployment's own.
+    /// No more lookups: the topology type does not allow them.
     Stopped,
 }
 
-/// When the hosts of a `mongodb+srv://` string are looked up again, and what that changes: a machine without I/O.
+/// Schedules repeated lookups of the hosts of a `mongodb+srv://` string, and computes the changes.
+/// A state machine without I/O.
 ///
-/// It goes on while the topology is sharded or not known yet. The TXT record is not looked up again.
+/// It continues while the topology is sharded or unknown. The TXT record is not looked up again.
 #[derive(Clone, Debug)]
 pub struct SrvPoll {
     question: SrvQuestion,
     heartbeat_frequency: Duration,
     state: State,
     foreign_count: usize,
-    /// The first of them.
+    /// The first rejected hosts.
     foreign: Vec<String>,
 }
 
 impl SrvPoll {
-    /// Starts from the first lookup, which has just succeeded.
+    /// Starts after the first lookup, which must have succeeded just now.
     ///
     /// - `ttl`: the time to live of its records.
-    /// - `heartbeat_frequency`: how long to wait after a lookup that failed.
+    /// - `heartbeat_frequency`: the delay after a failed lookup.
     #[must_use]
     pub fn new(now: Instant, question: SrvQuestion, ttl: Duration, heartbeat_frequency: Duration) -> Self {
         Self { question, heartbeat_frequency, state: rest(now, ttl), foreign_count: 0, foreign: Vec::new() }
     }
 
-    /// Takes note of what the topology has turned out to be.
+    /// Handles a change of the topology type.
     ///
     /// `-> Stopped`, for good, unless it is sharded or unknown.
     ///
@@ -65,19 +67,22 @@ impl SrvPoll {
         }
     }
 
-    /// Takes note of what a lookup has found, and gives the hosts that the topology must have from now on, all of them, if any changes.
+    /// Handles the result of a lookup, and returns the complete list of hosts that the topology
+    /// must have from now on, if it changes.
     ///
-    /// `Asks -> Rests`: for the records' time to live, but at least 60 s and at most a day; after a lookup that failed, or that has no host
-    /// in the domain, for heartbeatFrequencyMS, and the hosts stay as they are. Hosts outside the domain do not count.
+    /// `Asks -> Rests`: for the records' time to live, but at least 60 s and at most a day; after a
+    /// lookup that failed, or that has no host in the domain, for heartbeatFrequencyMS, and the
+    /// hosts are unchanged. Hosts outside the domain are ignored.
     ///
-    /// - `current`: the hosts that the topology has, each with its port.
-    /// - `entropy`: random bits for the choice of new hosts.
+    /// - `current`: the hosts of the topology, each with its port.
+    /// - `entropy`: random bits for the selection of new hosts.
     ///
     /// Cost: O(hosts x records); allocates.
     ///
     /// # Errors
     ///
-    /// The lookup's own, or [`SeedlistError::NoHosts`]. They are for the log, as [`SrvPoll::foreign_hosts`] are.
+    /// The error of the lookup, or [`SeedlistError::NoHosts`]. They are intended for the log, as
+    /// [`SrvPoll::foreign_hosts`] are.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn handle_answer<'a>(
@@ -115,7 +120,8 @@ impl SrvPoll {
             return Err(SeedlistError::NoHosts { name });
         }
         self.state = rest(now, answer.ttl);
-        // Hosts that are there already stay, in their order; new ones follow, as many as there is room for.
+        // Hosts that the topology already has are kept, in their order; new ones follow, up to the
+        // maximum.
         let is_new = |host: &Host| !current.clone().any(|known| known == host.as_str());
         let (mut new, mut kept): (Vec<Host>, Vec<Host>) = hosts.into_iter().partition(is_new);
         let room = self.question.hosts_max().map_or(usize::MAX, |max| max.saturating_sub(kept.len()));
@@ -130,7 +136,7 @@ impl SrvPoll {
         Ok(Some(kept))
     }
 
-    /// The question to look up, once it is due: `Rests -> Asks`.
+    /// The name to look up, if a lookup is due: `Rests -> Asks`.
     pub fn poll_question(&mut self, now: Instant) -> Option<&SrvQuestion> {
         match self.state {
             State::Rests(due) if due <= now => {
@@ -141,7 +147,7 @@ impl SrvPoll {
         }
     }
 
-    /// When the next lookup is due; `None` while one is under way, and once it has stopped.
+    /// When the next lookup is due; `None` while one is in progress, and after the end.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -150,19 +156,19 @@ impl SrvPoll {
         }
     }
 
-    /// Whether it has stopped for good.
+    /// Whether lookups have ended permanently.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.state == State::Stopped
     }
 
-    /// How many hosts of the last answer did not count because they were outside the domain.
+    /// Number of hosts of the last reply that were ignored because they are outside the domain.
     #[must_use]
     pub const fn foreign_count(&self) -> usize {
         self.foreign_count
     }
 
-    /// The first eight of them, as the DNS has them.
+    /// The first eight of these hosts, as in the DNS records.
     #[must_use]
     pub fn foreign_hosts(&self) -> &[String] {
         &self.foreign

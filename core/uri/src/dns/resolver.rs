@@ -1,4 +1,4 @@
-//! Whom the client asks.
+//! The interface of DNS resolvers.
 
 use super::answer::SrvAnswer;
 use super::error::{LookupError, SeedlistError};
@@ -11,44 +11,48 @@ use async_trait::async_trait;
 use core::fmt;
 use core::net::IpAddr;
 
-/// Looks names up: the built-in resolver of an adapter, or one of the user's own.
+/// A DNS resolver: the built-in one of an adapter, or a custom one.
 ///
-/// A lookup may take as long as it likes only if it can be dropped: a client that is closed drops it.
+/// A lookup may take arbitrarily long only if its future can be dropped: a client drops it when it
+/// is closed.
 #[async_trait]
 pub trait Resolver: fmt::Debug + Send + Sync {
-    /// The SRV records of this name, which is complete: no domain is to be added to it.
+    /// Returns the SRV records of this name, which is complete: no search domain must be appended.
     ///
     /// # Errors
     ///
-    /// [`LookupError`]; that there are none is one.
+    /// [`LookupError`], also if there are no records.
     async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError>;
 
-    /// The TXT records of this name, which is complete, the strings of each joined.
+    /// Returns the TXT records of this name, which is complete. The strings of each record are
+    /// joined.
     ///
     /// # Errors
     ///
-    /// [`LookupError`]; that there are none is one.
+    /// [`LookupError`], also if there are no records.
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError>;
 
-    /// The addresses of a server's host, in the order to try them. `None`, the default, leaves hosts to the platform.
+    /// Returns the addresses of a server's host, in the order to try them. `None`, the default,
+    /// leaves the lookup to the platform.
     ///
     /// # Errors
     ///
-    /// [`LookupError`]; that there are none is one.
+    /// [`LookupError`], also if there are no records.
     async fn lookup_addresses(&self, _host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
         None
     }
 }
 
 impl SrvQuestion {
-    /// Asks for the hosts of a string and for its options, and puts them in. What was found of the hosts is there, too, for an
-    /// [`SrvPoll`](super::SrvPoll).
+    /// Looks up the hosts and options of a connection string, and returns the resolved string,
+    /// together with the SRV records for an [`SrvPoll`](super::SrvPoll).
     ///
-    /// - `entropy`: random bits for the choice of hosts.
+    /// - `entropy`: random bits for the selection of hosts.
     ///
     /// # Errors
     ///
-    /// As [`SrvQuestion::resolve`]; [`SeedlistError::Srv`]; [`SeedlistError::Txt`] unless it is that there is no such record.
+    /// As [`SrvQuestion::resolve`]; [`SeedlistError::Srv`]; [`SeedlistError::Txt`], except if no
+    /// TXT record exists.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Querying DNS".
     pub async fn look_up(
@@ -62,7 +66,7 @@ impl SrvQuestion {
             Ok(answer) => answer,
             Err(error) => return Err(SeedlistError::Srv { name, error }),
         };
-        // Nothing more is asked about hosts that are not to be trusted.
+        // Fails before the TXT lookup if the hosts are not valid.
         self.hosts(&answer, entropy)?;
         let txt = match resolver.lookup_txt(self.txt_name()).await {
             Ok(records) => records,

@@ -1,4 +1,4 @@
-//! The rules of a seed list: which name is asked for, which hosts count, and which of them are taken.
+//! The rules of a seed list: the query name, and the validation and selection of hosts.
 //!
 //! Read first: Initial DNS Seedlist Discovery, "Querying DNS", "srvServiceName", "srvMaxHosts", "TXT Records".
 
@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a `mongodb+srv://` string asks the DNS, and what it makes of the answer.
+/// The DNS queries of a `mongodb+srv://` string, and the rules for their replies.
 ///
 /// ```
 /// use core::time::Duration;
@@ -35,7 +35,7 @@ pub struct SrvQuestion {
 }
 
 impl SrvQuestion {
-    /// What this string asks; `None` if its hosts stand in it.
+    /// The queries of this string; `None` if the string lists its hosts.
     #[must_use]
     pub fn of(uri: &ConnectionString) -> Option<Self> {
         let [host] = uri.hosts() else { return None };
@@ -46,28 +46,30 @@ impl SrvQuestion {
         })
     }
 
-    /// The name whose SRV records are the hosts. It is complete: no domain is to be added to it.
+    /// The name of the SRV records that list the hosts. It is complete: no search domain must be
+    /// appended.
     #[must_use]
     pub fn srv_name(&self) -> String {
         format!("_{}._tcp.{}", self.service, self.host)
     }
 
-    /// The name whose one TXT record, if there is one, has options.
+    /// The name of the optional TXT record that contains options.
     #[must_use]
     pub fn txt_name(&self) -> &str {
         &self.host
     }
 
-    /// The most hosts that are taken; `None` is without limit.
+    /// Maximum number of hosts; `None` is without limit.
     #[must_use]
     pub const fn hosts_max(&self) -> Option<usize> {
         self.hosts_max
     }
 
-    /// The host of a record, if it may be one of this string: it lies in the domain of the string's host.
+    /// The host of a record, if it is valid for this string: it must be in the domain of the
+    /// string's host.
     ///
-    /// The domain is what is behind the first dot of the host. Of a host with fewer than three parts it is the host itself. A host is in a
-    /// domain if it has at least one part more.
+    /// The domain is the part of the string's host after its first dot, or the whole host if it has
+    /// fewer than three labels. A host is in a domain if it has at least one additional label.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Querying DNS".
     #[must_use]
@@ -82,9 +84,10 @@ impl SrvQuestion {
         (!part.is_empty() && part.split('.').all(|label| !label.is_empty())).then_some(host)
     }
 
-    /// The hosts of an answer, each once: all of them, or as many as are wanted, chosen at random.
+    /// The hosts of a reply, without duplicates: all of them, or a random selection of
+    /// [`hosts_max`](Self::hosts_max).
     ///
-    /// - `entropy`: random bits for the choice.
+    /// - `entropy`: random bits for the selection.
     ///
     /// # Errors
     ///
@@ -108,15 +111,15 @@ impl SrvQuestion {
         Ok(hosts)
     }
 
-    /// What the string becomes with the answers: see [`ConnectionString::resolved`].
+    /// The connection string with the results of the lookups: see [`ConnectionString::resolved`].
     ///
-    /// - `txt`: the TXT records, each with its strings joined; none if there is none.
-    /// - `entropy`: random bits for the choice of hosts.
+    /// - `txt`: the TXT records, each with its strings joined; empty if there is none.
+    /// - `entropy`: random bits for the selection of hosts.
     ///
     /// # Errors
     ///
-    /// As [`SrvQuestion::hosts`]; [`SeedlistError::ManyTxt`]; [`SeedlistError::Uri`] if an option of the record is none that may stand there, or
-    /// contradicts the string.
+    /// As [`SrvQuestion::hosts`]; [`SeedlistError::ManyTxt`]; [`SeedlistError::Uri`] if the record
+    /// contains an option that is not allowed in TXT records, or contradicts the string.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Querying DNS", "Default Connection String Options".
     pub fn resolve(
@@ -136,11 +139,11 @@ impl SrvQuestion {
     }
 }
 
-/// Keeps `count` of them, every choice as likely as the other.
+/// Keeps `count` items, chosen uniformly at random.
 pub(super) fn choose<T>(items: &mut Vec<T>, count: usize, entropy: u64) {
     let mut state = entropy;
     for place in 0..count.min(items.len()) {
-        // Fisher and Yates: each place takes one of those that are left.
+        // Fisher-Yates shuffle: each position is filled with one of the remaining items.
         let left = u64::try_from(items.len() - place).unwrap_or(u64::MAX);
         let wide = u128::from(next(&mut state)) * u128::from(left);
         let offset = usize::try_from(wide >> 64).unwrap_or(0);
@@ -149,7 +152,7 @@ pub(super) fn choose<T>(items: &mut Vec<T>, count: usize, entropy: u64) {
     items.truncate(count);
 }
 
-/// splitmix64: the next of the numbers that follow from a few random bits.
+/// splitmix64: the next number of a sequence that is seeded with a few random bits.
 const fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

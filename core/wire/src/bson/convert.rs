@@ -1,7 +1,7 @@
-//! To and from the types of the `bson` crate.
+//! Conversions to and from the types of the `bson` crate.
 //!
-//! Raw documents are borrowed in both directions: the bytes are the same. Both sides refuse a document of a
-//! wrong length when it is opened, and look at its elements later.
+//! Raw documents are borrowed in both directions, because the bytes are the same. Both crates
+//! reject a document of a wrong length when it is opened, and check its elements later.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ impl<'a> TryFrom<RawDocument<'a>> for &'a TheirDocument {
 impl TryFrom<RawDocument<'_>> for Document {
     type Error = ::bson::error::Error;
 
-    /// Copies the document. Fails where [`RawDocument::validate`] would.
+    /// Copies the document. Fails if [`RawDocument::validate`] would fail.
     fn try_from(document: RawDocument<'_>) -> Result<Self, ::bson::error::Error> {
         let theirs: &TheirDocument = document.try_into()?;
         theirs.try_into()

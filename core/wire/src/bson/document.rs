@@ -7,28 +7,30 @@ use super::value::{ElementType, Raw, RawValue, next_raw, text};
 use crate::error::{WireError, WireErrorKind};
 use crate::read::{Reader, saturate};
 
-/// How many documents may be nested in one another.
+/// The maximum nesting depth of documents.
 ///
-/// Servers themselves stop at 200; replies wrap stored documents (which may have 100 levels) a few times.
+/// Servers have a limit of 200; replies wrap stored documents (which may have 100 levels) a few
+/// times.
 pub const DEPTH_MAX: usize = 200;
 
-/// A document within borrowed bytes. Its length and its last byte are right; nothing else is checked yet.
+/// A document within borrowed bytes. Its length and its last byte are valid; its elements are not
+/// checked yet.
 ///
-/// Two documents are equal when their bytes are.
+/// Two documents are equal if their bytes are.
 #[derive(Clone, Copy)]
 pub struct RawDocument<'a> {
     bytes: &'a [u8],
     at: u32,
 }
 
-/// An empty document on the wire.
+/// The bytes of an empty document.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 
 impl<'a> RawDocument<'a> {
     /// The document without elements.
     pub const EMPTY: RawDocument<'static> = RawDocument { bytes: EMPTY, at: 0 };
 
-    /// Opens the document that `bytes` is, from its first byte to its last. O(1).
+    /// Opens the document that consists of all of `bytes`. O(1).
     ///
     /// # Errors
     ///
@@ -38,7 +40,7 @@ impl<'a> RawDocument<'a> {
         Self::open(Reader::new(bytes, 0))
     }
 
-    /// Opens the document at the front of `input`, and returns what follows it. O(1).
+    /// Opens the document at the front of `input`, and returns the bytes after it. O(1).
     ///
     /// # Errors
     ///
@@ -49,7 +51,7 @@ impl<'a> RawDocument<'a> {
         Ok((document, reader.rest))
     }
 
-    /// Takes the document at the front of a reader.
+    /// Takes the document from the front of a reader.
     #[inline]
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, WireError> {
         let length_bytes = reader.peek_i32()?;
@@ -62,7 +64,7 @@ impl<'a> RawDocument<'a> {
         Self::open(Reader::new(reader.take(len)?, at))
     }
 
-    /// Opens the document that fills a reader.
+    /// Opens the document that consists of all bytes of a reader.
     #[inline]
     pub(super) fn open(reader: Reader<'a>) -> Result<Self, WireError> {
         let length_bytes = reader.peek_i32()?;
@@ -78,43 +80,43 @@ impl<'a> RawDocument<'a> {
         Ok(Self { bytes: reader.rest, at: reader.at })
     }
 
-    /// All its bytes, length and terminator included.
+    /// All bytes, length and terminator included.
     #[must_use]
     pub const fn as_bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where it begins in the outermost thing that was decoded.
+    /// Its offset in the outermost message or document that was decoded.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.at
     }
 
-    /// Whether it has no element.
+    /// Whether it has no elements.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.bytes.len() <= EMPTY.len()
     }
 
-    /// The bytes between length and terminator.
+    /// The elements: the bytes between length and terminator.
     #[inline]
     pub(super) fn interior(self) -> Reader<'a> {
         let interior = self.bytes.get(4..self.bytes.len().saturating_sub(1)).unwrap_or_default();
         Reader::new(interior, self.at.saturating_add(4))
     }
 
-    /// Its elements in order. Ends after the first error.
+    /// The elements in order. Ends after the first error.
     #[must_use]
     pub fn iter(self) -> Elements<'a> {
         Elements { rest: self.interior() }
     }
 
-    /// The value of the first element of that key. Linear in the elements before it, no allocation;
-    /// elements of other keys are stepped over, not looked into.
+    /// The value of the first element with this key. Linear in the elements before it, no
+    /// allocation; values of other elements are skipped, not decoded.
     ///
     /// # Errors
     ///
-    /// When an element up to and including that one is malformed.
+    /// If an element up to and including the matching one is malformed.
     pub fn get(self, key: &str) -> Result<Option<RawValue<'a>>, WireError> {
         let mut elements = self.interior();
         while let Some(raw) = next_raw(&mut elements)? {
@@ -125,8 +127,8 @@ impl<'a> RawDocument<'a> {
         Ok(None)
     }
 
-    /// Whether `accept` accepts the key, the type and the bytes of every element. Keys are not checked for being
-    /// text, nor values looked into; an element that is malformed is not accepted.
+    /// Whether `accept` returns `true` for key, type and value bytes of every element. Keys are not
+    /// checked for UTF-8 and values are not decoded; returns `false` on a malformed element.
     #[inline]
     pub(crate) fn all_raw(self, mut accept: impl FnMut(&[u8], ElementType, &[u8]) -> bool) -> bool {
         let mut elements = self.interior();
@@ -139,12 +141,12 @@ impl<'a> RawDocument<'a> {
         false
     }
 
-    /// Checks every element at every depth: types, lengths, terminators, text, booleans. Linear in the
-    /// bytes, no allocation, no recursion.
+    /// Checks every element at every depth: types, lengths, terminators, UTF-8, booleans. Linear in
+    /// the bytes, no allocation, no recursion.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
+    /// The first violation; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
     pub fn validate(self) -> Result<(), WireError> {
         let mut elements = self.interior();
         while let Some(raw) = next_raw(&mut elements)? {
@@ -156,11 +158,12 @@ impl<'a> RawDocument<'a> {
         Ok(())
     }
 
-    /// Validates the first document within, and the elements behind it. Apart, because a flat document is
-    /// common and needs no list of ends.
+    /// Validates the first nested document and the elements after it. A separate function, because
+    /// flat documents are common and do not need the array of end offsets.
     #[inline(never)]
     fn validate_nested(self, behind: Reader<'a>, first: Self) -> Result<(), WireError> {
-        // The elements that are being walked, and where those around them end.
+        // `elements`: the elements being checked. `ends`: the end offsets of the documents around
+        // them.
         let mut elements = first.interior();
         let mut ends = [0_u32; DEPTH_MAX];
         let mut depth = 1_usize;
@@ -185,14 +188,15 @@ impl<'a> RawDocument<'a> {
         }
     }
 
-    /// The bytes between two offsets.
+    /// The bytes between two offsets, counted as in [`Self::offset`].
     fn part(self, from: u32, to: u32) -> Reader<'a> {
         let index = |offset: u32| offset.saturating_sub(self.at) as usize;
         Reader::new(self.bytes.get(index(from)..index(to)).unwrap_or_default(), from)
     }
 }
 
-/// The document that an element is or ends with; any other value is checked and done with.
+/// The nested document of an element (of code with scope: the scope). Any other value is only
+/// checked.
 fn document_in(raw: Raw<'_>) -> Result<Option<RawDocument<'_>>, WireError> {
     Ok(match raw.element_type {
         ElementType::Document | ElementType::Array => Some(RawDocument::open(raw.value)?),
@@ -249,7 +253,7 @@ impl Default for RawDocument<'_> {
 
 impl fmt::Debug for RawDocument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values may be secrets: only the shape is shown.
+        // Values may be secrets: only length and offset are shown.
         write!(f, "RawDocument({} bytes at {})", self.bytes.len(), self.at)
     }
 }
@@ -270,7 +274,7 @@ pub struct Element<'a> {
     pub key: &'a str,
     /// The value.
     pub value: RawValue<'a>,
-    /// Where the value begins, in the outermost thing that was decoded.
+    /// The value's offset in the outermost message or document that was decoded.
     pub offset: u32,
 }
 
@@ -303,39 +307,39 @@ impl<'a> Iterator for Elements<'a> {
 
 impl FusedIterator for Elements<'_> {}
 
-/// An array within borrowed bytes: a document whose keys do not count.
+/// An array within borrowed bytes, encoded as a document; the keys are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawArray<'a>(RawDocument<'a>);
 
 impl<'a> RawArray<'a> {
-    /// The array without values.
+    /// The array without elements.
     pub const EMPTY: RawArray<'static> = RawArray(RawDocument::EMPTY);
 
-    /// The array that has the document's values.
+    /// The array of the document's values.
     #[must_use]
     pub const fn from_document(document: RawDocument<'a>) -> Self {
         Self(document)
     }
 
-    /// The array as a document of numbered keys.
+    /// The array as a document with numbered keys.
     #[must_use]
     pub const fn as_document(self) -> RawDocument<'a> {
         self.0
     }
 
-    /// Whether it has no value.
+    /// Whether it has no elements.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its values in order. Ends after the first error.
+    /// The values in order. Ends after the first error.
     #[must_use]
     pub fn iter(self) -> Values<'a> {
         Values { elements: self.0.iter() }
     }
 
-    /// Its texts in order; values of other types and malformed ones are left out.
+    /// The strings in order; values of other types and malformed values are skipped.
     pub fn strings(self) -> impl Iterator<Item = &'a str> + Clone {
         self.iter().filter_map(|value| value.ok().and_then(RawValue::as_str))
     }

@@ -1,4 +1,5 @@
-//! Documents as relaxed extended JSON, written as they are read: nothing is allocated, and whoever has enough stops.
+//! Documents as relaxed extended JSON. The text is written while the document is read: nothing is
+//! allocated, and the formatter can stop at any time by returning an error.
 //!
 //! Read first: MongoDB Extended JSON (v2), "Conversion table" and "Relaxed Extended JSON".
 
@@ -9,15 +10,17 @@ use super::document::{DEPTH_MAX, RawArray, RawDocument};
 use super::value::RawValue;
 use core::fmt::{self, Write};
 
-/// A document whose [`Display`](fmt::Display) is relaxed extended JSON. Made by [`RawDocument::relaxed_json`].
+/// Displays a document as relaxed extended JSON. Returned by [`RawDocument::relaxed_json`].
 ///
-/// What is malformed ends the document or array that it is in, and `<malformed>` stands in its place; `<too deep>` stands for what is nested deeper than
-/// [`DEPTH_MAX`]: it is for people's eyes, not for parsers.
+/// At a malformed element the output of the document or array around it ends with `<malformed>`.
+/// `<too deep>` replaces values nested deeper than [`DEPTH_MAX`]. The output is for people, not for
+/// parsers.
 #[derive(Clone, Copy, Debug)]
 pub struct RelaxedJson<'a>(RawDocument<'a>);
 
 impl<'a> RawDocument<'a> {
-    /// The document as relaxed extended JSON, to be displayed. Linear in the bytes that are displayed, no allocation.
+    /// The document as relaxed extended JSON, for display. Linear in the bytes that are displayed,
+    /// no allocation.
     #[must_use]
     pub const fn relaxed_json(self) -> RelaxedJson<'a> {
         RelaxedJson(self)
@@ -122,7 +125,7 @@ fn string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
         if byte >= 0x20 && byte != b'"' && byte != b'\\' {
             continue;
         }
-        // The bytes before an ASCII character end at a boundary.
+        // Both indices are character boundaries: the byte at `at` is ASCII.
         f.write_str(text.get(plain..at).unwrap_or_default())?;
         plain = at + 1;
         match byte {
@@ -140,7 +143,7 @@ fn string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 
 fn double(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
     if number.is_finite() {
-        // With its point or exponent: a double stays one.
+        // Debug format keeps the point or the exponent, so the number still reads as a double.
         return write!(f, "{number:?}");
     }
     let name = if number.is_nan() {
@@ -167,7 +170,7 @@ fn base64(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 }
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
-/// The end of the year 9999, up to which a date is readable.
+/// End of the year 9999, in milliseconds since 1970. Relaxed JSON writes later dates as numbers.
 const MILLIS_READABLE: i64 = 253_402_300_800_000;
 
 fn date_time(f: &mut fmt::Formatter<'_>, millis: i64) -> fmt::Result {
@@ -184,8 +187,8 @@ fn date_time(f: &mut fmt::Formatter<'_>, millis: i64) -> fmt::Result {
     f.write_str("Z\"}")
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after the first of 1970. Counted in years that begin in March,
-/// so that the day that some have more is their last.
+/// Converts days since 1970-01-01 to year, month and day of the Gregorian calendar. Years are
+/// counted from March, which makes a leap day the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_ERA: i64 = 146_097;
     let days = days + 719_468;
@@ -199,7 +202,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// As IEEE 754-2008 decimal floating point in its binary encoding, in the notation of the BSON decimal128 specification.
+/// Writes IEEE 754-2008 decimal floating point (binary encoding) in the notation of the BSON
+/// decimal128 specification.
 fn decimal128(f: &mut fmt::Formatter<'_>, bytes: [u8; 16]) -> fmt::Result {
     const BIAS: i32 = 6176;
     const COEFFICIENT_MAX: u128 = 10_u128.pow(34) - 1;
@@ -212,7 +216,7 @@ fn decimal128(f: &mut fmt::Formatter<'_>, bytes: [u8; 16]) -> fmt::Result {
     } else if combination == 0x1e {
         write!(f, "{sign}Infinity")?;
     } else {
-        // A coefficient that begins with the bits 100 is beyond the largest, and counts as zero.
+        // A coefficient that begins with the bits 100 exceeds the maximum, and counts as zero.
         let is_large = combination >> 3 == 0b11;
         let exponent_bits = if is_large { bits >> 111 & 0x3fff } else { bits >> 113 & 0x3fff };
         let coefficient = if is_large { 0 } else { bits & ((1 << 113) - 1) };

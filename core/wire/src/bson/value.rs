@@ -1,4 +1,4 @@
-//! The types of BSON, and how long and well-formed the bytes of each are.
+//! The types of BSON: lengths and validation of their values.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ pub enum ElementType {
     Binary = 0x05,
     /// Undefined (deprecated).
     Undefined = 0x06,
-    /// Twelve bytes that name something.
+    /// A 12-byte identifier.
     ObjectId = 0x07,
     /// True or false.
     Boolean = 0x08,
@@ -43,20 +43,20 @@ pub enum ElementType {
     JavaScriptWithScope = 0x0f,
     /// 32-bit integer.
     Int32 = 0x10,
-    /// A time stamp of the server's own.
+    /// A server-internal time stamp.
     Timestamp = 0x11,
     /// 64-bit integer.
     Int64 = 0x12,
     /// 128-bit decimal floating point.
     Decimal128 = 0x13,
-    /// Less than everything else.
+    /// Sorts before all other values.
     MinKey = 0xff,
-    /// Greater than everything else.
+    /// Sorts after all other values.
     MaxKey = 0x7f,
 }
 
 impl ElementType {
-    /// The type of that byte, if BSON has one.
+    /// The type for this type byte; `None` if BSON has none.
     #[must_use]
     pub const fn from_tag(tag: u8) -> Option<Self> {
         Some(match tag {
@@ -91,7 +91,7 @@ impl ElementType {
         self as u8
     }
 
-    /// Its name in words.
+    /// The name in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -126,10 +126,10 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// Bytes with a subtype. Of the old subtype 2 these are the inner bytes, without their own length.
+/// Bytes with a subtype. For the old subtype 2 these are the inner bytes, without the inner length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Binary<'a> {
-    /// What the bytes are: 0 generic, 2 generic (old), 4 UUID, and so on.
+    /// The meaning of the bytes: 0 generic, 2 generic (old), 4 UUID, and so on.
     pub subtype: u8,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -144,16 +144,16 @@ pub struct Regex<'a> {
     pub options: &'a str,
 }
 
-/// A time stamp of the server's own.
+/// A server-internal time stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since the Unix epoch.
     pub time_s: u32,
-    /// Counts within the second.
+    /// Ordinal within the second.
     pub increment: u32,
 }
 
-/// One value, borrowed from the document it is in.
+/// A value, borrowed from its document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RawValue<'a> {
     /// 64-bit binary floating point.
@@ -168,7 +168,7 @@ pub enum RawValue<'a> {
     Binary(Binary<'a>),
     /// Undefined (deprecated).
     Undefined,
-    /// Twelve bytes that name something.
+    /// A 12-byte identifier.
     ObjectId(ObjectId),
     /// True or false.
     Boolean(bool),
@@ -198,15 +198,15 @@ pub enum RawValue<'a> {
     },
     /// 32-bit integer.
     Int32(i32),
-    /// A time stamp of the server's own.
+    /// A server-internal time stamp.
     Timestamp(Timestamp),
     /// 64-bit integer.
     Int64(i64),
     /// 128-bit decimal floating point, as its sixteen bytes.
     Decimal128([u8; 16]),
-    /// Less than everything else.
+    /// Sorts before all other values.
     MinKey,
-    /// Greater than everything else.
+    /// Sorts after all other values.
     MaxKey,
 }
 
@@ -239,49 +239,49 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The text, of a string only.
+    /// The text if this is a string.
     #[must_use]
     pub fn as_str(self) -> Option<&'a str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// The document, of a document only.
+    /// The document if this is a document.
     #[must_use]
     pub fn as_document(self) -> Option<RawDocument<'a>> {
         if let Self::Document(document) = self { Some(document) } else { None }
     }
 
-    /// The array, of an array only.
+    /// The array if this is an array.
     #[must_use]
     pub fn as_array(self) -> Option<RawArray<'a>> {
         if let Self::Array(array) = self { Some(array) } else { None }
     }
 
-    /// The bytes and their subtype, of a binary only.
+    /// Bytes and subtype if this is a binary.
     #[must_use]
     pub fn as_binary(self) -> Option<Binary<'a>> {
         if let Self::Binary(binary) = self { Some(binary) } else { None }
     }
 
-    /// The id, of an `ObjectId` only.
+    /// The id if this is an `ObjectId`.
     #[must_use]
     pub fn as_object_id(self) -> Option<ObjectId> {
         if let Self::ObjectId(id) = self { Some(id) } else { None }
     }
 
-    /// True or false, of a boolean only.
+    /// The boolean if this is a boolean.
     #[must_use]
     pub fn as_bool(self) -> Option<bool> {
         if let Self::Boolean(value) = self { Some(value) } else { None }
     }
 
-    /// Milliseconds since the Unix epoch, of a datetime only.
+    /// Milliseconds since the Unix epoch if this is a datetime.
     #[must_use]
     pub fn as_date_time_ms(self) -> Option<i64> {
         if let Self::DateTime(ms) = self { Some(ms) } else { None }
     }
 
-    /// The number of an int32, an int64, or a double without a fraction.
+    /// The number if this is an int32, an int64, or a double without a fraction.
     #[must_use]
     pub fn as_integer(self) -> Option<i64> {
         if let Self::Int32(value) = self {
@@ -295,7 +295,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// A boolean, or whether a number is other than zero (NaN is).
+    /// The boolean, or whether a number is not zero (true for NaN).
     #[must_use]
     pub fn as_flag(self) -> Option<bool> {
         if let Self::Boolean(value) = self {
@@ -305,7 +305,7 @@ impl<'a> RawValue<'a> {
         } else if let Self::Int64(value) = self {
             Some(value != 0)
         } else if let Self::Double(value) = self {
-            // Neither of the two zeros.
+            // Neither +0 nor -0.
             Some(value.to_bits() << 1 != 0)
         } else {
             None
@@ -313,7 +313,7 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// A double as an integer, when it is one.
+/// A double as an integer, if it has no fraction and fits.
 fn whole(value: f64) -> Option<i64> {
     const FRACTION_BITS: u32 = 52;
     const EXPONENT_BIAS: u32 = 1023;
@@ -321,7 +321,8 @@ fn whole(value: f64) -> Option<i64> {
     if bits << 1 == 0 {
         return Some(0);
     }
-    // Looked at bit by bit: many a microcontroller can do no more with a double, and would need an emulation of the rest.
+    // Uses integer operations only: many microcontrollers have no floating-point unit, and would
+    // need emulation code.
     let exponent = u32::try_from(bits >> FRACTION_BITS & 0x7ff).ok()?.checked_sub(EXPONENT_BIAS)?;
     let digits = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
     let is_negative = bits >> 63 != 0;
@@ -329,7 +330,7 @@ fn whole(value: f64) -> Option<i64> {
         Some(below) if digits.trailing_zeros() < below => return None,
         Some(below) => digits >> below,
         None if exponent < 63 => digits << (exponent - FRACTION_BITS),
-        // The one number of 64 bits.
+        // The only valid number with exponent 63: `i64::MIN`.
         None if exponent == 63 && is_negative && digits == 1 << FRACTION_BITS => return Some(i64::MIN),
         None => return None,
     };
@@ -337,7 +338,7 @@ fn whole(value: f64) -> Option<i64> {
     Some(if is_negative { -magnitude } else { magnitude })
 }
 
-/// An element that has been measured and not yet looked into.
+/// An element of known length, with a value that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
     pub(super) element_type: ElementType,
@@ -346,7 +347,7 @@ pub(super) struct Raw<'a> {
     pub(super) value: Reader<'a>,
 }
 
-/// Takes the next element off a document's elements; `None` at their end.
+/// Takes the next element from the front of `elements`; `None` at the end.
 #[inline]
 pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>, WireError> {
     if elements.rest.is_empty() {
@@ -368,7 +369,7 @@ pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>,
     Ok(Some(Raw { element_type, key, key_at, value }))
 }
 
-/// How many bytes the value at the front of `rest` claims.
+/// The claimed length in bytes of the value at the front of `rest`.
 #[inline]
 fn value_len(element_type: ElementType, mut rest: Reader<'_>) -> Result<usize, WireError> {
     Ok(match element_type {
@@ -405,13 +406,13 @@ fn value_len(element_type: ElementType, mut rest: Reader<'_>) -> Result<usize, W
     })
 }
 
-/// A claimed length as a size, when it is neither below `min` nor beyond what is there.
+/// A claimed length as `usize`, if it is at least `min` and at most the bytes available.
 #[inline]
 fn claimed(length_bytes: i32, min: usize, rest: Reader<'_>) -> Option<usize> {
     usize::try_from(length_bytes).ok().filter(|len| (min..=rest.rest.len()).contains(len))
 }
 
-/// The bytes of a string with its length in front.
+/// The length of a string in bytes, including its length prefix.
 #[inline]
 fn string_len(rest: Reader<'_>) -> Result<usize, WireError> {
     let length_bytes = rest.peek_i32()?;
@@ -420,14 +421,14 @@ fn string_len(rest: Reader<'_>) -> Result<usize, WireError> {
     Ok(text.saturating_add(4))
 }
 
-/// Text of bytes.
+/// Checks that bytes are UTF-8. `at`: their offset, for the error.
 #[inline]
 pub(super) fn text(bytes: &[u8], at: u32) -> Result<&str, WireError> {
     core::str::from_utf8(bytes)
         .map_err(|error| WireError::new(WireErrorKind::Utf8, at.saturating_add(saturate(error.valid_up_to()))))
 }
 
-/// A string with its length in front, going past it.
+/// Takes a length-prefixed string.
 fn string<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
     let len = string_len(*value)?;
     value.take(4)?;
@@ -439,14 +440,14 @@ fn string<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
     }
 }
 
-/// Text up to a zero byte, going past it.
+/// Takes a zero-terminated string.
 fn cstring<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
     let at = value.at;
     text(value.until_nul()?, at)
 }
 
 impl<'a> Raw<'a> {
-    /// Looks into the value. O(1), except for the check of text.
+    /// Decodes the value. O(1), except for the UTF-8 check of text.
     #[inline]
     pub(super) fn decode(self) -> Result<RawValue<'a>, WireError> {
         let mut value = self.value;
@@ -495,7 +496,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The old generic subtype, whose bytes begin with a length of their own.
+/// The old generic subtype; its bytes begin with a second length.
 pub(super) const SUBTYPE_OLD: u8 = 2;
 
 fn binary(mut value: Reader<'_>) -> Result<Binary<'_>, WireError> {

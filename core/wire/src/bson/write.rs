@@ -14,21 +14,21 @@ mod tests;
 
 /// Writes one document, element by element, at the end of a sink.
 ///
-/// A call that fails leaves the document as it was before it. Keys are written as they come: it is the
-/// caller who avoids writing one twice. A document that is dropped without [`finish`](Self::finish) has no
-/// length: use [`DocumentWriter::write`] unless the borrow checker forbids it.
+/// A call that fails leaves the document unchanged. Keys are not checked for duplicates: the caller
+/// must avoid them. A document that is dropped without [`finish`](Self::finish) has no valid
+/// length: prefer [`DocumentWriter::write`] unless the borrow checker forbids it.
 #[must_use = "a document is complete only after `finish`"]
 pub struct DocumentWriter<'s, S: Sink> {
     sink: &'s mut S,
     start: usize,
 }
 
-/// What each appending method gives: the writer again.
+/// The result of an appending method: the writer, for chaining.
 type Appended<'w, W> = Result<&'w mut W, EncodeError>;
 
 impl<S: Sink> fmt::Debug for DocumentWriter<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was written may be secret: only the shape is shown.
+        // The content may be secret: only length and offset are shown.
         write!(f, "DocumentWriter({} bytes at {})", self.len_bytes(), self.start)
     }
 }
@@ -38,7 +38,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// # Errors
     ///
-    /// [`EncodeError`]; the sink is as it was.
+    /// [`EncodeError`]; the sink is unchanged.
     pub fn write(
         sink: &'s mut S,
         body: impl FnOnce(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
@@ -64,7 +64,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         Ok(Self { sink, start })
     }
 
-    /// Ends the document: writes its terminator and its length, and returns that length in bytes.
+    /// Ends the document: writes its terminator and its length, and returns the length in bytes.
     ///
     /// # Errors
     ///
@@ -82,13 +82,13 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.sink.written().len().saturating_sub(self.start)
     }
 
-    /// Appends an element whose value is these bytes, one part after the other.
+    /// Appends an element with the concatenation of `parts` as its value.
     fn parts(&mut self, element_type: ElementType, key: &str, parts: &[&[u8]]) -> Appended<'_, Self> {
         append_element(self.sink, element_type, key, parts)?;
         Ok(self)
     }
 
-    /// Writes type and key, then what `value` writes; all of it or nothing.
+    /// Writes type and key, then calls `value`. Removes all of the element if `value` fails.
     fn element(
         &mut self,
         element_type: ElementType,
@@ -108,7 +108,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// # Errors
     ///
-    /// [`EncodeError::Full`], [`EncodeError::InteriorNul`]; as for every other type.
+    /// [`EncodeError::Full`], [`EncodeError::InteriorNul`]; the same for every other type.
     pub fn double(&mut self, key: &str, value: f64) -> Appended<'_, Self> {
         self.parts(ElementType::Double, key, &[&value.to_le_bytes()])
     }
@@ -122,7 +122,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.parts(ElementType::String, key, &[&length(value.len().saturating_add(1))?, value.as_bytes(), &[0]])
     }
 
-    /// Appends text that is made of parts.
+    /// Appends the concatenation of `parts` as text.
     ///
     /// # Errors
     ///
@@ -138,11 +138,11 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         })
     }
 
-    /// Appends what `body` writes as a document.
+    /// Appends a document that `body` writes.
     ///
     /// # Errors
     ///
-    /// As [`Self::double`], and what `body` returns.
+    /// As [`Self::double`], and errors of `body`.
     pub fn document(
         &mut self,
         key: &str,
@@ -151,7 +151,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(ElementType::Document, key, |sink| DocumentWriter::write(sink, body).map(drop))
     }
 
-    /// Appends a document that exists already.
+    /// Appends an existing document.
     ///
     /// # Errors
     ///
@@ -160,11 +160,11 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.parts(ElementType::Document, key, &[value.as_bytes()])
     }
 
-    /// Appends what `body` writes as an array.
+    /// Appends an array that `body` writes.
     ///
     /// # Errors
     ///
-    /// As [`Self::double`], and what `body` returns.
+    /// As [`Self::double`], and errors of `body`.
     pub fn array(
         &mut self,
         key: &str,
@@ -173,7 +173,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(ElementType::Array, key, |sink| write_array(sink, body))
     }
 
-    /// Appends an array that exists already.
+    /// Appends an existing array.
     ///
     /// # Errors
     ///
@@ -191,11 +191,11 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(ElementType::Binary, key, |sink| write_binary(sink, Binary { subtype, bytes }))
     }
 
-    /// Appends what `write` appends to the sink, as bytes of the generic subtype 0.
+    /// Appends the bytes that `write` appends to the sink, as a binary of the generic subtype 0.
     ///
     /// # Errors
     ///
-    /// As [`Self::str`], and what `write` returns.
+    /// As [`Self::str`], and errors of `write`.
     pub fn binary_with(
         &mut self,
         key: &str,
@@ -219,7 +219,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.parts(ElementType::ObjectId, key, &[&value.0])
     }
 
-    /// Appends true or false.
+    /// Appends a boolean.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.parts(ElementType::DateTime, key, &[&ms.to_le_bytes()])
     }
 
-    /// Appends "no value".
+    /// Appends null.
     ///
     /// # Errors
     ///
@@ -273,7 +273,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(value.element_type(), key, |sink| write_value(sink, value))
     }
 
-    /// Appends every element of another document, byte by byte as they are.
+    /// Appends all elements of another document, as unchanged bytes.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     }
 }
 
-/// Writes the values of an array. Given by [`DocumentWriter::array`].
+/// Writes the values of an array. Passed to the closure of [`DocumentWriter::array`].
 #[derive(Debug)]
 pub struct ArrayWriter<'w, 's, S: Sink> {
     document: &'w mut DocumentWriter<'s, S>,
@@ -310,7 +310,7 @@ impl<S: Sink> ArrayWriter<'_, '_, S> {
         self.push(|document, key| document.value(key, value).map(drop))
     }
 
-    /// Appends what `body` writes as a document.
+    /// Appends a document that `body` writes.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl<S: Sink> ArrayWriter<'_, '_, S> {
         self.push(|document, key| document.document(key, body).map(drop))
     }
 
-    /// Appends what `body` writes as an array.
+    /// Appends an array that `body` writes.
     ///
     /// # Errors
     ///
@@ -352,7 +352,7 @@ impl<S: Sink> ArrayWriter<'_, '_, S> {
     }
 }
 
-/// A number in decimal digits.
+/// Formats a number in decimal digits.
 fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &str {
     let mut start = buffer.len();
     for (index, place) in buffer.iter_mut().enumerate().rev() {
@@ -367,7 +367,7 @@ fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &str {
     buffer.get(start..).and_then(|digits| core::str::from_utf8(digits).ok()).unwrap_or_default()
 }
 
-/// Writes a length over the four bytes at `at`.
+/// Overwrites the four bytes at `at` with a length.
 pub(crate) fn patch_len<S: Sink>(sink: &mut S, at: usize, len: usize) -> Result<(), EncodeError> {
     const MAX: u32 = i32::MAX.unsigned_abs();
     let length_bytes = saturate(len);
@@ -411,7 +411,7 @@ fn write_cstring<S: Sink>(sink: &mut S, text: &str) -> Result<(), EncodeError> {
     Ok(sink.append(&[0])?)
 }
 
-/// A length as its four bytes.
+/// A length in its four-byte encoding.
 fn length(len: usize) -> Result<[u8; 4], EncodeError> {
     match i32::try_from(len) {
         Ok(length) => Ok(length.to_le_bytes()),
@@ -444,7 +444,7 @@ fn write_array<S: Sink>(
     body: impl FnOnce(&mut ArrayWriter<'_, '_, S>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
     DocumentWriter::write(sink, |document| {
-        // The writer borrows the document for its own time only.
+        // Borrows the document only for this call.
         body(&mut ArrayWriter { document, count: 0 })
     })
     .map(drop)

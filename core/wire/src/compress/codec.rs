@@ -1,4 +1,5 @@
-//! The algorithms: each by its library, with contexts that are made at first use and used again.
+//! The compression algorithms. Each uses its library, with contexts that are created at first use
+//! and then reused.
 
 use super::{Compressed, Compressor};
 use crate::Full;
@@ -7,7 +8,7 @@ use crate::error::{WireError, WireErrorKind};
 use crate::read::saturate;
 use alloc::vec::Vec;
 
-/// Contexts of one connection.
+/// Compression contexts of a connection.
 pub(super) struct Codec {
     #[cfg(feature = "snappy")]
     snappy: Option<alloc::boxed::Box<snap::raw::Encoder>>,
@@ -31,8 +32,9 @@ impl Codec {
         }
     }
 
-    /// Compresses `data` into `output` from `start` on, which it makes longer as it must. Returns where the compressed
-    /// bytes end; [`Full`] also for a compressor that this build does not have.
+    /// Compresses `data` into `output` from `start` on; `output` is lengthened as needed. Returns
+    /// the end of the compressed bytes; [`Full`] also for a compressor that this build does not
+    /// support.
     pub(super) fn compress(
         &mut self,
         compressor: Compressor,
@@ -60,7 +62,7 @@ impl Codec {
         }
     }
 
-    /// Inflates a message into `output`, which has the size that was declared and is never written beyond.
+    /// Inflates a message into `output`, which has the declared size. Never writes beyond it.
     #[cfg_attr(
         not(any(feature = "zlib", feature = "zstd")),
         allow(clippy::needless_pass_by_ref_mut, reason = "snappy keeps nothing to inflate with")
@@ -101,31 +103,32 @@ impl Codec {
                 (WireErrorKind::CompressedRest { count_bytes }, at.saturating_add(saturate(after)))
             }
             (Found::Malformed, Some(compressor)) => (WireErrorKind::CompressedData { compressor }, at),
-            // Nothing can be malformed where nothing was compressed.
+            // Unreachable: data of "noop" cannot be malformed.
             (Found::Malformed, None) => (WireErrorKind::InflatedTooLong { declared_bytes }, SIZE_AT),
         };
         Err(WireError::new(kind, offset))
     }
 }
 
-/// A compressor that this build does not have was not agreed on either.
+/// The error for a compressor that this build does not support; it cannot have been negotiated
+/// either.
 #[cfg(not(all(feature = "snappy", feature = "zlib", feature = "zstd")))]
 const fn not_there(compressor: Compressor) -> WireError {
     WireError::new(WireErrorKind::CompressorNotNegotiated { compressor }, super::COMPRESSOR_AT)
 }
 
-/// What came of inflating.
+/// The result of inflating.
 #[derive(Clone, Copy)]
 enum Found {
-    /// So many bytes, and the end of the data.
+    /// The data ended after this number of inflated bytes.
     Bytes(usize),
-    /// More than was declared.
+    /// More bytes than declared.
     #[cfg_attr(
         not(any(feature = "zlib", feature = "zstd")),
         allow(dead_code, reason = "snappy declares its size itself")
     )]
     TooMany,
-    /// The end, with bytes behind it.
+    /// The compressed data ended at `after`, and more bytes follow.
     #[cfg(feature = "zlib")]
     Rest {
         after: usize,
@@ -133,14 +136,14 @@ enum Found {
     Malformed,
 }
 
-/// The part of `output` from `start` on, at least `count` bytes long.
+/// Returns `output` from `start` on, lengthened to at least `count` bytes.
 fn room(output: &mut Vec<u8>, start: usize, count: usize) -> Result<&mut [u8], Full> {
     let wanted = start.checked_add(count).ok_or(Full)?;
     lengthen(output, wanted)?;
     output.get_mut(start..).ok_or(Full)
 }
 
-/// Makes `buffer` at least `len` bytes long. It stays as long as it is when that suffices, so that nothing is written twice.
+/// Lengthens `buffer` to at least `len` bytes. Never shortens it, to avoid zeroing bytes again.
 pub(super) fn lengthen(buffer: &mut Vec<u8>, len: usize) -> Result<(), Full> {
     if buffer.len() < len {
         buffer.try_reserve_exact(len - buffer.len()).map_err(|_| Full)?;
@@ -152,7 +155,7 @@ pub(super) fn lengthen(buffer: &mut Vec<u8>, len: usize) -> Result<(), Full> {
 #[cfg(feature = "snappy")]
 fn snappy_inflate(data: &[u8], output: &mut [u8]) -> Found {
     match snap::raw::decompress_len(data) {
-        // Snappy data begin with their size.
+        // Snappy data begin with the uncompressed size.
         Ok(count) if count != output.len() => Found::Bytes(count),
         Ok(_) => snap::raw::Decoder::new().decompress(data, output).map_or(Found::Malformed, Found::Bytes),
         Err(_) => Found::Malformed,
@@ -182,7 +185,7 @@ mod zlib {
             let mut end = start;
             let mut rest = data;
             loop {
-                // Incompressible data become longer by a few bytes in a thousand.
+                // Incompressible data grow by a few bytes in a thousand.
                 let room = room(output, end, rest.len() + rest.len() / 64 + 128)?;
                 let (read, written) = (context.total_in(), context.total_out());
                 let status = context.compress(rest, room, FlushCompress::Finish).map_err(|_| Full)?;
@@ -207,7 +210,7 @@ mod zlib {
             match status {
                 Ok(Status::StreamEnd) if after < data.len() => Found::Rest { after },
                 Ok(Status::StreamEnd) => Found::Bytes(count),
-                // It wants to go on: with more room, or with more data.
+                // The stream has not ended: more output space or more data is needed.
                 Ok(Status::Ok | Status::BufError) if count == output.len() && after < data.len() => Found::TooMany,
                 Ok(Status::Ok | Status::BufError) | Err(_) => Found::Malformed,
             }

@@ -1,11 +1,12 @@
-//! Which commands are never compressed.
+//! Commands that are never compressed.
 
 use crate::bson::RawDocument;
 use crate::message::{Decoded, Flags, HEADER_BYTES, Limits, OP_MSG, decode_message};
 use crate::read::Reader;
 
-/// Commands that carry secrets, or begin what others rest on. Names are compared without regard to case: one that a
-/// server would not know by another case costs nothing uncompressed.
+/// Commands that carry secrets or negotiate the connection. Names are compared case-insensitively:
+/// for a name that the server knows only in another case, the only effect is that the message is
+/// not compressed.
 const FORBIDDEN: [&[u8]; 11] = [
     b"hello",
     b"isMaster",
@@ -20,13 +21,13 @@ const FORBIDDEN: [&[u8]; 11] = [
     b"copydb",
 ];
 
-/// Whether a message that was encoded may be compressed: every command may, but for hello in its forms and those that
-/// authenticate or carry credentials.
+/// Whether an encoded message may be compressed: all commands except hello in its forms and
+/// commands that authenticate or carry credentials.
 ///
-/// - `message`: one whole OP_MSG. Of anything else the answer is no.
+/// - `message`: a complete OP_MSG; `false` for anything else.
 ///
-/// Cost: O(1) for a message whose first section is its body, as this crate writes them; else linear in the
-/// number of its documents.
+/// Cost: O(1) if the body is the first section, as in messages of this crate; otherwise linear in
+/// the number of its documents.
 ///
 /// Source: Wire Compression, "Messages not allowed to be compressed".
 #[must_use]
@@ -34,7 +35,7 @@ pub fn is_compressible(message: &[u8]) -> bool {
     command_name(message).is_some_and(|name| !FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(name)))
 }
 
-/// The key of the first element of the message's body.
+/// The command's name: the key of the first element of the message's body.
 fn command_name(message: &[u8]) -> Option<&[u8]> {
     if message.get(HEADER_BYTES - 4..HEADER_BYTES)? != OP_MSG.to_le_bytes() {
         return None;
@@ -50,6 +51,6 @@ fn command_name(message: &[u8]) -> Option<&[u8]> {
             }
         }
     };
-    // The document's length, then the first element's type.
+    // Skips the document's length and the first element's type.
     Reader::new(body.get(5..)?, 0).until_nul().ok()
 }

@@ -1,4 +1,4 @@
-//! Requests out, replies in, for one connection.
+//! Compression of sent messages and inflation of received messages, for one connection.
 
 use super::codec::{Codec, lengthen};
 use super::{COMPRESSED_HEADER_BYTES, Compressor, Compressors, OP_COMPRESSED};
@@ -10,21 +10,22 @@ use crate::read::saturate;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Compresses what one connection sends and inflates what it receives, in buffers and contexts that are used again:
-/// once they have the size of the largest message so far, nothing is allocated.
+/// Compresses the messages that a connection sends and inflates those that it receives. Buffers and
+/// contexts are reused: nothing is allocated unless a message is larger than all before.
 ///
-/// It stands between the bytes and whoever understands them ([`Handshake`](crate::handshake::Handshake),
-/// [`Exchange`](crate::message::Exchange)). [`pack`](Self::pack) what is to be sent; [`unpack`](Self::unpack) what was
-/// received, and hand on [`inflated`](Self::inflated) in its place.
+/// It sits between the socket and the decoder ([`Handshake`](crate::handshake::Handshake),
+/// [`Exchange`](crate::message::Exchange)): call [`pack`](Self::pack) on each encoded message, call
+/// [`unpack`](Self::unpack) on received bytes, and pass [`inflated`](Self::inflated) to the decoder
+/// instead of them.
 ///
-/// Memory beyond the two buffers, from the first message that is compressed (and again, first inflated) with it:
-/// snappy 2 KiB, and 32 KiB once a message exceeds a kilobyte; zlib some 320 KiB to compress and 43 KiB
-/// to inflate; zstd, which takes it from C's allocator, from 70 KiB to 1.3 MiB by the largest request, and
-/// 160 KiB to inflate.
+/// Memory in addition to the two buffers, allocated at the first message that is compressed, and
+/// separately at the first that is inflated: snappy 2 KiB, and 32 KiB once a message exceeds a
+/// kilobyte; zlib some 320 KiB to compress and 43 KiB to inflate; zstd, which uses the C allocator,
+/// from 70 KiB to 1.3 MiB depending on the largest request, and 160 KiB to inflate.
 pub struct Packer {
-    /// What may arrive.
+    /// Compressors that received messages may use.
     accepted: Compressors,
-    /// What is sent, once the server has agreed.
+    /// The compressor for sent messages; set when the server has agreed.
     sends: Option<Compressor>,
     codec: Codec,
     packed: Vec<u8>,
@@ -33,19 +34,20 @@ pub struct Packer {
     inflated_len: usize,
 }
 
-/// What the front of the received bytes was.
+/// The kind of message at the front of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpacked {
-    /// Not compressed, or too little to tell: to be decoded as it is.
+    /// Not compressed, or the opcode has not arrived yet: decode the bytes unchanged.
     Plain,
-    /// A compressed message that is not all there.
+    /// A compressed message that has not arrived in full.
     NeedMore {
-        /// How many more bytes it takes at least. As claimed by the peer: make room as bytes arrive.
+        /// Minimum number of further bytes needed. Claimed by the peer: grow the buffer as bytes
+        /// arrive.
         bytes_min: usize,
     },
-    /// A compressed message. [`Packer::inflated`] is what is to be decoded in its place.
+    /// A compressed message. Decode [`Packer::inflated`] instead of it.
     Inflated {
-        /// How many bytes of the input it is.
+        /// Length in bytes of the compressed message in the input.
         length_bytes: usize,
     },
 }
@@ -53,9 +55,9 @@ pub enum Unpacked {
 /// A compressed message cannot be inflated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnpackError {
-    /// The peer broke a rule; the connection is to be closed.
+    /// The peer violated the protocol; the connection must be closed.
     Wire(WireError),
-    /// No memory for it.
+    /// Not enough memory.
     Full,
 }
 
@@ -87,10 +89,11 @@ impl From<Full> for UnpackError {
 }
 
 impl Packer {
-    /// For a connection whose hello offers compressors and is not answered yet: nothing is compressed, and the answer may be.
+    /// Creates a packer for a connection that has no reply to hello yet: sent messages are not
+    /// compressed, received messages may be.
     ///
-    /// - `offered`: those that this build does not have are left out.
-    /// - `zlib_level`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    /// - `offered`: compressors that this build does not support are left out.
+    /// - `zlib_level`: 0 (none) to 9 (best); `None` uses the default of zlib.
     ///
     /// Cost: no allocation.
     #[must_use]
@@ -106,19 +109,22 @@ impl Packer {
         }
     }
 
-    /// Takes note of what [`Established`](crate::handshake::Established) says that both sides have. From now on everything
-    /// that may be compressed is, by the first of them.
+    /// Sets the compressors that both sides support, from
+    /// [`Established`](crate::handshake::Established). From now on sent messages are compressed
+    /// with the first of them, if allowed.
     pub fn agree(&mut self, agreed: Compressors) {
         self.accepted = agreed.available();
         self.sends = self.accepted.first();
     }
 
-    /// Compresses a message that was encoded, and returns whether it did: [`packed`](Self::packed) is then to be sent in its place.
+    /// Compresses an encoded message and returns whether it did; if so, send
+    /// [`packed`](Self::packed) instead of it.
     ///
-    /// Everything is compressed that may be, however short: the specification leaves no choice. Only a message that
-    /// would thereby exceed the limit stays as it is, so that it can be sent at all.
+    /// All messages that may be compressed are, however short: the specification requires it. The
+    /// exception is a message that would exceed the limit when compressed.
     ///
-    /// - `message`: one whole OP_MSG. - `limits`: the connection's.
+    /// - `message`: one complete OP_MSG.
+    /// - `limits`: the connection's.
     ///
     /// Cost: linear in the message; see [`Packer`] for memory.
     ///
@@ -139,7 +145,7 @@ impl Packer {
         }
         let Some(front) = self.packed.first_chunk_mut::<COMPRESSED_HEADER_BYTES>() else { return Ok(false) };
         let outer = Header { length_bytes, request_id: 0, response_to: 0, opcode: OP_COMPRESSED }.to_bytes();
-        // The ids are those of the message, and its opcode moves inside.
+        // Request id and response id are copied; the opcode moves into the compressed header.
         let parts = [
             outer.get(..4),
             header.get(4..12),
@@ -156,24 +162,26 @@ impl Packer {
         Ok(true)
     }
 
-    /// The message that was compressed last; empty when [`pack`](Self::pack) left it as it was.
+    /// The message compressed last; empty if [`pack`](Self::pack) did not compress it.
     #[must_use]
     pub fn packed(&self) -> &[u8] {
         self.packed.get(..self.packed_len).unwrap_or_default()
     }
 
-    /// Inflates the message at the front of `input`, if it is compressed and all there.
+    /// Inflates the message at the front of `input`, if it is compressed and has arrived in full.
     ///
-    /// - `input`: everything that was received and not consumed. - `limits`: for the message as it is and inflated.
+    /// - `input`: all bytes received and not consumed.
+    /// - `limits`: apply to the message both compressed and inflated.
     ///
-    /// Cost: O(1) until all of it is there, then linear in both sizes. Allocates what the message declares, which is within
-    /// `limits`, and within what its bytes can inflate to.
+    /// Cost: O(1) until the whole message has arrived, then linear in both sizes. Allocates the
+    /// declared size, which is within `limits` and within the maximum to which its bytes can
+    /// inflate.
     ///
     /// # Errors
     ///
-    /// [`UnpackError::Wire`] with what [`decode_compressed`] finds, or [`WireErrorKind::InflatedSize`],
-    /// [`WireErrorKind::InflatedTooLong`], [`WireErrorKind::CompressedData`], [`WireErrorKind::CompressedRest`];
-    /// [`UnpackError::Full`].
+    /// [`UnpackError::Wire`] with an error of [`decode_compressed`], or
+    /// [`WireErrorKind::InflatedSize`], [`WireErrorKind::InflatedTooLong`],
+    /// [`WireErrorKind::CompressedData`], [`WireErrorKind::CompressedRest`]; [`UnpackError::Full`].
     ///
     /// [`WireErrorKind::InflatedSize`]: crate::WireErrorKind::InflatedSize
     /// [`WireErrorKind::InflatedTooLong`]: crate::WireErrorKind::InflatedTooLong
@@ -199,13 +207,14 @@ impl Packer {
         Ok(Unpacked::Inflated { length_bytes: input.len().saturating_sub(rest.len()) })
     }
 
-    /// The message that was inflated last, with the header that it had before it was compressed; empty after anything else.
+    /// The message inflated last, with its header as before compression; empty after any other
+    /// result.
     #[must_use]
     pub fn inflated(&self) -> &[u8] {
         self.inflated.get(..self.inflated_len).unwrap_or_default()
     }
 
-    /// Gives back the memory of buffers that a message made longer than `keep_bytes`, and forgets both messages.
+    /// Frees buffers longer than `keep_bytes`, and clears both messages.
     pub fn trim(&mut self, keep_bytes: usize) {
         (self.packed_len, self.inflated_len) = (0, 0);
         for buffer in [&mut self.packed, &mut self.inflated] {
@@ -215,7 +224,7 @@ impl Packer {
         }
     }
 
-    /// Bytes that the two buffers take.
+    /// Allocated size of the two buffers in bytes.
     #[must_use]
     pub const fn buffer_bytes(&self) -> usize {
         self.packed.capacity() + self.inflated.capacity()
@@ -223,7 +232,7 @@ impl Packer {
 }
 
 impl fmt::Debug for Packer {
-    /// Without a byte of any message.
+    /// Omits the content of messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packer")
             .field("accepted", &self.accepted)

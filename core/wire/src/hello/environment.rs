@@ -1,4 +1,4 @@
-//! Where the client runs, as far as environment variables tell.
+//! The client's runtime environment, detected from environment variables.
 
 /// A function-as-a-service platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,31 +26,35 @@ impl Faas {
     }
 }
 
-/// The longest region that is kept, in bytes; a longer one is left out.
+/// Maximum length of a region in bytes; a longer one is omitted.
 const REGION_BYTES_MAX: usize = 64;
 
-/// Where the client runs.
+/// The client's runtime environment.
 ///
-/// Read from environment variables by [`Environment::detect`]; the default is "nowhere special".
+/// Read from environment variables by [`Environment::detect`]; the default is an environment
+/// without special properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The function-as-a-service platform; `None` also when variables of several contradict each other.
+    /// The function-as-a-service platform; `None` also if the variables of several platforms are
+    /// set.
     pub faas: Option<Faas>,
-    /// How long an invocation may take, in seconds.
+    /// Time limit of an invocation, in seconds.
     pub timeout_sec: Option<i32>,
-    /// How much memory an invocation has, in megabytes.
+    /// Memory of an invocation, in megabytes.
     pub memory_mb: Option<i32>,
-    /// Where in the world it runs.
+    /// The region of the platform.
     pub region: Option<heapless::String<REGION_BYTES_MAX>>,
     /// Whether Kubernetes runs the container.
     pub is_kubernetes: bool,
-    /// Whether Docker runs the container: a file tells (`/.dockerenv`), so that a hosted caller sets it.
+    /// Whether Docker runs the container. Determined by the file `/.dockerenv`, so a caller with a
+    /// file system sets it.
     pub is_docker: bool,
 }
 
 impl Environment {
-    /// Detects the environment. `lookup` gives the value of a variable; an empty value counts as none.
+    /// Detects the environment. `lookup` returns the value of a variable; an empty value counts as
+    /// unset.
     ///
     /// Source: MongoDB Handshake, "client.env" (MON-04 builds on it).
     pub fn detect<V: AsRef<str>>(mut lookup: impl FnMut(&'static str) -> Option<V>) -> Self {
@@ -61,7 +65,7 @@ impl Environment {
         let is_vercel = value("VERCEL").is_some();
         let is_azure = value("FUNCTIONS_WORKER_RUNTIME").is_some();
         let is_gcp = value("K_SERVICE").is_some() || value("FUNCTION_NAME").is_some();
-        // Vercel runs on Lambda and shows its variables too.
+        // Vercel runs on Lambda and sets its variables too.
         let faas = match (is_lambda || is_vercel, is_azure, is_gcp) {
             (true, false, false) if is_vercel => Some(Faas::Vercel),
             (true, false, false) => Some(Faas::AwsLambda),
@@ -88,13 +92,14 @@ impl Environment {
         }
     }
 
-    /// Whether the client runs as a function: monitors then poll instead of stream, unless told otherwise.
+    /// Whether the client runs as a function. Monitors then poll instead of streaming, unless
+    /// configured otherwise.
     #[must_use]
     pub const fn is_faas(&self) -> bool {
         self.faas.is_some()
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to report.
     pub(super) const fn is_empty(&self) -> bool {
         self.faas.is_none() && !self.is_kubernetes && !self.is_docker
     }

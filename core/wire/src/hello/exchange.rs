@@ -1,4 +1,4 @@
-//! The conversation of a monitor's connection: bytes in, bytes out.
+//! The message exchange of a monitor connection, without I/O: bytes in, bytes out.
 //!
 //! Read first: Server Monitoring, "Polling Protocol" and "Streaming Protocol".
 
@@ -8,11 +8,12 @@ use crate::error::{EncodeError, WireError};
 use crate::message::{Decoded, Exchange, Limits, Matched, RequestIds};
 use crate::sink::Sink;
 
-/// All messages of one monitoring connection, from its first hello to its end: what
-/// [`Handshake`](crate::handshake::Handshake) is to an application connection.
+/// All messages of a monitor connection, from its first hello to its end. The counterpart of
+/// [`Handshake`](crate::handshake::Handshake) for application connections.
 ///
-/// The host sends what [`send_hello`](Self::send_hello) writes, and gives everything received to
-/// [`handle_input`](Self::handle_input). For a streaming server's next reply it only calls `handle_input` again.
+/// The host sends the bytes that [`send_hello`](Self::send_hello) writes, and passes all received
+/// bytes to [`handle_input`](Self::handle_input). To receive the next reply of a streaming server
+/// it only calls `handle_input` again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HelloExchange {
     exchange: Exchange,
@@ -20,21 +21,22 @@ pub struct HelloExchange {
 }
 
 impl HelloExchange {
-    /// A conversation that has not begun.
+    /// Creates an exchange that has not begun.
     #[must_use]
     pub const fn new() -> Self {
         Self { exchange: Exchange::IDLE, ids: RequestIds::new() }
     }
 
-    /// Writes the hello that the monitor asks for at the end of `sink`; its reply is due then.
+    /// Writes the hello that the monitor requested at the end of `sink`; then its reply is due.
     ///
-    /// - `kind`: from the action. `hello`: the arguments of the first hello; a later one has only its Stable API.
+    /// - `kind`: from the action.
+    /// - `hello`: the arguments of the first hello; a later hello uses only its Stable API.
     ///
     /// Cost: linear in the bytes written, no allocation but the sink's.
     ///
     /// # Errors
     ///
-    /// [`EncodeError`]; nothing changed.
+    /// [`EncodeError`]; nothing is changed.
     ///
     /// # Panics
     ///
@@ -55,17 +57,19 @@ impl HelloExchange {
         Ok(())
     }
 
-    /// Takes everything that was received and not consumed: the next reply and what follows it, or how many bytes are
-    /// missing. The reply is news for the monitor (`handle_reply`).
+    /// Handles all bytes that were received and not consumed yet. Returns the next reply and the
+    /// bytes after it, or the number of missing bytes. Pass the reply to the monitor's
+    /// `handle_reply`.
     ///
-    /// - `input`: may end anywhere; what is not consumed must be handed in again, with more behind it.
+    /// - `input`: may end anywhere; unconsumed bytes must be passed in again, followed by further
+    ///   bytes.
     ///
     /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation.
     ///
     /// # Errors
     ///
-    /// [`WireError`]: bytes that break the protocol or [`Limits::HANDSHAKE`], a reply that is no hello reply, or bytes
-    /// while no reply is due. The connection is to be closed.
+    /// [`WireError`]: bytes that violate the protocol or [`Limits::HANDSHAKE`], a reply that is not
+    /// a hello reply, or bytes while no reply is due. The connection must be closed.
     ///
     /// Source: OP_MSG, "Exhaust"; SDAM, "Parsing a hello or legacy hello response".
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Decoded<'b, (HelloReply<'b>, Matched)>, WireError> {

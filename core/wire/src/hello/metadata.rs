@@ -1,4 +1,4 @@
-//! The `client` document of a handshake: who is calling.
+//! The `client` document of a handshake: metadata of the client.
 
 use core::fmt;
 
@@ -10,17 +10,17 @@ use crate::sink::Sink;
 /// The longest application name, in bytes.
 pub const APPLICATION_NAME_BYTES_MAX: usize = 128;
 
-/// The longest metadata document that a server takes, in bytes.
+/// Maximum length of the metadata document that a server accepts, in bytes.
 pub const METADATA_BYTES_MAX: usize = 512;
 
-/// What to tell about the client.
+/// The content of the client metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetadataOptions<'a> {
     /// `appName`: at most [`APPLICATION_NAME_BYTES_MAX`] bytes; an empty one is left out.
     pub application_name: Option<&'a str>,
-    /// The driver's name, and those of libraries on top of it with `|` in between.
+    /// The driver's name, followed by the names of libraries based on it, separated by `|`.
     pub driver_name: &'a str,
-    /// The driver's version, and theirs.
+    /// The driver's version, followed by those of the libraries.
     pub driver_version: &'a str,
     /// The kind of operating system: `Linux`, `Darwin`, `Windows`, or `unknown`.
     pub os_type: &'a str,
@@ -32,7 +32,7 @@ pub struct MetadataOptions<'a> {
     pub os_version: Option<&'a str>,
     /// The language, its compiler and the runtime.
     pub platform: Option<&'a str>,
-    /// Where the client runs.
+    /// The client's runtime environment.
     pub environment: Option<&'a Environment>,
 }
 
@@ -45,7 +45,7 @@ pub enum MetadataError {
         /// Its length.
         length_bytes: usize,
     },
-    /// What cannot be left out is longer than [`METADATA_BYTES_MAX`].
+    /// The parts that cannot be omitted exceed [`METADATA_BYTES_MAX`].
     TooLong,
 }
 
@@ -68,23 +68,23 @@ pub struct ClientMetadata {
     document: heapless::Vec<u8, METADATA_BYTES_MAX>,
 }
 
-/// How much is told; each step leaves out more.
+/// Level of detail; each variant omits more than the one before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Detail {
     Everything,
-    /// Of `env` only its name.
+    /// Omits all of `env` except its name.
     ShortEnv,
-    /// Of `os` only its type.
+    /// Omits all of `os` except its type.
     ShortOs,
-    /// No `env`.
+    /// Omits `env`.
     NoEnv,
-    /// Less of `platform`, as much as fits.
+    /// Shortens `platform` until the document fits.
     ShortPlatform,
 }
 
 impl ClientMetadata {
-    /// Builds the document. Should it exceed [`METADATA_BYTES_MAX`], it leaves out, in this order: all of
-    /// `env` but its name; all of `os` but its type; `env`; the end of `platform`.
+    /// Builds the document. If it exceeds [`METADATA_BYTES_MAX`], omits, in this order: all of
+    /// `env` except its name; all of `os` except its type; `env`; the end of `platform`.
     ///
     /// # Errors
     ///
@@ -138,12 +138,12 @@ impl ClientMetadata {
     /// The document.
     #[must_use]
     pub fn document(&self) -> RawDocument<'_> {
-        // Written by a `DocumentWriter`: it opens.
+        // Cannot fail: `DocumentWriter` wrote a valid document.
         RawDocument::new(&self.document).unwrap_or_default()
     }
 }
 
-/// Whether there is an `env` to write.
+/// Whether `env` has content at this level of detail.
 fn tells(env: &Environment, detail: Detail) -> bool {
     match detail {
         Detail::Everything => !env.is_empty(),

@@ -1,4 +1,4 @@
-//! Reading what a server says of itself.
+//! Parsing of hello replies.
 
 use crate::bson::{RawArray, RawDocument, RawValue};
 use crate::command::CommandReply;
@@ -8,34 +8,35 @@ use crate::labels::Labels;
 use crate::message::Limits;
 use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
 
-/// A reply to hello or legacy hello: what monitors and topologies take.
+/// A reply to hello or legacy hello: the input of monitors and topologies.
 ///
 /// Of a reply that is not ok only `ok`, `code`, `labels` and `topologyVersion` are read.
 ///
-/// Null counts as absent; of a field that comes twice the first counts. What decides about servers must
-/// have its type, or the reply is refused with the field's name: `ok`, the flags that make a
-/// [`ServerType`] (`isWritablePrimary`, `ismaster`, `secondary`, `arbiterOnly`, `hidden`, `isreplicaset`; a number
-/// will do), `setName`, `me`, `primary`, `hosts`, `passives`, `arbiters` (nothing but text inside),
-/// `setVersion`, `electionId`, `topologyVersion`, `serviceId`, `minWireVersion` and `maxWireVersion` (not
-/// negative, not the wrong way round). A wrong type of anything else counts as absence, and sizes that
-/// make no sense are replaced by their defaults.
+/// Null counts as absent; if a field is repeated, the first one counts. Fields that determine the
+/// server's description must have the right type, otherwise parsing fails with the field's name:
+/// `ok`, the flags that determine the [`ServerType`] (`isWritablePrimary`, `ismaster`, `secondary`,
+/// `arbiterOnly`, `hidden`, `isreplicaset`; a number is accepted), `setName`, `me`, `primary`,
+/// `hosts`, `passives`, `arbiters` (strings only), `setVersion`, `electionId`, `topologyVersion`,
+/// `serviceId`, `minWireVersion` and `maxWireVersion` (not negative, minimum not above maximum).
+/// Any other field of a wrong type counts as absent, and invalid sizes are replaced by their
+/// defaults.
 ///
-/// Host names are as the server wrote them: SDAM wants them in lower case (SDAM-28), which is done where
-/// addresses are interned.
+/// Host names are kept as the server sent them. SDAM requires lower case (SDAM-28); the topology
+/// converts them when it interns addresses.
 ///
-/// A host that decodes replies itself completes its literal with `..HelloReply::OK`; later versions may
-/// have more fields.
+/// A host that decodes replies itself should complete its literal with `..HelloReply::OK`, because
+/// later versions may add fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HelloReply<'a> {
     /// Whether hello succeeded.
     pub ok: bool,
-    /// The error's number in a reply that is not ok; 0 when it has none.
+    /// The error code of a reply that is not ok; 0 if it has none.
     pub code: i32,
     /// The known error labels of a reply that is not ok.
     pub labels: Labels,
     /// `isWritablePrimary`, or `ismaster` in its absence (SDAM-13).
     pub is_writable_primary: bool,
-    /// Whether `hello` may be called by its new name from now on.
+    /// Whether the server accepts the command name `hello`; use it from now on.
     pub hello_ok: bool,
     /// Whether `msg` is `isdbgrid`: a router of a sharded cluster.
     pub is_db_grid: bool,
@@ -47,11 +48,11 @@ pub struct HelloReply<'a> {
     pub secondary: bool,
     /// A member that votes and holds no data.
     pub arbiter_only: bool,
-    /// A member that clients should not see.
+    /// A member that is hidden from clients.
     pub hidden: bool,
     /// The address that the member has in its configuration.
     pub me: Option<&'a str>,
-    /// The primary's address, as far as this member knows.
+    /// The primary's address, if this member knows it.
     pub primary: Option<&'a str>,
     /// The members' addresses: text only.
     pub hosts: RawArray<'a>,
@@ -67,31 +68,31 @@ pub struct HelloReply<'a> {
     pub election_id: Option<ObjectId>,
     /// `lastWrite.lastWriteDate`, in milliseconds since 1970 by the server's clock.
     pub last_write_date_ms: Option<i64>,
-    /// How long a session lives without being used.
+    /// How long an unused session lives.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The oldest protocol version it speaks; 0 when it does not say.
+    /// The oldest wire version that the server supports; 0 if absent.
     pub min_wire_version: i32,
-    /// The newest protocol version it speaks; 0 when it does not say.
+    /// The newest wire version that the server supports; 0 if absent.
     pub max_wire_version: i32,
-    /// Where its state stands.
+    /// The server's topology version.
     pub topology_version: Option<TopologyVersion>,
-    /// The server's own number for the connection.
+    /// The server's id of the connection.
     pub connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
-    /// How large things may be.
+    /// The size limits.
     pub sizes: Sizes,
     /// The compressors that both sides have.
     pub compression: RawArray<'a>,
-    /// The SASL mechanisms of the user that was asked about.
+    /// The SASL mechanisms of the user named in the request.
     pub sasl_supported_mechs: Option<RawArray<'a>>,
-    /// The reply to the authentication that was begun with hello.
+    /// The reply to the speculative authentication that was sent with hello.
     pub speculative_authenticate: Option<RawDocument<'a>>,
-    /// An auxiliary process for encryption, no database.
+    /// Whether the server is an auxiliary process for encryption, not a database.
     pub is_cryptd: bool,
 }
 
-/// How large things may be on a connection.
+/// The size limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes {
     /// Bytes of a user's document.
@@ -103,15 +104,16 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What applies when a server does not say.
+    /// The limits that apply if a server sends none.
     pub const DEFAULT: Self = Self {
         max_bson_object_bytes: Limits::DEFAULT.document_bytes_max,
         max_message_bytes: Limits::DEFAULT.message_bytes_max,
         max_write_batch_count: 100_000,
     };
 
-    /// The limits on messages that follow, in both directions: what the server says, but for messages never more than [`Limits::DEFAULT`], which is what servers have.
-    /// A hello is believed by whoever it comes from, and must not have the client make room for gigabytes.
+    /// The limits on later messages, in both directions: the server's values, except that the
+    /// message size is at most [`Limits::DEFAULT`], the limit of real servers. Hello is not
+    /// authenticated, and must not cause the client to allocate gigabytes.
     #[must_use]
     pub const fn limits(self) -> Limits {
         let most = Limits::DEFAULT.message_bytes_max;
@@ -126,12 +128,13 @@ impl Default for Sizes {
     }
 }
 
-/// A size that makes sense, or none: zero, negative and non-numbers do not.
+/// A valid size; `None` for zero, negative and non-numeric values.
 fn size(value: RawValue<'_>) -> Option<u32> {
     u32::try_from(value.as_integer()?).ok().filter(|size| (1..=i32::MAX.unsigned_abs()).contains(size))
 }
 
-/// The fields, and how each is read. One table and one reader for each type, instead of code for each field: it is less flash.
+/// The fields, and how each is parsed. A table with a parser for each type needs less flash than
+/// code for each field.
 static FIELDS: [(&str, Kind); 30] = [
     ("isWritablePrimary", Kind::Flag(Flag::IsWritablePrimary)),
     ("ismaster", Kind::Flag(Flag::IsMaster)),
@@ -165,7 +168,8 @@ static FIELDS: [(&str, Kind); 30] = [
     ("msg", Kind::Message),
 ];
 
-/// How a field is read, and which of its kind it is. What is lenient is as good as absent when it has another type.
+/// How a field is parsed, and its index among fields of that kind. A lenient field of a wrong type
+/// counts as absent.
 #[derive(Clone, Copy)]
 enum Kind {
     Flag(Flag),
@@ -237,7 +241,7 @@ enum Size {
     WriteBatch,
 }
 
-/// Fields that are gathered before they are settled: of each kind by its enum.
+/// The parsed fields before validation, indexed by the enum of their kind.
 #[derive(Default)]
 struct Gathered<'a> {
     flags: [Option<bool>; 8],
@@ -254,7 +258,7 @@ struct Gathered<'a> {
     message: Option<&'a str>,
 }
 
-/// The first value that a field has counts.
+/// Stores a value unless the slot has one: the first value of a repeated field counts.
 fn keep<T>(places: &mut [Option<T>], place: usize, value: Option<T>) {
     if let (Some(place @ None), Some(_)) = (places.get_mut(place), &value) {
         *place = value;
@@ -301,8 +305,8 @@ impl<'a> HelloReply<'a> {
     ///
     /// # Errors
     ///
-    /// [`WireErrorKind::FieldMissing`] (`ok`), [`WireErrorKind::FieldType`], [`WireErrorKind::FieldValue`], or
-    /// whatever is malformed at the top level.
+    /// [`WireErrorKind::FieldMissing`] (`ok`), [`WireErrorKind::FieldType`],
+    /// [`WireErrorKind::FieldValue`], or the error of a malformed element at the top level.
     ///
     /// Source: SDAM, "Parsing a hello or legacy hello response" (SDAM-13 to SDAM-30).
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
@@ -328,8 +332,8 @@ impl<'a> HelloReply<'a> {
         gathered.settle(&common, wire_version_at)
     }
 
-    /// What the server is. Contradictory roles are decided in this order: ghost, router, standalone, hidden,
-    /// primary, secondary, arbiter.
+    /// The type of the server. If several roles apply, the first of this order is returned: ghost,
+    /// router, standalone, hidden, primary, secondary, arbiter.
     ///
     /// Source: SDAM, "type" under "Parsing a hello or legacy hello response" (SDAM-14 to SDAM-19).
     #[must_use]
@@ -355,7 +359,7 @@ impl<'a> HelloReply<'a> {
         }
     }
 
-    /// The members' tags that are text.
+    /// The member's tags; tags that are not strings are skipped.
     pub fn tags(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.tags.iter().flatten().filter_map(|tag| Some((tag.key, tag.value.as_str()?)))
     }
@@ -435,7 +439,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// The date of the last write, if it is one.
+/// The date of the last write, if it is present and valid.
 fn last_write_date_ms(value: RawValue<'_>) -> Option<i64> {
     value.as_document()?.get("lastWriteDate").ok()??.as_date_time_ms()
 }

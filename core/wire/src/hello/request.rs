@@ -1,4 +1,4 @@
-//! Building hello.
+//! Encoding of hello.
 
 use super::metadata::ClientMetadata;
 use crate::bson::{DocumentWriter, RawDocument};
@@ -9,7 +9,7 @@ use crate::server::TopologyVersion;
 use crate::sink::Sink;
 use core::time::Duration;
 
-/// The Stable API that an application asked for. Sent with every command.
+/// The Stable API that the application selected. Sent with every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServerApi<'a> {
     /// `apiVersion`, such as `"1"`.
@@ -40,18 +40,19 @@ impl ServerApi<'_> {
     }
 }
 
-/// By which name hello is called on a connection.
+/// The command name of hello on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HelloCommand {
     /// `hello`.
     Hello,
-    /// The old name; in a handshake with `helloOk: true`, to say that the new one is known here.
+    /// The old name. In a handshake it is sent with `helloOk: true`, which announces support for
+    /// the new name.
     Legacy,
 }
 
 impl HelloCommand {
-    /// The name for the first hello of a connection: the new one if the Stable API or a load balancer
-    /// promises that the server knows it. Every connection begins here again.
+    /// The name for the first hello of a connection: the new name if the Stable API or a load
+    /// balancer guarantees that the server supports it. Every connection begins with this choice.
     ///
     /// Source: Server Monitoring, "hello or legacy hello" (MON-05); Load Balancers, "Connection
     /// Establishment" (CMAP-92).
@@ -60,7 +61,7 @@ impl HelloCommand {
         if server_api.is_some() || load_balanced { Self::Hello } else { Self::Legacy }
     }
 
-    /// The name for the next hello of a connection, after a reply said `helloOk` or did not.
+    /// The name for the next hello of a connection, after a reply with or without `helloOk`.
     ///
     /// Source: Server Monitoring, "hello or legacy hello" (MON-05).
     #[must_use]
@@ -80,26 +81,26 @@ impl HelloCommand {
     }
 }
 
-/// The first hello of a connection, with everything that is said only once.
+/// The first hello of a connection, with the fields that are sent only once.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeHello<'a> {
-    /// The Stable API, if asked for.
+    /// The Stable API, if selected.
     pub server_api: Option<ServerApi<'a>>,
     /// Whether a load balancer is expected.
     pub load_balanced: bool,
-    /// Who is calling.
+    /// The client metadata.
     pub client: &'a ClientMetadata,
-    /// The compressors that this side offers; no compressor is sent as an empty list. To be left at none by a side
-    /// without a [`Packer`](crate::compress) for the connection, and on monitoring connections.
+    /// The compressors to offer; without any, an empty list is sent. Must be empty on monitor
+    /// connections, and if the connection has no [`Packer`](crate::compress).
     pub compressors: Compressors,
-    /// `db.user`, to learn which SASL mechanisms that user has. Not on monitoring connections.
+    /// `db.user`: asks for the SASL mechanisms of that user. Not on monitor connections.
     pub sasl_supported_mechs: Option<&'a str>,
-    /// The first message of an authentication that is begun together with hello.
+    /// The first message of a speculative authentication, sent with hello.
     pub speculative_authenticate: Option<RawDocument<'a>>,
 }
 
 impl<'a> HandshakeHello<'a> {
-    /// A hello that offers and asks nothing: what monitoring connections send.
+    /// A hello without offers and queries, as monitor connections send it.
     #[must_use]
     pub const fn new(client: &'a ClientMetadata) -> Self {
         Self {
@@ -112,18 +113,18 @@ impl<'a> HandshakeHello<'a> {
         }
     }
 
-    /// By which name it calls hello.
+    /// The command name it uses.
     #[must_use]
     pub const fn command(&self) -> HelloCommand {
         HelloCommand::first(self.server_api, self.load_balanced)
     }
 }
 
-/// What this side can do when a server sheds load, in the handshake's `backpressure` field.
+/// The overload protocol version that this side supports, in the handshake's `backpressure` field.
 const BACKPRESSURE: &str = "2";
 
-/// Writes the first hello of a connection as a message at the end of `sink`, with fields of the caller's at the end of what hello itself says; returns
-/// its length in bytes.
+/// Writes the first hello of a connection as a message at the end of `sink`. `more` appends fields
+/// after those of hello. Returns the message's length in bytes.
 ///
 /// Source: MongoDB Handshake, "Connection handshake" (MON-06, CMAP-92).
 pub(crate) fn encode_handshake_hello_with<S: Sink>(
@@ -156,40 +157,42 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
     })
 }
 
-/// Which hello a monitor or a scan sends. None of them carries credentials or `saslSupportedMechs` (MON-12), none is subject to
-/// timeoutMS (MON-25).
+/// The kind of hello that a monitor or a scan sends. None carries credentials or
+/// `saslSupportedMechs` (MON-12), and none is subject to timeoutMS (MON-25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HelloKind {
-    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It is also the check (MON-19).
+    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It also
+    /// serves as the first check (MON-19).
     Handshake {
-        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
+        /// Whether to use legacy hello with `helloOk: true` instead of `hello` (MON-05).
         legacy: bool,
     },
-    /// A later one, answered at once and without the handshake's arguments (MON-06).
+    /// A later one, answered immediately and sent without the handshake's arguments (MON-06).
     Poll {
-        /// Legacy hello, instead of `hello`.
+        /// Whether to use legacy hello instead of `hello`.
         legacy: bool,
     },
-    /// A later one, answered when the server has changed or `max_await_time` has passed, and then again and again:
-    /// to be sent with both arguments and the exhaustAllowed flag (MON-28).
+    /// A later one. The server replies when its state has changed or `max_await_time` has passed,
+    /// and continues to send replies: sent with both arguments and the exhaustAllowed flag
+    /// (MON-28).
     Awaitable {
-        /// Legacy hello, instead of `hello`.
+        /// Whether to use legacy hello instead of `hello`.
         legacy: bool,
-        /// `topologyVersion` of the reply before.
+        /// `topologyVersion` of the previous reply.
         topology_version: TopologyVersion,
-        /// `maxAwaitTimeMS`: how long the server may keep silent, heartbeatFrequencyMS (MON-29).
+        /// `maxAwaitTimeMS`: maximum time until the next reply, heartbeatFrequencyMS (MON-29).
         max_await_time: Duration,
     },
 }
 
-/// Writes a hello as a message at the end of `sink`. Returns its length in bytes, and the flags that
-/// [`Exchange::begin`](crate::message::Exchange::begin) wants to know.
+/// Writes a hello as a message at the end of `sink`. Returns its length in bytes, and the flags to
+/// pass to [`Exchange::begin`](crate::message::Exchange::begin).
 ///
-/// - `hello`: the arguments of the connection's first hello. Of a later one only the Stable API is written.
+/// - `hello`: the arguments of the connection's first hello. A later one uses only the Stable API.
 ///
 /// # Errors
 ///
-/// [`EncodeError`]; the sink is as it was.
+/// [`EncodeError`]; the sink is unchanged.
 ///
 /// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol" (MON-06, MON-28, CMAP-92).
 pub fn encode_hello<S: Sink>(

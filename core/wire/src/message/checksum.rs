@@ -6,7 +6,8 @@ use crc::NoTable;
 use crc::Table;
 use crc::{CRC_32_ISCSI, Crc};
 
-/// Sixteen kilobytes of tables and some gigabytes a second with `std`; no table without: servers send checksums only to those who do.
+/// With `std`: 16 KiB of tables, some gigabytes a second. Without: no table, because servers send
+/// checksums only to clients that send them.
 #[cfg(feature = "std")]
 const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 #[cfg(not(feature = "std"))]

@@ -1,4 +1,4 @@
-//! Messages in.
+//! Decoding of messages.
 
 use core::fmt;
 
@@ -9,28 +9,28 @@ use crate::compress::OP_COMPRESSED;
 use crate::error::{WireError, WireErrorKind};
 use crate::read::{Reader, saturate};
 
-/// What came of decoding the front of some bytes.
+/// The result of decoding the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a, T> {
-    /// There was enough.
+    /// The value was complete.
     Done {
-        /// What was decoded.
+        /// The decoded value.
         value: T,
-        /// The bytes behind it.
+        /// The bytes after it.
         rest: &'a [u8],
     },
-    /// Not all of it is there yet.
+    /// More input is needed.
     NeedMore {
-        /// How many more bytes it takes at least to come any further. Never beyond the limits given, yet
-        /// claimed by the peer: a reader should make room as bytes arrive, not all at once.
+        /// Minimum number of further bytes needed to make progress. Within the given limits, but
+        /// claimed by the peer: grow the buffer as bytes arrive, not at once.
         bytes_min: usize,
     },
 }
 
 /// Decodes the header at the front of `input`. O(1).
 ///
-/// The length is judged as soon as its four bytes are there, so that a peer that claims nonsense is found
-/// out before another byte is waited for.
+/// The length is checked as soon as its four bytes have arrived, so an invalid length is rejected
+/// without waiting for further bytes.
 ///
 /// # Errors
 ///
@@ -57,7 +57,8 @@ pub fn decode_header<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a,
     Ok(Decoded::Done { value: header, rest: reader.rest })
 }
 
-/// A message that is all there: its sections fit, its documents are opened and not yet validated.
+/// A message that has arrived in full. Its sections are valid; its documents are opened and not
+/// validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     header: Header,
@@ -72,15 +73,15 @@ struct Sections<'a>(&'a [u8]);
 
 impl fmt::Debug for Sections<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // Content may be secret: only the length is shown.
         write!(f, "Sections({} bytes)", self.0.len())
     }
 }
 
-/// Bytes of header and flags: where sections begin.
+/// Length of header and flags: the offset of the first section.
 const SECTIONS_AT: u32 = 20;
 
-/// The shortest message: header, flags, one section with an empty document.
+/// Length of the shortest message: header, flags, one section with an empty document.
 pub(crate) const MESSAGE_BYTES_MIN: usize = 26;
 
 const KIND_BODY: u8 = 0;
@@ -88,16 +89,16 @@ const KIND_SEQUENCE: u8 = 1;
 
 /// Decodes the message at the front of `input`.
 ///
-/// Checks the header, the flags that must be understood, the checksum if there is one, and how the
-/// message divides into sections and documents. It does not look into the documents:
-/// [`Message::validate`] does, and [`Exchange`](super::Exchange) asks it to.
+/// Checks the header, the required flags, the checksum if present, and the division into sections
+/// and documents. Does not check the content of documents: [`Message::validate`] does, and
+/// [`Exchange`](super::Exchange) calls it.
 ///
-/// Cost: O(1) until all bytes are there, then linear in the number of documents (in all bytes, if there is
-/// a checksum). No allocation.
+/// Cost: O(1) until all bytes have arrived, then linear in the number of documents (in all bytes,
+/// if there is a checksum). No allocation.
 ///
 /// # Errors
 ///
-/// [`WireError`], as soon as the bytes that give it away are there: the connection is then unusable.
+/// [`WireError`], as soon as the invalid bytes have arrived: the connection must be closed.
 ///
 /// Source: OP_MSG, "Sections", "Flag Bits".
 pub fn decode_message<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a, Message<'a>>, WireError> {
@@ -134,7 +135,7 @@ pub fn decode_message<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a
     Ok(Decoded::Done { value: Message { header, flags, body, sections }, rest })
 }
 
-/// The sections in front of the checksum, if that is the right one.
+/// The sections before the checksum, if the checksum matches.
 fn without_checksum<'a>(bytes: &'a [u8], sections: Reader<'a>) -> Result<&'a [u8], WireError> {
     let Some((covered, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(sections.error(WireErrorKind::BodyMissing));
@@ -160,7 +161,7 @@ impl<'a> Sections<'a> {
         Reader::new(self.0, SECTIONS_AT)
     }
 
-    /// Walks all sections; returns the body.
+    /// Checks all sections; returns the body.
     fn check(self) -> Result<RawDocument<'a>, WireError> {
         let mut reader = self.reader();
         let mut body = None;
@@ -212,31 +213,31 @@ fn take_section<'a>(reader: &mut Reader<'a>) -> Result<Section<'a>, WireError> {
 }
 
 impl<'a> Message<'a> {
-    /// Its header.
+    /// The header.
     #[must_use]
     pub const fn header(&self) -> Header {
         self.header
     }
 
-    /// Its flags.
+    /// The flags.
     #[must_use]
     pub const fn flags(&self) -> Flags {
         self.flags
     }
 
-    /// The document of its section of kind 0.
+    /// The document of the section of kind 0.
     #[must_use]
     pub const fn body(&self) -> RawDocument<'a> {
         self.body
     }
 
-    /// Its document sequences, in order.
+    /// The document sequences, in order.
     #[must_use]
     pub fn sequences(&self) -> Sequences<'a> {
         Sequences { rest: self.sections.reader() }
     }
 
-    /// Checks every document in it. Linear in the bytes.
+    /// Validates every document in the message. Linear in the bytes.
     ///
     /// # Errors
     ///
@@ -255,7 +256,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Documents under one name: what a command would otherwise hold in an array.
+/// Named documents: a section that replaces an array field of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<'a> {
     identifier: &'a str,
@@ -265,13 +266,13 @@ pub struct Sequence<'a> {
 
 impl fmt::Debug for Sequence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // Content may be secret: only length and offset are shown.
         write!(f, "Sequence({}: {} bytes at {})", self.identifier, self.documents.len(), self.at)
     }
 }
 
 impl<'a> Sequence<'a> {
-    /// The name of the field that the documents stand for.
+    /// The name of the field that the sequence replaces.
     #[must_use]
     pub const fn identifier(&self) -> &'a str {
         self.identifier
@@ -284,7 +285,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// The document sequences of a message. Made by [`Message::sequences`].
+/// The document sequences of a message. Returned by [`Message::sequences`].
 #[derive(Clone, Debug)]
 pub struct Sequences<'a> {
     rest: Reader<'a>,
@@ -295,7 +296,7 @@ impl<'a> Iterator for Sequences<'a> {
 
     fn next(&mut self) -> Option<Sequence<'a>> {
         while !self.rest.rest.is_empty() {
-            // They were all checked when the message was decoded.
+            // Cannot fail: all sections were checked when the message was decoded.
             match take_section(&mut self.rest).ok()? {
                 Section::Sequence(sequence) => return Some(sequence),
                 Section::Body(_) => {}
@@ -305,7 +306,7 @@ impl<'a> Iterator for Sequences<'a> {
     }
 }
 
-/// Documents one after the other. Made by [`Sequence::documents`].
+/// A sequence of documents. Returned by [`Sequence::documents`].
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     rest: Reader<'a>,

@@ -1,4 +1,4 @@
-//! Messages out.
+//! Encoding of messages.
 
 use core::fmt;
 
@@ -9,12 +9,12 @@ use crate::error::EncodeError;
 use crate::read::saturate;
 use crate::sink::Sink;
 
-/// What the header and the flags of a message to be written say.
+/// Header fields and flags of a message to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outgoing {
-    /// The sender's name for this message.
+    /// The sender's id of this message.
     pub request_id: i32,
-    /// The message that this one answers; 0 in a request.
+    /// The id of the message that this one answers; 0 in a request.
     pub response_to: i32,
     /// The flags. With [`Flags::CHECKSUM_PRESENT`] the checksum is appended.
     pub flags: Flags,
@@ -33,7 +33,7 @@ impl Outgoing {
         Self { request_id, response_to, flags: Flags::NONE }
     }
 
-    /// The same with other flags.
+    /// The same with these flags.
     #[must_use]
     pub const fn with_flags(self, flags: Flags) -> Self {
         Self { flags, ..self }
@@ -42,11 +42,11 @@ impl Outgoing {
 
 /// Writes one message at the end of `sink`, and returns its length in bytes.
 ///
-/// On an error the sink is as it was.
+/// On an error the sink is unchanged.
 ///
 /// # Errors
 ///
-/// [`EncodeError`], among them: no body, or more than `limits` allow.
+/// [`EncodeError`], including a missing body and an exceeded limit.
 ///
 /// Source: OP_MSG, "Sections".
 pub fn encode_message<S: Sink>(
@@ -63,8 +63,8 @@ pub fn encode_message<S: Sink>(
     result
 }
 
-/// Writes one command of a single document at the end of `sink`: what `body` writes, followed by `$db`.
-/// Returns the message's length in bytes; on an error the sink is as it was.
+/// Writes a command with a single document at the end of `sink`: the fields that `body` writes,
+/// followed by `$db`. Returns the message's length in bytes; on an error the sink is unchanged.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ fn encode<S: Sink>(
     Ok(length)
 }
 
-/// Writes the sections of one message. Given by [`encode_message`].
+/// Writes the sections of a message. Passed to the closure of [`encode_message`].
 pub struct MessageWriter<'s, S: Sink> {
     sink: &'s mut S,
     document_bytes_max: u32,
@@ -132,7 +132,7 @@ pub struct MessageWriter<'s, S: Sink> {
 
 impl<S: Sink> fmt::Debug for MessageWriter<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was written may be secret: only the shape is shown.
+        // The content may be secret: only lengths are shown.
         write!(f, "MessageWriter({} bytes, {} sequences)", self.sink.written().len(), self.sequences)
     }
 }
@@ -142,7 +142,7 @@ impl<S: Sink> MessageWriter<'_, S> {
     ///
     /// # Errors
     ///
-    /// What `write` returns; [`EncodeError::BodyTwice`], [`EncodeError::DocumentTooLarge`].
+    /// Errors of `write`; [`EncodeError::BodyTwice`], [`EncodeError::DocumentTooLarge`].
     pub fn body(
         &mut self,
         write: impl FnOnce(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
@@ -156,7 +156,7 @@ impl<S: Sink> MessageWriter<'_, S> {
         check_len(len, self.document_bytes_max)
     }
 
-    /// Writes the section of kind 0 from a document that exists already.
+    /// Writes the section of kind 0 from an existing document.
     ///
     /// # Errors
     ///
@@ -165,11 +165,11 @@ impl<S: Sink> MessageWriter<'_, S> {
         self.body(|body| body.extend(document).map(drop))
     }
 
-    /// Writes a section of kind 1: documents that the command would else hold in an array of that name.
+    /// Writes a section of kind 1: documents that replace an array field of this name.
     ///
     /// # Errors
     ///
-    /// What `write` returns; [`EncodeError::InteriorNul`], [`EncodeError::SequencesTooMany`].
+    /// Errors of `write`; [`EncodeError::InteriorNul`], [`EncodeError::SequencesTooMany`].
     pub fn sequence(
         &mut self,
         identifier: &str,
@@ -194,7 +194,7 @@ impl<S: Sink> MessageWriter<'_, S> {
     }
 }
 
-/// Writes the documents of one sequence. Given by [`MessageWriter::sequence`].
+/// Writes the documents of a sequence. Passed to the closure of [`MessageWriter::sequence`].
 pub struct SequenceWriter<'s, S: Sink> {
     sink: &'s mut S,
     document_bytes_max: u32,
@@ -202,17 +202,17 @@ pub struct SequenceWriter<'s, S: Sink> {
 
 impl<S: Sink> fmt::Debug for SequenceWriter<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was written may be secret: only the shape is shown.
+        // The content may be secret: only the length is shown.
         write!(f, "SequenceWriter({} bytes)", self.sink.written().len())
     }
 }
 
 impl<S: Sink> SequenceWriter<'_, S> {
-    /// Appends what `write` writes as a document.
+    /// Appends a document that `write` writes.
     ///
     /// # Errors
     ///
-    /// What `write` returns; [`EncodeError::DocumentTooLarge`].
+    /// Errors of `write`; [`EncodeError::DocumentTooLarge`].
     pub fn document(
         &mut self,
         write: impl FnOnce(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
@@ -221,7 +221,7 @@ impl<S: Sink> SequenceWriter<'_, S> {
         check_len(len, self.document_bytes_max)
     }
 
-    /// Appends a document that exists already.
+    /// Appends an existing document.
     ///
     /// # Errors
     ///

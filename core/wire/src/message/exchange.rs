@@ -1,28 +1,28 @@
-//! Which reply belongs to which request.
+//! Matching of replies to requests.
 
 use super::decode::{Decoded, Message, decode_message};
 use super::{Flags, Header, Limits};
 use crate::error::{WireError, WireErrorKind};
 use crate::read::saturate;
 
-/// Hands out request ids: each the previous one plus one, round the whole range.
+/// Generates request ids: each is the previous one plus one, wrapping around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestIds(i32);
 
 impl RequestIds {
-    /// Begins at 1.
+    /// Creates a generator that begins at 1.
     #[must_use]
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Goes on after `request_id`.
+    /// Creates a generator that continues after `request_id`.
     #[must_use]
     pub const fn after(request_id: i32) -> Self {
         Self(request_id)
     }
 
-    /// The next id. Never 0, which in a reply would say "answers nothing".
+    /// Returns the next id. Never 0, which as `responseTo` would mean "not a reply".
     #[must_use]
     pub const fn next_id(&mut self) -> i32 {
         self.0 = self.0.wrapping_add(1);
@@ -33,38 +33,38 @@ impl RequestIds {
     }
 }
 
-/// The conversation of one connection, one request at a time: idle, awaiting a reply, or receiving a
-/// stream of replies.
+/// The request and reply state of a connection, with a single request at a time: idle, awaiting a
+/// reply, or receiving a stream of replies.
 ///
-/// An ordinary reply answers the request. In an exhaust stream the first one does, and each later one
-/// answers *the reply before it*. Whatever else arrives is an error, after which the connection is to be
-/// closed: nothing that follows can be trusted to belong to anybody.
+/// An ordinary reply answers the request. In an exhaust stream the first reply does, and each later
+/// one answers *the reply before it*. Any other input is an error, after which the connection must
+/// be closed, because later bytes cannot be attributed to a request.
 ///
 /// Source: OP_MSG, "Exhaust" and "moreToCome on responses".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Exchange {
-    /// The message that the next reply must answer; nothing is due when absent.
+    /// The id of the message that the next reply must answer; `None` if no reply is due.
     due: Option<i32>,
-    /// Whether the request allowed a stream of replies.
+    /// Whether the request allowed an exhaust stream.
     exhaust: bool,
 }
 
-/// What remains to be received after a reply.
+/// Whether more replies follow a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Matched {
-    /// Nothing: the connection is idle.
+    /// None: the connection is idle.
     Last,
-    /// Another reply comes without being asked for.
+    /// Another reply follows without a further request.
     MoreComes,
 }
 
 impl Exchange {
-    /// Nothing was sent yet.
+    /// No request has been sent.
     pub const IDLE: Self = Self { due: None, exhaust: false };
 
-    /// Takes note of a request that is being sent. With [`Flags::MORE_TO_COME`] no reply is due.
+    /// Registers a request that is being sent. With [`Flags::MORE_TO_COME`] no reply is due.
     ///
-    /// One request at a time: none may be begun while a reply is due. If one is, that reply is refused when it comes.
+    /// Must not be called while a reply is due; otherwise that reply is rejected when it arrives.
     ///
     /// # Panics
     ///
@@ -75,7 +75,7 @@ impl Exchange {
         self.exhaust = flags.contains(Flags::EXHAUST_ALLOWED);
     }
 
-    /// Whether no reply is due. A connection may go back to its pool only then.
+    /// Whether no reply is due. A connection may return to its pool only then.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.due.is_none()
@@ -110,13 +110,13 @@ impl Exchange {
         Ok(Matched::MoreComes)
     }
 
-    /// Decodes, matches and validates the reply at the front of `input`, everything that has been received
-    /// and not consumed. Changes nothing until the reply is all there.
+    /// Decodes, matches and validates the reply at the front of `input`, which is all bytes
+    /// received and not consumed. Changes nothing until the reply has arrived in full.
     ///
     /// # Errors
     ///
     /// Those of [`decode_message`], [`Exchange::handle_reply`] and [`Message::validate`], and
-    /// [`WireErrorKind::Unsolicited`] for bytes while idle or behind the last reply.
+    /// [`WireErrorKind::Unsolicited`] for bytes while idle or after the last reply.
     pub fn decode_reply<'a>(
         &mut self,
         input: &'a [u8],
@@ -135,7 +135,7 @@ impl Exchange {
         Ok(Decoded::Done { value: (message, matched), rest })
     }
 
-    /// While nothing is due, nothing may be there.
+    /// Rejects any input while no reply is due.
     fn check_idle(&self, input: &[u8], offset: u32) -> Result<(), WireError> {
         if self.due.is_none() && !input.is_empty() {
             let kind = WireErrorKind::Unsolicited { count_bytes: saturate(input.len()) };
