@@ -128,7 +128,8 @@ mod waiter {
 /// Two pools are equal if all of their state is equal: clock, options, and the same connections and
 /// check-outs with the same ids in the same slots. Equal pools return the same results for the same
 /// calls. A clone accepts the ids and leases of its original; later changes of one do not affect
-/// the other.
+/// the other. The time of a call belongs to the history only if the call needed it: see
+/// [`Observer::is_enabled`].
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Pool<M: Memory> {
     id: PoolId,
@@ -254,9 +255,9 @@ impl<M: Memory> Pool<M> {
 
     /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once. It is not read if a connection is available, `maxIdleTimeMS`
-    /// is 0 and the observer is not [enabled](Observer::is_enabled); the time of the call is then
-    /// that of the last call.
+    /// The clock is read at most once. It is not read if a current connection is available, the pool
+    /// works in the background, `maxIdleTimeMS` is not set and the observer is not
+    /// [enabled](Observer::is_enabled); the time of the call is then that of the last reading.
     ///
     /// # Errors
     ///
@@ -371,8 +372,8 @@ impl<M: Memory> Pool<M> {
     /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
     /// The clock is read at most once. It is not read if the connection becomes available,
-    /// `maxIdleTimeMS` is 0 and the observer is not [enabled](Observer::is_enabled); the time of
-    /// the call is then that of the last call.
+    /// `maxIdleTimeMS` is not set and the observer is not [enabled](Observer::is_enabled); the time
+    /// of the call is then that of the last reading.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     type Task: Send;
 
     /// Returns the current time of a monotonic clock, in nanoseconds since an origin that the
-    /// platform chooses.
+    /// platform chooses. It is called under locks: it must not call the client, nor panic.
     #[inline]
     fn now(&self) -> Instant {
         clock::now()

@@ -41,7 +41,7 @@ pub trait Runtime: Sized + 'static {
     type Events: Publish;
 
     /// Returns the time in nanoseconds since an origin of the adapter's choice, on a monotonic
-    /// clock.
+    /// clock. It is called under the locks of the driver: it must not call the client, nor panic.
     fn now(&self) -> Instant;
 
     /// Returns uniform random bits, for choices among equals; they need not be secret.
