@@ -128,8 +128,7 @@ mod waiter {
 /// Two pools are equal if all of their state is equal: clock, options, and the same connections and
 /// check-outs with the same ids in the same slots. Equal pools return the same results for the same
 /// calls. A clone accepts the ids and leases of its original; later changes of one do not affect
-/// the other. The time of a call belongs to the history only if the call needed it: see
-/// [`Observer::is_enabled`].
+/// the other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Pool<M: Memory> {
     id: PoolId,
@@ -250,6 +249,7 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
+        let now = self.advance(now);
         self.check_out_with(|| now, deadline, observer)
     }
 
@@ -366,6 +366,7 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
+        let now = self.advance(now);
         self.check_in_with(|| now, lease, health, observer)
     }
 

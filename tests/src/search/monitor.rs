@@ -91,7 +91,7 @@ impl Shape {
         let [heartbeat, connect] = self.ticks.map(|ticks| TICK * ticks);
         MonitorOptions {
             heartbeat_frequency: heartbeat,
-            connect_timeout: Some(connect),
+            connect_timeout: Some(connect).filter(|limit| !limit.is_zero()),
             server_monitoring_mode: self.mode,
             ..MonitorOptions::DEFAULT
         }

@@ -25,8 +25,9 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
             let clock = task(held.pool_clock());
             let waiting = held.clone();
             let waiting = task(async move {
-                // Given up at once: the clock may be woken for nothing.
-                assert!(poll_once(waiting.check_out()).await.is_pending());
+                // Given up at once: the clock may be woken for nothing. Between its two locks the time may have passed.
+                let first = poll_once(waiting.check_out()).await.map(|outcome| outcome.map(drop));
+                assert!(matches!(first, Poll::Pending | Poll::Ready(Err(_))), "{first:?}");
                 waiting.check_out().await.map(drop)
             });
             let error = join(waiting).expect_err("it is not returned");
