@@ -24,8 +24,8 @@ use crate::Random;
 pub(super) struct Session<'m, S: Read + Write> {
     tls: TlsConnection<'m, Watched<'m, S>, Suite>,
     watch: &'m Watch,
-    /// Whether the handshake, a write or a flush has started but not succeeded: close_notify cannot be
-    /// sent then.
+    /// Whether the handshake, a write or a flush has started but not succeeded: close_notify cannot
+    /// be sent then.
     is_torn: bool,
 }
 

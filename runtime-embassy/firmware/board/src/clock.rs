@@ -1,8 +1,8 @@
 //! The clock of embassy-time. FPGAIO's free-running counter, divided down to microseconds, is the
 //! time. CMSDK timer 0 (25 MHz, 32 bits, counting down) interrupts once when the next timer is due.
 //! It can count 171 s; when no timer is due earlier, it interrupts every 170 s and no task is
-//! woken. The counter must be read at least once per overflow period (71 minutes), so the core
-//! never sleeps longer.
+//! woken. The counter must be read at least once per overflow period (71 minutes), so an alarm
+//! is always set.
 use core::{cell::RefCell, task::Waker};
 
 use critical_section::{CriticalSection, Mutex};
