@@ -250,7 +250,7 @@ impl<L: Layout> Client<L> {
     }
 
     /// Checks out a connection to a server that accepts writes. Dropping the guard checks the
-    /// connection in. Replies are read in place, in the connection's receive buffer.
+    /// connection in. Replies are read in the connection's receive buffer.
     ///
     /// [`Options::timeout`](crate::Options::timeout) starts now. It covers the check-out and all
     /// operations on the connection.

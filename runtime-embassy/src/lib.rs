@@ -44,7 +44,7 @@
 //!
 //! # Memory
 //!
-//! All memory is in statics, whose size is determined by [`Sizes`]; nothing is allocated. A message
+//! All memory is in statics; [`Sizes`] determines their size; nothing is allocated. A message
 //! larger than a connection's buffers is an error: [`ExchangeError::Encode`] for a command, of
 //! which nothing is sent, and [`ExchangeError::ReplyTooLarge`] for a reply, after which the
 //! connection is closed and the next command uses another one. When a table is full, operations

@@ -126,7 +126,7 @@ impl Slot {
             .with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
     }
 
-    /// Returns a socket that is to be closed; if there is none, `waker` is woken when one is
+    /// Returns a socket that must be closed; if there is none, `waker` is woken when one is
     /// returned.
     pub(crate) fn poll_returned(&'static self, waker: &Waker) -> Poll<Socket> {
         let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {

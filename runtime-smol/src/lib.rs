@@ -140,7 +140,7 @@
 //! | feature | | what it adds |
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
-//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that asks for TLS is refused |
+//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that requires TLS is refused |
 //! | `encrypted-keys` | default | password-encrypted private keys of clients |
 //! | `zlib` | default | compression by zlib, in pure Rust |
 //! | `snappy`, `zstd` | | compression by snappy and zstd; zstd requires a C compiler |

@@ -2,7 +2,7 @@
 //! instructions.
 //!
 //! Usage: `instructions_control <case> <times>`, with the cases `checks`, `streams`, `update`,
-//! `replace`. It is a separate example so that changes to it do not move the code that is counted
+//! `replace`. It is a separate example, so changes to it do not move the code that is counted
 //! for the pool.
 
 #[path = "../../benches/support/fleet.rs"]

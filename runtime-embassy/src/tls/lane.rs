@@ -36,7 +36,7 @@ pub(crate) struct Post<S = Socket>(ExecutorLock<Mail<S>>);
 
 struct Mail<S> {
     stage: Stage,
-    /// The cause of the failure, if the stage is [`Stage::Failed`].
+    /// The cause of the failure, if the stage is `Stage::Failed`.
     failure: Cause,
     /// A session that has not started.
     order: Option<Order<S>>,

@@ -129,5 +129,5 @@ const NO_DATA: &[u8] = &[DATA];
 /// The substitute for an alert that refuses a certificate. embedded-tls reports an alert without
 /// its description. For an encrypted ChangeCipherSpec it reports
 /// [`Unimplemented`](embedded_tls::TlsError::Unimplemented), and no such record of a peer passes
-/// this cipher, so that error identifies the alert.
+/// this cipher, so this error identifies the alert.
 const REFUSED_BY_PEER: &[u8] = &[20];

@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// A transport whose incoming records are checked.
+/// A transport that checks incoming records.
 pub(super) struct Watched<'w, S> {
     socket: S,
     watch: &'w Watch,

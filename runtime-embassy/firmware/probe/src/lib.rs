@@ -10,13 +10,13 @@ use static_cell::StaticCell;
 /// The time limit of a lease.
 const LEASE_MAX: Duration = Duration::from_secs(20);
 
-// A task of its own: joined with users of its sockets in one task it would spin.
+// A separate task: joined with users of its sockets in one task it would spin.
 #[embassy_executor::task]
 async fn run(mut runner: Runner<'static, Ethernet>) -> ! {
     runner.run().await
 }
 
-/// Starts the network in a task of its own; ends the program if there is no Ethernet.
+/// Starts the network in a separate task; ends the program if there is no Ethernet.
 ///
 /// # Panics
 ///

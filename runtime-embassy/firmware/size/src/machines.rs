@@ -35,7 +35,7 @@ const MONITOR: MonitorConfig = match MonitorOptions::DEFAULT.validate() {
     Err(_) => panic!(),
 };
 
-/// The buffer of the only connection that this loop uses at a time, in place of a socket.
+/// The buffer of the only connection that this loop uses at a time, instead of a socket.
 struct Socket {
     request: [u8; 1024],
     reply: [u8; 1024],

@@ -16,7 +16,7 @@ use crate::{end, peer};
 /// The number of sockets of a client: those of a pool, and two of a monitor.
 pub const CLIENT_SOCKETS: usize = 4 + 2;
 
-// A task of its own: joined with users of its sockets in one task it would spin.
+// A separate task: joined with users of its sockets in one task it would spin.
 #[embassy_executor::task]
 async fn run(mut runner: Runner<'static, Ethernet>) -> ! {
     runner.run().await
