@@ -1,4 +1,4 @@
-//! What the control machine costs: `cargo bench -p poolhouse-core --bench control`.
+//! The cost of the control machine: `cargo bench -p poolhouse-core --bench control`.
 //!
 //! Figures are medians of rounds. Instructions are counted by `tests/scripts/instructions`.
 
@@ -9,9 +9,9 @@ use fleet::{Fleet, Set};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use std::time;
 
-/// How many figures a median is taken of.
+/// The number of figures of a median.
 const ROUNDS: usize = 9;
-/// Checks in a second of a thousand servers with heartbeatFrequencyMS 500.
+/// Checks per second of a thousand servers with heartbeatFrequencyMS 500.
 const CHECKS: f64 = 2_000.0;
 
 fn main() {
@@ -27,7 +27,7 @@ fn main() {
     println!("50 members, one of them replaced: {ns:8.0} ns an update (aim: 20,000)");
 }
 
-/// Nanoseconds of one of `times`.
+/// The median time of a step in nanoseconds, where `act` performs `times` steps.
 fn median(times: u64, mut act: impl FnMut(u64)) -> f64 {
     let mut figures: Vec<f64> = (0..ROUNDS)
         .map(|_| {

@@ -1,7 +1,10 @@
-//! What a multiplexed pool costs, as ratios taken in one run: `cargo bench -p poolhouse-core --bench mux`.
+//! The cost of a multiplexed pool, as ratios measured in one run:
+//! `cargo bench -p poolhouse-core --bench mux`.
 //!
-//! The floor is what any pool of numbers behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push. Figures are medians of rounds in
-//! which all cases of a table take turns. Instructions are counted by `tests/scripts/instructions`; that nothing is allocated is a test (`alloc_free`).
+//! The floor is the minimum of any pool of numbers behind a lock: lock a `std::sync::Mutex<Vec<_>>`
+//! and pop, lock it and push. Figures are medians of rounds in which all cases of a table take
+//! turns. Instructions are counted by `tests/scripts/instructions`; a test (`alloc_free`) checks
+//! that nothing is allocated.
 
 #[path = "support/median.rs"]
 mod median;
@@ -15,9 +18,9 @@ use poolhouse_core::mux::{
 use poolhouse_core::{Instant, Machine};
 use std::sync::Mutex;
 
-/// How many ids a connection has.
+/// The number of stream ids of a connection.
 const IDS: u32 = 32_768;
-/// How many of them are free when 99 % are not.
+/// The number of free ids when 99 % are taken.
 const FREE: u32 = IDS / 100;
 
 fn main() {
@@ -27,7 +30,8 @@ fn main() {
     queue();
 }
 
-/// The way of a request, on connections that are empty and on those of which 99 % of the ids are taken, any of them.
+/// A request cycle on empty connections, and on connections with 99 % of their ids taken, at
+/// random.
 fn streams() {
     let floor = Mutex::new((0..10_u64).collect::<Vec<_>>());
     let mut fixed = Case::<MuxFixed<1, 1, { stream_words(IDS) }>>::new(1, 0);
@@ -68,7 +72,7 @@ fn streams() {
     row("8 connections, 99 % full", eight_full_ns, eight_ns);
 }
 
-/// Handing on, in queues of different lengths.
+/// Hand-off to the next waiter, with queues of different lengths.
 fn queue() {
     println!("\nhand-off: reply, release, wake, claim, queue again    ns   times the same with 10");
     let mut cases = [(1, 10), (1, 1_000), (1, 100_000), (8, 1_000)].map(|(conns, waiters)| {
@@ -90,7 +94,7 @@ fn queue() {
     }
 }
 
-/// A pool whose connections have so many ids taken each.
+/// A pool in which this number of ids is taken on each connection.
 struct Case<M: MuxMemory = MuxOnHeap> {
     mux: Mux<M>,
     now: u64,
@@ -113,7 +117,7 @@ impl<M: MuxMemory> Case<M> {
             mux.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
         }
         let mut case = Self { mux, now: 0, held: Vec::new(), state: 0x9e37_79b9 };
-        // All are taken once, and some of any place go back, so that free ones are scattered.
+        // All ids are taken once, then random ones are released, so the free ids are scattered.
         let all: Vec<Stream> = (0..conns * IDS).map(|_| case.acquire()).collect();
         case.held = all;
         while case.held.len() > (conns * taken) as usize {
@@ -153,7 +157,7 @@ impl<M: MuxMemory> Case<M> {
         self.answer(stream);
     }
 
-    /// The way of a request. Where others are in flight, it is one of these that is answered.
+    /// A request cycle. If other requests are in flight, the reply is to one of these.
     fn request(&mut self) {
         let stream = black_box(self.acquire());
         if self.held.is_empty() {
@@ -165,7 +169,7 @@ impl<M: MuxMemory> Case<M> {
         }
     }
 
-    /// A request that is not written.
+    /// A request that is cancelled before it is written.
     fn give_back(&mut self) {
         let now = self.now();
         let Ok(Acquire::Granted(stream)) = self.mux.acquire(now, None, &mut ()) else { unreachable!("an id is free") };

@@ -1,8 +1,9 @@
-//! What the pool costs, as ratios taken in one run: `cargo bench -p poolhouse-core`.
+//! The cost of the pool, as ratios measured in one run: `cargo bench -p poolhouse-core`.
 //!
-//! The floor is what any pool behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push.
-//! Figures are medians of rounds in which all cases of a table take turns, so that a machine that slows down slows
-//! down all of them. Instructions are counted by `tests/scripts/instructions`.
+//! The floor is the minimum of any pool behind a lock: lock a `std::sync::Mutex<Vec<_>>` and pop,
+//! lock it and push. Figures are medians of rounds in which all cases of a table take turns, so a
+//! slowdown of the machine affects all of them. Instructions are counted by
+//! `tests/scripts/instructions`.
 
 #[path = "support/median.rs"]
 mod median;
@@ -16,7 +17,7 @@ use poolhouse_core::pool::{
 };
 use std::sync::Mutex;
 
-/// How many waiters stand in the queue.
+/// The numbers of waiters in the queue.
 const QUEUES: [u32; 4] = [10, 1_000, 100_000, 1_000_000];
 
 fn main() {
@@ -29,7 +30,7 @@ fn main() {
     abandoned();
 }
 
-/// Bytes for each connection and waiter, as the difference of two pools in fixed memory.
+/// Bytes per connection and per waiter, from the difference of two pools in fixed memory.
 fn sizes() {
     let conn = size_of::<Pool<Fixed<11, 1>>>() - size_of::<Pool<Fixed<1, 1>>>();
     let waiter = size_of::<Pool<Fixed<1, 65>>>() - size_of::<Pool<Fixed<1, 1>>>();
@@ -38,7 +39,7 @@ fn sizes() {
     println!("        {} bytes a pool on the heap, besides these", size_of::<Pool<OnHeap>>());
 }
 
-/// Check-out and check-in when a connection is there.
+/// Check-out and check-in with an available connection.
 fn cycles() {
     let mut bare = warm_pool::<OnHeap>(10);
     let mut fixed = warm_pool::<Fixed<16, 16>>(10);
@@ -79,7 +80,7 @@ fn cycle<M: Memory>(pool: &mut Pool<M>, clock: &mut Clock) {
     pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
 }
 
-/// Handing on and giving up, in queues of different lengths.
+/// Hand-off and cancellation, with queues of different lengths.
 fn queue(deadlines: Deadlines) {
     println!("\n{deadlines:?} deadlines: ns (times the same with 1,000 waiters; aim at a million: 2)");
     print!("{:<44}", "waiters");
@@ -105,7 +106,8 @@ fn line(name: &str, tables: &mut [Queue], step: fn(&mut Queue)) {
     let mut figures = vec![Vec::new(); tables.len()];
     for _ in 0..ROUNDS {
         for (table, figures) in tables.iter_mut().zip(&mut figures) {
-            // A good part of the queue passes by in each round, so that caches do not hide how long it is.
+            // Each round passes a large part of the queue, so caches do not hide the effect of its
+            // length.
             figures.push(time_of(50_000, &mut || step(table)));
         }
     }
@@ -117,7 +119,7 @@ fn line(name: &str, tables: &mut [Queue], step: fn(&mut Queue)) {
     println!();
 }
 
-/// What check-outs that gave up cost the next one.
+/// The cost of cancelled check-outs for the next one.
 fn abandoned() {
     println!("\nabandoned waiters: ns of the next check-out's whole way (times that with none)");
     let mut first = 0.0;
@@ -136,16 +138,16 @@ fn abandoned() {
     }
 }
 
-/// How the deadlines of a queue are related.
+/// The order of deadlines in a queue.
 #[derive(Clone, Copy, Debug)]
 enum Deadlines {
-    /// The same time for everybody: later for those who come later.
+    /// The same timeout for all waiters: later waiters have later deadlines.
     Equal,
-    /// In any order.
+    /// In random order.
     Random,
 }
 
-/// A pool with one connection, which is in use, and a queue for it.
+/// A pool with one connection, which is in use, and a queue of waiters.
 struct Queue {
     pool: Pool<OnHeap>,
     clock: Clock,
@@ -230,7 +232,8 @@ impl Queue {
         self.again(place);
     }
 
-    /// Everybody leaves in any order and comes again, so that places in memory say nothing of places in the queue.
+    /// Cancels all waiters in random order and queues new ones, so the order in memory is unrelated
+    /// to the order in the queue.
     fn scatter(&mut self) {
         for place in (1..self.ids.len()).rev() {
             let other = self.any() % (place + 1);
@@ -251,7 +254,7 @@ impl Queue {
     }
 }
 
-/// A clock that moves by a microsecond with each look.
+/// A clock that advances by a microsecond with each reading.
 struct Clock(u64);
 
 impl Clock {
@@ -261,7 +264,7 @@ impl Clock {
     }
 }
 
-/// A pool with this many connections, all of them available.
+/// A pool with this number of connections, all available.
 fn warm_pool<M: Memory>(conns: u32) -> Pool<M> {
     let options = PoolOptions { max_pool_size: conns, max_connecting: conns, ..PoolOptions::DEFAULT };
     let now = Instant::ORIGIN;

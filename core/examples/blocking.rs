@@ -1,8 +1,10 @@
-//! A client without async, tasks or threads: the core's machines, driven by blocking sockets of the standard library.
+//! A client without async, tasks or threads: the state machines of the core on blocking sockets of
+//! the standard library.
 //!
 //! `cargo run -p poolhouse-core --example blocking -- host:port[,host:port]`
 //!
-//! Finds the deployment, sends a ping to the primary if there is one and else to a secondary, and prints what it found.
+//! Discovers the deployment, sends a ping to the primary, or to a secondary if there is no primary,
+//! and prints the result.
 
 #[path = "blocking/client.rs"]
 mod client;

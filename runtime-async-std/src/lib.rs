@@ -1,8 +1,11 @@
-//! Poolhouse on [async-std](https://docs.rs/async-std): monitored MongoDB connection pools without tokio.
+//! Poolhouse on [async-std](https://docs.rs/async-std): monitored MongoDB connection pools without
+//! tokio.
 //!
-//! A [`Client`] finds the servers of a deployment, watches each, and keeps a pool of connections to it; a [`Session`](mux::Session) does the like for a Cassandra cluster.
-//! async-std is **discontinued** (RUSTSEC-2025-0052): this crate is for applications that still run it, and has the names and the features of
-//! `poolhouse-smol`, so that they move there by changing the name of the crate.
+//! A [`Client`] discovers the servers of a deployment, monitors them, and keeps a pool of
+//! connections to each; a [`Session`](mux::Session) does the same for a Cassandra cluster.
+//! async-std is **discontinued** (RUSTSEC-2025-0052): this crate is for applications that still use
+//! it. Its names and features are those of `poolhouse-smol`, so migrating to that crate only
+//! changes the crate's name.
 //!
 //! ```
 //! use poolhouse_async_std::bson::doc;
@@ -16,7 +19,7 @@
 //!     let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
 //!     let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
 //!
-//!     // A handle: clones are of the same client, and tasks may have their own.
+//!     // A handle: clones share the same client, and each task may own one.
 //!     let task = async_std::task::spawn({
 //!         let client = client.clone();
 //!         async move { client.run_command("admin", doc! { "ping": 1 }).await }
@@ -33,32 +36,34 @@
 //! # }
 //! ```
 //!
-//! A client is the [client](poolhouse_client::Client) of `poolhouse-client`, on
-//! async-std's sockets and timers; its background tasks run on async-std's executor, which has a thread for each core, or as many as the
-//! environment variable `ASYNC_STD_THREAD_COUNT` says. Its futures are `Send` and may be run by any executor. Dropping one is safe at any
-//! point.
+//! [`Client`] is the [client](poolhouse_client::Client) of `poolhouse-client` on async-std's
+//! sockets and timers. Its background tasks run on async-std's executor, which has one thread for
+//! each core, or the number in the environment variable `ASYNC_STD_THREAD_COUNT`. Its futures are
+//! `Send`; any executor may poll them, and they may be dropped at any await.
 //!
 //! # Features
 //!
 //! | feature | | what it adds |
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
-//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that asks for TLS is refused |
-//! | `encrypted-keys` | default | private keys of clients that are encrypted with a password |
-//! | `zlib` | default | compression by zlib, Rust throughout |
-//! | `snappy`, `zstd` | | compression by these; zstd wants a C compiler |
+//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that requires TLS is refused |
+//! | `encrypted-keys` | default | password-encrypted private keys of clients |
+//! | `zlib` | default | compression by zlib, in pure Rust |
+//! | `snappy`, `zstd` | | compression by snappy and zstd; zstd requires a C compiler |
 //! | `lz4` | | compression of Cassandra's protocol |
-//! | `webpki-roots` | | Mozilla's roots, compiled in, where the platform has none |
+//! | `webpki-roots` | | Mozilla's root certificates, compiled in, for platforms without root certificates |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
-//! | `metrics` | | metrics of pools by OpenTelemetry's names |
+//! | `metrics` | | metrics of pools with OpenTelemetry's names |
 //!
 //! # Guides
 //!
-//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
-//! - [`tuning`](poolhouse_client::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; finding a
+//!   leak or an exhausted pool
+//! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
+//!   wrong values
 //! - [`forking`](poolhouse_client::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
-//! - [`adapter`](poolhouse_client::guide::adapter): the same client on a runtime of your own
+//! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 #![forbid(unsafe_code)]
 
 mod platform;
@@ -71,12 +76,13 @@ pub use poolhouse_client::api::*;
 pub use poolhouse_client::poolhouse_auth;
 pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
-/// A MongoDB client on async-std: see [`poolhouse_client::Client`] for what it does.
+/// A MongoDB client on async-std: see [`poolhouse_client::Client`].
 ///
-/// A process forks before its first client, and before it uses anything else of async-std: see the guide [`forking`](poolhouse_client::guide::forking).
+/// Fork a process before it creates its first client and before it uses async-std in any other way:
+/// see the guide [`forking`](poolhouse_client::guide::forking).
 pub type Client = poolhouse_client::Client<AsyncStd>;
 
-/// A connection of a [`Client`] that is checked out: see [`poolhouse_client::Connection`].
+/// A checked-out connection of a [`Client`]: see [`poolhouse_client::Connection`].
 pub type Connection<'c> = poolhouse_client::Connection<'c, AsyncStd>;
 
 /// A database of a [`Client`]: see [`poolhouse_client::Database`].
@@ -100,13 +106,14 @@ pub type Database = poolhouse_client::Database<AsyncStd>;
 /// ```
 pub type DnsResolver = poolhouse_client::DnsResolver<AsyncStd>;
 
-/// The example of the README, compiled like those of any documentation.
+/// Compiles the example of the README as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`]; the documentation of `poolhouse_smol::mux` has
-/// more examples, which differ in the name of the crate.
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
+/// [`poolhouse_client::mux`]. The documentation of `poolhouse_smol::mux` has more examples, which
+/// apply after changing the crate's name.
 ///
 /// ```
 /// use poolhouse_async_std::mux::cql::{Consistency, OutcomeKind, Response};

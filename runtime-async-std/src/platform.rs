@@ -1,4 +1,4 @@
-//! async-std as the client sees it: timers, sockets, tasks.
+//! The client's platform on async-std: timers, sockets, tasks.
 
 use async_std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 #[cfg(unix)]
@@ -14,7 +14,7 @@ use std::io;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-/// Poolhouse's platform on async-std. Its tasks run on async-std's executor.
+/// The platform on async-std. Its tasks run on async-std's executor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsyncStd;
 
@@ -32,7 +32,8 @@ impl Platform for AsyncStd {
     type Task = Task;
 
     async fn sleep_until(&self, at: Instant) {
-        // async-std counts from a later look at the same clock.
+        // async-std starts the duration at a later reading of the same clock, so it never ends
+        // early.
         task::sleep(at.saturating_since(self.now())).await;
     }
 
@@ -42,7 +43,8 @@ impl Platform for AsyncStd {
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let stream = TcpStream::connect(address).await?;
-        // Without it small requests wait for the peer's delayed acknowledgement. A socket that refuses is usable still.
+        // Without TCP_NODELAY small requests wait for the peer's delayed acknowledgement. A failure
+        // is ignored: the socket is usable.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -80,14 +82,16 @@ impl Platform for AsyncStd {
     }
 }
 
-/// A task of async-std's that is cancelled when this is dropped: a handle of async-std's own would let it run on.
+/// An async-std task that is cancelled on drop: dropping async-std's own handle would detach the
+/// task.
 #[derive(Debug)]
 pub struct Task(Option<JoinHandle<()>>);
 
 impl Drop for Task {
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
-        // The first poll cancels; those after it would wait for the end. A task that has panicked would panic here, too, and has said so already.
+        // The first poll cancels the task; further polls would wait for its end. If the task has
+        // panicked, `cancel` panics too; that panic was already reported.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             let _ = pin!(handle.cancel()).poll(&mut Context::from_waker(Waker::noop()));
         }));

@@ -1,4 +1,4 @@
-//! The client, and the memory that it lives in.
+//! The client and its memory.
 
 use crate::embassy::{ADDRESS_BYTES_MAX, Desk};
 use crate::lock::ExecutorLock;
@@ -20,13 +20,14 @@ use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
 
-/// What a client remembers. It belongs into a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`, set by `init_with(Resources::new)`.
+/// The state of a client. Store it in a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`,
+/// initialized with `init_with(Resources::new)`.
 pub struct Resources<L: Layout> {
     hub: Option<Hub<Embassy<L>>>,
     shared: Shared<L>,
 }
 
-/// What connections and handles refer to.
+/// State that connections and handles refer to.
 struct Shared<L: Layout> {
     places: L::Places,
     slots: L::Slots,
@@ -34,10 +35,10 @@ struct Shared<L: Layout> {
 }
 
 impl<L: Layout> Resources<L> {
-    /// Memory that no client uses yet.
+    /// Creates the state of a client that has not been built.
     #[must_use]
     pub fn new() -> Self {
-        // Bad sizes fail the build here.
+        // Invalid sizes fail the build here.
         const { assert!(L::SOCKETS > 0) };
         let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(L::nobody()) };
         Self { hub: None, shared }
@@ -50,12 +51,13 @@ impl<L: Layout> Default for Resources<L> {
     }
 }
 
-/// The bytes of a client's connections, which are most of its memory. They belong into a static of their own, which begins as zeros and so takes neither flash
-/// nor stack: `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
+/// The buffers of a client's connections, which are most of its memory. Store them in a static of
+/// their own: it is initialized with zeros, and therefore takes neither flash nor stack. Example:
+/// `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
 pub struct Buffers<L: Layout>(L::Memory);
 
 impl<L: Layout> Buffers<L> {
-    /// Zeros.
+    /// Creates buffers filled with zeros.
     #[must_use]
     pub const fn new() -> Self {
         Self(L::NO_MEMORY)
@@ -70,7 +72,7 @@ impl<L: Layout> Default for Buffers<L> {
 
 impl<L: Layout> fmt::Debug for Buffers<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the size is shown.
         write!(f, "Buffers({} bytes)", size_of::<Self>())
     }
 }
@@ -81,10 +83,11 @@ impl<L: Layout> fmt::Debug for Resources<L> {
     }
 }
 
-/// A MongoDB client: a handle, which may be copied into any task of its executor.
+/// A MongoDB client: a handle that may be copied to any task of its executor.
 ///
-/// A pool and a monitor are kept for each server. Nothing happens before the [`Runner`] runs. Any future of a client may be dropped at
-/// any await: nothing is lost or left behind.
+/// The client keeps a pool and a monitor for each server. Nothing happens until the [`Runner`]
+/// runs. Any future of a client may be dropped at any await: no connection is lost and no state
+/// remains.
 pub struct Client<L: Layout> {
     hub: &'static Hub<Embassy<L>>,
     config: &'static Config,
@@ -99,9 +102,10 @@ impl<L: Layout> Clone for Client<L> {
 impl<L: Layout> Copy for Client<L> {}
 
 impl<L: Layout<Events = ()>> Client<L> {
-    /// A client in this memory, whose events nobody hears.
+    /// Creates a client in this memory, without an observer of its events.
     ///
-    /// - `stack`: with room for as many sockets as [`Layout::SOCKETS`], besides its own for DHCP and DNS: embassy-net panics on one too many.
+    /// - `stack`: must have room for [`Layout::SOCKETS`] sockets in addition to its own sockets for
+    ///   DHCP and DNS: embassy-net panics when a socket is added to a full stack.
     ///
     /// Cost: O(sockets). No I/O before the runner runs.
     ///
@@ -119,9 +123,10 @@ impl<L: Layout<Events = ()>> Client<L> {
 }
 
 impl<L: Layout> Client<L> {
-    /// [`Client::new`] with somebody who hears the events: pools', monitors' and the topology's.
+    /// [`Client::new`] with an observer of the events of pools, monitors and the topology.
     ///
-    /// - `events`: notes an event down and returns, as [`Publish`](crate::Publish) says: one that calls the client panics ([`ExecutorLock`]).
+    /// - `events`: must record the event and return, see [`Publish`](crate::Publish). Calling the
+    ///   client from it panics ([`ExecutorLock`]).
     ///
     /// # Errors
     ///
@@ -136,7 +141,7 @@ impl<L: Layout> Client<L> {
         Self::build(resources, buffers, stack, config, events, false)
     }
 
-    /// - `encrypts`: whether every connection is to be.
+    /// - `encrypts`: whether every connection must be encrypted.
     pub(crate) fn build(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
@@ -163,22 +168,26 @@ impl<L: Layout> Client<L> {
         Ok((Self { hub, config }, Runner::new(hub)))
     }
 
-    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
+    /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1.
     ///
-    /// - `body`: writes the command's elements, into the connection's buffer; `$db` is added. It is called again for each further attempt.
-    /// - `reply`: where the reply is put.
+    /// - `body`: writes the elements of the command into the connection's buffer; `$db` is added.
+    ///   Called once for each attempt.
+    /// - `reply`: the buffer that the reply is copied to.
     ///
-    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. An operation that failed before it was sent is attempted once more,
-    /// one that an overloaded server refused at most twice more, without backoff.
+    /// The operation takes at most [`Options::timeout`](crate::Options::timeout). An operation that
+    /// failed before it was sent is attempted once more. An operation that an overloaded server
+    /// refused is attempted at most twice more, without backoff.
     ///
-    /// Cost: no allocation; the reply is copied once ([`Client::check_out`] spares that).
+    /// Cost: no allocation; the reply is copied once ([`Client::check_out`] avoids the copy).
     ///
     /// # Errors
     ///
-    /// [`OperationError::Command`] when the server refuses. [`ExchangeError::Encode`] for a command larger than the buffer that it is sent from,
-    /// [`ExchangeError::ReplyTooLarge`] for a reply larger than the buffer that it is read into, or than `reply`, when the connection is kept: either way the
-    /// command was done.
-    /// [`CheckOutError::Busy`](poolhouse_core::pool::CheckOutError::Busy) and [`OperationError::Busy`] when too many tasks wait already.
+    /// [`OperationError::Command`] if the server returns an error. [`ExchangeError::Encode`] if the
+    /// command is larger than the connection's send buffer. [`ExchangeError::ReplyTooLarge`] if the
+    /// reply is larger than the connection's receive buffer, or larger than `reply`, in which case
+    /// the connection is kept; in both cases the command was executed.
+    /// [`CheckOutError::Busy`](poolhouse_core::pool::CheckOutError::Busy) and
+    /// [`OperationError::Busy`] if the queue of waiting tasks is full.
     ///
     /// Source: Run Command.
     pub async fn run_command<'r>(
@@ -190,7 +199,7 @@ impl<L: Layout> Client<L> {
         self.run_command_with(database, body, reply, CommandOptions::new()).await
     }
 
-    /// [`Client::run_command`] with options of its own.
+    /// [`Client::run_command`] with its own options.
     ///
     /// # Errors
     ///
@@ -225,7 +234,8 @@ impl<L: Layout> Client<L> {
         }
     }
 
-    /// [`Client::run_command`] of a command that was written before, into a buffer of the caller's.
+    /// [`Client::run_command`] with a command that was encoded before, and a reply buffer of the
+    /// caller.
     ///
     /// # Errors
     ///
@@ -239,18 +249,20 @@ impl<L: Layout> Client<L> {
         self.run_command(database, |writer| writer.extend(command).map(drop), reply).await
     }
 
-    /// Checks out a connection to a server that accepts writes. Dropping the guard returns it. Replies are read where they are received.
+    /// Checks out a connection to a server that accepts writes. Dropping the guard checks the
+    /// connection in. Replies are read in the connection's receive buffer.
     ///
-    /// The time of [`Options::timeout`](crate::Options::timeout) begins now, for this and for everything done with the connection.
+    /// [`Options::timeout`](crate::Options::timeout) starts now. It covers the check-out and all
+    /// operations on the connection.
     ///
     /// # Errors
     ///
-    /// [`OperationError`]: no server, or no connection in time.
+    /// [`OperationError`]: no server or no connection was available in time.
     pub async fn check_out(&self) -> Result<Guard<'static, Embassy<L>>, OperationError> {
         self.check_out_preferring(None).await
     }
 
-    /// [`Client::check_out`] of a connection to a server of the user's choice.
+    /// [`Client::check_out`] with a read preference.
     ///
     /// # Errors
     ///
@@ -264,41 +276,42 @@ impl<L: Layout> Client<L> {
         self.hub.check_out(&wanted, deadline).await
     }
 
-    /// Waits until the pool of a server that accepts writes has so many connections; `None` is `minPoolSize`.
+    /// Waits until the pool of a server that accepts writes has this many connections; `None` means
+    /// `minPoolSize`.
     ///
     /// # Errors
     ///
-    /// Those of [`Hub::warm_up`].
+    /// See [`Hub::warm_up`].
     pub async fn warm_up(&self, connections: Option<u32>) -> Result<(), OperationError> {
         let deadline = self.deadline(self.config.options().timeout);
         let wanted = Wanted { criteria: self.criteria(None), deprioritized: &[] };
         self.hub.warm_up(&wanted, connections, deadline).await
     }
 
-    /// Each server with its description and its pool: see [`Hub::for_each_server`].
+    /// Calls `visit` with each server, its description and its pool: see [`Hub::for_each_server`].
     pub fn for_each_server(&self, visit: impl FnMut(ServerSnapshot<'_>)) {
         self.hub.for_each_server(visit);
     }
 
-    /// What the deployment is.
+    /// Returns the type of the deployment.
     #[must_use]
     pub fn topology_type(&self) -> TopologyType {
         self.hub.topology_type()
     }
 
-    /// Closes the client. Operations that wait fail at once; connections in use are closed when they are returned, and the runner closes
-    /// what is left.
+    /// Closes the client. Waiting operations fail at once. Connections in use are closed when they
+    /// are checked in; the runner closes all others.
     pub fn close(&self) {
         self.hub.close();
     }
 
-    /// What the shell gives to those who want more.
+    /// Returns the client core, which has the complete interface of the driver.
     #[must_use]
     pub const fn hub(&self) -> &'static Hub<Embassy<L>> {
         self.hub
     }
 
-    /// What an operation wants of its server.
+    /// The criteria by which an operation selects its server.
     fn criteria<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionCriteria<'a> {
         let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
         criteria
@@ -306,7 +319,7 @@ impl<L: Layout> Client<L> {
             .with_heartbeat_frequency(self.config.options().monitor.heartbeat_frequency)
     }
 
-    /// When the time of an operation that begins now is over.
+    /// The deadline of an operation that starts now.
     fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         timeout.map(|timeout| self.hub.runtime().now().saturating_add(timeout))
     }
@@ -318,7 +331,7 @@ impl<L: Layout> fmt::Debug for Client<L> {
     }
 }
 
-/// What a seed that names no port gets besides: a colon and a port.
+/// Additional bytes of a seed without a port: a colon and a port.
 const PORT_BYTES: usize = 6;
 
 fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
@@ -350,7 +363,7 @@ fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
     })
 }
 
-/// Puts a reply where its reader wants it.
+/// Copies a reply into the caller's buffer.
 fn copy<'r>(found: RawDocument<'_>, reply: &'r mut [u8]) -> Result<RawDocument<'r>, OperationError> {
     let found = found.as_bytes();
     let limit = reply.len();

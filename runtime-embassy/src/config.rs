@@ -1,4 +1,4 @@
-//! What a client is told before it starts. It is checked when it is compiled.
+//! The options of a client, which are checked at compile time.
 
 use crate::embassy::Random;
 use crate::run::WORKERS;
@@ -25,7 +25,7 @@ use poolhouse_core::topology::TopologyOptions;
 /// .build();
 /// ```
 ///
-/// A bad one fails the build:
+/// An invalid option fails the build:
 ///
 /// ```compile_fail,E0080
 /// use poolhouse_embassy::{Config, Options, PoolOptions};
@@ -40,36 +40,40 @@ use poolhouse_core::topology::TopologyOptions;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The hosts to begin with: `host`, `host:port`; at least one. Without feature `dns` they have IPv4 addresses.
+    /// The initial hosts: `host` or `host:port`, at least one. Without feature `dns`, hosts must be
+    /// IPv4 addresses.
     pub seeds: &'static [&'static str],
-    /// `replicaSet`: the name of the set, if it is one.
+    /// `replicaSet`: the name of the replica set, or `None` if the deployment is not one.
     pub replica_set: Option<&'static str>,
-    /// `directConnection`: the one seed is spoken to, whatever it is a member of. Default false.
+    /// `directConnection`: use only the one seed, whatever deployment it is a member of. Default
+    /// false.
     pub direct_connection: bool,
-    /// The options of pools. `maxConnecting` is at most 2, and `loadBalanced` is not there.
+    /// The options of pools. `maxConnecting` is at most 2; `loadBalanced` is not supported.
     pub pool: PoolOptions,
-    /// The options of monitors. `connectTimeoutMS` of these is that of pools too.
+    /// The options of monitors. Their `connectTimeoutMS` is also that of the pools.
     pub monitor: MonitorOptions,
     /// `serverSelectionTimeoutMS`. Default 30 s.
     pub server_selection_timeout: Duration,
-    /// `timeoutMS`: how long an operation may take in all; more than zero. `None`, the default, is no limit.
+    /// `timeoutMS`: the maximum total time of an operation, more than zero. `None`, the default,
+    /// means no limit.
     pub timeout: Option<Duration>,
     /// `localThresholdMS`. Default 15 ms.
     pub local_threshold: Duration,
-    /// The read preference of commands that ask for the client's.
+    /// The read preference of commands that use that of the client.
     pub read_preference: ReadPreference<'static>,
-    /// `appName`, which servers log. At most 128 bytes.
+    /// `appName`, which servers write to their logs. At most 128 bytes.
     pub app_name: Option<&'static str>,
-    /// Who is calling, if servers want to know. Wants `random`. Passwords are ASCII.
+    /// The credential, for servers that require authentication. Requires `random`. Passwords must
+    /// be ASCII.
     #[cfg(feature = "auth")]
     pub credential: Option<Credential<'static>>,
-    /// Fills a buffer with random bytes that nobody can guess: a hardware generator. Needed for authentication and TLS; without it, choices among equal
-    /// servers are made by the time.
+    /// Fills a buffer with unpredictable random bytes, from a hardware generator. Required for
+    /// authentication and TLS. Without it, the choice among equal servers depends on the clock.
     pub random: Option<Random>,
 }
 
 impl Options {
-    /// The defaults of the specifications, and no seed.
+    /// The defaults of the specifications, without a seed.
     pub const DEFAULT: Self = Self {
         seeds: &[],
         replica_set: None,
@@ -86,7 +90,7 @@ impl Options {
         random: None,
     };
 
-    /// Checks what can be checked without looking at texts, which [`Client::new`](crate::Client::new) does.
+    /// Checks the options, except texts, which [`Client::new`](crate::Client::new) checks.
     ///
     /// # Errors
     ///
@@ -122,11 +126,11 @@ impl Options {
         Ok(Config { options: self, pool, monitor })
     }
 
-    /// [`Options::validate`] for a `const`: a bad option fails the build.
+    /// [`Options::validate`] for a `const`: an invalid option fails the build.
     ///
     /// # Panics
     ///
-    /// With the rule that an option breaks.
+    /// If an option is invalid; the message is the rule that it violates.
     #[must_use]
     pub const fn build(self) -> Config {
         match self.validate() {
@@ -151,7 +155,7 @@ impl Default for Options {
     }
 }
 
-/// Options that were checked.
+/// Checked options.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     options: Options,
@@ -160,7 +164,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The options as they were given.
+    /// Returns the options.
     #[must_use]
     pub const fn options(&self) -> &Options {
         &self.options

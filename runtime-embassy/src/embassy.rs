@@ -1,4 +1,4 @@
-//! The shell's runtime on embassy.
+//! The driver's runtime on embassy.
 
 use crate::Layout;
 use crate::lock::ExecutorLock;
@@ -21,7 +21,7 @@ use poolhouse_driver::{ConnectError, Locked, NewServer, Runtime};
 /// The longest address of a server, in bytes: its name, a colon and its port.
 pub const ADDRESS_BYTES_MAX: usize = 80;
 
-/// Fills a buffer with random bytes that nobody can guess.
+/// Fills a buffer with unpredictable random bytes.
 pub type Random = fn(&mut [u8]);
 
 /// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
@@ -31,15 +31,15 @@ pub struct Embassy<L: Layout> {
     pub(crate) desk: &'static Desk<L>,
     pub(crate) places: &'static [Option<Place<L>>],
     pub(crate) random: Option<Random>,
-    /// Whether every connection is to be encrypted.
+    /// Whether every connection must be encrypted.
     pub(crate) encrypts: bool,
 }
 
-/// Those who wait for a socket.
+/// The wakers of tasks that wait for a socket.
 pub(crate) type Desk<L> = ExecutorLock<<L as Layout>::Dialers>;
 
 impl<L: Layout> Embassy<L> {
-    /// The network that its connections go by.
+    /// Returns the network stack that the connections use.
     #[must_use]
     pub const fn stack(&self) -> Stack<'static> {
         self.stack
@@ -49,21 +49,23 @@ impl<L: Layout> Embassy<L> {
         self.slots
     }
 
-    /// How many of the client's sockets are at home: no connection has them, and nobody closes them. All of [`Layout::SOCKETS`] are, once the client is
-    /// closed and its last connections are ended.
+    /// The number of free sockets: those that are neither used by a connection nor being closed.
+    /// All of [`Layout::SOCKETS`] are free once the client is closed and its last connections have
+    /// been closed.
     #[must_use]
     pub fn free_sockets(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_free()).count()
     }
 
-    /// A socket is free: whoever waits for one looks again.
+    /// Wakes the tasks that wait for a socket, after a socket became free.
     pub(crate) fn call_dialers(&self) {
         while let Some(dialer) = self.desk.with(|desk| desk.as_mut().iter_mut().find_map(Option::take)) {
             dialer.wake();
         }
     }
 
-    /// A socket that nobody uses. There are as many as connections can be; one that was given back is there again when it is closed.
+    /// Waits for a free socket. There is one for each possible connection; a returned socket
+    /// becomes free again when it has been closed.
     async fn borrow_socket(&self) -> Socket {
         poll_fn(|context| match self.slots.borrow() {
             Some(socket) => Poll::Ready(socket),
@@ -75,7 +77,8 @@ impl<L: Layout> Embassy<L> {
         .await
     }
 
-    /// Those who dial are of one task for each server, or of one for all.
+    /// Registers the waker of a connecting task. Connecting tasks are one per server, or a single
+    /// one for all servers.
     fn wait_for_socket(&self, waker: &Waker) {
         let crowded = self.desk.with(|desk| {
             let places = desk.as_mut();
@@ -88,13 +91,13 @@ impl<L: Layout> Embassy<L> {
             };
             place.and_then(|place| place.replace(waker.clone()))
         });
-        // If there are more, each has its turn.
+        // If all slots are taken, the waker that is replaced is woken, so its task registers again.
         if let Some(other) = crowded {
             other.wake();
         }
     }
 
-    /// The address of a host.
+    /// Resolves a host to an address.
     async fn address(&self, host: &str, deadline: Option<Instant>) -> Result<IpAddress, ConnectError> {
         if let Ok(address) = host.parse::<Ipv4Addr>() {
             return Ok(address.into());
@@ -136,7 +139,7 @@ impl<L: Layout> Runtime for Embassy<L> {
         Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
     }
 
-    /// Without random bytes, the time will do.
+    /// Without a source of random bytes, the clock is used.
     fn entropy(&self) -> u32 {
         let mut bytes = [0; 4];
         match self.random {
@@ -160,11 +163,13 @@ impl<L: Layout> Runtime for Embassy<L> {
         Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
     }
 
-    /// Without a cable or a lease this fails at once, and monitors try again as they do: embassy-net wakes one task alone when that changes, which is the application's.
+    /// Without a cable or a lease this fails at once, and monitors retry at their usual interval.
+    /// It cannot wait for the network: embassy-net wakes only one task when that changes, and that
+    /// task belongs to the application.
     async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
         let HostAddress::Tcp { host, port } = *address else { return Err(Cause::Network.into()) };
         let address = self.address(host, deadline).await?;
-        // Whatever becomes of this future, the socket goes home.
+        // Dropping this future at any await returns the socket to its slot.
         let mut socket = self.borrow_socket().await;
         let tcp = socket.as_mut().ok_or(Cause::Resources)?;
         tcp.connect((address, port)).await.map_err(|_| Cause::Network)?;
@@ -177,7 +182,7 @@ impl<L: Layout> Runtime for Embassy<L> {
             socket.opened().await?;
             Ok(Stream::Tls(socket))
         }
-        // Rather none than one that anybody can read.
+        // A client that requires TLS makes no connection without it.
         #[cfg(not(feature = "tls"))]
         Err(Cause::Resources.into())
     }
@@ -219,7 +224,7 @@ impl<L: Layout> fmt::Debug for Embassy<L> {
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// Nanoseconds of the clock's ticks, which are rounded down.
+/// Converts ticks of the clock to nanoseconds, rounded down.
 const fn nanos_of(ticks: u64) -> u64 {
     if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
         return ticks.saturating_mul(NANOS_PER_SEC / TICK_HZ);
@@ -228,7 +233,7 @@ const fn nanos_of(ticks: u64) -> u64 {
     saturate(nanos)
 }
 
-/// The first tick at which so many nanoseconds are over.
+/// The first tick at or after this number of nanoseconds.
 const fn ticks_of(nanos: u64) -> u64 {
     if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
         return nanos.div_ceil(NANOS_PER_SEC / TICK_HZ);
@@ -253,7 +258,7 @@ pub enum Stream {
     Tls(TlsSocket),
 }
 
-/// A connection failed.
+/// The error of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamError(pub Cause);
 
@@ -275,7 +280,7 @@ impl embedded_io_async::Error for StreamError {
     }
 }
 
-/// What a socket has to say of its end is always the same.
+/// The stack's socket errors have only one cause.
 const CUT: StreamError = StreamError(Cause::Network);
 
 impl ErrorType for Stream {
@@ -301,7 +306,8 @@ impl Write for Stream {
         }
     }
 
-    /// The network stack sends by itself. That the peer has taken it is seen by its reply.
+    /// The network stack sends without a flush. The peer's reply shows that it has received the
+    /// data.
     async fn flush(&mut self) -> Result<(), StreamError> {
         match self {
             Self::Tcp(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Why a client cannot begin.
+//! Errors of building a client.
 
 use core::fmt;
 use poolhouse_core::storage::Full;
@@ -7,26 +7,27 @@ use poolhouse_core::topology::TopologyConfigError;
 use poolhouse_wire::AuthError;
 use poolhouse_wire::hello::MetadataError;
 
-/// A client cannot begin.
+/// A client cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The seeds contradict each other or the other options, or one is no address.
+    /// The seeds contradict each other or the other options, or a seed is not an address.
     Topology(TopologyConfigError),
-    /// The credential can never be used.
+    /// The credential is invalid for every server.
     #[cfg(feature = "auth")]
     Credential(AuthError),
-    /// The application's name is too long.
+    /// `appName` is too long.
     Metadata(MetadataError),
-    /// There are more seeds than servers have room, or a seed is too long.
+    /// There are more seeds than server slots, or a seed is too long.
     Full,
-    /// TLS wants [`Options::random`](crate::Options::random), which was not given.
+    /// TLS requires [`Options::random`](crate::Options::random), which is not set.
     #[cfg(feature = "tls")]
     NoRandom,
-    /// One of the authorities is no certificate, or the client's key is none.
+    /// An authority is not a valid certificate, or the client's key is not a valid key.
     #[cfg(feature = "tls")]
     TlsCertificate,
-    /// The records of [`TlsBuffers`](crate::TlsBuffers) have no room for the fragments that are asked for, or for the client's certificate.
+    /// The record buffers of [`TlsBuffers`](crate::TlsBuffers) are too small for the requested
+    /// fragments, or for the client's certificate.
     #[cfg(feature = "tls")]
     TlsRecords,
 }

@@ -1,4 +1,4 @@
-//! How much of everything a client has room for.
+//! The capacities of a client.
 
 use crate::Embassy;
 use crate::place::Place;
@@ -15,11 +15,11 @@ use embassy_net::Stack;
 use poolhouse_core::{pool, topology};
 use poolhouse_driver::{Hub, Publish};
 
-/// The sizes of a client, fixed when it is built. Sealed: [`Sizes`] is the one layout there is.
+/// The sizes of a client, fixed at compile time. Sealed: [`Sizes`] is the only implementation.
 pub trait Layout: sealed::Sealed + Sized + 'static {
-    /// How many connections there can be in all: those of every pool, and two of every monitor.
+    /// The maximum number of connections: those of all pools, and two for each monitor.
     const SOCKETS: usize;
-    /// Where events go.
+    /// The observer of events.
     type Events: Publish + Unpin + 'static;
 
     #[doc(hidden)]
@@ -32,10 +32,10 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Slots;
     #[doc(hidden)]
     type Dialers: AsMut<[Option<Waker>]>;
-    /// The bytes of every connection.
+    /// The buffers of all connections.
     #[doc(hidden)]
     type Memory: Send;
-    /// Something for each connection.
+    /// One value for each connection.
     #[cfg(feature = "tls")]
     #[doc(hidden)]
     type Each<T: Zero + 'static>: Each<T>;
@@ -49,41 +49,48 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     const NO_MEMORY: Self::Memory;
 
-    /// All of them.
+    /// All connection slots.
     #[doc(hidden)]
     fn slots(slots: &'static Self::Slots) -> Slots;
 
-    /// Gives each a socket and buffers.
+    /// Initializes each slot with a socket and buffers.
     #[doc(hidden)]
     fn furnish(slots: Slots, memory: &'static mut Self::Memory, stack: Stack<'static>);
 
-    /// All that a client does by itself.
+    /// Runs all background work of a client.
     #[doc(hidden)]
     fn run(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
 
-    /// What of that is of no one server.
+    /// Runs the background work that belongs to no single server.
     #[doc(hidden)]
     fn run_hub(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
 }
 
-/// A client's sizes.
+/// The sizes of a client.
 ///
-/// - `SERVERS`: members of the deployment, and while its configuration changes those that come and go: one or two more than it is ever to have.
-///   A standalone server is 1.
-/// - `CONNS`: connections of each server's pool. `maxPoolSize` beyond it means it.
-/// - `WAITERS`: how many tasks may wait for a connection of one server, and how many for a server; the next one is told
+/// - `SERVERS`: members of the deployment, including those that are added and removed while its
+///   configuration changes: one or two more than the largest expected number. 1 for a standalone
+///   server.
+/// - `CONNS`: connections of each server's pool. A larger `maxPoolSize` is limited to it.
+/// - `WAITERS`: the maximum number of tasks that wait for a connection of one server, and of tasks
+///   that wait for a server; further tasks receive
 ///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
-/// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection. Hello's reply must fit: 2,048 hold that of a set of seven.
-/// - `SOCKET`: bytes of the TCP window and of what is not acknowledged yet, for each direction of each connection.
-/// - `E`: where events go.
+/// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection. The
+///   reply to hello must fit: 2,048 hold that of a replica set of seven.
+/// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection.
+/// - `E`: the observer of events.
 ///
 /// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
 ///
-/// What is known of a deployment has fixed room besides: 16 hosts, tags' names and tags' values in one server's hello (three hosts and six tags make 15), and in all 24
-/// different addresses, names of sets, names and values of tags, which take 512 bytes with 4 more for each. A server that says more is Unknown, and
-/// [`ServerError::Beyond`](poolhouse_core::topology::ServerError::Beyond) in its events tells which limit.
+/// The description of a deployment also has fixed capacities: 16 hosts, tag names and tag values in
+/// the hello reply of one server (three hosts and six tags make 15); and in total 24 different
+/// addresses, set names, tag names and tag values, with a total of 512 bytes including 4 bytes for
+/// each. A server whose reply exceeds one of them is Unknown, and
+/// [`ServerError::Beyond`](poolhouse_core::topology::ServerError::Beyond) in its events names the
+/// limit.
 ///
-/// Sizes that no client can work with fail the build: less than one server, connection or waiter, less than 512 bytes for a message (a hello is one), no TCP window.
+/// Unusable sizes fail the build: less than one server, connection or waiter; less than 512 bytes
+/// for a message (a hello needs them); no TCP window.
 ///
 /// ```compile_fail,E0080
 /// use poolhouse_embassy::{Resources, Sizes};
@@ -176,14 +183,15 @@ impl<
     }
 
     async fn run(hub: &'static Hub<Embassy<Self>>) {
-        // None of them ever ends. They are pinned where they are made: moving them would want as much of the stack again.
+        // None of these futures ends. They are pinned where they are created: moving them would
+        // double the stack use.
         let servers: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| run::serve(hub)));
         join(select_slice(servers), Self::run_hub(hub)).await;
     }
 
     async fn run_hub(hub: &'static Hub<Embassy<Self>>) {
         let Slots { pools, monitors } = hub.runtime().slots();
-        // One for each place of a connection, and so in the arrays that they are in.
+        // One future for each connection slot, in the same arrays as the slots.
         let hang_up = |slots: &'static [Slot], index| run::hang_up(hub.runtime(), slots.get(index));
         let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
             join_array(from_fn::<_, CONNS, _>(|conn| hang_up(pools, server * CONNS + conn)))
@@ -208,18 +216,18 @@ impl<
 {
 }
 
-/// Hello, or its reply, with little in it.
+/// The size of hello, or of its reply, with few elements.
 const MESSAGE_BYTES_MIN: usize = 512;
-/// Connections of a monitor: checks, and round-trip times.
+/// Connections of a monitor: one for checks, one for round-trip times.
 const MONITORING: usize = 2;
-/// Hosts, passives, arbiters and tags in one server's reply.
+/// Hosts, passives, arbiters and tags in the reply of one server.
 const NAMES: usize = 16;
-/// Different addresses, names of sets and tags in the whole topology.
+/// Different addresses, set names and tags in the whole topology.
 const TEXTS: usize = 24;
-/// Their bytes.
+/// Total bytes of these texts.
 const TEXT_BYTES: usize = 512;
 
-/// Something for each connection that a client can have.
+/// One value for each connection of a client.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Debug)]
 pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
@@ -227,25 +235,25 @@ pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
     monitors: [[T; MONITORING]; SERVERS],
 }
 
-/// Bytes, which begin as zeros.
+/// Memory that is initialized with zeros.
 #[cfg(feature = "tls")]
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 pub trait Zero {
-    /// Not used yet.
+    /// The value before its first use.
     const ZERO: Self;
 }
 
-/// Bytes of each connection, in the order of [`Slots`].
+/// Memory of each connection, in the order of [`Slots`].
 #[cfg(feature = "tls")]
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 pub trait Each<T: Zero + 'static>: 'static {
-    /// Not used yet.
+    /// The value before its first use.
     const ZERO: Self;
 
-    /// All of them.
+    /// Iterates over all connections.
     fn each(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, Self>;
 
-    /// Runs something with each of them.
+    /// Runs one future for each connection.
     fn join_all<F: Future<Output = ()>>(
         &'static mut self,
         run: impl FnMut(&'static mut T) -> F,
@@ -263,7 +271,7 @@ impl<T: Zero + 'static, const SERVERS: usize, const CONNS: usize> Each<T> for Pe
         self.pools.as_flattened_mut().iter_mut().chain(self.monitors.as_flattened_mut())
     }
 
-    /// Each is called at once, before anything runs.
+    /// All futures are created before the first one is polled.
     fn join_all<F: Future<Output = ()>>(
         &'static mut self,
         mut run: impl FnMut(&'static mut T) -> F,

@@ -1,17 +1,19 @@
 //! Poolhouse on [embassy](https://embassy.dev): a MongoDB client in static memory, without a heap.
 //!
-//! The pool, the monitors, the topology and the wire are those of `poolhouse-core`, on embassy-net's sockets and embassy-time's clock. Single servers and replica sets,
-//! SCRAM-SHA-256 and TLS 1.3 behave as they do on a server; what memory that takes, the types say. A bad option, and sizes that cannot work, fail the build.
+//! The pool, the monitors, the topology and the wire protocol are those of `poolhouse-core`, on
+//! embassy-net's sockets and embassy-time's clock. Single servers, replica sets, SCRAM-SHA-256 and
+//! TLS 1.3 behave as in the clients for hosted platforms. The types determine the memory use.
+//! Invalid options and unusable sizes fail the build.
 //!
 //! ```
 //! use embassy_net::Stack;
 //! use poolhouse_embassy::{Buffers, Client, Config, OperationError, Options, PoolOptions, Resources, Runner, SetupError, Sizes};
 //! use static_cell::{ConstStaticCell, StaticCell};
 //!
-//! // One server, four connections, eight tasks that wait for one.
+//! // One server, four connections, eight tasks that wait for a connection.
 //! type Db = Sizes<1, 4, 8>;
 //!
-//! // A bad option fails the build.
+//! // An invalid option fails the build.
 //! static CONFIG: Config = Options {
 //!     seeds: &["10.0.0.5:27017"],
 //!     direct_connection: true,
@@ -20,7 +22,7 @@
 //! }
 //! .build();
 //!
-//! // Once the network is up: a client, to be copied into any task, and what it does by itself, for a task of its own.
+//! // Once the network is up: creates a client, which any task may copy, and its runner.
 //! fn start(network: Stack<'static>) -> Result<(Client<Db>, Runner<Db>), SetupError> {
 //!     static RESOURCES: StaticCell<Resources<Db>> = StaticCell::new();
 //!     static BUFFERS: ConstStaticCell<Buffers<Db>> = ConstStaticCell::new(Buffers::new());
@@ -32,7 +34,7 @@
 //!     runner.run().await
 //! }
 //!
-//! // In any task: what is written goes from the connection's buffer, what is read comes from `reply`.
+//! // In any task: the command is written to the connection's buffer, the reply copied to `reply`.
 //! async fn count(client: Client<Db>) -> Result<i64, OperationError> {
 //!     let mut reply = [0; 512];
 //!     let reply = client.run_command("shop", |command| command.str("count", "orders").map(drop), &mut reply).await?;
@@ -42,39 +44,46 @@
 //!
 //! # Memory
 //!
-//! All of it is in statics whose size [`Sizes`] says; nothing is allocated. A message larger than a connection's buffers is an error:
-//! [`ExchangeError::Encode`] on the way out, with nothing sent, and [`ExchangeError::ReplyTooLarge`] on the way in, after which the connection is closed and the next
-//! command has another. A table that is full is [`Busy`](poolhouse_core::pool::CheckOutError::Busy). Of the largest message that a connection
-//! can send, some 100 bytes are the command's and the wire's own.
+//! All memory is in statics; [`Sizes`] determines their size; nothing is allocated. A message
+//! larger than a connection's buffers is an error: [`ExchangeError::Encode`] for a command, of
+//! which nothing is sent, and [`ExchangeError::ReplyTooLarge`] for a reply, after which the
+//! connection is closed and the next command uses another one. When a table is full, operations
+//! fail with [`Busy`](poolhouse_core::pool::CheckOutError::Busy). Of the largest message that a
+//! connection can send, about 100 bytes are overhead of the command and of the wire protocol.
 //!
 //! # Tasks
 //!
-//! A client and all its futures stay on the executor of the network that it was given, as embassy-net's own handles do. What it does by itself
-//! runs in [`Runner::run`], or in several tasks by [`Runner::split`], never in the network's own task. Any future of a client may be dropped at any await. Those of runners are for ever: what one of
-//! them does, no other does in its stead, and dropping one closes the client. Operations then fail at once with [`OperationError::Abandoned`].
+//! A client and all its futures stay on the executor of its network stack, as embassy-net's own
+//! handles do. The background work runs in [`Runner::run`], or in several tasks with
+//! [`Runner::split`]; do not run it in the task of the network stack. Any future of a client may be
+//! dropped at any await. The futures of runners must not be dropped: no other runner takes over
+//! their work, and dropping one closes the client. Operations then fail at once with
+//! [`OperationError::Abandoned`].
 //!
-//! Timers want nothing special in tasks of embassy's executor. Where futures are polled by a combinator that brings wakers of its own, embassy-time
-//! must have one of its features `generic-queue-N`.
+//! Timers need no configuration in tasks of embassy's executor. If a combinator polls futures with
+//! its own wakers, enable one of the features `generic-queue-N` of embassy-time.
 //!
-//! embassy-net wakes one task alone when the network goes up or down, so a client does not wait for that: without a lease connecting fails at once, and
-//! monitors try again each half second. Start the runner when the network is up, if boot time matters.
+//! embassy-net wakes only one task when the network goes up or down, so a client does not wait for
+//! the network: without a lease, connecting fails at once and monitors retry every half second. If
+//! boot time matters, start the runner once the network is up.
 //!
 //! # Power loss
 //!
-//! Servers notice; nothing needs to be cleaned up here.
+//! Servers detect it; the client needs no cleanup.
 //!
 //! # Features
 //!
 //! | feature | | what it adds |
 //! |---|---|---|
-//! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too where feature `auth` of `poolhouse-core` is on |
-//! | `dns` | default | names of servers, looked up by embassy-net. Without it servers have IPv4 addresses |
+//! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too if feature `auth` of `poolhouse-core` is enabled |
+//! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IPv4 addresses |
 //! | `tls` | | TLS 1.3 to servers with P-256 certificates |
 //! | `defmt` | | events as log messages of defmt |
 //!
 //! # Guide
 //!
-//! [`firmware`](poolhouse_core::guide::firmware): how to choose sizes, what fails the build, TLS, limits, figures.
+//! [`firmware`](poolhouse_core::guide::firmware): the choice of sizes, compile-time checks, TLS,
+//! limits, figures.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -123,7 +132,7 @@ pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]
 pub use tls::{MaxFragment, TlsBuffers, TlsConfig, TlsIdentity, TlsOptions, TlsRunner, TlsSessions, TlsSocket};
 
-/// The guide's examples, compiled like those of any documentation.
+/// Compiles the examples of the guide as doc tests.
 #[cfg(all(doctest, feature = "tls"))]
 #[doc = include_str!("../../core/src/guide/firmware.md")]
 struct Guide;

@@ -1,11 +1,12 @@
-//! A lock for tasks of one executor.
+//! A lock for the tasks of one executor.
 
 use core::cell::RefCell;
 use poolhouse_driver::{Lock, Locked};
 
-/// A lock that nobody ever waits for: every task of a client runs on one executor, and none awaits while it holds the value. Interrupts stay enabled.
+/// A lock without waiting: every task of a client runs on one executor, and no task awaits while it
+/// holds the value. Interrupts stay enabled.
 ///
-/// Like the network stack itself, what holds one stays on its executor: it is not `Sync`.
+/// Not `Sync`, so its owner stays on its executor, like the network stack itself.
 #[derive(Debug)]
 pub struct ExecutorLock<T>(RefCell<T>);
 
@@ -24,7 +25,8 @@ impl<T> Lock<T> for ExecutorLock<T> {
 impl<T> Locked<T> for ExecutorLock<T> {
     /// # Panics
     ///
-    /// When `f` comes back to the same lock: an event's receiver that calls the client that it hears from.
+    /// If `f` locks the same lock again: an event observer that calls the client whose event it
+    /// receives.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         match self.0.try_borrow_mut() {
@@ -34,7 +36,7 @@ impl<T> Locked<T> for ExecutorLock<T> {
     }
 }
 
-/// The one place of this crate that panics once a client runs.
+/// The only panic of this crate in a running client.
 #[cold]
 fn reentered() -> ! {
     panic!("a lock is taken again by whoever holds it")

@@ -5,10 +5,13 @@ use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
 use poolhouse_driver::{EventRef, Publish};
 
-/// Logs each event at level *debug*, as one line: milliseconds since the start, the server's address if it is known, the event's name and what it tells, as
-/// everywhere else. It is given to [`Client::with_events`](crate::Client::with_events), and to [`Sizes`](crate::Sizes) as the type of its events.
+/// Logs each event at level *debug*, as one line: milliseconds since the start, the server's
+/// address if it is known, the event's name and its fields, in the same text as on other platforms.
+/// Pass it to [`Client::with_events`](crate::Client::with_events), and use it as the event type of
+/// [`Sizes`](crate::Sizes).
 ///
-/// The level is chosen where the application is built: `DEFMT_LOG=poolhouse_embassy=debug`. Secrets are in no event.
+/// The level is chosen when the application is built: `DEFMT_LOG=poolhouse_embassy=debug`. Events
+/// contain no secrets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefmtEvents;
 
@@ -28,7 +31,7 @@ impl Publish for DefmtEvents {
             EventRef::Pool(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
             EventRef::Heartbeat(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
             EventRef::Sdam(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
-            // There are no multiplexed pools here.
+            // Multiplexed pools do not exist on this runtime.
             EventRef::Mux(_) | _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Where servers live. A place is taken for as long as anybody has a handle of its server, and then taken again.
+//! Server slots. A slot is taken while a handle of its server exists, and then reused.
 
 use crate::lock::ExecutorLock;
 use crate::{Embassy, Layout};
@@ -8,12 +8,12 @@ use core::ops::Deref;
 use poolhouse_core::storage::Full;
 use poolhouse_driver::{Locked, NewServer, Server, ServerState};
 
-/// A place for the state of one server.
+/// A slot for the state of one server.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Debug)]
 pub struct Place<L: Layout> {
     state: ExecutorLock<ServerState<Embassy<L>>>,
-    /// How many handles there are.
+    /// The number of handles.
     handles: Cell<u32>,
 }
 
@@ -22,7 +22,8 @@ impl<L: Layout> Place<L> {
         Self { state: ExecutorLock::holding(ServerState::vacant()), handles: Cell::new(0) }
     }
 
-    /// Opens every place. One after the other: together they would take as much of the stack again.
+    /// Initializes the slots one after the other: initializing them together would need stack for
+    /// all of them.
     #[inline(never)]
     pub(crate) fn open(places: &mut [Option<Self>]) {
         for place in places {
@@ -35,7 +36,7 @@ impl<L: Layout> Place<L> {
     }
 }
 
-/// The first free place is the server's.
+/// Stores the server in the first free slot.
 pub(crate) fn share<L: Layout>(
     places: &'static [Option<Place<L>>],
     server: NewServer<Embassy<L>>,
@@ -46,7 +47,7 @@ pub(crate) fn share<L: Layout>(
     Ok(ServerRef(server))
 }
 
-/// A counted reference to a place that is taken.
+/// A counted reference to a taken slot.
 #[derive(Debug)]
 pub struct PlaceRef<L: Layout> {
     place: &'static Place<L>,
@@ -64,7 +65,8 @@ impl<L: Layout> Drop for PlaceRef<L> {
     fn drop(&mut self) {
         let left = self.place.handles.get().saturating_sub(1);
         if left == 0 {
-            // Whoever is the last: sockets that are still here go home before the place is free.
+            // The last handle returns the remaining sockets to their slots before this slot becomes
+            // free.
             while let Some(left) = self.place.state.with(ServerState::take_left) {
                 drop(left);
             }

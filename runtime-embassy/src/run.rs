@@ -1,4 +1,4 @@
-//! What a client does by itself: monitors, establishing, hanging up.
+//! The background work of a client: monitoring, establishing and closing connections.
 
 use crate::slot::Slot;
 #[cfg(feature = "tls")]
@@ -12,21 +12,26 @@ use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
 use poolhouse_driver::{Attendance, Hub};
 
-/// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
+/// The maximum number of connections of a server that are established concurrently; `maxConnecting`
+/// cannot exceed it.
 pub(crate) const WORKERS: u32 = 2;
 
-/// How long a server may take to answer the end of a connection, before it is told by a reset.
+/// The time that a server has to acknowledge the end of a connection, before the connection is
+/// reset.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long the network stack may keep back its last acknowledgement, and some more. A socket that is lent again before sends none.
+/// The time for which the network stack may delay its last acknowledgement, plus a margin. If the
+/// socket is lent again earlier, the acknowledgement is not sent.
 const ACKNOWLEDGED: Duration = Duration::from_millis(20);
-/// How long a reset may take to be sent. Nobody waits for it where there is no link.
+/// The time for sending a reset. Limited because without a link it is never sent.
 const RESET: Duration = Duration::from_millis(200);
 
-/// Everything that a client does in the background. It runs in a task of its own, and not in that of the network stack.
+/// All background work of a client. Runs in its own task, which must not be that of the network
+/// stack.
 ///
-/// Dropping it, or the future of [`Runner::run`], closes the client: whoever waits, and whoever comes later, is told at once with
-/// [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections in use go on. Those that are given back are
-/// closed by the network stack alone: nobody waits for their servers any more.
+/// Dropping it, or the future of [`Runner::run`], closes the client: waiting and later operations
+/// fail at once with [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections
+/// in use remain usable. When they are returned, only the network stack closes them: nothing waits
+/// for the acknowledgement of their servers.
 #[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
     attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
@@ -42,16 +47,18 @@ impl<L: Layout> Runner<L> {
         self.attendance.hub().runtime().slots()
     }
 
-    /// Monitors servers, establishes and closes connections. Sleeps while nothing is due. Goes on when the client is closed, as
-    /// its last connections are still to be closed.
+    /// Monitors servers, establishes and closes connections. Sleeps while no work is due. Continues
+    /// after the client is closed, to close its last connections.
     ///
-    /// One task that does all is simplest where there is one server. With more of them it takes a large stack to begin: see [`Runner::split`].
+    /// One task for everything is the simplest choice for one server. With more servers, its start
+    /// needs a large stack: see [`Runner::split`].
     pub async fn run(self) -> ! {
         L::run(self.attendance.hub()).await;
         forever().await
     }
 
-    /// The same in several tasks: the rest, and one to be run for each server that there is room for, which may be copied for that.
+    /// Splits the work into several tasks: the first runner is for the work of the client core. The
+    /// second is copied and run once for each server slot.
     ///
     /// ```text
     /// #[embassy_executor::task]
@@ -77,15 +84,16 @@ impl<L: Layout> fmt::Debug for Runner<L> {
     }
 }
 
-/// What a client does in the background that is of no one server: see [`Runner::split`]. Dropping it, or the future of its [`run`](Self::run), closes the client as
-/// that of [`Runner`] does.
+/// The background work of a client that belongs to no single server: see [`Runner::split`].
+/// Dropping it, or the future of its [`run`](Self::run), closes the client as dropping [`Runner`]
+/// does.
 #[must_use = "without it a client is closed"]
 pub struct HubRunner<L: Layout> {
     attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
 }
 
 impl<L: Layout> HubRunner<L> {
-    /// Keeps the time of monitors, and closes connections.
+    /// Runs the timers of monitors and closes connections.
     pub async fn run(self) -> ! {
         L::run_hub(self.attendance.hub()).await;
         forever().await
@@ -98,8 +106,8 @@ impl<L: Layout> fmt::Debug for HubRunner<L> {
     }
 }
 
-/// What a client does in the background for a server, and when that has gone for another: see [`Runner::split`]. It may be copied; one that is never run is
-/// not missed.
+/// The background work of a client for one server, and after its removal for another: see
+/// [`Runner::split`]. May be copied; a copy that is never run is not required.
 #[must_use = "without it a client does nothing"]
 pub struct ServerRunner<L: Layout> {
     hub: &'static Hub<Embassy<L>>,
@@ -114,8 +122,9 @@ impl<L: Layout> Clone for ServerRunner<L> {
 impl<L: Layout> Copy for ServerRunner<L> {}
 
 impl<L: Layout> ServerRunner<L> {
-    /// Monitors a server, and establishes connections to it. Once this has begun, dropping it closes the client as that of [`Runner`] does, even while there is
-    /// no server for it: nobody else takes over what it has, or would have.
+    /// Monitors a server and establishes connections to it. Once this has started, dropping it
+    /// closes the client as dropping [`Runner`] does, even while it has no server: no other runner
+    /// takes over its present or future server.
     pub async fn run(self) -> ! {
         serve(self.hub).await;
         forever().await
@@ -134,24 +143,25 @@ async fn forever() -> ! {
     }
 }
 
-/// Runs the tasks of one server, then those of another in its place.
+/// Runs the tasks of one server until it is removed, then those of the next one.
 pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
     let _attendance = Attendance::new(hub, None);
     while let Some(server) = hub.next_server().await {
-        // Each is pinned where it is made: a future that is moved into another is on the stack, and large.
+        // Each future is pinned where it is created: a future that is moved into another one is on
+        // the stack, and it is large.
         let check = pin!(hub.run_check(&server));
         let rtt = pin!(hub.run_rtt(&server));
         let clock = pin!(hub.run_pool_clock(&server));
         let (worker, other) = (pin!(hub.run_worker(&server)), pin!(hub.run_worker(&server)));
         join5(check, rtt, clock, worker, other).await;
     }
-    // The client is closed.
+    // `next_server` returns `None` once the client is closed.
     forever().await
 }
 
-/// Closes what connections give back, for as long as the client lives.
+/// Closes the sockets that connections return to the slot. Never ends.
 pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Option<&'static Slot>) {
-    // Every index is one of a slot.
+    // Not reached: every index is that of a slot.
     let Some(slot) = slot else { return pending().await };
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
@@ -163,12 +173,12 @@ pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Optio
     }
 }
 
-/// Closes a socket so that its peer sees it: by the end of what was sent, else by a reset.
+/// Closes a socket with notice to its peer: by FIN after all data, otherwise by a reset.
 async fn close(socket: &mut TcpSocket<'static>) {
     socket.close();
     let ended = with_timeout(LINGER, async {
         socket.flush().await?;
-        // What the peer still sends is of no interest, but that it ends.
+        // Discards all received data until the peer's end of stream.
         while socket.read_with(|bytes| (bytes.len(), ())).await.is_ok() {}
         Ok::<(), embassy_net::tcp::Error>(())
     });

@@ -1,7 +1,8 @@
-//! Sockets and buffers, which are lent to connections and come back.
+//! Sockets and buffers, which are lent to connections and returned.
 //!
-//! A socket lives as long as the client: connections borrow it. What a connection gives back is closed by the runner
-//! ([`run::hang_up`](crate::run::hang_up)), so that the server sees it, and only then lent again.
+//! A socket exists as long as the client; connections borrow it. The runner closes a returned
+//! socket ([`run::hang_up`](crate::run::hang_up)), which notifies the server, before it is lent
+//! again.
 
 use crate::lock::ExecutorLock;
 #[cfg(feature = "tls")]
@@ -17,7 +18,7 @@ use poolhouse_driver as shell;
 use poolhouse_driver::Locked;
 use poolhouse_wire::Sink;
 
-/// The bytes of one connection, in a static.
+/// The buffers of one connection, in a static.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy)]
 pub struct SlotMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
@@ -34,41 +35,41 @@ impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> SlotMemory<RE
 
 impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug for SlotMemory<RECEIVE, SEND, SOCKET> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the sizes are shown.
         write!(f, "SlotMemory<{RECEIVE}, {SEND}, {SOCKET}>")
     }
 }
 
-/// The place of a connection.
+/// The slot of a connection: its socket and buffers.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 pub struct Slot {
     state: ExecutorLock<State>,
-    /// By it a session of the socket is reached.
+    /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
     post: Post,
 }
 
 struct State {
     socket: Home,
-    /// Those of the buffers that are at home.
+    /// The buffers that are not lent.
     input: Option<&'static mut [u8]>,
     output: Option<&'static mut [u8]>,
-    /// Whoever hangs up.
+    /// The waker of the task that closes the socket.
     closer: Option<Waker>,
 }
 
-/// Where a socket is.
+/// The state of a socket.
 enum Home {
-    /// With a connection, or with whoever hangs up.
+    /// Lent to a connection, or being closed.
     Away,
-    /// Given back, and to be closed.
+    /// Returned, to be closed.
     Returned(TcpSocket<'static>),
-    /// Closed.
+    /// Closed, can be lent.
     Free(TcpSocket<'static>),
 }
 
 impl Slot {
-    /// One without socket and buffers.
+    /// A slot without socket and buffers.
     pub(crate) const fn bare() -> Self {
         Self {
             state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
@@ -84,7 +85,8 @@ impl Slot {
     ) {
         let SlotMemory { receive, send, tcp_receive, tcp_send } = memory;
         let mut socket = TcpSocket::new(stack, tcp_receive, tcp_send);
-        // A request is written whole, and its reply waited for.
+        // Requests are written as a whole before their reply is awaited, so delaying small segments
+        // has no benefit.
         socket.set_nagle_enabled(false);
         let before = self.state.with(|state| {
             core::mem::replace(
@@ -95,13 +97,13 @@ impl Slot {
         drop(before);
     }
 
-    /// By it a session of the socket is reached.
+    /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
     pub(crate) const fn post(&'static self) -> &'static Post {
         &self.post
     }
 
-    /// The socket, if all of the slot is at home.
+    /// The socket, if it and both buffers are free.
     fn borrow(&'static self) -> Option<Socket> {
         let socket = self.state.with(|state| {
             if state.input.is_none() || state.output.is_none() {
@@ -118,13 +120,14 @@ impl Slot {
         Some(Socket { slot: self, socket: Some(socket) })
     }
 
-    /// Whether a connection may have it.
+    /// Whether a connection may borrow it.
     pub(crate) fn is_free(&self) -> bool {
         self.state
             .with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
     }
 
-    /// A socket that was given back; else `waker` is woken when there is one.
+    /// Returns a socket that must be closed; if there is none, `waker` is woken when one is
+    /// returned.
     pub(crate) fn poll_returned(&'static self, waker: &Waker) -> Poll<Socket> {
         let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
             Home::Returned(socket) => (Poll::Ready(socket), None),
@@ -136,19 +139,19 @@ impl Slot {
         socket.map(|socket| Socket { slot: self, socket: Some(socket) })
     }
 
-    /// The socket is closed.
+    /// Makes a closed socket free.
     pub(crate) fn put_back(&self, mut socket: Socket) {
         if let Some(socket) = socket.socket.take() {
             self.state.with(|state| state.socket = Home::Free(socket));
         }
     }
 
-    /// The buffers of the connection that has the socket.
+    /// The buffers for the connection that has borrowed the socket.
     pub(crate) fn buffers(&'static self) -> Result<(Buffer, Buffer), Full> {
         let (input, output) = self.state.with(|state| (state.input.take(), state.output.take()));
         let buffer =
             |side, bytes: Option<&'static mut [u8]>| bytes.map(|bytes| Buffer { slot: self, side, bytes, len: 0 });
-        // One alone goes home again when it is dropped.
+        // If only one was free, dropping it returns it.
         match (buffer(Side::Input, input), buffer(Side::Output, output)) {
             (Some(input), Some(output)) => Ok((input, output)),
             _ => Err(Full),
@@ -180,16 +183,16 @@ impl Slots {
         self.pools.iter().chain(self.monitors)
     }
 
-    /// A socket that nobody uses.
+    /// Borrows a free socket.
     pub(crate) fn borrow(self) -> Option<Socket> {
         self.iter().find_map(Slot::borrow)
     }
 }
 
-/// A socket in the hands of one connection. Dropping it gives it back, to be closed.
+/// A socket that is lent to one connection. Dropping it returns it to be closed.
 pub struct Socket {
     slot: &'static Slot,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     socket: Option<TcpSocket<'static>>,
 }
 
@@ -229,7 +232,7 @@ impl Write for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let Some(mut socket) = self.socket.take() else { return };
-        // The network stack tells the peer, even where nobody hangs up any more.
+        // The network stack sends FIN even if the runner, which closes sockets, was dropped.
         socket.close();
         let closer = self.slot.state.with(|state| {
             state.socket = Home::Returned(socket);
@@ -247,18 +250,18 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Which of the two buffers.
+/// Selects one of the two buffers.
 #[derive(Clone, Copy)]
 enum Side {
     Input,
     Output,
 }
 
-/// The bytes that a connection reads into or writes from. Dropping it gives them back.
+/// A receive or send buffer of a connection. Dropping it returns it.
 pub struct Buffer {
     slot: &'static Slot,
     side: Side,
-    /// Empty only while it is dropped.
+    /// Empty only during drop.
     bytes: &'static mut [u8],
     len: usize,
 }
@@ -318,7 +321,7 @@ impl Drop for Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the lengths are shown.
         write!(f, "Buffer({} of {} bytes)", self.len, self.bytes.len())
     }
 }

@@ -1,21 +1,28 @@
-//! TLS in static memory, without a heap. What it can and cannot do is said at [`TlsOptions`].
+//! TLS in static memory, without a heap. Features and limits are listed at [`TlsOptions`].
 //!
-//! # Peers that are hostile
+//! # Hostile peers
 //!
-//! embedded-tls 0.19 trusts whoever has shaken hands, and more: it panics on an encrypted record with nothing in it, and on messages of the handshake that come
-//! after it, encrypted or not; and takes a handshake for done in which the server has shown no certificate. So
+//! embedded-tls 0.19 has three defects that a peer can exploit: it panics on an encrypted record
+//! without content; it panics on handshake messages after the handshake, encrypted or not; and it
+//! completes a handshake in which the server has sent no certificate. Therefore:
 //!
-//! - a [watch] between it and the socket lets no record pass that has no place where it comes, and not more than 32 without data in them;
-//! - the cipher of the [suite] lets nothing pass that was decrypted but what embedded-tls can take, and no message after the handshake at all;
-//! - the verifier ([verify]) wants one certificate, then one signature by its key, and the [session] is none before it has seen both.
+//! - a [watch] between it and the socket rejects records that are not allowed in the present phase,
+//!   and more than 32 consecutive records without data;
+//! - the cipher of the [suite] passes only decrypted content that embedded-tls can process, and no
+//!   message after the handshake;
+//! - the verifier ([verify]) requires one certificate, then one signature by its key; the [session]
+//!   fails if either is missing.
 //!
-//! What is left: a number of records that overflows 64 bits, and a generator of random bytes that gives the same for ever, which would keep it looking for a key; it is tried
-//! before. Loops end by the limits above, and every wait by the shell's, which drops the stream.
+//! Two risks remain: a record counter that overflows 64 bits, and a random generator that always
+//! returns the same bytes, with which embedded-tls would never find a key; the generator is tested
+//! before. Loops end by the limits above. The driver limits every wait, by dropping the stream.
 //!
-//! # How sessions live in static memory
+//! # Sessions in static memory
 //!
-//! A session of embedded-tls borrows its record buffers for its whole life and never gives them back. So it lives in a future of the client's runner, which owns
-//! the buffers for ever and lends them to one session after the other: a [lane], one for each socket. Streams reach it by a mailbox.
+//! A session of embedded-tls borrows its record buffers for its whole life and never returns them.
+//! Therefore it runs in a future of the client's runner, which owns the buffers for ever and lends
+//! them to one session after the other: a [lane], one for each socket. Streams communicate with it
+//! through a mailbox.
 
 mod lane;
 mod options;

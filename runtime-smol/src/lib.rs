@@ -1,8 +1,10 @@
 //! Poolhouse on [smol](https://docs.rs/smol): monitored MongoDB connection pools without tokio.
 //!
-//! A [`Client`] finds the servers of a deployment, watches each, and keeps a pool of connections to it; what you run on it are commands, which are
-//! documents. A [`Session`](mux::Session) does the like for the hosts of a Cassandra cluster, with many requests on each connection.
-//! Any future may be dropped at any point: no connection is lost, and no reply reaches another request.
+//! A [`Client`] discovers the servers of a deployment, monitors them, and keeps a pool of
+//! connections to each; it runs commands, which are BSON documents. A [`Session`](mux::Session)
+//! does the same for the hosts of a Cassandra cluster, with many concurrent requests on each
+//! connection. Any future may be dropped at any await: no connection is lost, and no reply reaches
+//! another request.
 //!
 //! ```
 //! use poolhouse_smol::bson::doc;
@@ -25,9 +27,9 @@
 //! }
 //! ```
 //!
-//! A client is the [client](poolhouse_client::Client) of `poolhouse-client`, on
-//! smol's sockets and timers; its background tasks run on smol's global executor; start that
-//! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor.
+//! [`Client`] is the [client](poolhouse_client::Client) of `poolhouse-client` on smol's sockets and
+//! timers. Its background tasks run on smol's global executor; the environment variable
+//! `SMOL_THREADS` sets the number of threads. Its futures are `Send`; any executor may poll them.
 //!
 //! # Options
 //!
@@ -35,7 +37,7 @@
 //! use poolhouse_smol::{ClientOptions, DriverInfo, ReadMode, ReadPreferenceOptions};
 //! use std::time::Duration;
 //!
-//! // What a connection string says, and more.
+//! // Options of a connection string, and further options.
 //! let options = ClientOptions::parse("mongodb://db1.example.com,db2.example.com/shop?replicaSet=rs0&maxPoolSize=20")?
 //!     .app_name("till")
 //!     .driver_info(DriverInfo::new("my-odm").version("1.2"))
@@ -66,7 +68,7 @@
 //! # let uri = server.uri();
 //! # smol::block_on(async {
 //! let client = Client::new(&uri).await?;
-//! // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
+//! // On a secondary if one is available, within two seconds; retried once on another server.
 //! let options = CommandOptions::new()
 //!     .read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
 //!     .timeout(Duration::from_secs(2))
@@ -112,14 +114,14 @@
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
-//! // From the first event on; `client.subscribe()` begins later.
+//! // Receives all events from the first one; `client.subscribe()` starts later.
 //! let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
 //! let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
 //! client.run_command("admin", doc! { "ping": 1 }).await?;
 //! let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
 //! println!("{at:?} {event}");
 //! client.close().await;
-//! // Ends when the client has, and everything is read.
+//! // Ends after the client has ended and all events have been read.
 //! let mut names = Vec::new();
 //! while let Some(notice) = pools.next().await {
 //!     match notice {
@@ -138,22 +140,24 @@
 //! | feature | | what it adds |
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
-//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that asks for TLS is refused |
-//! | `encrypted-keys` | default | private keys of clients that are encrypted with a password |
-//! | `zlib` | default | compression by zlib, Rust throughout |
-//! | `snappy`, `zstd` | | compression by these; zstd wants a C compiler |
+//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that requires TLS is refused |
+//! | `encrypted-keys` | default | password-encrypted private keys of clients |
+//! | `zlib` | default | compression by zlib, in pure Rust |
+//! | `snappy`, `zstd` | | compression by snappy and zstd; zstd requires a C compiler |
 //! | `lz4` | | compression of Cassandra's protocol |
-//! | `webpki-roots` | | Mozilla's roots, compiled in, where the platform has none |
+//! | `webpki-roots` | | Mozilla's root certificates, compiled in, for platforms without root certificates |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
-//! | `metrics` | | metrics of pools by OpenTelemetry's names |
+//! | `metrics` | | metrics of pools with OpenTelemetry's names |
 //!
 //! # Guides
 //!
-//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
-//! - [`tuning`](poolhouse_client::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; finding a
+//!   leak or an exhausted pool
+//! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
+//!   wrong values
 //! - [`forking`](poolhouse_client::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
-//! - [`adapter`](poolhouse_client::guide::adapter): the same client on a runtime of your own
+//! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 #![forbid(unsafe_code)]
 
 mod platform;
@@ -166,7 +170,7 @@ pub use poolhouse_client::api::*;
 pub use poolhouse_client::poolhouse_auth;
 pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
-/// A MongoDB client on smol: see [`poolhouse_client::Client`] for what it does.
+/// A MongoDB client on smol: see [`poolhouse_client::Client`].
 ///
 /// # Example
 ///
@@ -179,7 +183,7 @@ pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, pool
 /// # let uri = server.uri();
 /// # smol::block_on(async {
 /// let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
-/// // A handle: clones are of the same client, and tasks may have their own.
+/// // A handle: clones share the same client, and each task may own one.
 /// let task = smol::spawn({
 ///     let client = client.clone();
 ///     async move { client.run_command("admin", doc! { "ping": 1 }).await }
@@ -197,10 +201,11 @@ pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, pool
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 ///
-/// A process forks before its first client, and before it uses anything else of smol: see the guide [`forking`](poolhouse_client::guide::forking).
+/// Fork a process before it creates its first client and before it uses smol in any other way: see
+/// the guide [`forking`](poolhouse_client::guide::forking).
 pub type Client = poolhouse_client::Client<Smol>;
 
-/// A connection of a [`Client`] that is checked out: see [`poolhouse_client::Connection`].
+/// A checked-out connection of a [`Client`]: see [`poolhouse_client::Connection`].
 ///
 /// # Example
 ///
@@ -212,7 +217,7 @@ pub type Client = poolhouse_client::Client<Smol>;
 /// # let uri = server.uri();
 /// # smol::block_on(async {
 /// let client = Client::new(&uri).await?;
-/// // It goes back to the pool whatever happens.
+/// // The connection is always checked in, whatever the closure returns.
 /// let id = client
 ///     .with_connection(async |connection| {
 ///         connection.run_command("admin", doc! { "ping": 1 }).await?;
@@ -221,7 +226,7 @@ pub type Client = poolhouse_client::Client<Smol>;
 ///     })
 ///     .await?;
 ///
-/// // Or by hand: dropping it returns it.
+/// // Without a closure: dropping the connection checks it in.
 /// let mut connection = client.check_out().await?;
 /// assert_eq!(connection.connection_id(), id);
 /// connection.run_command("admin", doc! { "ping": 1 }).await?;
@@ -265,7 +270,7 @@ pub type DnsResolver = poolhouse_client::DnsResolver<Smol>;
 /// let shop = client.default_database().expect("the options name one");
 /// shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
 ///
-/// // The same without taking documents apart.
+/// // The same with encoded documents.
 /// let find = RawDocumentBuf::try_from(&doc! { "find": "orders" }).expect("a command");
 /// let reply = shop.run_raw_command(&find).await?;
 /// assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
@@ -277,8 +282,10 @@ pub type Database = poolhouse_client::Database<Smol>;
 
 /// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`].
 ///
-/// A [`Session`](mux::Session) has a pool for each host. On each of a few connections up to 32,768 requests are in flight; replies come in any order. What is in a
-/// statement's rows is left to whoever asks: a [`Reply`](mux::Reply) is the envelope that the server has sent.
+/// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
+/// requests in flight; replies arrive in any order. The rows of a result are not decoded: a
+/// [`Reply`](mux::Reply) is the envelope that the server has sent, and decoding is left to the
+/// application.
 ///
 /// ```
 /// use poolhouse_smol::mux::cql::{Consistency, OutcomeKind, Parameters, Request, Response, Value};
@@ -287,7 +294,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
 /// # let host = server.address().to_string();
 /// # smol::block_on(async {
-/// // Its tasks run on smol's global executor. A handle: clones are of the same session.
+/// // Its tasks run on smol's global executor. A handle: clones share the same session.
 /// let session = Session::new(SessionOptions::new([host]))?;
 /// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
 /// match reply.response()? {
@@ -295,7 +302,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     other => panic!("{other:?}"),
 /// }
 ///
-/// // With values, and all at once: they share the connection, and what is asked together is written together.
+/// // With values, and concurrently: requests share the connection, and are written together.
 /// let ask = |text: &'static str| {
 ///     let session = session.clone();
 ///     smol::spawn(async move {
@@ -308,7 +315,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// assert!(one.await?.body().ends_with(b"one"));
 /// assert!(other.await?.body().ends_with(b"other"));
 ///
-/// // Its connections are closed, and its tasks have ended.
+/// // Closes all connections and waits for all tasks.
 /// session.close().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).expect("an answer");
@@ -316,8 +323,10 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///
 /// # Prepared statements
 ///
-/// PREPARE and EXECUTE are sent as they are given. The session does not know which statements were prepared where: ids are of the host that gave them
-/// ([`Reply::host`](mux::Reply::host)), and one that has forgotten a statement says so ([`ErrorCode::UNPREPARED`](mux::cql::ErrorCode::UNPREPARED)).
+/// PREPARE and EXECUTE are sent unchanged. The session does not track prepared statements: a
+/// statement id is valid on the host that has returned it ([`Reply::host`](mux::Reply::host)). A
+/// host that has evicted a statement returns
+/// [`ErrorCode::UNPREPARED`](mux::cql::ErrorCode::UNPREPARED).
 ///
 /// ```
 /// use poolhouse_smol::mux::cql::{
@@ -326,7 +335,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// };
 /// use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions};
 ///
-/// /// A body in the notations of the protocol. Bodies differ in versions, so the session below speaks this one, too.
+/// /// A body in the notations of the protocol version that the session below uses.
 /// fn body(
 ///     opcode: Opcode,
 ///     write: impl FnOnce(&mut BodyWriter<'_, Vec<u8>>) -> Result<(), CqlEncodeError>,
@@ -351,7 +360,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     body.short_bytes(id)?;
 ///     parameters.write(body)
 /// })?;
-/// // Where it was prepared; and once more, should its connection fail before the answer is there.
+/// // On the host that has prepared it; retried once if its connection fails before the reply.
 /// let hosts = [prepared.host(); 2];
 /// let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
 /// let reply = session.request_with(&Request::Execute(&execute), options).await?;
@@ -362,7 +371,8 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///
 /// # Errors
 ///
-/// A host that does not take a request passes it to the next one by the query plan. When none takes it, the error has each with its reason.
+/// A request that a host does not accept is sent to the next host of the query plan. If no host
+/// accepts it, the error lists each host with its reason.
 ///
 /// ```
 /// use poolhouse_smol::mux::cql::{Consistency, ErrorCode};
@@ -380,7 +390,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     other => panic!("{other:?}"),
 /// }
 ///
-/// // Of a session that knows only who is not there.
+/// // A session whose only host is unreachable.
 /// let session = Session::new(SessionOptions::new([&nobody]))?;
 /// match session.query("SELECT now() FROM system.local", Consistency::One).await {
 ///     Err(RequestError::NoHost(rejections)) => {
@@ -396,8 +406,9 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 ///
-/// [`RequestError::may_have_executed`](mux::RequestError::may_have_executed) says whether a request that failed may have been executed all the same. Dropping the
-/// future of a request gives it up, at any point; its stream id is kept until the late reply came.
+/// [`RequestError::may_have_executed`](mux::RequestError::may_have_executed) returns whether a
+/// failed request may have been executed nevertheless. Dropping the future of a request cancels it,
+/// at any await; its stream id stays in use until the late reply arrives.
 ///
 /// # Options and events
 ///
@@ -410,7 +421,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
 /// # let host = server.address().to_string();
 /// # smol::block_on(async {
-/// // One to four connections to a host that is near, and another one as soon as more than 800 requests are in flight on the last.
+/// // One to four connections to a local host; the next is opened above 800 requests on the last.
 /// let local = HostOptions { max_connections: 4, ..MuxOptions::DEFAULT.local };
 /// let mux = MuxOptions { local, idle_timeout: Duration::from_secs(60), ..MuxOptions::DEFAULT };
 /// let options = SessionOptions::new([host])
@@ -420,7 +431,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     .compressions([Compression::Lz4])
 ///     .credential("ada", "secret")
 ///     .request_timeout(Duration::from_secs(2));
-/// // What happens from the first event on; `session.subscribe()` begins later.
+/// // Receives all events from the first one; `session.subscribe()` starts later.
 /// let (session, mut events) = Session::new_subscribed(options)?;
 /// session.query("SELECT release_version FROM system.local", Consistency::One).await.expect("an answer");
 /// while let Some(notice) = events.next().await {
@@ -432,7 +443,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// for host in session.hosts() {
 ///     println!("{}: {} connections, {} requests in flight", host.address, host.state.open, host.state.in_flight);
 /// }
-/// // All of them can be changed while the pools are used, but for the number of stream ids.
+/// // The options may be changed at any time, except the number of stream ids.
 /// session.set_mux_options(MuxOptions { max_queue_size: 1000, ..mux })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;

@@ -1,4 +1,4 @@
-//! smol as the client sees it: timers, sockets, tasks.
+//! The client's platform on smol: timers, sockets, tasks.
 
 use core::net::SocketAddr;
 use poolhouse_client::poolhouse_core::Instant;
@@ -10,7 +10,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Poolhouse's platform on smol. Its tasks run on smol's global executor.
+/// The platform on smol. Its tasks run on smol's global executor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Smol;
 
@@ -42,7 +42,8 @@ impl Platform for Smol {
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let stream = Async::<TcpStream>::connect(address).await?;
-        // Without it small requests wait for the peer's delayed acknowledgement. A socket that refuses is usable still.
+        // Without TCP_NODELAY small requests wait for the peer's delayed acknowledgement. A failure
+        // is ignored: the socket is usable.
         let _ = stream.get_ref().set_nodelay(true);
         Ok(stream)
     }

@@ -1,4 +1,4 @@
-//! Deployments that always answer, to count and time what the control machine does with it.
+//! Deployments that always reply, to count and time the steps of the control machine.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -21,7 +21,7 @@ fn control(seeds: &[&str], mode: ServerMonitoringMode) -> Control<OnHeap> {
     Control::new(Instant::ORIGIN, TopologyId::new(1), config, monitor, &mut ()).expect("room")
 }
 
-/// What a version of a server's state is called.
+/// A topology version with this counter.
 const fn version(counter: i64) -> Option<TopologyVersion> {
     Some(TopologyVersion { process_id: ObjectId([7; 12]), counter })
 }
@@ -31,14 +31,14 @@ pub(crate) struct Fleet {
     control: Control<OnHeap>,
     now: Instant,
     servers: Vec<ServerId>,
-    /// The lines that stream.
+    /// The monitor connections that wait for an awaitable hello.
     awaited: Vec<Option<LineId>>,
     next: usize,
     streaming: bool,
 }
 
 impl Fleet {
-    /// All of them known, each checked at an instant of its own.
+    /// Creates a fleet of known servers, each checked at its own instant.
     pub(crate) fn new(count: u64, mode: ServerMonitoringMode) -> Self {
         let names: Vec<String> = (0..count).map(|number| format!("router{number}.example.net:27017")).collect();
         let seeds: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -53,7 +53,8 @@ impl Fleet {
         fleet
     }
 
-    /// Does what a check line asks for, and says whether it asked; what is to be waited for is not answered yet.
+    /// Performs an action of a server's check connection; returns whether there was one. An
+    /// awaitable hello gets no reply yet.
     fn act(&mut self, place: usize) -> bool {
         let server = self.servers[place];
         match self.control.poll_line(self.now, server, Line::Check) {
@@ -79,13 +80,14 @@ impl Fleet {
         }
     }
 
-    /// Checks of one server after the other, with all that a host asks the machine for meanwhile.
+    /// Checks one server after the other, with all calls that a driver makes to the machine
+    /// meanwhile.
     pub(crate) fn check(&mut self, times: u64) {
         for _ in 0..times {
             let place = self.next;
             self.next = (place + 1) % self.servers.len();
             if self.streaming {
-                // The server has nothing new to say, and the hello is sent anew.
+                // The awaitable hello times out without a change, and is sent again.
                 self.now = self.now.saturating_add(Duration::from_micros(500));
                 let line = self.awaited[place].expect("it streams");
                 self.answer(self.servers[place], line);
@@ -99,20 +101,21 @@ impl Fleet {
     }
 }
 
-/// A replica set of fifty.
+/// A replica set of fifty members.
 pub(crate) struct Set {
     control: Control<OnHeap>,
     names: Vec<String>,
-    /// `hosts` of a reply, as BSON: the set whose last member is the 50th name, and the one whose last member is the 51st.
+    /// `hosts` of a reply, as BSON: the set whose last member is the 50th name, and the one whose
+    /// last member is the 51st.
     lists: [Vec<u8>; 2],
     now: Instant,
     counter: i64,
 }
 
 impl Set {
-    /// All members known.
+    /// Creates a set of known members.
     pub(crate) fn new() -> Self {
-        // One more than there are members at a time.
+        // One name more than the set has members at a time.
         let names: Vec<String> = (0..51).map(|number| format!("member{number}.example.net:27017")).collect();
         let control = control(&[&names[0]], ServerMonitoringMode::Poll);
         let lists = [49, 50].map(|last| {
@@ -130,7 +133,8 @@ impl Set {
         set
     }
 
-    /// A member tells of a change of its own. The last of the set is the one of this number.
+    /// Handles a hello reply of a member with a new topology version. `last` is the number of the
+    /// set's last name.
     fn hello(&mut self, member: usize, last: usize) {
         self.counter += 1;
         self.now = self.now.saturating_add(Duration::from_micros(1));
@@ -155,14 +159,14 @@ impl Set {
         }
     }
 
-    /// The primary's hello brings a new state and the same members.
+    /// Hello replies of the primary with a new topology version and the same members.
     pub(crate) fn update(&mut self, times: u64) {
         for _ in 0..times {
             self.hello(0, 50);
         }
     }
 
-    /// The primary's hello replaces a member by another one.
+    /// Hello replies of the primary that replace one member.
     pub(crate) fn replace(&mut self, times: u64) {
         for time in 0..times {
             self.hello(0, if time % 2 == 0 { 51 } else { 50 });

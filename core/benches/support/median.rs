@@ -1,11 +1,12 @@
-//! Medians of rounds in which each case has its turn, so that what else the machine does falls on all of them.
+//! Medians of rounds in which all cases take turns, so other load of the machine affects all of
+//! them.
 
 use std::time::Instant;
 
-/// How many figures a median is taken of.
+/// The number of figures of a median.
 pub(crate) const ROUNDS: usize = 9;
 
-/// The nanoseconds that one step of each case takes.
+/// The time of one step of each case, in nanoseconds.
 pub(crate) fn medians<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut figures = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
@@ -16,7 +17,7 @@ pub(crate) fn medians<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); 
     figures.map(median)
 }
 
-/// Nanoseconds of one of `times` steps.
+/// The time of one of `times` steps, in nanoseconds.
 pub(crate) fn time_of(times: u32, step: &mut dyn FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
@@ -25,7 +26,7 @@ pub(crate) fn time_of(times: u32, step: &mut dyn FnMut()) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
 }
 
-/// The one in the middle.
+/// The median of the figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

@@ -1,7 +1,9 @@
-//! What the shell costs around the pool, and what a second thread does to it: `cargo bench -p poolhouse-core --features client --bench shell`.
+//! The cost that the driver adds to the pool, and the effect of a second thread:
+//! `cargo bench -p poolhouse-core --features client --bench shell`.
 //!
-//! The server is a stream in memory, so there is no I/O. Threads check out and drop connections of one pool, as fast as they can; the floor is a
-//! `std::sync::Mutex<Vec<_>>` of as many items, popped and pushed. Figures are medians of rounds in which all cases take turns.
+//! The server is a stream in memory, so no I/O is done. Threads check out and drop connections of
+//! one pool as fast as possible; the floor is a `std::sync::Mutex<Vec<_>>` of the same number of
+//! items, popped and pushed. Figures are medians of rounds in which all cases take turns.
 
 extern crate alloc;
 
@@ -12,9 +14,9 @@ use core::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 
-/// How many figures a median is taken of.
+/// The number of figures of a median.
 const ROUNDS: usize = 9;
-/// Cycles of each thread in a round.
+/// Cycles of each thread per round.
 const CYCLES: u32 = 400_000;
 const CONNECTIONS: usize = 10;
 
@@ -43,13 +45,13 @@ fn main() {
     for ((name, _), figures) in cases.iter().zip(rounds) {
         let one = median(figures.iter().map(|(one, _)| *one).collect());
         let two = median(figures.iter().map(|(_, two)| *two).collect());
-        // Of throughputs: as many times as much is done by two.
+        // The ratio of throughputs: two threads together to one thread.
         let ratio = median(figures.iter().map(|(one, two)| one / two).collect());
         println!("{name:<40}{one:>14.1}{two:>26.1}{ratio:>10.2}");
     }
 }
 
-/// Nanoseconds of one cycle, of all that so many threads do together.
+/// The time of one cycle in nanoseconds: the total time divided by the cycles of all threads.
 fn time_of(threads: u32, step: &(dyn Fn() + Sync)) -> f64 {
     let begin = Barrier::new(threads as usize + 1);
     let start = std::thread::scope(|scope| {
@@ -65,7 +67,7 @@ fn time_of(threads: u32, step: &(dyn Fn() + Sync)) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(threads * CYCLES)
 }
 
-/// The one in the middle.
+/// The median of the figures.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

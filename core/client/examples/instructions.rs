@@ -1,7 +1,9 @@
-//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
+//! Repeats one operation a given number of times; `tests/scripts/instructions` counts its
+//! instructions.
 //!
-//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`, of the multiplexed pool `stream`, `stream99`, `request`, `request99`,
-//! `request8`, and with the features of that name `logs` and `metrics`, where nobody listens.
+//! Usage: `instructions <case> <times>`. Cases of the pool: `bare`, `fixed`, `locked`, `handoff`,
+//! `floor`. Cases of the multiplexed pool: `stream`, `stream99`, `request`, `request99`,
+//! `request8`. Cases with the features of the same name, without a subscriber: `logs`, `metrics`.
 
 use core::hint::black_box;
 use poolhouse_core::machine::Machine;
@@ -87,7 +89,8 @@ fn locked(pool: &Mutex<Pool<OnHeap>>, times: u64) {
     }
 }
 
-/// Two leases are out and one waiter is queued; a check-in serves it, and it queues again.
+/// Both connections are in use and one waiter is queued; a check-in serves it, and a new waiter is
+/// queued.
 fn handoff(pool: &mut Pool<OnHeap>, times: u64) {
     let mut lease = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));
     let _kept = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));
@@ -111,7 +114,8 @@ fn floor(stack: &Mutex<Vec<u64>>, times: u64) {
     }
 }
 
-/// A multiplexed pool whose connections have 32,768 stream ids, of which so many of a hundred are taken, any of them.
+/// A multiplexed pool whose connections have 32,768 stream ids, of which this percentage is taken,
+/// at random.
 fn warm_mux(conns: u32, percent: u32) -> Mux<MuxOnHeap> {
     let ids = 32_768;
     let host = HostOptions {

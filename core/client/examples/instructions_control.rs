@@ -1,7 +1,9 @@
-//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
+//! Repeats one operation a given number of times; `tests/scripts/instructions` counts its
+//! instructions.
 //!
-//! `instructions_control <case> <times>`, with the cases `checks`, `streams`, `update`, `replace`. An example of its own, so
-//! that the code that is counted for the pool is not laid out anew with each change of this one.
+//! Usage: `instructions_control <case> <times>`, with the cases `checks`, `streams`, `update`,
+//! `replace`. It is a separate example, so changes to it do not move the code that is counted
+//! for the pool.
 
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;

@@ -1,7 +1,9 @@
-//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
+//! Repeats one operation a given number of times; `tests/scripts/instructions` counts its
+//! instructions.
 //!
-//! `instructions_shell <case> <times>`, with the cases `pool`, `shell`, `client`: a connection of the shell is checked out and dropped, nobody is subscribed and there is no
-//! I/O. It panics if that allocates.
+//! Usage: `instructions_shell <case> <times>`, with the cases `pool`, `shell`, `client`: a
+//! connection is checked out through the driver and dropped, without subscribers and without I/O.
+//! Panics if an allocation is made.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
@@ -15,21 +17,22 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use poolhouse_driver::Wanted;
 use std::alloc::System;
 
-/// The system's allocator, counting the calls that ask for memory.
+/// The system's allocator with a count of the calls that allocate.
 struct Counting;
 
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches an atomic and allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting changes an atomic
+// and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -43,7 +46,7 @@ fn main() {
     let times: u64 = args.next().expect("a number of times").parse().expect("a number");
     let client = memory::warm(2);
     let server = memory::now(client.hub().select_server(&Wanted::WRITE, None)).expect("a server");
-    // The first cycle is none like the others.
+    // The first cycle has extra costs that later cycles do not have.
     drop(black_box(memory::guard(&client)));
     let before = ASKED.load(Ordering::Relaxed);
     match case.as_str() {

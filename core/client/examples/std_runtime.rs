@@ -1,8 +1,9 @@
-//! The client on a runtime of one's own: here one of threads and sockets of the standard library, in a file of its own.
+//! The client on a custom runtime: one of threads and sockets of the standard library, in a file of
+//! its own.
 //!
 //! `cargo run -p poolhouse-core --features client --example std_runtime -- host:port` (or a connection string)
 //!
-//! Sends a ping and prints what the client knows then.
+//! Sends a ping and prints the servers that the client has found.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! The client: a scan, one socket for each server, and what goes over it.
+//! The client: a scan, one socket for each server, and the messages on it.
 
 use core::fmt;
 use core::hash::BuildHasher;
@@ -22,26 +22,26 @@ use std::hash::RandomState;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
-/// How long a command may take.
+/// The timeout of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why an operation failed.
+/// The error of an operation.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The hosts contradict each other.
     Hosts(TopologyConfigError),
-    /// No server suits; with the topology as it was.
+    /// No suitable server was found; contains the topology at that time.
     Selection(Box<DetailedSelectionError>),
     /// The connection failed.
     Connection(Cause),
-    /// The server answered with an error.
+    /// The server returned an error.
     Command {
-        /// Its number.
+        /// The error code.
         code: i32,
-        /// Its text.
+        /// The error message.
         message: String,
     },
-    /// The command cannot be written.
+    /// The command cannot be encoded.
     Encode(EncodeError),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// A client that does one thing at a time.
+/// A client that performs one operation at a time.
 pub(crate) struct Client {
     scan: Scan<OnHeap>,
     sockets: HashMap<SocketId, Socket>,
@@ -70,7 +70,7 @@ pub(crate) struct Client {
     events: Events,
 }
 
-/// Notes nothing down; whoever wants to know what happens does it here.
+/// An observer that ignores events. Replace it to record them.
 struct Events;
 
 impl Observer<MonitorEvent> for Events {
@@ -82,13 +82,13 @@ impl Observer<SdamEvent<'_>> for Events {
 }
 
 impl Client {
-    /// A client of these hosts, with every option at its default. Nothing is connected yet.
+    /// Creates a client of these hosts with default options. Does not connect.
     pub(crate) fn new(hosts: &[&str]) -> Result<Self, Error> {
         let options = ScanOptions::DEFAULT.validate().expect("the defaults are valid");
         Self::with_options(TopologyOptions { seeds: hosts, ..TopologyOptions::default() }, options)
     }
 
-    /// A client with these options.
+    /// Creates a client with these options. Does not connect.
     pub(crate) fn with_options(topology: TopologyOptions<'_>, options: ScanConfig) -> Result<Self, Error> {
         let topology = topology.validate().map_err(Error::Hosts)?;
         let scan = Scan::new(Instant::ORIGIN, TopologyId::new(1), topology, options, &mut Events)
@@ -110,12 +110,12 @@ impl Client {
         })
     }
 
-    /// What is known of the deployment.
+    /// Returns the description of the deployment.
     pub(crate) fn topology(&self) -> TopologyDescription<'_> {
         self.scan.topology().description()
     }
 
-    /// Runs a command on a server that suits; the address of the server that succeeded.
+    /// Runs a command on a suitable server; returns the address of that server.
     pub(crate) fn run(
         &mut self,
         criteria: &SelectionCriteria<'_>,
@@ -147,7 +147,7 @@ impl Client {
             Err(other) => Err(other),
         };
         self.sockets.insert(socket, connection);
-        // A connection that an error has closed is not there to be given back.
+        // Fails if an error has closed the connection, which is then not checked in.
         let _ = self.scan.check_in(self.now(), socket, Health::Healthy);
         self.work();
         result.map(|()| address)
@@ -159,7 +159,7 @@ impl Client {
         self.work();
     }
 
-    /// What the reply on this connection says.
+    /// Evaluates the reply on this connection, and reports its errors to the scan.
     fn judge(&mut self, socket: SocketId, connection: &Socket) -> Result<(), Error> {
         let Ok(reply) = connection.reply().and_then(|reply| CommandReply::parse(reply).map_err(|_| Cause::Protocol))
         else {
@@ -183,11 +183,11 @@ impl Client {
 
     fn report(&mut self, socket: SocketId, kind: AppErrorKind<'_>, overloaded: bool) {
         let now = self.now();
-        // The error of a connection that is given up changes nothing.
+        // Fails if the connection was already abandoned; the error has no effect then.
         let _ = self.scan.handle_app_error(now, socket, HandshakePhase::After, kind, overloaded, &mut self.events);
     }
 
-    /// Selects a server, scanning and sleeping as the scan says.
+    /// Selects a server; the scan decides when to connect, check and sleep.
     fn select(&mut self, criteria: &SelectionCriteria<'_>) -> Result<SocketId, Error> {
         let mut selecting = self.scan.begin(self.now());
         loop {
@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    /// Carries out everything that the scan owes.
+    /// Performs all pending actions of the scan.
     fn work(&mut self) {
         while let Some(action) = self.scan.poll_action(self.now()) {
             match action {
@@ -216,7 +216,7 @@ impl Client {
         let Some(server) = self.scan.topology().server(socket.server()) else { return };
         let dialed = connect(&server.host_address(), deadline, self.origin);
         let now = self.now();
-        // Late news is stale, and a Hangup follows.
+        // The result is an error if the socket was already abandoned; a Hangup follows then.
         let _ = match dialed {
             Ok(stream) => {
                 self.sockets.insert(socket, Socket::new(stream));
@@ -279,7 +279,7 @@ fn now(origin: std::time::Instant) -> Instant {
     Instant::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What is left until a deadline; `None` is without limit, an error is too late.
+/// The time until a deadline; `None` means no limit. Returns an error after the deadline.
 fn left(deadline: Option<Instant>, origin: std::time::Instant) -> Result<Option<Duration>, Cause> {
     match deadline.map(|deadline| deadline.saturating_since(now(origin))) {
         Some(Duration::ZERO) => Err(Cause::NetworkTimeout),
@@ -301,7 +301,8 @@ fn connect(
         };
         match connected {
             Ok(stream) => {
-                // Without it small requests wait for the peer's delayed acknowledgement. A socket that refuses is usable still.
+                // Without TCP_NODELAY small requests wait for the peer's delayed acknowledgement. A
+                // failure is ignored: the socket is usable.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -323,7 +324,7 @@ fn cause_of(error: &std::io::Error) -> Cause {
 struct Socket {
     stream: TcpStream,
     input: Vec<u8>,
-    /// The place of the reply's document in the input.
+    /// The range of the reply's document in the input.
     body: core::ops::Range<usize>,
     ids: RequestIds,
     exchange: Exchange,
@@ -352,7 +353,7 @@ impl Socket {
         self.stream.write_all(&output).map_err(failed)
     }
 
-    /// Receives its reply.
+    /// Receives the reply to the request.
     fn receive(&mut self, deadline: Option<Instant>, origin: std::time::Instant) -> Result<(), Cause> {
         let mut chunk = [0; 16 * 1024];
         loop {
@@ -374,7 +375,7 @@ impl Socket {
         }
     }
 
-    /// The reply that was received.
+    /// Returns the received reply.
     fn reply(&self) -> Result<RawDocument<'_>, Cause> {
         let bytes = self.input.get(self.body.clone()).unwrap_or_default();
         RawDocument::new(bytes).map_err(|_| Cause::Protocol)

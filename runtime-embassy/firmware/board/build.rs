@@ -1,4 +1,5 @@
-//! Puts memory.x where the linker finds it; every program that depends on the board is linked by it.
+//! Copies memory.x to the linker's search path. Every program that depends on the board is linked
+//! with it.
 use std::{env, fs, io, path::PathBuf};
 
 fn main() -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Links the programs by cortex-m-rt's script.
+//! Links the programs with the script of cortex-m-rt.
 fn main() {
     println!("cargo:rustc-link-arg-bins=-Tlink.x");
     if std::env::var_os("CARGO_FEATURE_DEFMT").is_some() {

@@ -1,7 +1,8 @@
-//! Where sessions run, and how streams reach them.
+//! The futures that run sessions, and their mailboxes.
 //!
-//! A lane is a future of the runner with memory for one session after the other. A stream and the lane of its socket share a [`Post`]: orders go one way, bytes
-//! both. Each wakes the other; neither waits under a lock.
+//! A lane is a future of the runner with memory for one session after the other. A stream and the
+//! lane of its socket share a [`Post`]: orders go from the stream to the lane, bytes in both
+//! directions. Each side wakes the other; neither awaits while it holds the lock.
 
 use core::fmt;
 use core::future::poll_fn;
@@ -19,12 +20,12 @@ use crate::embassy::ADDRESS_BYTES_MAX;
 use crate::lock::ExecutorLock;
 use crate::slot::{Slot, Socket};
 
-/// Bytes that are moved to a session at a time.
+/// The maximum number of bytes that are copied to a session at a time.
 const MOUTHFUL: usize = 128;
 
-/// What a session is ordered by.
+/// The order to start a session.
 pub(super) struct Order<S> {
-    /// Connected.
+    /// The connected socket.
     pub(super) socket: S,
     /// The name or address of the server.
     pub(super) host: heapless::String<ADDRESS_BYTES_MAX, u8>,
@@ -35,20 +36,20 @@ pub(crate) struct Post<S = Socket>(ExecutorLock<Mail<S>>);
 
 struct Mail<S> {
     stage: Stage,
-    /// Why it has failed, if it has.
+    /// The cause of the failure, if the stage is `Stage::Failed`.
     failure: Cause,
-    /// For a session that has not begun.
+    /// A session that has not started.
     order: Option<Order<S>>,
-    /// Whether there is a stream.
+    /// Whether a stream exists.
     is_held: bool,
-    /// What was decrypted, and what is to be encrypted.
+    /// Bytes that were decrypted, and bytes that will be encrypted.
     incoming: Pipe,
     outgoing: Pipe,
-    /// Whether the stream wants bytes.
+    /// Whether the stream waits for bytes.
     is_wanting: bool,
-    /// Whether the lane is waiting for the peer's.
+    /// Whether the lane waits for bytes from the peer.
     is_reading: bool,
-    /// Whether what goes out is to be sent.
+    /// Whether the outgoing bytes must be flushed.
     is_flushing: bool,
     holder: Option<Waker>,
     lane: Option<Waker>,
@@ -56,15 +57,15 @@ struct Mail<S> {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// The peer has ended it, if there was one.
+    /// The peer has ended the session, or there has been none.
     Over,
     Shaking,
     Open,
-    /// It has failed.
+    /// The session has failed.
     Failed,
 }
 
-/// Bytes on their way.
+/// A buffer of bytes between a stream and its session.
 struct Pipe {
     bytes: Option<&'static mut [u8]>,
     begin: usize,
@@ -113,14 +114,15 @@ fn copy(to: &mut [u8], from: &[u8]) -> usize {
     count
 }
 
-/// What a lane is to do for its stream.
+/// Work of a lane for its stream.
 enum Task {
     Write { flush: bool },
     Read,
 }
 
 impl<S> Post<S> {
-    /// Without a lane. All of its bytes are zero, so that a static of many of them takes no flash.
+    /// A mailbox without a lane. All of its bytes are zero, so a static array of them takes no
+    /// flash.
     #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     pub(crate) const VACANT: Self = Self(ExecutorLock::holding(Mail {
         stage: Stage::Over,
@@ -136,7 +138,7 @@ impl<S> Post<S> {
         lane: None,
     }));
 
-    /// Gives it something to carry bytes in.
+    /// Sets the buffers of both directions.
     pub(super) fn furnish(&self, incoming: &'static mut [u8], outgoing: &'static mut [u8]) {
         self.0.with(|mail| {
             mail.incoming.bytes = Some(incoming);
@@ -144,7 +146,7 @@ impl<S> Post<S> {
         });
     }
 
-    /// Begins a session. There is no other: its socket is the lane's only one.
+    /// Starts a session. No other session exists, because the lane has only one socket.
     pub(super) fn begin(&self, order: Order<S>) {
         let lane = self.0.with(|mail| {
             mail.stage = Stage::Shaking;
@@ -159,7 +161,7 @@ impl<S> Post<S> {
         wake(lane);
     }
 
-    /// The stream is gone.
+    /// Marks the stream as dropped.
     pub(super) fn release(&self) {
         let (lane, _holder) = self.0.with(|mail| {
             mail.is_held = false;
@@ -168,7 +170,8 @@ impl<S> Post<S> {
         wake(lane);
     }
 
-    /// The stream's side: `step` until it is ready. The lane is woken if that gave it something to do.
+    /// Polls `step` for the stream until it is ready. Wakes the lane if `step` returns that the
+    /// lane has work.
     async fn as_holder<T>(&self, mut step: impl FnMut(&mut Mail<S>) -> (Poll<T>, bool)) -> T {
         poll_fn(|context| {
             let (poll, lane, _before) = self.0.with(|mail| {
@@ -182,7 +185,7 @@ impl<S> Post<S> {
         .await
     }
 
-    /// The lane's side: `step` until it gives something.
+    /// Polls `step` for the lane until it returns a value.
     async fn as_lane<T>(&self, mut step: impl FnMut(&mut Mail<S>) -> Option<T>) -> T {
         poll_fn(|context| {
             let (given, _before) = self.0.with(|mail| match step(mail) {
@@ -194,7 +197,7 @@ impl<S> Post<S> {
         .await
     }
 
-    /// Something that the stream may wait for has changed.
+    /// Applies a change and wakes the stream.
     fn tell<T>(&self, change: impl FnOnce(&mut Mail<S>) -> T) -> T {
         let (told, holder) = self.0.with(|mail| (change(mail), mail.holder.take()));
         wake(holder);
@@ -212,7 +215,7 @@ impl<S> Post<S> {
         .await
     }
 
-    /// Waits for bytes; none is the end.
+    /// Waits for bytes; returns 0 at the end.
     pub(super) async fn read(&self, buf: &mut [u8]) -> Result<usize, Cause> {
         if buf.is_empty() {
             return Ok(0);
@@ -234,7 +237,7 @@ impl<S> Post<S> {
         .await
     }
 
-    /// Takes bytes, waiting for room. They are sent when they are flushed, or many.
+    /// Takes bytes, waiting for room. They are sent by a flush, or when the buffer is full.
     pub(super) async fn write(&self, buf: &[u8]) -> Result<usize, Cause> {
         if buf.is_empty() {
             return Ok(0);
@@ -252,7 +255,7 @@ impl<S> Post<S> {
         .await
     }
 
-    /// Waits until all is sent.
+    /// Waits until all bytes are sent.
     pub(super) async fn flush(&self) -> Result<(), Cause> {
         let mut asked = false;
         self.as_holder(|mail| {
@@ -267,17 +270,17 @@ impl<S> Post<S> {
         .await
     }
 
-    /// Waits for a session to begin.
+    /// Waits for the order of a session.
     async fn ordered(&self) -> Order<S> {
         self.as_lane(|mail| mail.order.take()).await
     }
 
-    /// Waits until the stream is gone.
+    /// Waits until the stream is dropped.
     async fn released(&self) {
         self.as_lane(|mail| (!mail.is_held).then_some(())).await;
     }
 
-    /// Waits for something to do.
+    /// Waits for work.
     async fn task(&self) -> Task {
         self.as_lane(|mail| {
             let is_due = mail.is_flushing || (mail.is_wanting && !mail.outgoing.is_empty());
@@ -294,7 +297,7 @@ impl<S> Post<S> {
 }
 
 impl<S> Mail<S> {
-    /// Why nothing can be written: a session that waits for the peer's bytes has no ear for others.
+    /// The error of a write: a session that waits for bytes of the peer cannot write.
     const fn deaf(&self) -> Option<Cause> {
         match self.stage {
             Stage::Failed => Some(self.failure),
@@ -307,7 +310,7 @@ impl<S> Mail<S> {
 
 /// Runs one session after the other, for ever.
 ///
-/// - `receive`, `send`: the sessions' records.
+/// - `receive`, `send`: the record buffers of the sessions.
 pub(super) async fn run<S: Read + Write>(
     post: &Post<S>,
     config: &TlsConfig,
@@ -323,13 +326,14 @@ pub(super) async fn run<S: Read + Write>(
             mail.failure = outcome.err().unwrap_or(Cause::Network);
             mail.is_reading = false;
         });
-        // The socket goes home when nobody asks for it any more: there is never a stream of one session at the mailbox of the next.
+        // The socket is returned only after the stream is dropped, so a stream never uses the
+        // mailbox during the next session.
         post.released().await;
         drop(order);
     }
 }
 
-/// One session, until it or its stream ends.
+/// Runs one session until it ends or its stream is dropped.
 async fn converse<S: Read + Write>(
     post: &Post<S>,
     order: &mut Order<S>,
@@ -397,7 +401,7 @@ async fn serve<S: Read + Write>(
     }
 }
 
-/// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock.
+/// Stores the waker of one task. Returns the previous one, which must be dropped outside the lock.
 #[must_use = "dropped outside the lock"]
 fn keep(place: &mut Option<Waker>, context: &Context<'_>) -> Option<Waker> {
     match place {
@@ -414,7 +418,7 @@ fn wake(waker: Option<Waker>) {
 
 impl<S> fmt::Debug for Post<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the stage is shown.
         let stage = self.0.with(|mail| match mail.stage {
             Stage::Shaking => "Shaking",
             Stage::Open => "Open",
@@ -425,21 +429,23 @@ impl<S> fmt::Debug for Post<S> {
     }
 }
 
-/// An encrypted connection. Dropping it says goodbye and gives its socket back, to be closed.
+/// An encrypted connection. Dropping it sends close_notify if possible, and returns its socket to
+/// be closed.
 ///
-/// Dropping a read loses nothing; but then the session goes on waiting for the peer, and a write before the peer has answered fails with [`Cause::Cancelled`].
+/// Dropping a read loses no data, but the session continues to wait for the peer: a write before
+/// the peer has sent something fails with [`Cause::Cancelled`].
 pub struct TlsSocket {
     slot: &'static Slot,
 }
 
 impl TlsSocket {
-    /// Begins a session over a connected socket, in the lane of its slot.
+    /// Starts a session over a connected socket, in the lane of its slot.
     ///
-    /// Not `async`, so that what connects has no place for the socket and the name.
+    /// Not `async`, so the future of connecting does not store the socket and the name.
     ///
     /// # Errors
     ///
-    /// [`Cause::Certificate`] for a host of a name that no certificate can have.
+    /// [`Cause::Certificate`] if `host` is a name that no certificate can contain.
     pub(crate) fn begin(socket: Socket, host: &str) -> Result<Self, Cause> {
         let slot = socket.slot();
         let host = heapless::String::try_from(host)
@@ -448,11 +454,11 @@ impl TlsSocket {
         Ok(Self { slot })
     }
 
-    /// Waits until hands are shaken.
+    /// Waits until the handshake is done.
     ///
     /// # Errors
     ///
-    /// Those of the session.
+    /// Those of the handshake.
     pub(crate) async fn opened(&self) -> Result<(), Cause> {
         self.slot.post().opened().await
     }

@@ -1,4 +1,4 @@
-//! What a user says of TLS.
+//! The options of TLS.
 
 use core::fmt;
 use p256::SecretKey;
@@ -6,28 +6,35 @@ use p256::ecdsa::SigningKey;
 use poolhouse_core::ConfigError;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 
-/// How many authorities can be trusted at once.
+/// The maximum number of trusted authorities.
 pub(super) const AUTHORITIES_MAX: usize = 8;
 
-/// How connections are encrypted: by TLS 1.3 with AES-128-GCM and SHA-256, keys on P-256, and certificates that are signed with ECDSA on P-256 and SHA-256.
+/// The options of encryption: TLS 1.3 with AES-128-GCM and SHA-256, keys on P-256, and certificates
+/// signed with ECDSA on P-256 and SHA-256.
 ///
-/// The protocol is embedded-tls'; what becomes of certificates is up to rustls-webpki, as with a hosted client: what one refuses the other refuses.
+/// embedded-tls implements the protocol; rustls-webpki verifies certificates, as in a hosted
+/// client: both clients accept the same certificates.
 ///
-/// - A server needs a certificate whose whole chain is of the kind above. One with RSA or P-384 in it is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid); a
-///   server that has nothing else, or no TLS 1.3, ends the handshake, which is [`Protocol`](poolhouse_core::Cause::Protocol).
-/// - Names are those among the subject's alternative names; a common name does not count. The name is the host of the server's address; an address is looked for among the
-///   addresses.
-/// - A chain has up to four certificates between the server's and the authority's, in any order, and no more than eight signatures of certificates are verified in a handshake: a
-///   stranger must not keep the processor busy.
-/// - A message of the handshake must fit into one record, and every record into [`TlsBuffers`](crate::TlsBuffers).
-/// - Not there: revocation, resumption of sessions, other keys than the first (a server that wants new ones ends the connection), alerts about refused certificates (the
-///   server sees the end of the connection).
+/// - A server needs a certificate whose whole chain is of the kind above. A chain with RSA or P-384
+///   is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid). A server without such a
+///   certificate or without TLS 1.3 ends the handshake, which is
+///   [`Protocol`](poolhouse_core::Cause::Protocol).
+/// - The host of the server's address must be among the subject's alternative names; the common
+///   name is ignored. An IP address must be among the IP addresses of these names.
+/// - A chain has up to four certificates between the server's and the authority's, in any order. At
+///   most eight certificate signatures are verified in a handshake, to limit the processor time
+///   that an untrusted server can use.
+/// - A handshake message must fit into one record, and every record into
+///   [`TlsBuffers`](crate::TlsBuffers).
+/// - Not supported: revocation; session resumption; key updates (a server that requests one ends
+///   the connection); alerts about refused certificates (the server receives only the end of the
+///   connection).
 ///
 /// ```
 /// use poolhouse_embassy::{TlsConfig, TlsOptions};
 ///
 /// # const CA: &[u8] = &[0x30];
-/// /// From a clock chip or SNTP. A clock that has not been set says 0, and no certificate is valid yet.
+/// /// From a clock chip or SNTP. A clock that is not set returns 0: no certificate is valid then.
 /// fn seconds_since_1970() -> u64 {
 ///     # 0
 ///     // ..
@@ -37,7 +44,8 @@ pub(super) const AUTHORITIES_MAX: usize = 8;
 /// const TLS: TlsConfig = TlsOptions::new(&[CA], seconds_since_1970).build();
 /// ```
 ///
-/// Whether a certificate is valid nobody can say who does not know the time. Without a clock it does not compile:
+/// Verifying the validity period of a certificate requires the time. Options without a clock do not
+/// compile:
 ///
 /// ```compile_fail,E0061
 /// use poolhouse_embassy::{TlsConfig, TlsOptions};
@@ -49,37 +57,39 @@ pub(super) const AUTHORITIES_MAX: usize = 8;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct TlsOptions {
-    /// The certificates of the authorities to trust, DER, and no others: 1 to 8.
+    /// The certificates of all trusted authorities, DER: 1 to 8.
     pub authorities: &'static [&'static [u8]],
-    /// The seconds since the beginning of 1970, UTC.
+    /// Returns the seconds since 1970-01-01 00:00 UTC.
     pub clock: fn() -> u64,
-    /// Who this client is, for servers that ask.
+    /// The client's certificate, for servers that request one.
     pub identity: Option<TlsIdentity>,
-    /// What servers are asked not to exceed in a record. Those that use OpenSSL heed it (mongod), others may not; then what is too large for
-    /// [`TlsBuffers`](crate::TlsBuffers) ends the connection. `None`, the default: records of up to 16 KiB.
+    /// The maximum record size that is requested from servers. Servers with OpenSSL (mongod) obey
+    /// it, others may not; then a record that is too large for [`TlsBuffers`](crate::TlsBuffers)
+    /// ends the connection. `None`, the default: records of up to 16 KiB.
     pub max_fragment: Option<MaxFragment>,
 }
 
 impl TlsOptions {
-    /// Whom to trust, and when.
+    /// Creates options with these authorities and this clock.
     #[must_use]
     pub const fn new(authorities: &'static [&'static [u8]], clock: fn() -> u64) -> Self {
         Self { authorities, clock, identity: None, max_fragment: None }
     }
 
-    /// [`TlsOptions::max_fragment`], for a `const`.
+    /// Sets [`TlsOptions::max_fragment`], in a `const`.
     #[must_use]
     pub const fn max_fragment(self, max_fragment: MaxFragment) -> Self {
         Self { max_fragment: Some(max_fragment), ..self }
     }
 
-    /// [`TlsOptions::identity`], for a `const`.
+    /// Sets [`TlsOptions::identity`], in a `const`.
     #[must_use]
     pub const fn identity(self, identity: TlsIdentity) -> Self {
         Self { identity: Some(identity), ..self }
     }
 
-    /// Checks what can be checked without reading certificates, which [`Client::with_tls`](crate::Client::with_tls) does.
+    /// Checks the options, except certificates, which [`Client::with_tls`](crate::Client::with_tls)
+    /// checks.
     ///
     /// # Errors
     ///
@@ -91,11 +101,11 @@ impl TlsOptions {
         Ok(TlsConfig(self))
     }
 
-    /// [`TlsOptions::validate`] for a `const`: a bad option fails the build.
+    /// [`TlsOptions::validate`] for a `const`: an invalid option fails the build.
     ///
     /// # Panics
     ///
-    /// With the rule that an option breaks.
+    /// If an option is invalid; the message is the rule that it violates.
     #[must_use]
     pub const fn build(self) -> TlsConfig {
         match self.validate() {
@@ -118,7 +128,7 @@ impl fmt::Debug for TlsOptions {
 /// A certificate and its key.
 #[derive(Clone, Copy)]
 pub struct TlsIdentity {
-    /// The certificate, DER. An authority that the server trusts has issued it itself.
+    /// The certificate, DER. It must be issued directly by an authority that the server trusts.
     pub certificate: &'static [u8],
     /// Its private key on P-256, DER as `openssl ec -outform DER` writes it (SEC 1).
     pub key: &'static [u8],
@@ -136,10 +146,11 @@ impl fmt::Debug for TlsIdentity {
     }
 }
 
-/// The most plaintext that a record may hold.
+/// The maximum plaintext of a record.
 ///
-/// A message of the handshake must fit into one record, and the server's chain of certificates is one: some 400 bytes for each, and more for one with many names. A mongod
-/// that has a `tlsCAFile` sends its authority's certificate, too.
+/// A handshake message must fit into one record, and the server's certificate chain is one message:
+/// about 400 bytes for each certificate, more for one with many names. A mongod with `tlsCAFile`
+/// also sends its authority's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxFragment {
     /// 1,024 bytes.
@@ -151,7 +162,7 @@ pub enum MaxFragment {
 }
 
 impl MaxFragment {
-    /// How many bytes of plaintext.
+    /// Returns the number of bytes of plaintext.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -170,12 +181,12 @@ impl MaxFragment {
     }
 }
 
-/// Options that were checked.
+/// Checked options.
 #[derive(Clone, Copy, Debug)]
 pub struct TlsConfig(TlsOptions);
 
 impl TlsConfig {
-    /// The options as they were given.
+    /// Returns the options.
     #[must_use]
     pub const fn options(&self) -> &TlsOptions {
         &self.0
@@ -185,11 +196,12 @@ impl TlsConfig {
         UnixTime::since_unix_epoch(core::time::Duration::from_secs((self.0.clock)()))
     }
 
-    /// Calls `f` with those whom to trust. One that is no certificate is left out: that was said when the client was made.
+    /// Calls `f` with the trusted authorities. Invalid certificates are omitted: the constructor of
+    /// the client reports them.
     pub(super) fn with_anchors<R>(&self, f: impl FnOnce(&[TrustAnchor<'_>]) -> R) -> R {
         let mut certificates: heapless::Vec<CertificateDer<'_>, AUTHORITIES_MAX> = heapless::Vec::new();
         for der in self.0.authorities {
-            // There are no more than there is room for.
+            // The number of authorities was checked, so this cannot fail.
             let _ = certificates.push(CertificateDer::from_slice(der));
         }
         let mut anchors: heapless::Vec<TrustAnchor<'_>, AUTHORITIES_MAX> = heapless::Vec::new();
@@ -199,7 +211,7 @@ impl TlsConfig {
         f(&anchors)
     }
 
-    /// Whether every certificate and key can be read.
+    /// Whether every certificate and key can be decoded.
     pub(super) fn is_readable(&self) -> bool {
         self.with_anchors(|anchors| anchors.len()) == self.0.authorities.len()
             && self.0.identity.is_none_or(|identity| identity.signing_key().is_some())

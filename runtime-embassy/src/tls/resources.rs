@@ -1,4 +1,4 @@
-//! The memory of sessions, and who runs them.
+//! The memory of sessions, and the runners of sessions.
 
 use core::fmt;
 use core::future::pending;
@@ -12,21 +12,25 @@ use crate::run::{HubRunner, ServerRunner};
 use crate::slot::Slot;
 use crate::{Buffers, Client, Config, Layout, Random, Resources, Runner, SetupError};
 
-/// The bytes of a client's TLS, beside its [`Buffers`]: they belong into a static, which begins as zeros: `ConstStaticCell<TlsBuffers<Sizes<1, 4, 8>>>`.
+/// The TLS memory of a client, in addition to its [`Buffers`]. Store it in a static, which is
+/// initialized with zeros: `ConstStaticCell<TlsBuffers<Sizes<1, 4, 8>>>`.
 ///
-/// - `RECEIVE`: the largest record that servers send, encrypted. 16,640 holds every one that there can be; [`TlsOptions::max_fragment`](crate::TlsOptions::max_fragment)
-///   and 256 are enough for servers that heed it. What is larger ends the connection. At least 768.
-/// - `SEND`: the largest record that is sent, encrypted: 128 bytes more than what is in it. What is longer is sent in several. A client's certificate must fit, with 128 bytes. At
-///   least 640.
-/// - `PIECE`: bytes that pass between a task and the session at a time, in either direction.
+/// - `RECEIVE`: the largest encrypted record from servers, at least 768 bytes. 16,640 hold every
+///   valid record; [`TlsOptions::max_fragment`](crate::TlsOptions::max_fragment) plus 256 are
+///   enough for servers that obey it. A larger record ends the connection.
+/// - `SEND`: the largest encrypted record that is sent, at least 640 bytes: 128 bytes more than its
+///   content. Longer data is sent in several records. A client's certificate must fit, with 128
+///   bytes.
+/// - `PIECE`: bytes that are copied between a task and the session at a time, in either direction.
 ///
-/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`]. The future of each session takes some 3 KiB besides.
+/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`]. In addition,
+/// the future of each session takes about 3 KiB.
 pub struct TlsBuffers<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
     lanes: L::Each<LaneMemory<RECEIVE, SEND, PIECE>>,
 }
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsBuffers<L, RECEIVE, SEND, PIECE> {
-    /// Zeros. Sizes that are too small fail the build.
+    /// Creates buffers filled with zeros. Sizes that are too small fail the build.
     #[must_use]
     pub const fn new() -> Self {
         const {
@@ -40,12 +44,12 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
     }
 }
 
-/// The server's hello and its signature of the handshake.
+/// The size of the server's hello and of its handshake signature.
 const RECEIVE_MIN: usize = 512 + 256;
 const RECEIVE_MAX: usize = 16 * 1024 + 256;
-/// The client's hello: some 240 bytes and the server's name, of 253 bytes at most.
+/// The size of the client's hello: about 240 bytes and the server's name of at most 253 bytes.
 const SEND_MIN: usize = 640;
-/// What a client's certificate is sent in.
+/// The overhead of the message that contains the client's certificate.
 const CERTIFICATE_OVERHEAD: usize = 128;
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Default
@@ -60,7 +64,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
     for TlsBuffers<L, RECEIVE, SEND, PIECE>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the size is shown.
         write!(f, "TlsBuffers({} bytes)", size_of::<Self>())
     }
 }
@@ -79,13 +83,13 @@ impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> Zero for LaneM
 
 impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for LaneMemory<RECEIVE, SEND, PIECE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bytes may be secrets: only the shape is shown.
+        // The bytes may be secrets: only the sizes are shown.
         write!(f, "LaneMemory<{RECEIVE}, {SEND}, {PIECE}>")
     }
 }
 
 impl<L: Layout> Client<L> {
-    /// [`Client::with_events`](Client::with_events) with TLS: no connection is made without.
+    /// [`Client::with_events`](Client::with_events) with TLS: every connection is encrypted.
     ///
     /// ```no_run
     /// use embassy_net::Stack;
@@ -111,17 +115,18 @@ impl<L: Layout> Client<L> {
     ///     records: &'static mut SmallTls,
     /// ) -> Result<(), SetupError> {
     ///     let (client, runner) = Client::with_tls(resources, buffers, records, stack, &CONFIG, &TLS, ())?;
-    ///     // `client` goes to the tasks that have something to do, and this is a task of its own.
+    ///     // Pass `client` to the tasks that use it; run this future in its own task.
     ///     # let _ = client;
     ///     runner.run().await
     /// }
     /// ```
     ///
-    /// - `tls`: how connections are encrypted. [`Options::random`](crate::Options::random) must be there.
+    /// - `tls`: the options of encryption. [`Options::random`](crate::Options::random) must be set.
     ///
     /// # Errors
     ///
-    /// [`SetupError`]: also for random bytes that are not there, certificates that cannot be read, and memory that is too small for what was asked.
+    /// [`SetupError`], also if random bytes are missing, certificates cannot be decoded, or the
+    /// memory is too small for the options.
     pub fn with_tls<const RECEIVE: usize, const SEND: usize, const PIECE: usize>(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
@@ -146,7 +151,7 @@ impl<L: Layout> Client<L> {
     }
 }
 
-/// The [`Runner`] of a client with TLS. Sessions live in it.
+/// The [`Runner`] of a client with TLS. It contains the sessions.
 #[must_use = "without it a client is closed"]
 pub struct TlsRunner<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
     runner: Runner<L>,
@@ -156,9 +161,10 @@ pub struct TlsRunner<L: Layout, const RECEIVE: usize, const SEND: usize, const P
 }
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsRunner<L, RECEIVE, SEND, PIECE> {
-    /// What [`Runner::run`] does, and all encryption.
+    /// Runs the work of [`Runner::run`] and all encryption.
     ///
-    /// One task that does all is simplest where there is one server. With more of them it takes a large stack to begin: see [`TlsRunner::split`].
+    /// One task for everything is the simplest choice for one server. With more servers, its start
+    /// needs a large stack: see [`TlsRunner::split`].
     pub async fn run(self) -> ! {
         let Self { runner, buffers, tls, random } = self;
         let mut slots = runner.slots().iter();
@@ -174,7 +180,8 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
         pending().await
     }
 
-    /// The same in several tasks: see [`Runner::split`]; and one for each of the [`Layout::SOCKETS`], which the iterator gives.
+    /// Splits the work into several tasks: see [`Runner::split`]. The iterator yields an additional
+    /// runner for each of the [`Layout::SOCKETS`].
     pub fn split(
         self,
     ) -> (
@@ -198,7 +205,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
     }
 }
 
-/// The sessions of one socket, one after the other: see [`TlsRunner::split`].
+/// Runs the sessions of one socket, one after the other: see [`TlsRunner::split`].
 #[must_use = "without it no connection of its socket is encrypted, and so none is made"]
 pub struct TlsSessions<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
     post: &'static Post,
@@ -221,7 +228,7 @@ impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsSessions<RE
         Self { post, receive, send, tls, random }
     }
 
-    /// Encrypts.
+    /// Runs the sessions.
     pub async fn run(self) -> ! {
         lane::run(self.post, self.tls, self.random, self.receive, self.send).await
     }

@@ -24,27 +24,31 @@ use crate::Random;
 pub(super) struct Session<'m, S: Read + Write> {
     tls: TlsConnection<'m, Watched<'m, S>, Suite>,
     watch: &'m Watch,
-    /// Whether something was begun that no other bytes can follow.
+    /// Whether the handshake, a write or a flush has started but not succeeded: close_notify cannot
+    /// be sent then.
     is_torn: bool,
 }
 
 impl<'m, S: Read + Write> Session<'m, S> {
-    /// Nothing is sent yet.
+    /// Creates a session without I/O.
     ///
-    /// - `receive`: one record, at most 16,640 bytes. `send`: one record, or the largest message of the handshake; more than 128 bytes.
+    /// - `receive`: one record, at most 16,640 bytes. `send`: one record, or the largest handshake
+    ///   message; more than 128 bytes.
     pub(super) fn new(socket: S, watch: &'m Watch, receive: &'m mut [u8], send: &'m mut [u8]) -> Self {
         let mut tls = TlsConnection::new(Watched::new(socket, watch), receive, send);
         tls.set_flush_policy(FlushPolicy::Relaxed);
         Self { tls, watch, is_torn: true }
     }
 
-    /// Shakes hands.
+    /// Performs the handshake.
     ///
-    /// - `host`: the name or address that the server is reached by. A name is sent in the clear (SNI), an address is not.
+    /// - `host`: the name or address of the server. A name is sent unencrypted (SNI), an address is
+    ///   not sent.
     ///
     /// # Errors
     ///
-    /// [`Cause::Certificate`], [`Cause::Protocol`], [`Cause::Network`]; [`Cause::Resources`] when the random bytes are none.
+    /// [`Cause::Certificate`], [`Cause::Protocol`], [`Cause::Network`]; [`Cause::Resources`] if the
+    /// random generator always returns the same byte.
     pub(super) async fn open(&mut self, host: &str, config: &TlsConfig, random: Random) -> Result<(), Cause> {
         let name = ServerName::try_from(host).map_err(|_| Cause::Certificate(CertificateFault::WrongName))?;
         if !is_random(random) {
@@ -64,7 +68,7 @@ impl<'m, S: Read + Write> Session<'m, S> {
             return Err(Cause::Certificate(fault));
         }
         opened.map_err(|error| self.cause(error))?;
-        // embedded-tls does not mind a server that shows no certificate.
+        // embedded-tls accepts a server that sends no certificate.
         if !verifier.is_proven() {
             return Err(Cause::Protocol);
         }
@@ -73,13 +77,14 @@ impl<'m, S: Read + Write> Session<'m, S> {
         Ok(())
     }
 
-    /// Waits for data, and hands what there is of it to `take`, which returns how much it took. `false`: the peer has said that no more will come.
+    /// Waits for data and passes it to `take`, which returns the number of bytes that it has taken.
+    /// Returns `false` after the peer's close_notify.
     ///
-    /// A read that is dropped is the last one.
+    /// After a read was dropped, the session cannot be used.
     ///
     /// # Errors
     ///
-    /// As [`Session::open`]. A server that does not like this side's certificate says so only now.
+    /// As [`Session::open`]. A server that refuses the client's certificate reports it only here.
     pub(super) async fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) -> Result<bool, Cause> {
         let failed = match self.tls.read_buffered().await {
             Ok(mut data) => {
@@ -93,9 +98,9 @@ impl<'m, S: Read + Write> Session<'m, S> {
         if matches!(failed, TlsError::ConnectionClosed) { Ok(false) } else { Err(self.cause(failed)) }
     }
 
-    /// Encrypts. What fills a record is sent.
+    /// Encrypts bytes. Sends each record that is full.
     ///
-    /// A write or flush that is dropped is the last one.
+    /// After a write or flush was dropped, the session cannot be used.
     ///
     /// # Errors
     ///
@@ -110,7 +115,7 @@ impl<'m, S: Read + Write> Session<'m, S> {
         Ok(())
     }
 
-    /// Sends what was written.
+    /// Sends all written bytes.
     ///
     /// # Errors
     ///
@@ -122,17 +127,18 @@ impl<'m, S: Read + Write> Session<'m, S> {
         Ok(())
     }
 
-    /// Tells the peer that nothing follows, if that can be done at once.
+    /// Sends close_notify, if that is possible without waiting.
     ///
-    /// Not `async`: the session would be moved into the future, and have a place in the lane a second and a third time.
+    /// Not `async`: the session would be moved into the future, and the lane would reserve memory
+    /// for a second and a third copy of it.
     pub(super) fn goodbye(self, context: &mut Context<'_>) {
         if !self.is_torn {
-            // Whether it is done, under way or failed: there is nobody to tell.
+            // The result is ignored: no caller is left that could receive it.
             let _ = pin!(self.tls.close()).poll(context);
         }
     }
 
-    /// Of embedded-tls' errors many say no more than that something was wrong.
+    /// Maps an error of embedded-tls to a cause. Many of its errors contain no details.
     fn cause(&self, error: TlsError) -> Cause {
         if let Some(fault) = self.watch.fault() {
             return fault;
@@ -144,7 +150,8 @@ impl<'m, S: Read + Write> Session<'m, S> {
                 | TlsError::ConnectionClosed
                 | TlsError::HandshakeAborted(_, AlertDescription::CloseNotify)
         );
-        // The cipher's word for it, and those that come in the clear.
+        // `Unimplemented` is the suite's substitute for such an alert, see `REFUSED_BY_PEER`;
+        // alerts in the handshake are not encrypted.
         let is_refusal = if self.watch.is_open() {
             matches!(error, TlsError::Unimplemented)
         } else {
@@ -173,7 +180,7 @@ impl<'m, S: Read + Write> Session<'m, S> {
     }
 }
 
-/// What embedded-tls asks for.
+/// The provider that embedded-tls requires: random generator, suite, verifier and key.
 struct Provider<'p, 'a> {
     config: &'p TlsConfig,
     random: Source,
@@ -202,7 +209,7 @@ impl CryptoProvider for Provider<'_, '_> {
     }
 }
 
-/// Random bytes of the user's.
+/// The random generator of the options.
 struct Source(Random);
 
 impl RngCore for Source {
@@ -230,7 +237,8 @@ impl RngCore for Source {
 
 impl CryptoRng for Source {}
 
-/// Whether a generator gives more than always the same byte. With one that gives zeros only, a key would be looked for for ever.
+/// Whether a generator returns more than one byte value. With zeros only, generating a key would
+/// never end.
 fn is_random(random: Random) -> bool {
     let mut bytes = [0; 32];
     random(&mut bytes);

@@ -1,7 +1,8 @@
-//! TLS_AES_128_GCM_SHA256 whose cipher looks at what it has decrypted.
+//! TLS_AES_128_GCM_SHA256 with a cipher that checks its decrypted content.
 //!
-//! embedded-tls calls the cipher of its suite with each record, and takes apart what comes back. It panics on plaintext that is empty, and on
-//! messages of the handshake after the handshake. A cipher may refuse a record, and here it does.
+//! embedded-tls calls the cipher of its suite with each record and parses the result. It panics on
+//! empty plaintext, and on handshake messages after the handshake. A cipher may refuse a record,
+//! and this one refuses these.
 //!
 //! Read first: RFC 8446, "Record Payload Protection", "Post-Handshake Messages", "Alert Protocol".
 
@@ -11,7 +12,7 @@ use embedded_tls::{Aes128GcmSha256, TlsCipherSuite};
 
 use super::watch::{Mark, VERSION};
 
-/// The one suite that is offered.
+/// The only suite that is offered.
 #[derive(Debug)]
 pub(super) struct Suite;
 
@@ -24,7 +25,7 @@ impl TlsCipherSuite for Suite {
     type LabelBufferSize = <Aes128GcmSha256 as TlsCipherSuite>::LabelBufferSize;
 }
 
-/// AES-128-GCM, and a look at what was decrypted.
+/// AES-128-GCM with a check of the decrypted content.
 #[allow(unnameable_types, reason = "part of the suite, which is not public")]
 pub(super) struct Checked(Aes128Gcm);
 
@@ -75,30 +76,30 @@ impl AeadInPlace for Checked {
     }
 }
 
-/// Takes the watch's mark off a record's header.
+/// Removes the watch's mark from a record's header.
 fn unmark(header: &[u8]) -> Option<(Mark, [u8; 5])> {
     let [kind, _, mark, high, low] = *<&[u8; 5]>::try_from(header).ok()?;
     let [major, minor] = VERSION;
     Some((Mark::of(mark)?, [kind, major, minor, high, low]))
 }
 
-/// What embedded-tls is given.
+/// The content that is passed to embedded-tls.
 enum Verdict {
-    /// What there is.
+    /// The decrypted content, unchanged.
     Pass,
-    /// Something else.
+    /// A substitute.
     Instead(&'static [u8]),
     /// An error.
     Refuse,
 }
 
 fn verdict(mark: Mark, plaintext: &[u8]) -> Verdict {
-    // After the content comes its type, then zeros.
+    // The content is followed by its type, then by zeros.
     let Some(end) = plaintext.iter().rposition(|byte| *byte != 0) else { return Verdict::Refuse };
     let (content, kind) = plaintext.split_at(end);
     match (mark, kind.first().copied()) {
         (Mark::Shaking, _) | (Mark::Open, Some(DATA)) => Verdict::Pass,
-        // Tickets for another time are not collected.
+        // Session tickets are ignored: sessions are not resumed.
         (Mark::Open, Some(HANDSHAKE)) if are_tickets(content) => Verdict::Instead(NO_DATA),
         (Mark::Open, Some(ALERT)) => match content {
             [_, 42..=46 | 48 | 49 | 116] => Verdict::Instead(REFUSED_BY_PEER),
@@ -109,7 +110,7 @@ fn verdict(mark: Mark, plaintext: &[u8]) -> Verdict {
     }
 }
 
-/// Whether messages of the handshake are whole tickets and nothing else.
+/// Whether these handshake messages are complete session tickets and nothing else.
 fn are_tickets(mut content: &[u8]) -> bool {
     const TICKET: u8 = 4;
     while let [TICKET, a, b, c, rest @ ..] = content {
@@ -123,8 +124,10 @@ fn are_tickets(mut content: &[u8]) -> bool {
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
-/// Data of no bytes.
+/// A data record without content.
 const NO_DATA: &[u8] = &[DATA];
-/// Of an alert embedded-tls tells only that there was one. Of an encrypted change of ciphers, which no peer of a session can get past here, it says
-/// [`Unimplemented`](embedded_tls::TlsError::Unimplemented): so this is what an alert is that refuses a certificate.
+/// The substitute for an alert that refuses a certificate. embedded-tls reports an alert without
+/// its description. For an encrypted ChangeCipherSpec it reports
+/// [`Unimplemented`](embedded_tls::TlsError::Unimplemented), and no such record of a peer passes
+/// this cipher, so this error identifies the alert.
 const REFUSED_BY_PEER: &[u8] = &[20];

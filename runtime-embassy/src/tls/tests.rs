@@ -1,4 +1,5 @@
-//! TLS in borrowed memory against servers in memory: rustls', and one that breaks the protocol.
+//! Tests of TLS in borrowed memory against servers in memory: rustls, and one that violates the
+//! protocol.
 
 mod certificates;
 mod fuzz;

@@ -1,4 +1,4 @@
-//! Whether a server is whom it is called.
+//! The verification of a server's identity.
 //!
 //! Read first: RFC 8446, "Certificate Verify"; RFC 5280, "Certification Path Validation"; RFC 6125 by way of rustls-webpki.
 
@@ -16,9 +16,10 @@ use webpki::{EndEntityCert, KeyUsage};
 use super::options::TlsConfig;
 use super::suite::Suite;
 
-/// The most certificates between the server's and the authority's. More of them could be tried in more orders than there is time for.
+/// The maximum number of certificates between the server's and the authority's. The number of
+/// orders to try, and so the time, grows with them.
 const INTERMEDIATES_MAX: usize = 4;
-/// The most signatures of certificates that are verified.
+/// The maximum number of certificate signatures that are verified.
 const SIGNATURES_MAX: u8 = 8;
 
 /// Verifies one handshake.
@@ -30,13 +31,13 @@ pub(super) struct Verifier<'a> {
 }
 
 enum Progress {
-    /// No certificate has come.
+    /// No certificate was received.
     Nothing,
-    /// One that is good, with this key and this hash of the handshake so far.
+    /// A valid certificate was received, with this key; this is the hash of the handshake so far.
     Certified { key: VerifyingKey, transcript: [u8; 32] },
-    /// Its holder has signed the handshake.
+    /// The holder of the certificate has signed the handshake.
     Proven,
-    /// Something was refused.
+    /// The certificate or the signature was refused.
     Failed,
 }
 
@@ -45,12 +46,12 @@ impl<'a> Verifier<'a> {
         Self { config, name, progress: Progress::Nothing, fault: None }
     }
 
-    /// Whether the server has proven who it is.
+    /// Whether the server has proven its identity.
     pub(super) const fn is_proven(&self) -> bool {
         matches!(self.progress, Progress::Proven)
     }
 
-    /// What is wrong with its certificate, if something is.
+    /// The fault of the certificate, if it has one.
     pub(super) const fn fault(&self) -> Option<CertificateFault> {
         self.fault
     }
@@ -99,7 +100,8 @@ impl<'a> Verifier<'a> {
         }
         let signature = Signature::from_der(verify.signature);
         if !signature.is_ok_and(|signature| key.verify(&signed, &signature).is_ok()) {
-            // As a hosted client has it: it has the name, but not the key.
+            // The same fault as in a hosted client: the issuer's name is known, but the key is not
+            // the authority's.
             self.fault = Some(CertificateFault::UnknownIssuer);
             return Err(TlsError::InvalidSignature);
         }
@@ -108,17 +110,17 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// What a server signs, after 64 spaces and before the hash of the handshake.
+/// The context string that a server signs, after 64 spaces and before the hash of the handshake.
 const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
 
 impl TlsVerifier<Suite> for Verifier<'_> {
-    /// The name was given before, where an address is a name too.
+    /// Ignored: the name is already stored, as a name or an address.
     fn set_hostname_verification(&mut self, _hostname: &str) -> Result<(), TlsError> {
         Ok(())
     }
 
     fn verify_certificate(&mut self, transcript: &Sha256, chain: CertificateRef<'_>) -> Result<(), TlsError> {
-        // Once only, and before the signature.
+        // A certificate is accepted only once, and before the signature.
         if !matches!(core::mem::replace(&mut self.progress, Progress::Failed), Progress::Nothing) {
             return Err(TlsError::InvalidHandshake);
         }
@@ -139,15 +141,17 @@ impl TlsVerifier<Suite> for Verifier<'_> {
     }
 }
 
-/// The key of a certificate that was verified, which is on P-256 and not compressed.
+/// The key of a verified certificate, which is an uncompressed point on P-256.
 ///
-/// webpki keeps it to itself where there is no heap, but for authorities. That is asked for nothing but the key.
+/// Without a heap, webpki exposes only the keys of trust anchors. The certificate is parsed as one
+/// only to read its key.
 fn key_of(entry: Option<&CertificateEntryRef<'_>>) -> Result<VerifyingKey, CertificateFault> {
     const POINT_BYTES: usize = 65;
     let Some(CertificateEntryRef::X509(der)) = entry else { return Err(CertificateFault::Invalid) };
     let der = CertificateDer::from_slice(der);
     let anchor = webpki::anchor_from_trusted_cert(&der).map_err(|error| fault_of(&error))?;
-    // The algorithm, a sequence shorter than 128 bytes; then the point, a string of whole bytes.
+    // The algorithm, a sequence shorter than 128 bytes; then the point, a bit string of whole
+    // bytes.
     let rest =
         anchor.subject_public_key_info.strip_prefix(&[0x30]).and_then(|rest| rest.strip_prefix(&[ALGORITHM_LEN]));
     let rest = rest.and_then(|rest| rest.strip_prefix(alg_id::ECDSA_P256.as_ref()));
@@ -158,7 +162,7 @@ fn key_of(entry: Option<&CertificateEntryRef<'_>>) -> Result<VerifyingKey, Certi
 
 const ALGORITHM_LEN: u8 = 19;
 
-/// ECDSA on P-256 with SHA-256, so many times.
+/// ECDSA on P-256 with SHA-256, with a limit on the number of signatures.
 #[derive(Debug)]
 struct Bounded(AtomicU8);
 
@@ -180,7 +184,7 @@ impl SignatureVerificationAlgorithm for Bounded {
     }
 }
 
-/// The same words as a hosted client has.
+/// Maps an error of webpki to the same fault as a hosted client.
 const fn fault_of(error: &webpki::Error) -> CertificateFault {
     use webpki::Error as E;
     if matches!(error, E::CertExpired { .. } | E::InvalidCertValidity) {

@@ -1,4 +1,5 @@
-//! What stands between embedded-tls and the socket: no record passes that has no place where it comes.
+//! The filter between embedded-tls and the socket: it rejects records that are not allowed in the
+//! present phase.
 //!
 //! Read first: RFC 8446, "Record Layer", "Middlebox Compatibility Mode".
 
@@ -6,11 +7,12 @@ use core::cell::Cell;
 use embedded_io_async::{Error as _, ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::Cause;
 
-/// What every record says that its version is, but for a client's first.
+/// The version in every record, except in the first one of a client.
 pub(super) const VERSION: [u8; 2] = [3, 3];
-/// The most bytes of a record, of which 256 are for what encryption adds.
+/// The maximum bytes of a record, of which 256 are for the overhead of encryption.
 const RECORD_BYTES_MAX: u16 = 16 * 1024 + 256;
-/// The most records in a row that bring nothing: of a handshake, or without data in them.
+/// The maximum number of consecutive records without progress: those of the handshake, or without
+/// data.
 const FRUITLESS_MAX: u8 = 32;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -19,18 +21,19 @@ const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 const HEADER_BYTES: usize = 5;
 
-/// How far a session is.
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The server's first record is to come: its hello, in the clear.
+    /// The server's first record, its hello, is expected: unencrypted.
     Hello,
-    /// What is left of the handshake: encrypted.
+    /// The rest of the handshake: encrypted.
     Shaking,
-    /// Data.
+    /// The handshake is done; records contain data.
     Open,
 }
 
-/// The phase, as the cipher is told it: in the last byte of a record's version, which embedded-tls hands on unseen.
+/// The phase that is passed to the cipher, in the last byte of a record's version, which
+/// embedded-tls forwards unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Shaking = 3,
@@ -47,7 +50,7 @@ impl Mark {
     }
 }
 
-/// What the session and its transport know of each other.
+/// State that the session and its transport share.
 #[derive(Debug)]
 pub(super) struct Watch {
     phase: Cell<Phase>,
@@ -60,13 +63,13 @@ impl Watch {
         Self { phase: Cell::new(Phase::Hello), fruitless: Cell::new(0), fault: Cell::new(None) }
     }
 
-    /// The handshake is done.
+    /// Marks the handshake as done.
     pub(super) fn open(&self) {
         self.phase.set(Phase::Open);
         self.fruitless.set(0);
     }
 
-    /// There was data.
+    /// Resets the count of records without data.
     pub(super) fn fruit(&self) {
         self.fruitless.set(0);
     }
@@ -76,12 +79,13 @@ impl Watch {
         self.phase.get() == Phase::Open
     }
 
-    /// Why the transport has failed, if it has.
+    /// The cause of the transport's failure, if it has failed.
     pub(super) fn fault(&self) -> Option<Cause> {
         self.fault.get()
     }
 
-    /// Looks at a record's header, and marks it.
+    /// Checks a record's header and marks it. Returns the length of the record, or `None` if the
+    /// record is not allowed.
     fn admit(&self, header: &mut [u8; HEADER_BYTES]) -> Option<u16> {
         let [kind, major, minor, high, low] = header;
         let len = u16::from_be_bytes([*high, *low]);
@@ -110,15 +114,15 @@ impl Watch {
     }
 }
 
-/// A transport that is watched.
+/// A transport that checks incoming records.
 pub(super) struct Watched<'w, S> {
     socket: S,
     watch: &'w Watch,
     header: [u8; HEADER_BYTES],
-    /// How much of the header has come, and how much of it was handed on.
+    /// Bytes of the header that were received, and that were passed on.
     come: usize,
     handed: usize,
-    /// What is left of the record.
+    /// Bytes of the record that were not read yet.
     left: u16,
 }
 
@@ -133,7 +137,7 @@ impl<S> ErrorType for Watched<'_, S> {
 }
 
 impl<S: Read> Watched<'_, S> {
-    /// Waits for a whole header. `false`: the peer has ended.
+    /// Waits for a complete header. Returns `false` if the peer has ended the stream.
     async fn header(&mut self) -> Result<bool, ErrorKind> {
         if self.handed == HEADER_BYTES && self.left == 0 {
             self.come = 0;
@@ -188,7 +192,8 @@ impl<S: Write> Write for Watched<'_, S> {
         }
     }
 
-    /// The network stack sends by itself. That the peer has taken it is seen by its reply.
+    /// The network stack sends without a flush. The peer's reply shows that it has received the
+    /// data.
     async fn flush(&mut self) -> Result<(), ErrorKind> {
         Ok(())
     }

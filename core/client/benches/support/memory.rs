@@ -1,4 +1,5 @@
-//! A client whose server is a stream in memory, and whose tasks run when they are told to: nothing but the shell and its locks is left to measure.
+//! A client whose server is a stream in memory, and whose tasks run only in `turn`: only the cost
+//! of the driver and its locks is measured.
 
 use alloc::sync::Arc;
 use core::future::{Future, pending};
@@ -14,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Everything of it.
+/// A task.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A platform without sockets, timers and threads.
@@ -23,7 +24,7 @@ pub(crate) struct Memory {
     tasks: Arc<Mutex<Vec<Work>>>,
 }
 
-/// A peer that answers everything with a good hello, at once.
+/// A peer that replies to every message at once with a valid hello reply.
 #[derive(Default)]
 pub(crate) struct Peer {
     unread: Vec<u8>,
@@ -42,7 +43,7 @@ impl AsyncRead for Peer {
 }
 
 impl AsyncWrite for Peer {
-    /// Takes one whole message.
+    /// Accepts exactly one complete message.
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
@@ -114,14 +115,14 @@ impl Platform for Memory {
 }
 
 impl Memory {
-    /// Polls every task once, those that have ended no more.
+    /// Polls every task once, and drops the tasks that have ended.
     fn turn(&self) {
         let mut tasks = core::mem::take(&mut *self.tasks.lock().expect("not poisoned"));
         tasks.retain_mut(|task| task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         self.tasks.lock().expect("not poisoned").append(&mut tasks);
     }
 
-    /// What a future comes to, with the tasks at work while it waits.
+    /// Runs a future and the tasks until the future is ready.
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         loop {
@@ -133,7 +134,7 @@ impl Memory {
     }
 }
 
-/// A client with as many connections, all of them idle, and nothing left to do in the background.
+/// A client with this number of idle connections, and without pending background work.
 pub(crate) fn warm(connections: usize) -> Client<Memory> {
     let platform = Memory::default();
     let client = Client::with_platform(platform.clone(), ClientOptions::new("127.0.0.1:27017"), Default::default());
@@ -146,7 +147,7 @@ pub(crate) fn warm(connections: usize) -> Client<Memory> {
     client
 }
 
-/// What is ready at its first poll.
+/// Returns the output of a future that is ready at its first poll.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -154,7 +155,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A connection, by the shell: a server is selected, and its pool asked.
+/// Checks out a connection through the driver: server selection and the pool's check-out.
 pub(crate) fn guard(client: &Client<Memory>) -> Guard<'_, Net<Memory>> {
     now(client.hub().check_out(&Wanted::WRITE, None)).expect("a connection")
 }

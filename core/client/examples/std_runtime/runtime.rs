@@ -1,12 +1,15 @@
-//! A runtime on threads and sockets of the standard library, and nothing else.
+//! A runtime that uses only threads and sockets of the standard library.
 //!
-//! [`Platform`] is all that a hosted runtime is asked for: timers, sockets, names, tasks. `Net<P>` makes the shell's `Runtime` of it, and
-//! `Client<Std>` is the whole client.
+//! [`Platform`] is the complete interface of a hosted runtime: timers, sockets, name resolution,
+//! tasks. `Net<P>` implements the driver's `Runtime` for it, and `Client<Std>` is the complete
+//! client.
 //!
-//! What it costs: the standard library tells nobody when a socket is ready, so one that is not is tried again after 20 µs, then after twice as long
-//! each time, up to 4 ms. What took a time to come is seen within as long again, at most 4 ms late; whoever waits for a socket makes 250
-//! calls of the system a second. Connecting and looking up a name take a thread each, and a connection that nobody waits for any more goes on for
-//! as long again, or a second. A child after a fork has none of the threads.
+//! Its cost: the standard library does not report when a socket becomes ready. A call that would
+//! block is retried after 20 µs, then after twice the previous delay, up to 4 ms. Therefore
+//! readiness is detected with a delay of at most the time waited so far, and at most 4 ms; each
+//! waiting socket makes 250 system calls a second. Each connection attempt and each name lookup
+//! uses a thread. A connection attempt that was dropped continues for as long again, or for a
+//! second. A forked child process has none of the threads.
 
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_client::{Platform, clock};
@@ -19,10 +22,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use std::{collections::BTreeMap, future::poll_fn, path::Path, pin::Pin, thread};
 
-/// When a timer rings, and its number.
+/// The time of a timer and its number.
 type Key = (Instant, u64);
 
-/// The thread that keeps the timers. It is told whom to wake, or that nobody waits any more.
+/// The thread of the timers. A message contains the waker of a timer, or `None` to cancel it.
 static CLOCK: LazyLock<mpsc::Sender<(Key, Option<Waker>)>> = LazyLock::new(|| {
     let (clock, orders) = mpsc::channel();
     thread::spawn(move || {
@@ -32,7 +35,7 @@ static CLOCK: LazyLock<mpsc::Sender<(Key, Option<Waker>)>> = LazyLock::new(|| {
             match orders.recv_timeout(next.unwrap_or(Duration::MAX)) {
                 Ok((key, Some(waker))) => drop(timers.insert(key, waker)),
                 Ok((key, None)) => drop(timers.remove(&key)),
-                // A waker that panics harms no other.
+                // A waker that panics does not affect other timers.
                 Err(_) => drop(catch_unwind(AssertUnwindSafe(|| timers.pop_first().map(|(_, waker)| waker.wake())))),
             }
         }
@@ -40,7 +43,7 @@ static CLOCK: LazyLock<mpsc::Sender<(Key, Option<Waker>)>> = LazyLock::new(|| {
     clock
 });
 
-/// Rings at its time. Dropped, it leaves nothing.
+/// A timer. Dropping it cancels it.
 struct Sleep(Key);
 
 impl Sleep {
@@ -77,7 +80,8 @@ static READY: LazyLock<mpsc::Sender<Arc<Task>>> = LazyLock::new(|| {
     ready
 });
 
-/// A task, while it is not done; whether it is about to be polled; whether it is not to be any more.
+/// A task: its future until it is done; whether it is queued to be polled; whether it was
+/// cancelled.
 struct Task {
     work: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     queued: AtomicBool,
@@ -85,7 +89,7 @@ struct Task {
 }
 
 impl Task {
-    /// Polls it once. A panic ends the task, and no thread.
+    /// Polls the task once. A panic ends the task but not the thread.
     fn run(self: Arc<Self>) {
         self.queued.store(false, SeqCst);
         let waker = Waker::from(Arc::clone(&self));
@@ -107,7 +111,7 @@ impl Wake for Task {
     }
 }
 
-/// A task that was spawned. Dropping it has the threads drop the task.
+/// The handle of a spawned task. After it is dropped, a thread drops the task's future.
 pub(crate) struct Job(Arc<Task>);
 
 impl Drop for Job {
@@ -117,7 +121,7 @@ impl Drop for Job {
     }
 }
 
-/// When to try again what would have blocked.
+/// The delay and the timer of a call that would block.
 #[derive(Default)]
 struct Retry(Duration, Option<Sleep>);
 
@@ -145,7 +149,8 @@ async fn retrying<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     poll_fn(|context| retry.poll(context, &mut call)).await
 }
 
-/// Does on a thread what takes long. It is told how long it may; then it is done again with twice the time, if somebody waits still.
+/// Runs a blocking operation on a thread. Its argument is the time limit of the attempt. After a
+/// timeout, the operation is repeated with twice the limit, unless the future was dropped.
 async fn aside<T: Send + 'static>(work: impl Fn(Duration) -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().spawn(move || {
@@ -157,7 +162,7 @@ async fn aside<T: Send + 'static>(work: impl Fn(Duration) -> io::Result<T> + Sen
     retrying(move || receiver.try_recv().unwrap_or_else(|_| Err(ErrorKind::WouldBlock.into()))).await
 }
 
-/// A socket that does not block.
+/// A nonblocking socket, with a retry timer for each direction.
 pub(crate) struct Socket<S>(S, [Retry; 2]);
 
 impl<S: Read + Unpin> AsyncRead for Socket<S> {
@@ -182,7 +187,7 @@ impl<S: Write + Unpin> AsyncWrite for Socket<S> {
     }
 }
 
-/// The platform on all this.
+/// The platform that consists of these parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Std;
 

@@ -1,6 +1,8 @@
-//! The clock behind embassy-time: FPGAIO's free-running counter, divided down to microseconds, tells the time; CMSDK timer 0 (25 MHz, 32 bits,
-//! counting down) rings once when the next sleeper is due. It can count 171 s: while nobody is due for longer it rings every 170 s, and nobody but it wakes.
-//! The counter must be looked at within each of its turns (71 minutes), so it never sleeps for good.
+//! The clock of embassy-time. FPGAIO's free-running counter, divided down to microseconds, is the
+//! time. CMSDK timer 0 (25 MHz, 32 bits, counting down) interrupts once when the next timer is due.
+//! It can count 171 s; when no timer is due earlier, it interrupts every 170 s and no task is
+//! woken. The counter must be read at least once per overflow period (71 minutes), so an alarm
+//! is always set.
 use core::{cell::RefCell, task::Waker};
 
 use critical_section::{CriticalSection, Mutex};
@@ -9,7 +11,8 @@ use embassy_time_queue_utils::Queue;
 
 use crate::{CLOCK_HZ, interrupt, register::Register};
 
-// SAFETY: registers of the board's FPGAIO and of its first timer.
+// SAFETY: the addresses of these constants are registers of the board's FPGAIO and of its first
+// timer.
 const COUNTER: Register = unsafe { Register::at(0x4002_8018) };
 // SAFETY: as above.
 const COUNTER_PRESCALE: Register = unsafe { Register::at(0x4002_801c) };
@@ -31,7 +34,7 @@ const ALARM_US_MAX: u32 = 170_000_000;
 const _: () = assert!(ALARM_US_MAX.checked_mul(TICKS_PER_US).is_some(), "the timer holds the longest alarm");
 
 struct State {
-    /// The counter when it was last read, and its turns.
+    /// The counter when it was last read; `high` counts its overflows.
     low: u32,
     high: u32,
     queue: Queue,
@@ -77,13 +80,14 @@ impl State {
         u64::from(self.high) << 32 | u64::from(low)
     }
 
-    /// Wakes who is due, and sets the timer for who is next.
+    /// Wakes all tasks whose timers are due, and sets the hardware timer for the next one.
     fn set_alarm(&mut self) {
         let now = self.now_us();
         let wait_us = self.queue.next_expiration(now).saturating_sub(now);
         let wait_us = u32::try_from(wait_us).map_or(ALARM_US_MAX, |wait| wait.clamp(1, ALARM_US_MAX));
         TIMER_CONTROL.write(0);
-        // One shot: what is reloaded is 0, which stops it. (A reloading timer would also run double under QEMU's icount.)
+        // One shot: the reload value is 0, which stops the timer. (A reloading timer would also run
+        // at double speed under QEMU's icount.)
         TIMER_RELOAD.write(0);
         TIMER_VALUE.write(wait_us * TICKS_PER_US);
         TIMER_CLEAR.write(1);
@@ -91,7 +95,7 @@ impl State {
     }
 }
 
-/// Starts the clock, near 0.
+/// Starts the clock near 0.
 pub(crate) fn start() {
     COUNTER_PRESCALE.write(TICKS_PER_US - 1);
     critical_section::with(|section| {

@@ -1,7 +1,8 @@
 //! The SMSC LAN9118 Ethernet controller of the MPS2 boards, as a driver for embassy-net.
 //!
-//! The chip is a pair of FIFOs. A received frame is a word in the status FIFO and its bytes, as words, in the data FIFO; to send one, two command
-//! words and then its bytes go into the transmit FIFO. Its registers are named as in its data sheet. Every wait for it has an end.
+//! The chip has two FIFOs. A received frame is a word in the status FIFO and its bytes, as words,
+//! in the data FIFO. To send a frame, write two command words and then its bytes to the transmit
+//! FIFO. Registers have the names of the data sheet. Every wait for the chip is limited.
 use core::{
     fmt,
     sync::atomic::{AtomicBool, Ordering},
@@ -15,7 +16,8 @@ use static_cell::ConstStaticCell;
 use crate::{interrupt, register::Register};
 
 const fn register(offset: usize) -> Register {
-    // SAFETY: callers, all below, name the chip's registers; it has no DMA.
+    // SAFETY: the callers, all in this file, pass offsets of the chip's registers; the chip has no
+    // DMA.
     unsafe { Register::at(0x4020_0000 + offset) }
 }
 const RX_DATA: Register = register(0x00);
@@ -37,7 +39,7 @@ const MAC_CSR_CMD: Register = register(0xa4);
 const MAC_CSR_DATA: Register = register(0xa8);
 const AFC_CFG: Register = register(0xac);
 
-// Registers of the MAC behind MAC_CSR_CMD, and of the PHY behind MII_ACC.
+// Registers of the MAC, accessed by MAC_CSR_CMD, and of the PHY, accessed by MII_ACC.
 const MAC_CR: u32 = 1;
 const ADDRH: u32 = 2;
 const ADDRL: u32 = 3;
@@ -57,41 +59,44 @@ const SOFT_RESET: u32 = 1;
 const PHY_RESET: u16 = 1 << 15;
 const PHY_NEGOTIATE: u16 = 1 << 12 | 1 << 9;
 const PHY_LINK_UP: u16 = 1 << 2;
-/// Energy on the wire, negotiation complete, link down: what changes the link.
+/// The interrupt sources of a link change: energy detected, negotiation complete, link down.
 const PHY_LINK_CHANGES: u16 = 1 << 7 | 1 << 6 | 1 << 4;
 
-/// More frames in the receive status FIFO than FIFO_INT says, namely 0.
+/// The receive status FIFO contains more frames than the level in FIFO_INT, which is 0.
 const INT_RX: u32 = 1 << 3;
-/// More room in the transmit FIFO than FIFO_INT says, namely a frame.
+/// The transmit FIFO has more free space than the level in FIFO_INT, which is one frame.
 const INT_TX: u32 = 1 << 9;
 const INT_PHY: u32 = 1 << 18;
 
-/// The longest frame without its check sequence.
+/// The maximum length of a frame without its check sequence.
 const FRAME_BYTES: usize = 1514;
-/// A frame with its check sequence in whole words, with room to spare.
+/// The maximum length of a frame with its check sequence, in whole words, plus a reserve.
 const BUFFER_BYTES: usize = 1536;
 const CHECK_BYTES: usize = 4;
-/// What the receive FIFO holds, in frames of full length: 10,560 bytes when the transmit FIFO has 5 KiB.
+/// The capacity of the receive FIFO in frames of maximum length: 10,560 bytes when the transmit
+/// FIFO has 5 KiB.
 const RX_FRAMES: usize = 6;
-/// How many damaged frames in a row are thrown away before others get their turn.
+/// The maximum number of consecutive damaged frames that are discarded before other tasks run.
 const DAMAGED_MAX: u32 = 16;
-/// How many reads a register gets to become ready. The chip needs some; the emulated one is ready at once.
+/// The maximum number of reads while waiting for a register to become ready. The real chip needs
+/// some; the emulated chip is ready at once.
 const READS_MAX: u32 = 100_000;
 
-/// One frame each way. Static, so that the driver is small: it is moved about on the stack before it comes to rest.
+/// One frame for each direction. Static, because the driver is moved on the stack and should be
+/// small.
 static BUFFERS: ConstStaticCell<[[u8; BUFFER_BYTES]; 2]> = ConstStaticCell::new([[0; BUFFER_BYTES]; 2]);
 static RX_WAKER: AtomicWaker = AtomicWaker::new();
 static TX_WAKER: AtomicWaker = AtomicWaker::new();
 static LINK_WAKER: AtomicWaker = AtomicWaker::new();
 static LINK_CHANGED: AtomicBool = AtomicBool::new(true);
 
-/// Why there is no Ethernet.
+/// The error of starting Ethernet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// It was taken before.
+    /// The controller was already taken.
     Taken,
-    /// There is no LAN9118: its test register read as this.
+    /// No LAN9118 was found: its test register has this value.
     NoChip(u32),
     /// The chip did not become ready.
     Timeout,
@@ -107,7 +112,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The board's Ethernet controller: give it to `embassy_net::new`.
+/// The board's Ethernet controller; pass it to `embassy_net::new`.
 pub struct Ethernet {
     address: [u8; 6],
     link: LinkState,
@@ -122,11 +127,13 @@ impl fmt::Debug for Ethernet {
 }
 
 impl Ethernet {
-    /// Resets the chip and starts it with this hardware address. There is one; it can be taken once.
+    /// Resets the chip and starts it with this hardware address. The only controller can be taken
+    /// once.
     ///
     /// # Errors
     ///
-    /// [`Error`]: it was taken, or there is no such chip, or it does not answer. It stays taken.
+    /// [`Error`]: it was already taken, the chip was not found, or it does not become ready. After
+    /// an error it stays taken.
     pub fn new(address: [u8; 6]) -> Result<Self, Error> {
         let [received, to_send] = BUFFERS.try_take().ok_or(Error::Taken)?;
         let test = BYTE_TEST.read();
@@ -157,13 +164,14 @@ impl Ethernet {
         Ok(Self { address, link: LinkState::Down, received, to_send })
     }
 
-    /// Moves the next frame out of the chip: its length, or none if it is damaged or longer than any may be.
+    /// Reads the next frame from the chip. Returns its length, or `None` if it is damaged or too
+    /// long.
     fn take_frame(&mut self) -> Option<usize> {
         let status = RX_STATUS.read();
         let bytes = (status >> 16 & 0x3fff) as usize;
         let damaged = status & 1 << 15 != 0;
         let fits = (CHECK_BYTES..=FRAME_BYTES + CHECK_BYTES).contains(&bytes);
-        // Every word is read, else the next frame would start in the midst of this one.
+        // Every word must be read, otherwise the next frame would start in the middle of this one.
         for index in 0..bytes.div_ceil(4) {
             let word = RX_DATA.read().to_le_bytes();
             if let Some(place) = self.received.get_mut(index * 4..index * 4 + 4) {
@@ -174,11 +182,11 @@ impl Ethernet {
     }
 }
 
-/// A frame that has come.
+/// A received frame.
 #[derive(Debug)]
 pub struct Received<'a>(&'a mut [u8]);
 
-/// Room for a frame to send.
+/// Free space for a frame to send.
 #[derive(Debug)]
 pub struct Room<'a>(&'a mut [u8; BUFFER_BYTES]);
 
@@ -237,7 +245,8 @@ impl Driver for Ethernet {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::default();
         capabilities.max_transmission_unit = FRAME_BYTES;
-        // Keeps the window of a socket below what the chip can hold while nobody looks.
+        // Limits the receive window of a socket to the frames that the chip can hold while the
+        // driver is not polled.
         capabilities.max_burst_size = Some(RX_FRAMES);
         capabilities
     }
@@ -247,20 +256,21 @@ impl Driver for Ethernet {
     }
 }
 
-/// Whether a frame is waiting; if not, the task is woken by the next.
+/// Whether a frame was received; if not, the next frame wakes the task.
 fn has_frame(cx: &Context<'_>) -> bool {
     let waits = || RX_FIFO_INF.read() >> 16 & 0xff != 0;
     waits() || {
         RX_WAKER.register(cx.waker());
         listen(INT_RX);
-        // One may have come in between.
+        // A frame may have arrived before the interrupt was enabled.
         waits()
     }
 }
 
-/// Whether a frame of any length can be sent; if not, the task is woken when it can.
+/// Whether a frame of any length can be sent; if not, the task is woken when that is possible.
 fn has_room(cx: &Context<'_>) -> bool {
-    // Words about frames that were sent: when their FIFO is full nothing more is. It holds 512, some of them new while it is emptied.
+    // Discards the status words of sent frames: when their FIFO is full, no frame can be sent. It
+    // holds 512; more may arrive during the loop.
     for _ in 0..512 {
         if TX_FIFO_INF.read() >> 16 & 0xff == 0 {
             break;
@@ -275,22 +285,23 @@ fn has_room(cx: &Context<'_>) -> bool {
     }
 }
 
-/// QEMU's user network connects to a server when QEMU's main loop next turns: on an idle guest up to a second after the SYN. A timer that is set makes
-/// it turn at once; the chip has one, and as its interrupt stays off nobody in the guest is woken.
+/// QEMU's user network connects to a server at the next iteration of QEMU's main loop: on an idle
+/// guest up to a second after the SYN. Setting a timer starts an iteration at once. The chip has a
+/// timer; its interrupt is disabled, so the guest is not woken.
 fn nudge_emulator() {
     GPT_CFG.write(0);
     GPT_CFG.write(1 << 29 | 1);
 }
 
-/// Whether the PHY has a link. Listens for the next change first, so that none is missed.
+/// Whether the PHY has a link. Enables the interrupt first, so no change is missed.
 fn read_link() -> Result<bool, Error> {
     phy_read(PHY_INTERRUPT_SOURCE)?; // reading acknowledges
     listen(INT_PHY);
-    phy_read(PHY_STATUS)?; // once for what was: a lost link stays told until it is read
+    phy_read(PHY_STATUS)?; // discards the latched value: a lost link is reported until it is read
     Ok(phy_read(PHY_STATUS)? & PHY_LINK_UP != 0)
 }
 
-/// Enables an interrupt for once, and forgets that it was due before.
+/// Clears a pending interrupt and enables it once.
 fn listen(source: u32) {
     critical_section::with(|_| {
         INT_STS.write(source);

@@ -1,6 +1,7 @@
-//! The executor of embassy tasks on the bare core, which sleeps by WFI.
+//! The executor of embassy tasks on the core, which sleeps with WFI.
 //!
-//! embassy-executor's own for Cortex-M sleeps by WFE, which QEMU carries out as nothing: the emulated core would keep a core of the host busy.
+//! embassy-executor's executor for Cortex-M sleeps with WFE, which QEMU implements as a no-op: the
+//! emulated core would use a whole core of the host.
 use core::{
     ptr,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
@@ -23,18 +24,19 @@ fn pend(_context: *mut ()) {
     WOKEN.store(true, Ordering::SeqCst);
 }
 
-/// Starts the clock, spawns what `init` spawns, and runs tasks for ever; the core sleeps while none is woken.
+/// Starts the clock, calls `init` to spawn tasks, and runs tasks for ever; the core sleeps while no
+/// task is woken.
 ///
 /// # Panics
 ///
-/// Called a second time (from an interrupt: it never returns).
+/// When called a second time (which only an interrupt can do, as the first call never returns).
 pub fn run(init: impl FnOnce(Spawner)) -> ! {
     clock::start();
     let executor = EXECUTOR.init(raw::Executor::new(ptr::null_mut()));
     init(executor.spawner());
     loop {
         count(&POLLS);
-        // SAFETY: here alone, and not from within itself.
+        // SAFETY: the only call, and not from within a task.
         unsafe { executor.poll() };
         while !take_woken_or_sleep() {
             count(&WAKEUPS);
@@ -47,7 +49,8 @@ fn take_woken_or_sleep() -> bool {
     interrupt::disable();
     let woken = WOKEN.swap(false, Ordering::SeqCst);
     if !woken {
-        // A pending interrupt ends the sleep although it is masked, so none is missed between the look and the sleep.
+        // A pending interrupt ends the sleep although it is masked, so no interrupt between the
+        // check and the sleep is missed.
         asm::wfi();
     }
     // SAFETY: no critical section is open here.
@@ -55,17 +58,19 @@ fn take_woken_or_sleep() -> bool {
     woken
 }
 
-/// How many times the core has left its sleep (each interrupt on an idle board is one).
+/// The number of times that the core has left its sleep (on an idle board, the number of
+/// interrupts).
 pub fn wakeups() -> u32 {
     WAKEUPS.load(Ordering::Relaxed)
 }
 
-/// How many times woken tasks were run: at most once per wake-up, and once more for each time that tasks woke tasks.
+/// The number of executor polls: at most one per wake-up, and one more each time that tasks wake
+/// tasks.
 pub fn polls() -> u32 {
     POLLS.load(Ordering::Relaxed)
 }
 
 fn count(counter: &AtomicU32) {
-    // Written by the thread alone.
+    // Only the main thread writes it.
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }

@@ -1,6 +1,7 @@
-//! The host, asked by semihosting: console, arguments, wall clock, entropy, exit.
+//! The emulator's host, accessed by semihosting: console, arguments, wall clock, entropy, exit.
 //!
-//! Each call stops the emulated core until the host has answered; virtual time stands still meanwhile only under icount.
+//! Each call stops the emulated core until the host has replied; the virtual time stops only under
+//! icount.
 use core::{
     fmt::{self, Write as _},
     panic::PanicInfo,
@@ -16,7 +17,7 @@ use static_cell::StaticCell;
 
 /// The exit status after a panic.
 pub const STATUS_PANIC: u8 = 101;
-/// The exit status after a fault of the core or an interrupt that nobody expects.
+/// The exit status after a fault of the core or an unexpected interrupt.
 pub const STATUS_FAULT: u8 = 102;
 
 /// The longest command line, in bytes.
@@ -28,7 +29,7 @@ macro_rules! println {
     ($($argument:tt)*) => { $crate::host::print_line(::core::format_args!($($argument)*)) };
 }
 
-/// Prints a line, in one piece if it has at most 255 bytes. What the host does not take is lost.
+/// Prints a line, in one piece if it has at most 255 bytes. Output that the host refuses is lost.
 pub fn print_line(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 256], used: 0 };
     let _ = line.write_fmt(text);
@@ -36,14 +37,15 @@ pub fn print_line(text: fmt::Arguments<'_>) {
     line.flush();
 }
 
-/// Prints a text as it is, without what formatting takes of flash. What the host does not take is lost.
+/// Prints a text without formatting, which saves the flash for it. Output that the host refuses is
+/// lost.
 pub fn print_text(text: &str) {
     if let Ok(mut stdout) = io::stdout() {
         let _ = stdout.write_all(text.as_bytes());
     }
 }
 
-/// A line on its way to the host, where a write costs a stop of the core whatever its length.
+/// A buffer of a line for the host: each write stops the core, whatever its length.
 struct Line {
     bytes: [u8; 256],
     used: usize,
@@ -71,11 +73,12 @@ impl fmt::Write for Line {
     }
 }
 
-/// What the command line holds after the program's name. An argument that is no UTF-8 becomes U+FFFD; without a command line there is none.
+/// The arguments of the command line after the program's name. Invalid UTF-8 is replaced by U+FFFD;
+/// without a command line the iterator is empty.
 ///
 /// # Panics
 ///
-/// Called a second time.
+/// When called a second time.
 pub fn arguments() -> impl Iterator<Item = &'static str> {
     static ARGUMENTS: StaticCell<Option<env::Args<ARGUMENTS_BYTES>>> = StaticCell::new();
     let arguments: &'static _ = ARGUMENTS.init_with(|| env::args().ok());
@@ -87,11 +90,11 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Fills `bytes` from the host's entropy.
+/// Fills `bytes` with entropy of the host.
 ///
 /// # Panics
 ///
-/// The host has none: a program that needs it cannot go on.
+/// If the host has none: a program that needs it cannot continue.
 pub fn fill_random(bytes: &mut [u8]) {
     assert!(random::fill_bytes(bytes).is_ok(), "the host gives no random bytes");
 }
@@ -112,7 +115,7 @@ pub fn exit(status: u8) -> ! {
     process::exit(i32::from(status))
 }
 
-/// Ends the emulator because of a fault.
+/// Ends the emulator after a fault.
 pub(crate) fn die(what: fmt::Arguments<'_>) -> ! {
     if cfg!(feature = "messages") {
         print_line(what);

@@ -1,12 +1,13 @@
-//! Which interrupt is whose, and what a fault does.
+//! Interrupt handlers, and the handling of faults.
 //!
-//! Without the feature `device` of cortex-m-rt every vector leads to `DefaultHandler`, which is told the line.
+//! Without the feature `device` of cortex-m-rt, every vector calls `DefaultHandler` with the number
+//! of the interrupt line.
 use cortex_m::{interrupt::InterruptNumber, peripheral::NVIC};
 use cortex_m_rt::{ExceptionFrame, exception};
 
 use crate::{clock, ethernet, host};
 
-/// A line of the interrupt controller that somebody here listens to.
+/// An interrupt line with a handler in this file.
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub(crate) enum Line {
@@ -14,7 +15,7 @@ pub(crate) enum Line {
     Ethernet = 13,
 }
 
-// SAFETY: the numbers are those of the board's lines, each its own.
+// SAFETY: the numbers are those of the board's lines, and all differ.
 unsafe impl InterruptNumber for Line {
     fn number(self) -> u16 {
         self as u16
@@ -22,7 +23,8 @@ unsafe impl InterruptNumber for Line {
 }
 
 pub(crate) fn enable(line: Line) {
-    // SAFETY: no critical section rests on a masked line (they all set PRIMASK), and the handlers below are there from the start.
+    // SAFETY: no critical section depends on a masked line (they all set PRIMASK), and the handlers
+    // below exist from the start.
     unsafe { NVIC::unmask(line) }
 }
 
@@ -31,7 +33,7 @@ unsafe fn DefaultHandler(line: i16) {
     match line {
         8 => clock::on_interrupt(),
         13 => ethernet::on_interrupt(),
-        // Nothing else is enabled.
+        // No other line is enabled.
         _ => host::die(format_args!("unexpected interrupt {line}")),
     }
 }

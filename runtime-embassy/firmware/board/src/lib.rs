@@ -1,7 +1,8 @@
-//! Board support for QEMU's MPS2 machines `mps2-an385` (Cortex-M3) and `mps2-an386` (Cortex-M4F): enough to run embassy-net over the emulated
-//! LAN9118, with the host's console, arguments and exit status by semihosting.
+//! Board support for QEMU's MPS2 machines `mps2-an385` (Cortex-M3) and `mps2-an386` (Cortex-M4F):
+//! embassy-net over the emulated LAN9118, and the host's console, arguments and exit status by
+//! semihosting.
 //!
-//! A program hands its first tasks to [`run`], which starts the clock and never returns:
+//! A program passes its first tasks to [`run`], which starts the clock and never returns:
 //!
 //! ```ignore
 //! #[cortex_m_rt::entry]
@@ -9,14 +10,15 @@
 //!     poolhouse_board::run(|spawner| {
 //!         let ethernet = Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]).unwrap();
 //!         let (stack, runner) = embassy_net::new(ethernet, config, resources, host::random_u64());
-//!         spawner.spawn(network(runner).unwrap()); // a task of its own: joined with users of its sockets it spins
+//!         spawner.spawn(network(runner).unwrap()); // separate task: joined with users of its sockets it spins
 //!         spawner.spawn(application(stack).unwrap());
 //!     })
 //! }
 //! ```
 //!
-//! Programs link with `-Tlink.x` (cortex-m-rt's script; `memory.x` comes from here). Exit status: what the program gave to
-//! [`host::exit`], [`host::STATUS_PANIC`] after a panic, [`host::STATUS_FAULT`] after a fault of the core.
+//! Programs link with `-Tlink.x` (the script of cortex-m-rt; this crate provides `memory.x`). The
+//! exit status is the argument of [`host::exit`], [`host::STATUS_PANIC`] after a panic, or
+//! [`host::STATUS_FAULT`] after a fault of the core.
 #![no_std]
 #![allow(unsafe_code, reason = "device registers, the vector table and the executor's poll; each with its reason")]
 
@@ -33,5 +35,5 @@ mod register;
 
 pub use executor::run;
 
-/// The core's clock in Hz, which is also that of its timers.
+/// The clock frequency of the core and of its timers, in Hz.
 pub const CLOCK_HZ: u32 = 25_000_000;

@@ -1,4 +1,5 @@
-//! The logger of defmt: frames go to the standard output of the emulator as they are, for `defmt-print`.
+//! The logger of defmt: frames are written unchanged to the standard output of the emulator, for
+//! `defmt-print`.
 use core::cell::RefCell;
 
 use critical_section::{Mutex, RestoreState};
@@ -8,7 +9,7 @@ use semihosting::io::{self, Write as _};
 #[global_logger]
 struct Logger;
 
-/// A frame that is being written, and what interrupts were before.
+/// The state while a frame is written: the encoder, and the interrupt state to restore.
 struct Frame {
     encoder: Encoder,
     open: Option<RestoreState>,
@@ -16,17 +17,17 @@ struct Frame {
 
 static FRAME: Mutex<RefCell<Frame>> = Mutex::new(RefCell::new(Frame { encoder: Encoder::new(), open: None }));
 
-/// Nobody reads a log of the emulator's that is not there: what the host does not take is lost.
+/// Output that the host refuses is lost.
 fn write(bytes: &[u8]) {
     if let Ok(mut stdout) = io::stdout() {
         let _ = stdout.write_all(bytes);
     }
 }
 
-// SAFETY: between `acquire` and `release` interrupts are off, so frames do not mix.
+// SAFETY: interrupts are disabled between `acquire` and `release`, so frames do not mix.
 unsafe impl defmt::Logger for Logger {
     fn acquire() {
-        // SAFETY: `release` ends it, with this very state.
+        // SAFETY: `release` ends the section with the same state.
         let state = unsafe { critical_section::acquire() };
         critical_section::with(|cs| {
             let mut frame = FRAME.borrow_ref_mut(cs);
@@ -44,7 +45,7 @@ unsafe impl defmt::Logger for Logger {
             frame.open.take()
         });
         if let Some(state) = state {
-            // SAFETY: it is what `acquire` began.
+            // SAFETY: the state is that of the section that `acquire` has entered.
             unsafe { critical_section::release(state) };
         }
     }

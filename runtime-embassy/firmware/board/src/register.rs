@@ -1,13 +1,14 @@
 //! One memory-mapped register of 32 bits.
 
-/// Where a device register lies. Reading and writing it is a matter of the device alone.
+/// The address of a device register. Reads and writes have effects only in the device.
 #[derive(Clone, Copy)]
 pub(crate) struct Register(usize);
 
 impl Register {
     /// # Safety
     ///
-    /// `address` is that of a 32-bit device register of the board, and nothing that is done to the register touches memory.
+    /// `address` must be that of a 32-bit device register of the board, and no access to the
+    /// register may affect memory.
     pub(crate) const unsafe fn at(address: usize) -> Self {
         Self(address)
     }

@@ -1,4 +1,5 @@
-//! TLS: the authority that the command line names, the host's clock, a task for the sessions of each socket.
+//! TLS: the authority of the command line, the host's clock, and a task for the sessions of each
+//! socket.
 
 use base64ct::{Base64, Encoding};
 use embassy_net::Stack;
@@ -12,13 +13,13 @@ use static_cell::{ConstStaticCell, StaticCell};
 use crate::plan::Plan;
 use crate::{Demo, Printer, fail};
 
-/// Servers are asked for records of no more than 4 KiB.
+/// Servers are requested to limit records to 4 KiB.
 const FRAGMENT: MaxFragment = MaxFragment::Bytes4096;
 const RECEIVE: usize = FRAGMENT.bytes() + 256;
 const SEND: usize = 1152;
 const PIECE: usize = 512;
 
-/// The longest certificate of an authority, in bytes.
+/// The maximum size of an authority's certificate, in bytes.
 const AUTHORITY_BYTES: usize = 1024;
 
 pub(crate) type Runner = TlsRunner<Demo, RECEIVE, SEND, PIECE>;
@@ -28,7 +29,7 @@ pub(crate) async fn sessions(sessions: TlsSessions<RECEIVE, SEND, PIECE>) -> ! {
     sessions.run().await
 }
 
-/// A client whose every connection is encrypted.
+/// Starts a client that encrypts every connection.
 pub(crate) fn start(
     resources: &'static mut Resources<Demo>,
     buffers: &'static mut Buffers<Demo>,
@@ -47,7 +48,7 @@ pub(crate) fn start(
     Client::with_tls(resources, buffers, TLS_BUFFERS.take(), network, config, tls, Printer)
 }
 
-/// The certificate that this text is. A program that knows its authority has it in flash: `include_bytes!`.
+/// Decodes the certificate. A program with a fixed authority stores it in flash: `include_bytes!`.
 fn authority(text: &str) -> Option<&'static [&'static [u8]]> {
     static BYTES: ConstStaticCell<[u8; AUTHORITY_BYTES]> = ConstStaticCell::new([0; AUTHORITY_BYTES]);
     static AUTHORITIES: StaticCell<[&[u8]; 1]> = StaticCell::new();

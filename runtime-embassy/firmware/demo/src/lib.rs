@@ -1,14 +1,16 @@
-//! Telemetry from a microcontroller into MongoDB: several tasks, one pool, no heap.
+//! Telemetry from a microcontroller to MongoDB: several tasks, one pool, no heap.
 //!
-//! Each task sends its documents one by one, and each document until the server has it: a server that restarts or steps down delays
-//! them and loses none. Prints the events of pools and monitors, and at the end what was sent, how long the longest outage was and what it took of
-//! memory. Exit status 0 means that every document was acknowledged in time, and every connection closed.
+//! Each task sends its documents one after the other, and repeats each document until the server
+//! has stored it: a restart or step-down of the server delays documents but loses none. Prints the
+//! events of pools and monitors, and finally the number of documents, the longest outage and the
+//! memory use. Exit status 0 means that every document was acknowledged in time and every
+//! connection was closed.
 #![no_std]
 
 #[cfg(feature = "tls")]
 mod encryption;
 mod plan;
-/// The commands of this program, typed: those of the example for the host.
+/// The typed commands of this program are those of the example for hosted platforms.
 #[path = "../../../examples/telemetry/typed.rs"]
 mod typed;
 
@@ -27,15 +29,16 @@ use poolhouse_embassy::{
 use static_cell::{ConstStaticCell, StaticCell};
 use typed::Reading;
 
-/// A set of three with room for one that replaces another, two connections to each, four tasks that wait.
+/// Server slots for a replica set of three plus one for a replacement; two connections each; four
+/// waiting tasks.
 type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
-/// With TLS for one server alone, as each connection wants some 8 KiB more.
+/// With TLS only one server, as each connection needs about 8 KiB more.
 const SERVERS: usize = if cfg!(feature = "tls") { 1 } else { 4 };
 
 /// Sockets of the network: the client's, and one each for DHCP and DNS.
 const SOCKETS: usize = Demo::SOCKETS + 2;
 
-/// Prints events as they come, a line each.
+/// Prints each event as a line.
 #[derive(Clone, Copy)]
 struct Printer;
 
@@ -54,29 +57,29 @@ impl Publish for Printer {
             EventRef::Pool(event) => println!("{ms:>6} ms {address} {event}"),
             EventRef::Heartbeat(event) => println!("{ms:>6} ms {address} {event}"),
             EventRef::Sdam(event) => println!("{ms:>6} ms {event}"),
-            // There are no multiplexed pools here.
+            // Multiplexed pools do not exist on this runtime.
             EventRef::Mux(_) | _ => {}
         }
     }
 }
 
-/// What the tasks measure with.
+/// The device of each task.
 const DEVICES: [&str; TASKS_MAX] = ["device-0", "device-1", "device-2", "device-3"];
 
-/// Each task is spawned as often as there is room for it.
+/// A task is spawned at most as often as its pool size.
 const SPAWNED: &str = "there is room for it";
 
-/// What all tasks have done.
+/// Counters of all tasks.
 struct Tally {
-    /// Tasks that are not done yet.
+    /// Tasks that have not ended.
     working: Cell<usize>,
-    /// Attempts to send a document. Each is acknowledged or fails, but for those that are under way.
+    /// Attempts to send a document. Each is acknowledged or fails, except those in progress.
     attempts: Cell<u32>,
-    /// Documents that a server has.
+    /// Documents that a server has acknowledged.
     acknowledged: Cell<u32>,
-    /// Attempts that failed.
+    /// Failed attempts.
     failures: Cell<u32>,
-    /// The longest time that a document took.
+    /// The longest time until a document was acknowledged.
     longest: Cell<Duration>,
 }
 
@@ -120,7 +123,7 @@ async fn sensor(client: Client<Demo>, plan: &'static Plan, device: &'static str,
     tally.working.set(tally.working.get() - 1);
 }
 
-/// Tells again and again what is held, which must not grow.
+/// Prints periodically the resources in use, which must not grow.
 #[embassy_executor::task]
 async fn tell_status(client: Client<Demo>, plan: &'static Plan, tally: &'static Tally) {
     let mut ticker = Ticker::every(Duration::from_secs(plan.status_s));
@@ -157,9 +160,10 @@ async fn watch(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, t
     host::exit(u8::from(!done))
 }
 
-/// Everything, from the lease to the last connection's end.
+/// Runs the whole demo, from the DHCP lease to the end of the last connection.
 async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, tally: &'static Tally) {
-    // Before that a client would only fail and try again. One task waits for it: embassy-net wakes no more than one.
+    // Without a network, a client would only fail and retry. Only one task may wait for it, because
+    // embassy-net wakes only one.
     network.wait_config_up().await;
     println!("lease after {} ms", Instant::now().as_millis());
     let (client, runner) = match start(network, plan) {
@@ -199,19 +203,20 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
         Timer::after_millis(20).await;
     }
     client.close();
-    // The runner closes what there is, and the server hears of it.
+    // The runner closes the remaining connections, and servers are notified of their end.
     while client.hub().runtime().free_sockets() < Demo::SOCKETS {
         Timer::after_millis(20).await;
     }
 }
 
-/// What runs a client.
+/// The runners of a client.
 #[cfg(not(feature = "tls"))]
 type Runner = poolhouse_embassy::Runner<Demo>;
 #[cfg(feature = "tls")]
 type Runner = encryption::Runner;
 
-/// A client for this plan. What it takes of the stack to make one is not needed any more once it is made.
+/// Creates a client for this plan. Not inlined, so the stack that it needs is free again
+/// afterwards.
 #[inline(never)]
 fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, Runner), SetupError> {
     static RESOURCES: StaticCell<Resources<Demo>> = StaticCell::new();
@@ -233,11 +238,11 @@ fn fail(why: &dyn core::fmt::Display) -> ! {
     host::exit(1)
 }
 
-/// Does what the command line says.
+/// Runs the demo with the arguments of the command line.
 ///
 /// # Panics
 ///
-/// Called a second time.
+/// When called a second time.
 pub fn run() -> ! {
     static PLAN: StaticCell<Plan> = StaticCell::new();
     static TALLY: StaticCell<Tally> = StaticCell::new();

@@ -1,44 +1,44 @@
-//! What to do: from the command line, `NAME=VALUE` each.
+//! The plan of the demo, from `NAME=VALUE` arguments of the command line.
 
 use core::time::Duration;
 use poolhouse_embassy::{Credential, Options, PoolOptions};
 
-/// What the command line may say.
+/// The arguments of the command line.
 pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] \
      [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)] [status=SECONDS (0: never)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
-/// How long an operation may take.
+/// The timeout of an operation.
 pub(crate) const OPERATION: Duration = Duration::from_secs(5);
-/// The most tasks that send.
+/// The maximum number of tasks that send.
 pub(crate) const TASKS_MAX: usize = 4;
 
-/// What to do.
+/// The parameters of the demo.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     seeds: [&'static str; SEEDS_MAX],
     seed_count: usize,
     set: Option<&'static str>,
-    /// The certificate of the authority to trust, in base64, as between the lines of a PEM file.
+    /// The certificate of the trusted authority, in base64, as between the lines of a PEM file.
     #[cfg(feature = "tls")]
     pub(crate) authority: &'static str,
     user: Option<&'static str>,
     password: Option<&'static str>,
-    /// How many tasks send.
+    /// The number of tasks that send.
     pub(crate) tasks: usize,
-    /// How many documents each sends.
+    /// The number of documents of each task.
     pub(crate) documents: u32,
-    /// How long from one to the next.
+    /// The period between two documents.
     pub(crate) period_ms: u64,
-    /// How long all of it may take.
+    /// The time limit of the whole demo.
     pub(crate) limit_s: u64,
-    /// How long from one line of status to the next; 0 for none.
+    /// The period between two lines of status; 0 for no status.
     pub(crate) status_s: u64,
 }
 
 impl Plan {
-    /// The plan of these arguments; `None` if they make none.
+    /// Parses the arguments; `None` if they are invalid.
     pub(crate) fn read(arguments: impl Iterator<Item = &'static str>) -> Option<Self> {
         let mut plan = Self {
             seeds: [""; SEEDS_MAX],
@@ -79,7 +79,8 @@ impl Plan {
         (plan.seed_count > 0 && plan.user.is_some() == plan.password.is_some()).then_some(plan)
     }
 
-    /// What the client is told. A program that knows its servers says this in a `const`, so that a bad option fails the build.
+    /// The options of the client. A program with fixed servers defines them in a `const`, so an
+    /// invalid option fails the build.
     pub(crate) fn options(&'static self, random: fn(&mut [u8])) -> Options {
         const POOL: PoolOptions = PoolOptions { max_pool_size: 2, min_pool_size: 1, ..PoolOptions::DEFAULT };
         Options {

@@ -1,4 +1,4 @@
-//! What the probes share: a network of one socket or two, with a lease by DHCP.
+//! Common parts of the probes: a network for one or two sockets, with a lease by DHCP.
 #![no_std]
 
 use embassy_executor::Spawner;
@@ -7,22 +7,22 @@ use embassy_time::{Duration, with_timeout};
 use poolhouse_board::{ethernet::Ethernet, host, println};
 use static_cell::StaticCell;
 
-/// How long a lease may take.
+/// The time limit of a lease.
 const LEASE_MAX: Duration = Duration::from_secs(20);
 
-// A task of its own: joined with users of its sockets in one task it would spin.
+// A separate task: joined with users of its sockets in one task it would spin.
 #[embassy_executor::task]
 async fn run(mut runner: Runner<'static, Ethernet>) -> ! {
     runner.run().await
 }
 
-/// Starts the network in a task of its own; ends the program if there is none.
+/// Starts the network in a separate task; ends the program if there is no Ethernet.
 ///
 /// # Panics
 ///
-/// Called a second time.
+/// When called a second time.
 pub fn start_network(spawner: Spawner) -> Stack<'static> {
-    // One for DHCP, and two.
+    // One socket for DHCP and two for the probe.
     static RESOURCES: StaticCell<StackResources<3>> = StaticCell::new();
 
     let ethernet = match Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) {
@@ -43,7 +43,7 @@ pub fn start_network(spawner: Spawner) -> Stack<'static> {
 ///
 /// # Errors
 ///
-/// There is none after 20 s.
+/// If there is none after 20 s.
 pub async fn lease(network: Stack<'_>) -> Result<(), &'static str> {
     with_timeout(LEASE_MAX, network.wait_config_up()).await.map_err(|_| "no DHCP lease")
 }
@@ -56,7 +56,7 @@ pub fn end(result: Result<(), &'static str>) -> ! {
     host::exit(u8::from(result.is_err()))
 }
 
-/// Ends the program for its command line is wrong.
+/// Ends the program because its command line is invalid.
 pub fn usage(text: &str) -> ! {
     println!("usage: {text}");
     host::exit(1)

@@ -1,4 +1,4 @@
-//! A client of one server with 4 connections and 8 waiters over that network.
+//! A client of one server with 4 connections and 8 waiters on the network of the `network` module.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -21,14 +21,15 @@ use crate::{end, report};
 pub type Small = Sizes<1, 4, 8>;
 const _: () = assert!(Small::SOCKETS == CLIENT_SOCKETS);
 
-/// What the command line says: `ADDRESS:PORT [SECONDS [CYCLES]] [USER PASSWORD]`, of which USER and PASSWORD only where there is authentication.
+/// The arguments of the command line: `ADDRESS:PORT [SECONDS [CYCLES]] [USER PASSWORD]`; USER and
+/// PASSWORD only with authentication.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// A list of one.
+    /// A list of one seed.
     pub seeds: &'static [&'static str],
-    /// How long to be idle.
+    /// The idle time.
     pub seconds: u64,
-    /// How often to check out and in.
+    /// The number of check-outs and check-ins.
     pub cycles: u32,
 }
 
@@ -47,7 +48,7 @@ async fn work(spawner: Spawner, stack: Stack<'static>, config: &'static Config, 
     end(operate(spawner, stack, config, plan).await)
 }
 
-/// The plan that the command line has; what is left of it is the credential's.
+/// Parses the plan of the command line; the remaining arguments are the credential.
 pub fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> {
     static SEEDS: StaticCell<[&str; 1]> = StaticCell::new();
     let seeds = SEEDS.init([arguments.next()?]);
@@ -57,7 +58,7 @@ pub fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> 
     Some(Plan { seeds, seconds, cycles })
 }
 
-/// What all clients are told. The caller adds who is calling.
+/// The options of all clients. The caller adds the credential.
 #[must_use]
 pub fn options(plan: Plan) -> Options {
     Options {
@@ -71,7 +72,8 @@ pub fn options(plan: Plan) -> Options {
     }
 }
 
-/// Does what the command line of a client says that authenticates by SCRAM-SHA-256: `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
+/// Runs a client with SCRAM-SHA-256 with the arguments of the command line:
+/// `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
 #[cfg(feature = "auth")]
 pub fn run_with_user() -> ! {
     let mut arguments = host::arguments();
@@ -82,7 +84,7 @@ pub fn run_with_user() -> ! {
     poolhouse_board::run(|spawner: Spawner| start(spawner, plan, options))
 }
 
-/// Starts everything.
+/// Starts the network, the client and its tasks.
 pub fn start(spawner: Spawner, plan: Plan, options: Options) {
     static CONFIG: StaticCell<Config> = StaticCell::new();
     let Ok(config) = options.validate() else { end(Err(60)) };
@@ -110,7 +112,7 @@ fn make(stack: Stack<'static>, config: &'static Config) -> Result<(Client<Small>
     encryption::make(resources, buffers, stack, config)
 }
 
-/// TLS, with records of 4 KiB.
+/// The options of TLS, with records of 4 KiB.
 #[cfg(feature = "tls")]
 mod encryption {
     use super::{Buffers, Client, Config, ConstStaticCell, Layout, Resources, Small, Spawner, Stack, black_box, host};
@@ -177,7 +179,7 @@ async fn operate(spawner: Spawner, stack: Stack<'static>, config: &'static Confi
         report("cycles_us", u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
     }
     if plan.seconds > 0 {
-        // The first measurements of a monitor are over by then.
+        // The monitor's first measurements end within this time.
         Timer::after_secs(2).await;
         let (wakeups, polls) = (executor::wakeups(), executor::polls());
         Timer::after_secs(plan.seconds).await;

@@ -1,5 +1,5 @@
-//! What the programs share whose sizes are compared. Each begins with [`end`]'s way out and the [`peer`]'s replies, so that
-//! neither is in a difference; none of them formats a text.
+//! Common parts of the programs whose sizes are compared. Each program contains [`end`] and the
+//! replies of [`peer`], so neither is part of a difference; none of them formats text.
 #![no_std]
 
 pub mod client;
@@ -29,7 +29,8 @@ pub fn report(name: &str, number: u32) {
     host::print_text(core::str::from_utf8(&digits).unwrap_or_default());
 }
 
-/// Ends the program: with what it took of the stack, and status 0, or the number of the step that failed.
+/// Ends the program: prints the stack use and exits with status 0, or with the number of the failed
+/// step.
 #[inline(never)]
 pub fn end(result: Result<(), u8>) -> ! {
     report("stack", u32::try_from(stack::used_bytes()).unwrap_or(u32::MAX));

@@ -1,4 +1,5 @@
-//! The machines alone: a pool of 4 connections and 8 waiters, the monitor of its server, and the wire, driven by a loop that blocks.
+//! The state machines alone: a pool of 4 connections and 8 waiters, the monitor of its server, and
+//! the wire, driven by a blocking loop.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -20,10 +21,10 @@ use static_cell::{ConstStaticCell, StaticCell};
 
 use crate::peer::{self, Asked};
 
-/// The pool that is measured.
+/// The measured pool.
 pub type SmallPool = Pool<Fixed<4, 8>>;
 
-/// Options, checked when they are compiled.
+/// The options, checked at compile time.
 pub const POOL: PoolConfig =
     match (PoolOptions { max_pool_size: 4, min_pool_size: 1, ..PoolOptions::DEFAULT }).validate() {
         Ok(config) => config,
@@ -34,32 +35,34 @@ const MONITOR: MonitorConfig = match MonitorOptions::DEFAULT.validate() {
     Err(_) => panic!(),
 };
 
-/// The bytes of the one connection at a time that this loop has: a socket's, so to say.
+/// The buffer of the only connection that this loop uses at a time, instead of a socket.
 struct Socket {
     request: [u8; 1024],
     reply: [u8; 1024],
 }
 
-/// What is kept for a server.
+/// The state of a server.
 struct Machines {
     pool: SmallPool,
     monitor: Monitor,
     metadata: ClientMetadata,
-    /// Of each line of the monitor.
+    /// For each connection of the monitor.
     lines: [HelloExchange; 2],
-    /// Of each connection of the pool.
+    /// For each connection of the pool.
     conns: [(RequestIds, Exchange); 4],
 }
 
-/// The clock.
+/// Returns the time of the clock.
 #[must_use]
 pub fn now() -> Instant {
     Instant::from_nanos(embassy_time::Instant::now().as_micros() * 1000)
 }
 
-/// Runs all of it once: checks, a connection for `authenticator`, a command on it, and the end. The number of the step that failed.
+/// Runs everything once: checks, a connection authenticated by `authenticator`, a command on it,
+/// and the end.
 ///
-/// - `begin`, `rounds`: what a connection's hello and the rest of its handshake are answered with.
+/// - `begin`, `rounds`: the server's replies to a connection's hello and to the rest of its
+///   handshake.
 ///
 /// # Errors
 ///
@@ -84,7 +87,7 @@ pub fn run<A: Authenticator>(
         conns: [fresh; 4],
     });
     machines.monitor.start(now(), &mut ());
-    // As often as it takes for a stream, and for the measurements beside it.
+    // Enough rounds for a streaming check and for the round-trip measurements.
     for _ in 0..black_box(6) {
         machines.watch(socket);
     }
@@ -101,7 +104,7 @@ pub fn run<A: Authenticator>(
 }
 
 impl Machines {
-    /// What is due by the time.
+    /// Handles timeouts that are due.
     fn tick(&mut self) {
         let now = now();
         if self.pool.poll_timeout().is_some_and(|at| at <= now) {
@@ -113,7 +116,7 @@ impl Machines {
         }
     }
 
-    /// Does what the monitor asks, on both of its lines.
+    /// Performs the actions of the monitor on both of its connections.
     fn watch(&mut self, socket: &mut Socket) {
         for line in [Line::Check, Line::Rtt] {
             while let Some(action) = self.monitor.poll_line(now(), line) {
@@ -146,7 +149,7 @@ impl Machines {
         self.tick();
     }
 
-    /// One hello and its reply.
+    /// Sends one hello and handles its reply.
     fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<Option<CheckOutcome>> {
         let known = self.is_known();
         let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
@@ -165,7 +168,7 @@ impl Machines {
         self.pool.state() == PoolState::Ready
     }
 
-    /// Applies the end of a check to the pool.
+    /// Applies the outcome of a check to the pool.
     fn apply(&mut self, now: Instant, outcome: Option<CheckOutcome>) {
         match outcome {
             Some(CheckOutcome::Succeeded { .. }) => self.pool.ready(now, &mut ()),
@@ -177,7 +180,7 @@ impl Machines {
         }
     }
 
-    /// A check-out, a command, a check-in.
+    /// Performs a check-out, a command and a check-in.
     fn operate<A: Authenticator>(
         &mut self,
         socket: &mut Socket,

@@ -1,4 +1,5 @@
-//! The network alone: embassy-net with DHCP, and as many TCP sockets as a client of one server and 4 connections has, so that those are in no difference.
+//! The network alone: embassy-net with DHCP, and the TCP sockets of a client of one server and 4
+//! connections, so that these are not part of a difference.
 
 use core::net::Ipv4Addr;
 use embassy_executor::Spawner;
@@ -12,10 +13,10 @@ use static_cell::{ConstStaticCell, StaticCell};
 
 use crate::{end, peer};
 
-/// Sockets of a client: those of a pool, and two of a monitor.
+/// The number of sockets of a client: those of a pool, and two of a monitor.
 pub const CLIENT_SOCKETS: usize = 4 + 2;
 
-// A task of its own: joined with users of its sockets in one task it would spin.
+// A separate task: joined with users of its sockets in one task it would spin.
 #[embassy_executor::task]
 async fn run(mut runner: Runner<'static, Ethernet>) -> ! {
     runner.run().await
@@ -23,7 +24,7 @@ async fn run(mut runner: Runner<'static, Ethernet>) -> ! {
 
 /// Starts the network.
 pub fn start(spawner: Spawner) -> Stack<'static> {
-    // One more for DHCP.
+    // One more socket for DHCP.
     static NETWORK: StaticCell<StackResources<{ CLIENT_SOCKETS + 1 }>> = StaticCell::new();
     let Ok(ethernet) = Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) else { end(Err(50)) };
     let config = embassy_net::Config::dhcpv4(DhcpConfig::default());
@@ -36,17 +37,17 @@ pub fn start(spawner: Spawner) -> Stack<'static> {
     stack
 }
 
-/// Where to connect to: the first argument, `ADDRESS:PORT`.
+/// Returns the server's address: the first argument, `ADDRESS:PORT`.
 #[must_use]
 pub fn server(text: &str) -> Option<(Ipv4Addr, u16)> {
     let (address, port) = text.split_once(':')?;
     Some((address.parse().ok()?, port.parse().ok()?))
 }
 
-/// The bytes of a socket, in each direction.
+/// The size of a socket's buffer in each direction, in bytes.
 const SOCKET_BYTES: usize = 1024;
 
-/// A lease, a connection, a message and whatever the other side says to it.
+/// Waits for a lease, connects, sends a message and receives the reply.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! A server that has its replies by heart: one to each kind of request. They are written when the program is compiled.
+//! A server with one fixed reply for each kind of request, encoded at compile time.
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// hello, of a monitor or of a user without a password.
+    /// hello of a monitor or of a user without a password.
     Hello,
-    /// hello that begins a conversation of SCRAM-SHA-256.
+    /// hello that begins a SCRAM-SHA-256 conversation.
     Begin,
     /// The end of that conversation.
     Finish,
@@ -13,16 +13,18 @@ pub enum Asked {
     Command,
 }
 
-/// The user whom the conversation is with.
+/// The user of the conversation.
 pub const USER: &str = "ada";
 /// The user's password.
 pub const PASSWORD: &str = "correct horse";
-/// What the client's nonce is made of. The server's two messages belong to the nonce, to the user and to the password: they are what a server would say.
+/// The entropy of the client's nonce. The two fixed messages of the server match this nonce, the
+/// user and the password.
 pub const ENTROPY: [u8; 24] = [7; 24];
 const SERVER_FIRST: &str = "r=J62ec1i/5Lff77+5ld4CXMIxTlNnWkJyserver-nonce,s=c2FsdCBvZiBzaXh0ZWVuLg==,i=4096";
 const SERVER_FINAL: &str = "v=HpNLVp2kuHTTqsb6TBvvMJK7bOLXHGln+v+NAzr9IN0=";
 
-/// Answers the request at the front of `request`; the length of the reply, which is 0 if it does not fit.
+/// Replies to the request at the front of `request`. Returns the length of the reply, or 0 if it
+/// does not fit.
 #[inline(never)]
 pub fn answer(asked: Asked, request: &[u8], reply: &mut [u8]) -> usize {
     let text = match asked {
@@ -33,7 +35,7 @@ pub fn answer(asked: Asked, request: &[u8], reply: &mut [u8]) -> usize {
     };
     let (Some(place), Some(id)) = (reply.get_mut(..text.len()), request.get(4..8)) else { return 0 };
     place.copy_from_slice(text);
-    // What the reply answers.
+    // The responseTo field of the reply.
     if let Some(place) = place.get_mut(8..12) {
         place.copy_from_slice(id);
     }
@@ -67,14 +69,14 @@ const fn sasl(done: bool, payload: &str) -> Bytes {
     Bytes::document_of().int32("conversationId", 1).boolean("done", done).binary("payload", payload.as_bytes())
 }
 
-/// A message of one document, whose request id is 77.
+/// A message with one document and the request id 77.
 const fn message(document: Bytes) -> Bytes {
     let body = document.closed();
     let length = 16 + 4 + 1 + body.as_slice().len();
     Bytes::EMPTY.number(length).number(77).number(0).number(2013).number(0).append(&[0]).append(body.as_slice())
 }
 
-/// Bytes in the making.
+/// A builder of bytes.
 struct Bytes {
     bytes: [u8; 512],
     len: usize,
@@ -101,7 +103,7 @@ impl Bytes {
         self
     }
 
-    /// 32 bits.
+    /// Appends 32 bits.
     const fn number(self, number: usize) -> Self {
         self.append((number as u64).to_le_bytes().split_at(4).0)
     }
@@ -134,7 +136,7 @@ impl Bytes {
         self.element(0x05, name, &[]).number(value.len()).append(&[0]).append(value)
     }
 
-    /// The document with its length and its end.
+    /// Returns the document with its length and its terminator.
     const fn closed(self) -> Self {
         let mut this = self.append(&[0]);
         let length = (this.len as u64).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Whom a client trusts, and that it is the same as on a hosted machine.
+//! Which certificates a client accepts, and that a hosted client accepts the same.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::support::{HOST, Wire, World, check, config, der, hosted, shows, shows_identity, speaks};
 
-/// A case of the table: both sides must agree.
+/// A case of the table. Both clients must return the same result.
 struct Case {
     name: &'static str,
     authorities: Vec<String>,
@@ -35,7 +35,7 @@ fn case(
     Case { name, authorities: vec![world.root.certificate()], server, host, expected }
 }
 
-/// A certificate of any kind.
+/// A certificate with arbitrary parameters.
 struct Odd {
     params: CertificateParams,
     algorithm: &'static SignatureAlgorithm,
@@ -197,7 +197,8 @@ fn odd_cases() -> Vec<Case> {
             Err(Invalid),
         ),
         of("issued as far down as allowed", shown(&Odd::server().issued_by(&narrow), &[&narrow]), Ok(())),
-        // webpki looks at basic constraints, and not at the key usage of authorities: both sides alike.
+        // webpki checks the basic constraints of authorities, but not their key usage; both clients
+        // use webpki.
         of("issued by an authority for lists", shown(&Odd::server().issued_by(&mute), &[&mute]), Ok(())),
         of(
             "issued by an authority for other names",
@@ -245,7 +246,7 @@ fn what_is_not_p256_with_sha256_is_refused_for_its_certificate() {
     }
 }
 
-/// An RSA key that signs nothing: it is refused before it is asked.
+/// An RSA key that cannot sign: the certificate is refused before a signature is requested.
 struct Rsa;
 
 impl PublicKeyData for Rsa {
@@ -276,7 +277,8 @@ fn what_rsa_has_signed_is_refused_for_its_certificate() {
     );
 }
 
-/// A hosted client takes six: but there each order of them that a stranger makes up costs no battery.
+/// A hosted client accepts six. This limit is lower because verifying many orders of certificates
+/// costs battery.
 #[test]
 fn more_than_four_certificates_between_are_refused() {
     let root = Odd::authority("root").root();
@@ -291,7 +293,8 @@ fn more_than_four_certificates_between_are_refused() {
     assert_eq!(check(&config(&[&root.pem()]), HOST, Wire::to(&shown(&leaf, &above))), refused);
 }
 
-/// Certificates that could have issued each other in every order: they are all tried, but only eight signatures.
+/// The certificates could have issued each other in any order. The verifier tries them all, but
+/// verifies at most eight signatures.
 #[test]
 fn certificates_that_make_work_are_given_up() {
     let root = Odd::authority("root").root();
@@ -323,7 +326,7 @@ fn clock_decides_what_is_valid() {
         check(&options.validate().unwrap(), HOST, Wire::to(&server))
     };
     assert_eq!(at(super::support::clock), Ok(()));
-    // A clock that was never set.
+    // The clock is not set.
     assert_eq!(at(|| 0), Err(Cause::Certificate(CertificateFault::NotYetValid)));
     assert_eq!(at(|| u64::MAX), Err(Cause::Certificate(CertificateFault::Expired)));
 }

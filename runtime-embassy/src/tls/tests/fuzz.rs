@@ -1,4 +1,4 @@
-//! Many servers that are a little wrong: an error or not, and never a panic.
+//! Servers with random errors: the client may return an error, but never panics.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ fn index(rng: &mut Rng, len: usize) -> usize {
     usize::try_from(rng.below(u32::try_from(len.max(1)).unwrap())).unwrap()
 }
 
-/// Changes, cuts and lengthens.
+/// Applies one to three changes: replaces a byte, truncates, inserts or removes bytes.
 fn mutate(rng: &mut Rng, message: &mut Vec<u8>) {
     for _ in 0..=rng.below(3) {
         let at = index(rng, message.len());
@@ -39,7 +39,7 @@ fn mutate(rng: &mut Rng, message: &mut Vec<u8>) {
     }
 }
 
-/// Shakes hands and reads what there is to read.
+/// Performs the handshake and reads until the end.
 fn meet(world: &World, wire: Wire) -> Result<(), Cause> {
     let mut memory = Memory::new();
     let mut session = memory.session(wire);
@@ -63,7 +63,7 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
             let mut rng = Rng::new(seed);
-            // One of the five, as often as not the certificate.
+            // One of the five messages of the handshake; the certificate in three of seven cases.
             let victim = [2, 8, 11, 11, 11, 15, 20][index(&mut rng, 7)];
             talk.mutate = Box::new(move |message| {
                 if message.first() == Some(&victim) {
@@ -76,7 +76,7 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
         refused += u32::from(outcome.is_err());
         is_of_the_peer(outcome);
     }
-    // At the end of it all this server has nothing to say.
+    // Every connection ends with an error, because the server sends no data after the handshake.
     assert_eq!(refused, 600);
 }
 
@@ -130,7 +130,7 @@ fn random_bytes_are_an_error_and_never_a_panic() {
     for _ in 0..500 {
         let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| byte(&mut rng)).collect();
         match rng.below(3) {
-            // Some begin like a hello of a server, some like any record of the handshake.
+            // Some begin like the hello of a server, some like another handshake record.
             0 => drop(bytes.splice(0..0, [22, 3, 3, 0, 100, 2, 0, 0, 96, 3, 3])),
             1 => drop(bytes.splice(0..0, [22, 3, 3, 0, byte(&mut rng), byte(&mut rng), 0, 0, byte(&mut rng)])),
             _ => {}
@@ -156,7 +156,7 @@ fn handshake_that_is_cut_at_any_byte_is_a_network_error() {
             far.chunk = 100;
         });
         let outcome = run(Memory::new().session(wire).open(HOST, &world.config(), random));
-        // The length of a signature is not always the same.
+        // The length of a signature varies.
         assert!(outcome == Err(Cause::Network) || cut + 4 > given, "cut at {cut} of {given}: {outcome:?}");
     }
 }

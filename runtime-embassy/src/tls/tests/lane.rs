@@ -1,4 +1,4 @@
-//! Sessions that are reached by mailbox.
+//! Sessions that streams use through a mailbox.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -17,7 +17,7 @@ use super::super::lane::{self, Order, Post};
 use super::stream::pattern;
 use super::support::{Far, HOST, Wire, World, leak, random, run, shows_identity, speaks};
 
-/// A lane that runs, and its mailbox.
+/// A running lane and its mailbox.
 struct Rig {
     post: &'static Post<Wire>,
     lane: Pin<Box<dyn Future<Output = ()>>>,
@@ -43,7 +43,7 @@ impl Rig {
         far
     }
 
-    /// Waits for something while the lane runs.
+    /// Runs a future together with the lane.
     fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
         match run(select(&mut self.lane, future)) {
             Either::First(()) => unreachable!(),
@@ -51,7 +51,7 @@ impl Rig {
         }
     }
 
-    /// Lets the lane run.
+    /// Polls the lane three times.
     fn turn(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..3 {
@@ -121,7 +121,7 @@ fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
     rig.run(post.flush()).unwrap();
     assert_eq!(far.borrow().heard, b"abcdef");
     assert_eq!(rig.receive(6), b"abcdef");
-    // The peer may wait for it, too.
+    // A read also sends the written bytes, because the peer may be waiting for them.
     rig.write_all(b"ghi");
     assert_eq!(rig.receive(3), b"ghi");
     assert_eq!(rig.run(post.read(&mut [])), Ok(0));
@@ -138,7 +138,7 @@ fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
         let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
         let far = rig.begin(Wire::to(&stranger));
         assert_eq!(rig.run(post.opened()), Err(unknown));
-        // Whoever goes on asking is told the same.
+        // Repeated reads return the same error.
         assert_eq!(rig.run(post.read(&mut [0; 8])), Err(unknown));
         assert_eq!(rig.run(post.write(b"x")), Err(unknown));
         assert_eq!(rig.run(post.flush()), Err(unknown));
@@ -160,7 +160,7 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
     let world = World::new();
     let mut rig = Rig::new(&world, 64);
     let post = rig.post;
-    // Before the lane has run, in the handshake, while reading, and while writing.
+    // Before the first poll of the lane, during the handshake, while reading, and while writing.
     for stage in 0..4 {
         let wire = good(&world);
         if stage == 1 {
@@ -191,7 +191,8 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
         rig.turn();
         let far = far.borrow();
         assert_eq!(far.dropped, 1, "{stage}");
-        // Also from one that was waiting for bytes; not in the midst of others.
+        // close_notify is also sent if the session waits for bytes, but not in the middle of a
+        // write.
         assert_eq!(far.said_goodbye, stage == 2, "{stage}");
         assert_eq!(far.failure, None, "{stage}");
     }
@@ -241,7 +242,7 @@ fn end_is_told_after_what_came_before_it() {
     }
 }
 
-/// Each side sleeps until the other has something for it.
+/// A side is woken only when the other one has work for it.
 #[test]
 fn both_sides_are_woken_and_not_otherwise() {
     use alloc::sync::Arc;
@@ -302,7 +303,7 @@ fn both_sides_are_woken_and_not_otherwise() {
     assert_eq!(taken(&lane), 1);
 }
 
-/// There is one for each socket. A session that is moved into another future counts twice.
+/// Each socket has a lane. A session that is moved into another future takes twice its memory.
 #[test]
 fn lane_takes_little_memory_besides_its_records() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! A server that says what no library would: just enough of TLS 1.3 to be believed.
+//! A server that sends messages which no TLS library sends: a minimal TLS 1.3 that a client
+//! accepts.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,7 +24,7 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const DATA: u8 = 23;
 
-/// What it says when it has heard a hello.
+/// Writes the server's output after a client hello.
 type Plan = Box<dyn FnOnce(&mut Talk)>;
 
 pub(super) struct Liar {
@@ -32,12 +33,12 @@ pub(super) struct Liar {
 }
 
 impl Liar {
-    /// The way to a server that does this.
+    /// A transport to a server with this plan.
     pub(super) fn who(plan: impl FnOnce(&mut Talk) + 'static) -> Wire {
         Wire::new(Peer::Liar(Box::new(Self { heard: Vec::new(), plan: Some(Box::new(plan)) })))
     }
 
-    /// Takes what the client says; gives what the client hears.
+    /// Receives bytes from the client; returns bytes for the client.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.heard.extend_from_slice(bytes);
         let [_, _, _, high, low, rest @ ..] = self.heard.as_slice() else { return Vec::new() };
@@ -53,17 +54,17 @@ impl Liar {
 /// Changes a message.
 type Mutate = Box<dyn FnMut(&mut Vec<u8>)>;
 
-/// What it says.
+/// The output of the server.
 pub(super) struct Talk {
     hello: Vec<u8>,
     output: Vec<u8>,
-    /// Of all messages so far.
+    /// The hash of all messages so far.
     pub(super) transcript: Sha256,
-    /// From which the next secrets come.
+    /// The secret that the next secrets are derived from.
     master: [u8; 32],
     traffic: [u8; 32],
     count: u64,
-    /// What becomes of messages before they are encrypted.
+    /// Changes messages before they are encrypted.
     pub(super) mutate: Mutate,
 }
 
@@ -80,19 +81,19 @@ impl Talk {
         }
     }
 
-    /// A record as it is.
+    /// Writes an unencrypted record.
     pub(super) fn plain(&mut self, kind: u8, bytes: &[u8]) {
         self.output.extend_from_slice(&[kind, 3, 3]);
         self.output.extend_from_slice(&u16::try_from(bytes.len()).unwrap().to_be_bytes());
         self.output.extend_from_slice(bytes);
     }
 
-    /// Bytes that are no record.
+    /// Writes bytes without a record header.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Its own hello, and keys for what follows.
+    /// Writes the server's hello and derives the handshake keys.
     pub(super) fn greet(&mut self) {
         let at = self.hello.windows(4).position(|window| window == [0, 0x17, 0, 65]).unwrap() + 4;
         let theirs = PublicKey::from_sec1_bytes(&self.hello[at..at + 65]).unwrap();
@@ -108,7 +109,7 @@ impl Talk {
         self.master = extract(&expand(&handshake, "derived", &Sha256::digest([])), &[0; 32]);
     }
 
-    /// From here on with the keys of data.
+    /// Switches to the keys for data.
     pub(super) fn open(&mut self) {
         let master = self.master;
         self.traffic(&master, "s ap traffic");
@@ -123,7 +124,7 @@ impl Talk {
         self.transcript.clone().finalize().into()
     }
 
-    /// Encrypts whatever there is, its type and padding included.
+    /// Encrypts a complete plaintext, including its type and padding.
     pub(super) fn seal(&mut self, plaintext: &[u8]) {
         let key: [u8; 16] = expand_to(&self.traffic, "key", &[]);
         let mut nonce: [u8; 12] = expand_to(&self.traffic, "iv", &[]);
@@ -147,7 +148,7 @@ impl Talk {
         self.seal(&plaintext);
     }
 
-    /// A message of the handshake.
+    /// Writes a handshake message.
     pub(super) fn message(&mut self, kind: u8, body: &[u8]) {
         let message = self.mutated(message(kind, body));
         self.transcript.update(&message);
@@ -171,7 +172,7 @@ impl Talk {
         self.message(11, &body);
     }
 
-    /// A signature of what was said so far.
+    /// Writes a signature of the messages so far.
     pub(super) fn proof(&mut self, identity: &Identity) {
         let hash = self.hash();
         self.proof_of(identity, "server", &hash, 0x0403);
@@ -199,7 +200,7 @@ impl Talk {
         self.message(20, &proof);
     }
 
-    /// A handshake as it should be, up to the keys of data.
+    /// A correct handshake, up to the keys for data.
     pub(super) fn honest(&mut self, identity: &Identity) {
         self.greet();
         self.extensions();
@@ -215,7 +216,7 @@ impl Talk {
     }
 }
 
-/// A message of the handshake: its type, its length, and what is in it.
+/// A handshake message: type, length and body.
 pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut message = alloc::vec![kind];
     message.extend_from_slice(&u24(body.len()));
@@ -228,7 +229,7 @@ fn server_hello(point: &[u8]) -> Vec<u8> {
     let mut body = [3, 3].to_vec();
     body.extend_from_slice(&[9; 32]);
     body.extend_from_slice(&[0, 0x13, 1, 0]);
-    // Versions, then the share of the key.
+    // The supported_versions extension, then the key_share extension.
     body.extend_from_slice(&[0, 79, 0, 43, 0, 2, 3, 4, 0, 51, 0, 69, 0, 0x17, 0, 65]);
     body.extend_from_slice(point);
     message(2, &body)

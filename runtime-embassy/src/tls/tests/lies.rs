@@ -1,4 +1,4 @@
-//! Servers that break the protocol: an error, and never a panic or an endless session.
+//! Servers that violate the protocol: the client returns an error, and never panics or hangs.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::support::{HOST, Memory, Wire, World, random, run};
 const PROTOCOL: Cause = Cause::Protocol;
 const REFUSED: Cause = Cause::Certificate(CertificateFault::RefusedByPeer);
 
-/// Shakes hands.
+/// Performs the handshake.
 fn shake(world: &World, plan: impl FnOnce(&mut Talk) + 'static) -> Result<(), Cause> {
     shake_with(world, Liar::who(plan))
 }
@@ -22,7 +22,7 @@ fn shake_with(world: &World, wire: Wire) -> Result<(), Cause> {
     run(Memory::new().session(wire).open(HOST, &world.config(), random))
 }
 
-/// Shakes hands with a server that is honest so far, and reads.
+/// Performs a correct handshake and reads.
 fn read(world: &World, plan: impl FnOnce(&mut Talk) + 'static) -> Result<Option<Vec<u8>>, Cause> {
     let identity = identity(world);
     let wire = Liar::who(move |talk| {
@@ -78,7 +78,7 @@ fn server_without_certificate_or_proof_is_not_believed() {
         talk.finished();
     });
     assert_eq!(proof_first, Err(PROTOCOL));
-    // A proof is of one certificate, and not of the next.
+    // A signature proves only the certificate before it, not a later one.
     let identity = good();
     let swapped = shake(&world, move |talk| {
         talk.greet();
@@ -186,7 +186,7 @@ fn records_without_anything_in_them_end_the_session() {
     }
 }
 
-/// Any other message would make embedded-tls panic.
+/// embedded-tls would panic on any other message.
 #[test]
 fn messages_after_the_handshake_end_the_session_but_tickets_are_passed_over() {
     let world = World::new();
@@ -233,7 +233,7 @@ fn alerts_say_what_they_mean() {
             _ => Err(PROTOCOL),
         };
         assert_eq!(read(&world, move |talk| talk.say(ALERT, &[2, code])), expected, "{code}");
-        // Before there are keys.
+        // Before keys are agreed.
         let expected = match code {
             0 => Cause::Network,
             42..=46 | 48 | 49 | 116 => REFUSED,
@@ -244,7 +244,7 @@ fn alerts_say_what_they_mean() {
     for content in [&[][..], &[1], &[1, 0, 0]] {
         assert_eq!(read(&world, move |talk| talk.say(ALERT, content)), Err(PROTOCOL), "{content:?}");
     }
-    // In the handshake an alert says nothing that could be relied upon.
+    // During the handshake an alert is not authenticated, so its description is ignored.
     let outcome = shake(&world, |talk| {
         talk.greet();
         talk.say(ALERT, &[2, 116]);
@@ -297,7 +297,7 @@ fn peer_cannot_keep_a_session_busy_with_nothing() {
 #[test]
 fn records_that_are_too_large_end_the_session() {
     let world = World::new();
-    // What TLS does not allow, and what is not there.
+    // Lengths and versions that TLS does not allow.
     for header in [[DATA, 3, 3, 0x41, 0x01], [DATA, 3, 3, 0xff, 0xff], [DATA, 3, 1, 0, 20], [DATA, 2, 3, 0, 20]] {
         let outcome = read(&world, move |talk| {
             talk.raw(&header);
@@ -305,7 +305,7 @@ fn records_that_are_too_large_end_the_session() {
         });
         assert_eq!(outcome, Err(PROTOCOL), "{header:?}");
     }
-    // What there is no room for: the largest that is, and one byte more.
+    // The largest record that fits into the buffer, and one that is a byte longer.
     for (content, is_good) in [(2048 - 17, true), (2048 - 16, false)] {
         let identity = identity(&world);
         let wire = Liar::who(move |talk| {
@@ -320,7 +320,7 @@ fn records_that_are_too_large_end_the_session() {
     }
 }
 
-/// A server that wants another kind of key, or another version.
+/// A server that selects another key exchange group, or another version.
 #[test]
 fn hello_that_chooses_what_was_not_offered_is_refused() {
     let world = World::new();
@@ -339,7 +339,7 @@ fn hello_that_chooses_what_was_not_offered_is_refused() {
     change("a suite that there is not", 39, &[0x12, 0x34]);
     change("a share of another group", 60, &[0x30, 0x39]);
     change("a share that is no point", 64, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    // Asks for another hello: there is none.
+    // A HelloRetryRequest, which is not supported.
     let outcome = shake(&world, |talk| {
         let mut body = [3, 3].to_vec();
         body.extend_from_slice(&Sha256::digest(b"HelloRetryRequest"));

@@ -1,4 +1,4 @@
-//! A real server, with OpenSSL.
+//! Tests with a real server that uses OpenSSL.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use super::super::options::{MaxFragment, TlsConfig};
 use super::super::session::Session;
 use super::support::{Memory, World, options, random, run};
 
-/// A socket that blocks whoever polls it.
+/// A blocking socket: polling it blocks the thread.
 struct Blocking(TcpStream);
 
 impl ErrorType for Blocking {
@@ -54,7 +54,7 @@ fn command(name: &str) -> Vec<u8> {
     message
 }
 
-/// Asks, and gives the length of the answer.
+/// Sends a command and returns the length of the reply.
 fn ask<S: Read + Write>(session: &mut Session<'_, S>, name: &str) -> Result<usize, Cause> {
     run(session.write_all(&command(name)))?;
     run(session.flush())?;
@@ -91,7 +91,7 @@ fn visit(server: &Mongod, config: &TlsConfig, receive: usize) -> Result<usize, C
 fn mongod_respects_the_record_size_and_a_client_without_its_root_refuses_it() {
     if let Err(why) = mongod::available() {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "not run: {why} (with CI=true that is a failure)");
-        // Not with `eprintln!`, because libtest captures its output.
+        // `eprintln!` is not used because libtest captures its output.
         let name = "mongod_respects_the_record_size_and_a_client_without_its_root_refuses_it";
         let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
         return;
@@ -108,7 +108,7 @@ fn mongod_respects_the_record_size_and_a_client_without_its_root_refuses_it() {
     let server = Mongod::start(MongodOptions { tls: Some(tls), ..MongodOptions::default() }).unwrap();
     let whole = visit(&server, &world.config(), 16640).unwrap();
     assert!(whole > 17_000, "more than a record: {whole}");
-    // Without being asked it sends what does not fit.
+    // Without a requested limit, the server sends records that are too large.
     assert_eq!(visit(&server, &world.config(), 1280), Err(Cause::Protocol));
     for fragment in [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096] {
         let mut options = options(&[&world.root.certificate()]);

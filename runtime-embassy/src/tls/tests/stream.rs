@@ -1,4 +1,4 @@
-//! What goes through a session comes out of it, in whatever memory.
+//! Data arrives unchanged through a session, with memory of any size.
 
 use alloc::vec::Vec;
 use core::task::{Context, Waker};
@@ -24,7 +24,7 @@ fn receive<S: Read + Write>(session: &mut Session<'_, S>, count: usize) -> Vec<u
     let mut heard = Vec::new();
     while heard.len() < count {
         let goes_on = run(session.read(|bytes| {
-            // Not all at once.
+            // Takes only a part of the data.
             let taken = bytes.len().min(700);
             heard.extend_from_slice(&bytes[..taken]);
             taken
@@ -39,7 +39,7 @@ fn bytes_pass_whole_however_they_fall() {
     let world = World::new();
     let server = speaks(world.server(), Versions::Tls13);
     for (chunk, count) in [(1, 3000), (97, 100_000), (usize::MAX, 1_000_000)] {
-        // A record buffer for sending that is as small as can be.
+        // The smallest possible send buffer.
         let mut memory = Memory::of(16640, 640);
         let mut session = memory.session(Wire::to(&server).with(|far| far.chunk = chunk));
         run(session.open(HOST, &world.config(), random)).unwrap();
@@ -58,7 +58,7 @@ fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
     let mut memory = Memory::new();
     for round in 0..4 {
         {
-            // One that is left in the middle of everything.
+            // A session that is dropped during the handshake or after it.
             memory.watch = super::super::watch::Watch::new();
             let mut session = memory.session(Wire::to(&server).with(|far| {
                 far.patient = true;
@@ -118,10 +118,10 @@ fn goodbye_is_said_at_once_or_not_at_all() {
     }
 }
 
-/// What a client shows: its certificate, and its key in the form of SEC 1.
+/// The identity of a client: its certificate, and its key in SEC 1 form.
 fn identity_of(holder: &Holder) -> TlsIdentity {
     let key = KeyPair::from_pem(&holder.identity().key).unwrap();
-    // The key of PKCS#8 is that of SEC 1 in an envelope of fixed length.
+    // A PKCS#8 key is the SEC 1 key with a prefix of fixed length.
     let PrivateKeyDer::Pkcs8(envelope) = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap() else {
         unreachable!()
     };
@@ -188,7 +188,7 @@ fn random_bytes_that_are_none_are_not_used() {
     assert_eq!(far.borrow().given, 0);
 }
 
-/// rustls does not heed it, but must not mind it.
+/// rustls ignores the extension, but must accept it.
 #[test]
 fn smaller_records_may_be_asked_for() {
     let world = World::new();

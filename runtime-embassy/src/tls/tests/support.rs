@@ -1,4 +1,4 @@
-//! Servers in memory, and the way to them.
+//! Servers in memory and the transports to them.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -25,14 +25,14 @@ use super::super::options::{TlsConfig, TlsOptions};
 use super::super::session::Session;
 use super::super::watch::Watch;
 
-/// The name that servers in memory are reached by.
+/// The name of servers in memory.
 pub(super) const HOST: &str = "db.example.com";
 
 pub(super) fn clock() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Random enough for a test, and another time others.
+/// Pseudorandom bytes, different for each call.
 pub(super) fn random(bytes: &mut [u8]) {
     use core::hash::{BuildHasher, Hasher};
     for chunk in bytes.chunks_mut(8) {
@@ -49,7 +49,7 @@ pub(super) fn leak<T: ?Sized>(value: Box<T>) -> &'static mut T {
     Box::leak(value)
 }
 
-/// A configuration that trusts these, PEM.
+/// Options that trust these authorities, PEM.
 pub(super) fn options(authorities: &[&str]) -> TlsOptions {
     let ders: Vec<&'static [u8]> =
         authorities.iter().map(|pem| &*leak(der(pem).as_ref().to_vec().into_boxed_slice())).collect();
@@ -60,7 +60,7 @@ pub(super) fn config(authorities: &[&str]) -> TlsConfig {
     options(authorities).validate().unwrap()
 }
 
-/// An authority, and a server of it.
+/// An authority, and a server whose certificate it has issued.
 pub(super) struct World {
     pub(super) root: Holder,
 }
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// What a server shows without being asked whether it may.
+/// Selects a fixed certificate chain and key, without checking them.
 #[derive(Debug)]
 struct Shown(Arc<CertifiedKey>);
 
@@ -89,7 +89,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// A server that shows these certificates and signs with this key, whether they go together or not.
+/// A server that sends these certificates and signs with this key, even if they do not match.
 pub(super) fn shows(chain: Vec<CertificateDer<'static>>, key: &str) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
@@ -104,44 +104,44 @@ pub(super) fn shows_identity(identity: &Identity) -> Arc<ServerConfig> {
     shows(chain, &identity.key)
 }
 
-/// What is at the other end.
+/// The server's end of a transport.
 pub(super) struct Far {
     pub(super) peer: Peer,
     /// Bytes for the client.
     pub(super) output: Vec<u8>,
-    /// Bytes that the client was given.
+    /// The number of bytes that the client has read.
     pub(super) given: usize,
-    /// What the client wrote, decrypted.
+    /// Decrypted bytes from the client.
     pub(super) heard: Vec<u8>,
-    /// Whether what is heard is answered with itself.
+    /// Whether the server returns all data to the client.
     pub(super) echo: bool,
-    /// Why the server gave up.
+    /// The error with which the server has failed.
     pub(super) failure: Option<String>,
-    /// Whether the client has said that nothing follows.
+    /// Whether the client has sent close_notify.
     pub(super) said_goodbye: bool,
-    /// The byte that is changed on its way to the client, and by what.
+    /// The index of a byte that is changed on its way to the client, and the value that changes it.
     pub(super) damage: Option<(usize, u8)>,
-    /// Bytes after which the client is given none.
+    /// The number of bytes after which the client receives no more.
     pub(super) cut: Option<usize>,
-    /// The most bytes that pass at a time.
+    /// The maximum number of bytes for each read or write.
     pub(super) chunk: usize,
-    /// Whether reads wait for bytes rather than find the end.
+    /// Whether a read without available bytes waits; otherwise it returns the end of the stream.
     pub(super) patient: bool,
-    /// Whether writes wait for ever.
+    /// Whether writes never complete.
     pub(super) stuck: bool,
-    /// How many clients' sides were dropped.
+    /// The number of dropped client ends.
     pub(super) dropped: usize,
 }
 
 pub(super) enum Peer {
     Rustls(Box<ServerConnection>),
     Liar(Box<super::liar::Liar>),
-    /// It says what it has to say without listening.
+    /// Its output is fixed; the client's bytes are ignored.
     Script,
 }
 
 impl Far {
-    /// Says something of its own accord.
+    /// Sends data that the client has not requested.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         match &mut self.peer {
             Peer::Rustls(tls) => tls.writer().write_all(bytes).unwrap(),
@@ -150,7 +150,7 @@ impl Far {
         self.collect();
     }
 
-    /// Ends as it should be.
+    /// Ends the session with close_notify.
     pub(super) fn end(&mut self) {
         match &mut self.peer {
             Peer::Rustls(tls) => tls.send_close_notify(),
@@ -192,7 +192,7 @@ impl Far {
     }
 }
 
-/// The client's end of the way.
+/// The client's end of a transport.
 pub(super) struct Wire(pub(super) Rc<RefCell<Far>>);
 
 impl Wire {
@@ -231,7 +231,7 @@ impl Wire {
         self
     }
 
-    /// The other end of the same way.
+    /// The server's end of this transport.
     pub(super) fn far(&self) -> Rc<RefCell<Far>> {
         Rc::clone(&self.0)
     }
@@ -292,12 +292,12 @@ impl Write for Wire {
     }
 }
 
-/// Polls until it is done, which it must be soon.
+/// Polls a future to its end, with a limit on the number of polls.
 pub(super) fn run<F: Future>(future: F) -> F::Output {
     run_for(future, 1_000_000).expect("it is done")
 }
 
-/// Polls so many times.
+/// Polls a future at most this many times.
 pub(super) fn run_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -307,7 +307,7 @@ pub(super) fn run_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     })
 }
 
-/// Memory of a session.
+/// The memory of a session.
 pub(super) struct Memory {
     pub(super) watch: Watch,
     pub(super) receive: Vec<u8>,
@@ -328,7 +328,7 @@ impl Memory {
     }
 }
 
-/// Shakes hands, and has something echoed.
+/// Performs the handshake, and writes data that the server returns.
 pub(super) fn check(config: &TlsConfig, host: &str, wire: Wire) -> Result<(), Cause> {
     let mut memory = Memory::new();
     let mut session = memory.session(wire);
@@ -346,7 +346,7 @@ pub(super) fn check(config: &TlsConfig, host: &str, wire: Wire) -> Result<(), Ca
     Ok(())
 }
 
-/// What a hosted client says of the same server.
+/// The result of a hosted client with the same server.
 pub(super) fn hosted(authorities: &[&str], host: &str, wire: Wire) -> Result<(), Cause> {
     use poolhouse_client::tls;
     let folder = poolhouse_tests::tls::Folder::new();
@@ -357,7 +357,7 @@ pub(super) fn hosted(authorities: &[&str], host: &str, wire: Wire) -> Result<(),
     opened.map(drop).map_err(|error| error.cause())
 }
 
-/// A server's own configuration of 1.3 or of whatever it is to speak.
+/// The configuration of a server, limited to these versions.
 pub(super) fn speaks(mut server: ServerTls, versions: Versions) -> Arc<ServerConfig> {
     server.versions = versions;
     server.config().unwrap()

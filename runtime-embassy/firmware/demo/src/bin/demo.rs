@@ -1,4 +1,4 @@
-//! Telemetry from a microcontroller into MongoDB: see the library.
+//! Telemetry from a microcontroller to MongoDB: see the library.
 #![no_std]
 #![no_main]
 

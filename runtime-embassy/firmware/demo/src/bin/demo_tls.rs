@@ -1,4 +1,4 @@
-//! Telemetry from a microcontroller into MongoDB, by TLS: see the library.
+//! Telemetry from a microcontroller to MongoDB over TLS: see the library.
 #![no_std]
 #![no_main]
 

@@ -1,6 +1,8 @@
-//! Does the board notice its cable? Waits until it is pulled and until it is back, and then for a lease again; each step has 20 s.
+//! Probes link detection: waits until the cable is pulled, until it is plugged in, and then for a
+//! lease; each step has 20 s.
 //!
-//! Takes no arguments and says when it waits for what: somebody has to pull. Exit status 0 means that all of it was noticed.
+//! Takes no arguments and prints each step; an operator must pull and plug in the cable. Exit
+//! status 0 means that all changes were detected.
 #![no_std]
 #![no_main]
 

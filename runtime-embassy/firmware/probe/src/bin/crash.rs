@@ -1,6 +1,7 @@
-//! Does a crash end the emulator, and with which status?
+//! Probes whether a crash ends the emulator with the right exit status.
 //!
-//! Arguments: `panic` (status 101), `fault` (an undefined instruction: 102) or `overflow` (of the stack: QEMU gives up, for the core locks up).
+//! Arguments: `panic` (status 101), `fault` (an undefined instruction: 102) or `overflow` (of the
+//! stack: QEMU aborts because the core locks up).
 #![no_std]
 #![no_main]
 #![allow(unsafe_code, reason = "a fault is what it is for")]
@@ -21,7 +22,7 @@ fn main() -> ! {
     match host::arguments().next() {
         Some("panic") => panic!("as asked"),
         Some("fault") => {
-            // SAFETY: an instruction that is none, and so never ends in anything but a fault.
+            // SAFETY: an undefined instruction, which always causes a fault and never returns.
             unsafe { asm!("udf #0", options(noreturn)) }
         }
         Some("overflow") => println!("failed: {} without an end", overflow(0)),

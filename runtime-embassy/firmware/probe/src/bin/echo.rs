@@ -1,6 +1,8 @@
-//! Does the network work? A lease by DHCP, a connection to an echo server, messages of 64 bytes there and back, an orderly end.
+//! Probes the network: a lease by DHCP, a connection to an echo server, messages of 64 bytes in
+//! both directions, an orderly end.
 //!
-//! Arguments: ADDRESS PORT [MESSAGES (100)]. Prints how long each took; exit status 0 means that all of it worked.
+//! Arguments: ADDRESS PORT [MESSAGES (100)]. Prints the duration of each step; exit status 0 means
+//! that all steps succeeded.
 #![no_std]
 #![no_main]
 
@@ -15,7 +17,7 @@ use poolhouse_board::{executor, host, println, stack};
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const MESSAGE_BYTES: usize = 64;
 
-/// What to do: from the command line.
+/// The parameters from the command line.
 #[derive(Clone, Copy)]
 struct Plan {
     address: Ipv4Addr,
@@ -69,7 +71,7 @@ async fn echo(network: Stack<'static>, plan: Plan) -> Result<(), &'static str> {
     let mean = sum / u64::from(plan.messages.max(1));
     println!("{} round trips of {MESSAGE_BYTES} bytes: least {least}, mean {mean}, most {most} us", plan.messages);
 
-    // Close, flush, and only then drop: without the flush the server would never hear of it.
+    // Close, flush, and only then drop: without the flush the FIN would not be sent.
     socket.close();
     with_timeout(SILENCE_MAX, socket.flush())
         .await

@@ -1,7 +1,9 @@
-//! What does an idle board do? A lease by DHCP, then nothing for so many minutes: how often does the core leave its sleep?
+//! Probes an idle board: acquires a lease by DHCP, then counts the core's wake-ups for a number of
+//! minutes.
 //!
-//! Arguments: [MINUTES (1) [WAKE-UPS AT MOST]]. Exit status 0 means that the lease was held and the core was not woken more often.
-//! Under QEMU's `-icount shift=0,sleep=off` a day takes less than a second.
+//! Arguments: [MINUTES (1) [MAXIMUM WAKE-UPS]]. Exit status 0 means that the lease was kept and the
+//! core was not woken more often. Under QEMU's `-icount shift=0,sleep=off` a day takes less than a
+//! second.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Do events reach defmt? Publishes one of a pool's; the frames go to the standard output, and the event's text is in them.
+//! Probes logging with defmt: publishes an event of a pool; the standard output must contain defmt
+//! frames with the event's text.
 #![no_std]
 #![no_main]
 

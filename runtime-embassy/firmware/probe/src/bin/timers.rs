@@ -1,6 +1,6 @@
-//! Do sleeps end in order, and when they should? Beside them a ticker runs, whose alarms come in between.
+//! Probes whether sleeps end in order and in time, while a ticker sets alarms in between.
 //!
-//! Arguments: how many seconds the longest sleep lasts (2). Exit status 0 means yes.
+//! Arguments: the longest sleep in seconds (2). Exit status 0 means success.
 #![no_std]
 #![no_main]
 
@@ -13,11 +13,11 @@ use embassy_time::{Duration, Instant, Ticker, Timer};
 use poolhouse_board::{executor, host, println, stack};
 
 const TICK: Duration = Duration::from_millis(250);
-/// How late a sleep may end: the emulator shares its host, which may stand still for seconds.
+/// The maximum delay of a sleep's end: the emulator's host may stop it for seconds.
 const LATE_MAX: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(10);
 const LONGER: Duration = Duration::from_millis(20);
-/// How often the short sleep may end late until it ends in time.
+/// The maximum number of attempts until the short sleep ends in time.
 const TRIES: u32 = 100;
 
 static TICKS: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ async fn tick() {
     }
 }
 
-/// Sleeps, and says when it woke.
+/// Sleeps and returns the time of its end.
 async fn sleep(length: Duration) -> Instant {
     Timer::after(length).await;
     Instant::now()
@@ -42,13 +42,14 @@ async fn check(seconds: u64) {
     poolhouse_probe::end(sleeps(seconds).await)
 }
 
-/// How many tries it took until the short sleep ended before the longer one beside it was due, without a tick in between; `None` if it never did. The
-/// emulator is late now and then, but a sleep that only the next alarm ends is late each time.
+/// The number of attempts until the short sleep ended before a longer concurrent sleep was due,
+/// without a tick in between; `None` if that never happened. The emulator is sometimes late, but a
+/// sleep that only the next alarm ends would be late in every attempt.
 async fn tries_until_prompt() -> Option<u32> {
     for tries in 1..=TRIES {
         let (start, ticks) = (Instant::now(), TICKS.load(Ordering::Relaxed));
         let (short, _) = join(sleep(SHORT), sleep(LONGER)).await;
-        // One that was due together with the sleeps ticks now.
+        // A tick that was due at the same time as the sleeps runs now.
         yield_now().await;
         if short - start < LONGER && TICKS.load(Ordering::Relaxed) == ticks {
             return Some(tries);
@@ -59,12 +60,12 @@ async fn tries_until_prompt() -> Option<u32> {
 
 async fn sleeps(seconds: u64) -> Result<(), &'static str> {
     let longest = Duration::from_secs(seconds);
-    // The ticker begins before the sleeps.
+    // Starts the ticker before the sleeps.
     yield_now().await;
     let start = Instant::now();
     let (wakeups, host_start) = (executor::wakeups(), host::unix_time());
     let lengths = [SHORT, LONGER, longest];
-    // Where several are due at once, they end in the order in which they are polled: this one.
+    // Sleeps that are due at the same time end in the order in which they are polled: this order.
     let (first, second, last) = join3(sleep(lengths[0]), sleep(lengths[1]), sleep(lengths[2])).await;
     let mut good = first <= second && second <= last;
     for (length, end) in lengths.into_iter().zip([first, second, last]) {
@@ -72,7 +73,8 @@ async fn sleeps(seconds: u64) -> Result<(), &'static str> {
         good &= slept >= length && slept <= length + LATE_MAX;
         println!("a sleep of {} us took {} us", length.as_micros(), slept.as_micros());
     }
-    // Whoever woke the longest sleep has woken the ticker for all that was due by then. No more than there can have been since the clock's start.
+    // The interrupt that woke the longest sleep also woke the ticker for all ticks due by then. The
+    // upper limit is the number of periods since the clock's start.
     yield_now().await;
     let ticks = TICKS.load(Ordering::Relaxed);
     let due = longest.as_ticks() / TICK.as_ticks();

@@ -1,4 +1,4 @@
-//! The board and its executor, and what all of these programs have.
+//! The baseline: the board, its executor and the parts common to all these programs.
 #![no_std]
 #![no_main]
 

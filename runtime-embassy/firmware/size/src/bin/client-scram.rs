@@ -1,4 +1,4 @@
-//! A client that authenticates by SCRAM-SHA-256. Arguments: `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
+//! A client with SCRAM-SHA-256. Arguments: `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
 #![no_std]
 #![no_main]
 

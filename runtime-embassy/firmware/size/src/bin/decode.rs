@@ -1,4 +1,5 @@
-//! All that `poolhouse_wire` decodes, MongoDB's and Cassandra's, of bytes that nobody knows: what can panic of it is linked in.
+//! All decoders of `poolhouse_wire`, MongoDB's and Cassandra's, with input that is unknown at
+//! compile time, so all their panics are linked in.
 #![no_std]
 #![no_main]
 
@@ -14,7 +15,7 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::{Decoded, Exchange, Limits, decode_header, decode_message};
 use poolhouse_wire::{SliceSink, WireError};
 
-/// What is kept for a decoder, and for a handshake.
+/// Memory for a decoder, and for a handshake.
 type Memory = [u8; 256];
 
 #[embassy_executor::task]
@@ -33,7 +34,7 @@ async fn work() {
     end(Ok(()));
 }
 
-/// As a message of MongoDB's protocol, and as the reply that an exchange waits for.
+/// Decodes a message of MongoDB's protocol, and the reply of an exchange.
 fn message(bytes: &[u8]) {
     let _ = black_box(decode_header(bytes, &Limits::DEFAULT));
     if let Ok(Decoded::Done { value, .. }) = decode_message(bytes, &Limits::DEFAULT) {
@@ -46,7 +47,7 @@ fn message(bytes: &[u8]) {
     }
 }
 
-/// Everything that is read of a document.
+/// Reads all fields of a document.
 fn document(document: RawDocument<'_>) -> Result<(), WireError> {
     document.validate()?;
     black_box(HelloReply::parse(document)?.server_type());
@@ -63,7 +64,7 @@ fn document(document: RawDocument<'_>) -> Result<(), WireError> {
     Ok(())
 }
 
-/// As envelopes, and each as everything that one can be.
+/// Decodes envelopes, and each as every type of message.
 fn envelopes(bytes: &[u8], version: Version, direction: Direction) {
     let (mut received, mut assembled): (Memory, Memory) = ([0; 256], [0; 256]);
     let sinks = (SliceSink::new(&mut received), SliceSink::new(&mut assembled));
@@ -103,7 +104,7 @@ fn response(envelope: &Envelope<'_>) {
     }
 }
 
-/// As what a server says while hands are shaken.
+/// Decodes replies of a server during the handshake.
 fn handshake(bytes: &[u8], version: Version) {
     let (mut received, mut assembled, mut request): (Memory, Memory, Memory) = ([0; 256], [0; 256], [0; 256]);
     let options = CqlHandshakeOptions { version, ..CqlHandshakeOptions::DEFAULT };

@@ -1,6 +1,8 @@
-//! How many instructions check-out and check-in take: of the pool of the other programs, in fixed memory. Argument: how often.
+//! The number of instructions of check-out and check-in, with the pool of the other programs in
+//! fixed memory. Argument: the number of repetitions.
 //!
-//! Under `-icount shift=0` an instruction takes a nanosecond, so thousandths of what is printed are instructions.
+//! Under `-icount shift=0` an instruction takes a nanosecond, so a thousandth of a printed unit
+//! (µs) is one instruction.
 #![no_std]
 #![no_main]
 
@@ -40,7 +42,7 @@ fn establish(pool: &mut SmallPool, now: Instant) -> Result<Lease, u8> {
     }
 }
 
-/// Microseconds since `begun`.
+/// Returns the microseconds since `begun`.
 fn since(begun: Moment) -> u32 {
     u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX)
 }
@@ -69,7 +71,7 @@ fn measure(pool: &mut SmallPool, times: u64) -> Result<(), u8> {
     }
     report("pool_us", since(begun));
 
-    // Somebody waits, and gets the connection that is returned.
+    // A waiter is queued, and receives the connection that is checked in.
     let now = Instant::from_nanos(times);
     let mut lease = take(pool, now)?;
     let others = [take(pool, now)?, take(pool, now)?, take(pool, now)?];

@@ -1,4 +1,4 @@
-//! The machines alone, and SCRAM-SHA-256.
+//! The state machines alone, with SCRAM-SHA-256.
 #![no_std]
 #![no_main]
 

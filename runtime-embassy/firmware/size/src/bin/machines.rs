@@ -1,4 +1,4 @@
-//! The machines alone, of core: pool, monitor and wire.
+//! The state machines of core alone: pool, monitor and wire.
 #![no_std]
 #![no_main]
 
