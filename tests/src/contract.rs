@@ -393,8 +393,7 @@ pub(crate) fn run_case<S: Subject>(case: impl AsyncFnOnce(&S)) {
 /// Awaits a future with a time limit.
 async fn limited<T>(future: impl Future<Output = T>) -> T {
     let limit = async {
-        // Counts seconds one by one: when the machine is suspended for minutes, only one of them
-        // elapses.
+        // If the machine is suspended for minutes, the loop counts them as one second.
         for _ in 0..CASE_SECONDS_MAX {
             async_io::Timer::after(Duration::from_secs(1)).await;
         }

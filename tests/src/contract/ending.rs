@@ -175,7 +175,7 @@ async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
     let executor = LocalExecutor::new();
     let hub = rig.hub();
     let mut waiting: Vec<_> = (0..tasks).map(|_| executor.spawn(async { refused(ping(hub).await) })).collect();
-    // Skipped when a connection is in use: the pool then has its one connection.
+    // With a connection in use, the pool has one connection, and warm-up would return at once.
     if rig.counts().in_use == 0 {
         waiting.push(executor.spawn(async { refused(hub.warm_up(&Wanted::WRITE, Some(1), None).await) }));
     }
@@ -232,7 +232,7 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
     for guard in &mut guards {
         assert_eq!(find_by(guard, "other").await.expect("they go on"), "other");
     }
-    // The client is closed, so the guard itself must enforce its deadline.
+    // The background work has ended, so the guard itself must enforce its deadline.
     rig.server.freeze();
     busy.set_deadline(Some(rig.hub().runtime().now().saturating_add(Duration::from_millis(50))));
     assert_eq!(refused(ping_by(&mut busy).await), OperationError::Timeout);

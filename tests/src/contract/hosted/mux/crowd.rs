@@ -27,7 +27,8 @@ const TURNS: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
 
-/// Every task asks once, and for as long as all together have had fewer turns than this.
+/// Each task sends one request, and further ones until all tasks together had `turns` turns per
+/// task.
 async fn crowd<P: Platform + Default>(turns: u32) {
     let local = HostOptions {
         core_connections: CONNECTIONS,
@@ -40,7 +41,7 @@ async fn crowd<P: Platform + Default>(turns: u32) {
     let rig = Rig::<P>::of(vec![server], |options| options.mux(mux));
     eventually("it is connected", || rig.state(0).open == CONNECTIONS).await;
     rig.works().await;
-    // All begin together.
+    // The server stops reading, so all tasks start together.
     rig.server().pause_reading();
     let before = rig.server().counts().requests;
     let all = Arc::new(AtomicU32::new(0));
