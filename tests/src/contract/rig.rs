@@ -110,7 +110,7 @@ impl<S: Subject> Rig<S> {
     }
 
     /// [`DropPoint::reach`] with a frozen server. The server is thawed when the future first waits,
-    /// or when the future is dropped.
+    /// at the latest when the future completes or is dropped.
     pub(crate) async fn reach_frozen<F: Future>(&self, point: DropPoint, future: F) -> Option<F::Output> {
         self.server.freeze();
         let done = point.reach_beside(future, || self.server.thaw()).await;
