@@ -1,7 +1,7 @@
 //! The contract: the requirements that every adapter must meet, on any runtime.
 //!
-//! An adapter runs the contract from its own test target, which has no test harness (`harness =
-//! false`). An adapter that implements [`Platform`] needs one line:
+//! An adapter runs the contract from its own test target, which has no test harness:
+//! `harness = false`. An adapter that implements [`Platform`] needs one line:
 //!
 //! ```no_run
 //! use poolhouse_smol::Smol;
@@ -234,8 +234,9 @@ fn judge(trace: &Trace) {
 
 /// Records the events of a client's pools during a case, and judges them when it is dropped.
 ///
-/// Most clients of an application have no subscriber, and their check-outs and check-ins take a separate path. The contract is run once more on that path. In
-/// that run a witness records nothing, and cases judge by counts, by the server's connections and by the next operation.
+/// Most clients of an application have no subscriber, and their check-outs and check-ins take a
+/// separate path. The contract is run once more on that path. In that run a witness records
+/// nothing, and cases check only the counts, the server's connections and the next operation.
 ///
 /// # Panics
 ///
@@ -287,7 +288,8 @@ impl Contract {
         Self { name, threads_variable: None }
     }
 
-    /// The contract is run with 1 thread and with 4. This environment variable sets the number of threads of the adapter's executor.
+    /// The contract is run with 1 thread and with 4. This environment variable sets the number of
+    /// threads of the adapter's executor.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
     }
@@ -308,7 +310,10 @@ impl Contract {
         self.in_processes(add_runtime::<S>, add_clients::<S>)
     }
 
-    /// - `runtime`: adds the cases of a runtime without a client. - `clients`: adds the cases of clients.
+    /// Runs the contract in a separate process for each variant.
+    ///
+    /// - `runtime`: adds the cases of a runtime without a client.
+    /// - `clients`: adds the cases of clients.
     fn in_processes(self, runtime: impl FnOnce(Suite) -> Suite, clients: impl FnOnce(Suite) -> Suite) -> ExitCode {
         if let Ok(way) = std::env::var(WAY) {
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };

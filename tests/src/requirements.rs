@@ -98,7 +98,9 @@ pub fn parse(list: &str) -> BTreeMap<String, Requirement> {
     requirements
 }
 
-/// The official files that a cell names: `cmap/a, b; rs/c_{d,e}* (words)` are `cmap/a`, `cmap/b`, `rs/c_d*`, `rs/c_e*`.
+/// The official files that a cell of the list names.
+///
+/// `cmap/a, b; rs/c_{d,e}* (words)` names `cmap/a`, `cmap/b`, `rs/c_d*`, `rs/c_e*`.
 fn official_files(cell: &str) -> Vec<String> {
     let mut files = Vec::new();
     for group in cell.split(';') {

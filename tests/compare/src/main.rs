@@ -1,4 +1,5 @@
-//! Poolhouse and its peers, measured in one run on the same work: see README.md beside this crate's manifest.
+//! Poolhouse and its peers, measured in one run with the same work: see README.md beside this
+//! crate's manifest.
 //!
 //! `poolhouse-compare [SECTION..] [--quick] [--write] [--instructions]`
 

@@ -1,11 +1,16 @@
 //! Writes all mutants that cargo-mutants lists into one copy of the sources, each behind a check
 //! whether its number is active.
 //!
-//! `poolhouse-mutants LIST UNVIABLE ROOT COPY REGIONS`: LIST is the output of `cargo mutants --list
-//! --json`. UNVIABLE is a list of numbers, possibly empty. The files below ROOT that LIST names are
-//! written below COPY. REGIONS receives the byte ranges of each mutant in those files. The number
-//! of a mutant is its position in LIST, from one. Standard output lists the numbers of the mutants
-//! that cannot be written this way, with the reason.
+//! `poolhouse-mutants LIST UNVIABLE ROOT COPY REGIONS`
+//!
+//! - LIST: the output of `cargo mutants --list --json`. The number of a mutant is its position in
+//!   this list, from one.
+//! - UNVIABLE: a list of numbers, possibly empty.
+//! - ROOT, COPY: each file below ROOT that LIST names is written below COPY.
+//! - REGIONS: receives the byte ranges of each mutant in those files.
+//!
+//! Standard output lists the numbers of the mutants that cannot be written this way, with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

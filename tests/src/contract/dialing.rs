@@ -173,7 +173,8 @@ async fn connect_timeout_of_the_default<S: Subject>(subject: &S) {
     assert_eq!(server.accepted_count(), 2, "one is the monitor's");
 }
 
-/// Checks out from an address that does not answer; returns the server's error after the selection timeout.
+/// Checks out from an address that does not answer. Returns the server's error after the selection
+/// timeout.
 async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Option<Duration>) -> Option<ServerError> {
     let hole = subject.black_hole().await;
     let selecting = Duration::from_secs(1);

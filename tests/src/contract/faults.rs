@@ -102,7 +102,7 @@ async fn trickling<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// The error carries the labels of an operation that was not executed by an overloaded server: the
+/// The error states that the operation was not executed and that the server may be overloaded: the
 /// pool is not cleared, and an operation gets a second attempt.
 ///
 /// Source: SDAM, "Network error when reading or writing" (CMAP-67).

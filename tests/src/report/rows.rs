@@ -52,7 +52,8 @@ impl<'a> Draft<'a> {
         this.into_iter().chain(last).collect()
     }
 
-    /// The text that follows the names of figures of an earlier run: the commits at which they were measured, and whether core has changed since.
+    /// The text that follows the names of figures of an earlier run: the commits at which they were
+    /// measured, and whether core has changed since.
     fn long<'f>(&self, figures: impl IntoIterator<Item = &'f Value>) -> String {
         let commits: BTreeSet<_> = figures
             .into_iter()

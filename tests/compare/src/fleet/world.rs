@@ -235,7 +235,7 @@ impl Net {
         self.at(self.now + ns(time), client, news);
     }
 
-    /// Plans an event after half a round trip, with some jitter.
+    /// Plans an event after half a round trip on average, between 50 % and 150 % of it.
     fn after_a_leg(&mut self, client: u32, news: News) {
         let leg = ns(ROUND_TRIP) / 2;
         let spread = self.random() % leg;

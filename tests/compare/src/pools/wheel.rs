@@ -1,6 +1,6 @@
 //! Linked lists in an arena, and a timer wheel of such lists.
 
-/// No index.
+/// The index that marks the end of a list.
 const NIL: u32 = u32::MAX;
 /// Indices of the links of the queue and of the wheel.
 pub(crate) const QUEUE: usize = 0;

@@ -9,7 +9,7 @@ use core::time::Duration;
 use mongodb::bson::doc;
 use tokio::runtime::Runtime;
 
-/// How long the driver's connection stays in use meanwhile.
+/// How long the driver's only connection is in use while check-outs wait.
 const HELD: Duration = Duration::from_millis(200);
 
 pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, section: &mut Section) {

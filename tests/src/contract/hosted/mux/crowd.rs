@@ -21,14 +21,14 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     )
 }
 
-/// The average number of turns of the tasks that are compared. All turns together take some seconds. If the system does not run one of the server's threads for
-/// half a second, the tasks on its connection do not lose half of their turns.
+/// Average number of turns of each task in the comparison. All turns together take some seconds. If
+/// the system does not run one of the server's threads for half a second, the tasks on its
+/// connection still keep more than half of their turns.
 const TURNS: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
 
-/// Each task sends one request, and further ones until all tasks together had `turns` turns per
-/// task.
+/// Each task sends one request, and further ones until all tasks together had `turns` turns.
 async fn crowd<P: Platform + Default>(turns: u32) {
     let local = HostOptions {
         core_connections: CONNECTIONS,

@@ -111,7 +111,7 @@ async fn of_a_timer<P: Platform + Default>() {
     let held = begun(rig.echo("held")).await;
     rig.quiet().await;
     rig.platform.panic_next(Panic::Sleep);
-    // This deadline is the first one.
+    // No earlier deadline exists, so this request starts the timer.
     let limited = begun(super::echo_by(&rig.session, 0, "held limited", Some(Duration::from_millis(100)))).await;
     eventually("it panics", || !rig.platform.is_panic_due()).await;
     assert_eq!(rig.echo("one").await.expect("it goes on"), "one");
