@@ -260,7 +260,7 @@ impl Net {
     }
 
     /// Registers an awaitable hello of a client, which is answered after `at_most` at the latest.
-    /// The second answer is ignored.
+    /// Of the timed answer and the one after an election, the client ignores the later one.
     pub(super) fn watch(&mut self, member: usize, client: u32, line: LineId, question: u64, at_most: Duration) {
         self.members[member].watchers.push((client, line, question));
         self.after(at_most, client, News::Reply(member, line, question));

@@ -146,7 +146,7 @@ async fn close<P: Platform + Default>(subject: &Hosted<P>) {
             let error = refused(find(client, "one").await);
             assert!(matches!(error, Error::Operation(OperationError::Closed)), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
-            // The client closes without a second call.
+            // Closing completes although `close` is not called again.
             eventually("all tasks have ended", || rig.client.platform().tasks_count() == 0).await;
         }
         rig.end().await;

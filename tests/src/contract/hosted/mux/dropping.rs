@@ -247,7 +247,7 @@ async fn close<P: Platform + Default>() {
             let error = refused(within(PATIENCE, "it fails at once", rig.echo("one")).await);
             assert!(matches!(error, RequestError::Closed), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
-            // The session closes without a second call.
+            // Closing completes although `close` is not called again.
             eventually("all tasks have ended", || rig.platform.tasks_count() == 0).await;
         } else {
             drop(holder);
