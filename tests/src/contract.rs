@@ -1,7 +1,7 @@
-//! The contract: what every adapter must do, whatever it runs on.
+//! The contract: the requirements that every adapter must meet, on any runtime.
 //!
-//! An adapter calls it from a test target of its own, which has no harness (`harness = false`). For one that implements
-//! [`Platform`] it is one line:
+//! An adapter runs the contract from its own test target, which has no test harness:
+//! `harness = false`. An adapter that implements [`Platform`] needs one line:
 //!
 //! ```no_run
 //! use poolhouse_smol::Smol;
@@ -12,22 +12,32 @@
 //! }
 //! ```
 //!
-//! One that implements [`Runtime`] itself says by a [`Subject`] how its futures are run, and calls [`Contract::run`].
+//! An adapter that implements [`Runtime`] directly provides a [`Subject`], which defines how its
+//! futures are run, and calls [`Contract::run`].
 //!
-//! What is looked at, each in a file of its own:
+//! The groups of cases, one file for each:
 //!
-//! - `timers`, `dialing`, `streams`: the runtime by itself, against sockets of this process that do as they are told ([`peer`]).
-//! - `dropping`: every future of a client is dropped at each of its polls. Counts, connections and the next operation are right.
-//! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
-//! - `crowd`: many tasks on few connections, and who waits how long.
-//! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
-//! - `hosted::mux`: sessions over multiplexed pools, against fake Cassandra nodes: requests that are dropped at each of their polls, ends under load, panics, ten
-//!   thousand tasks on four connections, peers that are silent, full, in pieces or lie, and TLS both ways at once.
-//! - `platform`: what a platform does beneath the client besides: datagrams, names of hosts, tasks.
+//! - `timers`, `dialing`, `streams`: the runtime without a client, connected to scripted sockets of
+//!   this process ([`peer`]).
+//! - `dropping`: every future of a client is dropped at each of its polls. Afterwards the counts,
+//!   the connections and the next operation are checked.
+//! - `ending`: a client is closed under load, is dropped while leases are checked out, or loses its
+//!   runner.
+//! - `crowd`: many tasks on few connections, and the fairness of waiting times.
+//! - `hosted`: cases that require a client with threads and a heap: panics, poisoned locks, tasks
+//!   on the platform's executor.
+//! - `hosted::mux`: sessions over multiplexed pools, against fake Cassandra nodes. Requests are
+//!   dropped at each of their polls, sessions end under load, and callbacks panic. Ten thousand
+//!   tasks share four connections. Peers are silent, stop reading, send replies in pieces, or
+//!   violate the protocol. TLS carries data in both directions at once.
+//! - `platform`: the operations of a platform that clients need in addition to streams: datagrams,
+//!   host name resolution, tasks.
 //!
-//! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
-//! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
-//! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
+//! The steps of one case for check-out: the case requests a client of a
+//! [`FakeServer`](crate::fake::FakeServer) from its subject ([`Subject::client`]). The background
+//! work of the client runs concurrently with the case. The case polls `client.hub().check_out(..)`
+//! by hand, so the future can be dropped at any poll. The case then checks the counts of the
+//! server's pool ([`counts`]) and the server's open connections, and runs the next operation.
 
 mod alarm;
 mod crowd;
@@ -62,69 +72,70 @@ use serde_json::json;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 
-/// How many seconds a case may take; far beyond what it needs, also on a machine that has much else to do.
+/// Time limit of a case in seconds; far more than a case needs, also on a machine under load.
 const CASE_SECONDS_MAX: u32 = 300;
 
 /// An adapter under test.
 pub trait Subject: Sized + 'static {
-    /// What the adapter supplies.
+    /// The runtime that the adapter provides.
     type Runtime: Runtime;
-    /// Its clients.
+    /// The client type of the adapter.
     type Client: Client<Runtime = Self::Runtime>;
 
-    /// What it can do. Cases that need more are left out, and named.
+    /// The limits of the adapter. Cases that exceed them are skipped, and their names are printed.
     const LIMITS: Limits;
 
-    /// Begins with nothing open, and runs a case to its end on an executor of the adapter's. Whatever works in the background goes on beside it
-    /// whenever the case waits, on this thread or on others.
+    /// Starts with nothing open, and runs a case to its end on an executor of the adapter.
+    /// Background work proceeds whenever the case waits, on this thread or on others.
     fn with(case: impl AsyncFnOnce(&Self));
 
-    /// A runtime to be used by itself.
+    /// The runtime, for cases without a client.
     fn runtime(&self) -> &Self::Runtime;
 
-    /// Makes it so that the runtime reaches a socket of this process by its own address. It is called for each that listens; at any other address
-    /// nobody is there.
+    /// Makes the address of a listening socket of this process reachable from the runtime. It is
+    /// called for each listening socket; connections to any other address are refused.
     fn open_way_to(&self, _peer: SocketAddr) {}
 
-    /// An address at which nobody answers the runtime, not even that nobody is there, as long as the hole is held.
+    /// An address from which the runtime receives no answer, not even a refusal, while the returned
+    /// hole exists.
     fn black_hole(&self) -> impl Future<Output = Hole> {
         Hole::dig()
     }
 
-    /// A client whose background work goes on until it is dropped.
+    /// A client whose background work continues until the client is dropped.
     fn client(&self, shape: &Shape) -> Self::Client;
 }
 
 /// A client under test.
 pub trait Client {
-    /// What it runs on.
+    /// The runtime of the client.
     type Runtime: Runtime;
 
-    /// Its shell.
+    /// The client core.
     fn hub(&self) -> &Hub<Self::Runtime>;
 
-    /// Drops all its background work at once, as an executor does that ends.
+    /// Drops all background work of the client at once, as an executor does when it ends.
     fn drop_runner(&self);
 }
 
-/// What a subject can do: [`Limits::NONE`], and what is less.
+/// The limits of a subject. [`Limits::NONE`] is the base from which lower limits are derived.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How many connections a pool may have.
+    /// Maximum number of connections of a pool.
     pub connections: u32,
-    /// How many tasks may wait for one.
+    /// Maximum number of tasks that wait for a connection.
     pub waiters: u32,
-    /// Bytes of the longest message.
+    /// Maximum length of a message in bytes.
     pub message_bytes: usize,
-    /// How many timers and sockets may be open by themselves.
+    /// Maximum number of timers and sockets that are open without a client.
     pub open: usize,
-    /// Whether replies that come too late are waited for, so that their connection is kept.
+    /// Whether the client waits for late replies, to keep their connections.
     pub late_replies: bool,
 }
 
 impl Limits {
-    /// As many as the memory holds.
+    /// No limits except memory.
     pub const NONE: Self = Self {
         connections: u32::MAX,
         waiters: u32::MAX,
@@ -134,11 +145,12 @@ impl Limits {
     };
 }
 
-/// The options of a client under test, for one server. Its monitor polls, and checks only when it is asked to, so that counts are exact.
+/// The options of a client under test, for one server. Its monitor polls and checks the server only
+/// on request, so counts are exact.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Shape {
-    /// Where the server is.
+    /// The address of the server.
     pub server: SocketAddr,
     /// `maxPoolSize`.
     pub max_pool_size: u32,
@@ -150,12 +162,12 @@ pub struct Shape {
     pub connect_timeout: Option<Duration>,
     /// `serverSelectionTimeoutMS`.
     pub server_selection_timeout: Duration,
-    /// How long late replies are waited for; zero is not at all.
+    /// How long the client waits for late replies; zero disables waiting.
     pub late_reply: Duration,
 }
 
 impl Shape {
-    /// The defaults, for this server.
+    /// The default options for this server.
     pub const fn of(server: SocketAddr) -> Self {
         Self {
             server,
@@ -180,10 +192,10 @@ pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
     found.expect("the client has a server")
 }
 
-/// What panics say that are part of a case. They are not printed.
+/// The message of panics that are part of a case. These panics are not printed.
 pub(crate) const ON_PURPOSE: &str = "as the contract wants it";
 
-/// Has panics that are part of a case print nothing.
+/// Installs a panic hook that prints nothing for panics that are part of a case.
 fn hush() {
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -197,15 +209,15 @@ fn hush() {
 
 static DROP_POINTS: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that a future was dropped before it was done.
+/// Counts a future that was dropped before it completed.
 pub(crate) fn note_drop_point() {
     DROP_POINTS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many traces were judged, and what was checked in them.
+/// The number of traces that were judged, and the sum of the checks of their invariants.
 static JUDGED: Mutex<(u64, Option<Checks>)> = Mutex::new((0, None));
 
-/// Judges what the pools of a client told.
+/// Checks the invariants of the recorded pool events of a client.
 ///
 /// # Panics
 ///
@@ -222,8 +234,9 @@ fn judge(trace: &Trace) {
 
 /// Records the events of a client's pools during a case, and judges them when it is dropped.
 ///
-/// Most clients of an application have no subscriber, and their check-outs and check-ins take a separate path. The contract is run once more on that path. In
-/// that run a witness records nothing, and cases judge by counts, by the server's connections and by the next operation.
+/// Most clients of an application have no subscriber, and their check-outs and check-ins take a
+/// separate path. The contract is run once more on that path. In that run a witness records
+/// nothing, and cases check only the counts, the server's connections and the next operation.
 ///
 /// # Panics
 ///
@@ -232,7 +245,7 @@ fn judge(trace: &Trace) {
 pub struct Witness(Option<Recorder>);
 
 impl Witness {
-    /// Subscribes, before the client is made.
+    /// Creates a witness and subscribes it. Must be called before the client is created.
     #[must_use]
     pub fn new(events: &Subscribers) -> Self {
         Self((!is_unobserved()).then(|| Recorder::new(events)))
@@ -263,24 +276,26 @@ pub struct Contract {
     threads_variable: Option<&'static str>,
 }
 
-/// Set in a process that runs the contract in one of several ways; the value is the name of that way.
+/// Set in a process that runs one variant of the contract; the value is the name of the variant.
 const WAY: &str = "POOLHOUSE_CONTRACT_WAY";
 
 /// Set in a process that runs the contract with clients that have no subscriber.
 const UNOBSERVED: &str = "POOLHOUSE_CONTRACT_UNOBSERVED";
 
 impl Contract {
-    /// With the adapter of this name.
+    /// The contract with the adapter of this name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, threads_variable: None }
     }
 
-    /// The contract is run with 1 thread and with 4. This environment variable sets the number of threads of the adapter's executor.
+    /// The contract is run with 1 thread and with 4. This environment variable sets the number of
+    /// threads of the adapter's executor.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
     }
 
-    /// Runs every case of the contract with what implements [`Platform`], as the command line asks.
+    /// Runs every case of the contract that the command line selects, with an implementation of
+    /// [`Platform`].
     #[must_use]
     pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
         self.in_processes(
@@ -289,13 +304,16 @@ impl Contract {
         )
     }
 
-    /// Runs those cases that need no threads and no heap.
+    /// Runs the cases that need neither threads nor a heap.
     #[must_use]
     pub fn run<S: Subject>(self) -> ExitCode {
         self.in_processes(add_runtime::<S>, add_clients::<S>)
     }
 
-    /// - `runtime`: adds the cases of a runtime without a client. - `clients`: adds the cases of clients.
+    /// Runs the contract in a separate process for each variant.
+    ///
+    /// - `runtime`: adds the cases of a runtime without a client.
+    /// - `clients`: adds the cases of clients.
     fn in_processes(self, runtime: impl FnOnce(Suite) -> Suite, clients: impl FnOnce(Suite) -> Suite) -> ExitCode {
         if let Ok(way) = std::env::var(WAY) {
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
@@ -309,7 +327,7 @@ impl Contract {
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
             let (lives, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
             println!("contract ({name}): {lives} traces judged");
-            // Whoever runs all of it is told when nothing was tried.
+            // A run of all cases fails when no drop point was reached or no invariant was checked.
             let is_whole = std::env::args_os().len() == 1;
             let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
             let was_judged = lives > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
@@ -372,15 +390,15 @@ fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     platform::add::<P>(suite)
 }
 
-/// One case, within its time.
+/// Runs one case within its time limit.
 pub(crate) fn run_case<S: Subject>(case: impl AsyncFnOnce(&S)) {
     S::with(async |subject: &S| limited(case(subject)).await);
 }
 
-/// Awaits a future that must not take for ever.
+/// Awaits a future with a time limit.
 async fn limited<T>(future: impl Future<Output = T>) -> T {
     let limit = async {
-        // A machine that stands still for minutes takes one of them.
+        // If the machine is suspended for minutes, the loop counts them as one second.
         for _ in 0..CASE_SECONDS_MAX {
             async_io::Timer::after(Duration::from_secs(1)).await;
         }

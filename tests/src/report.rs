@@ -1,7 +1,9 @@
-//! The figures of a build: what the suites have left behind and printed, in one table and one JSON.
+//! The figures of a build: the recorded and printed results of the suites, in one table and one
+//! JSON document.
 //!
-//! A figure that nobody has left is told as not measured, with the command that would measure it: it is never zero by silence. What takes hours is not
-//! measured in each build: its last figures are kept in `tests/figures`, and told as what they are.
+//! A figure that no suite recorded is reported as not measured, with the command that measures it;
+//! it is never reported as zero. Figures that take hours are not measured in each build. Their last
+//! values are kept in `tests/figures`, and are reported as earlier values.
 
 use alloc::collections::BTreeMap;
 use core::fmt::Write;
@@ -18,45 +20,46 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-/// A line of the report.
+/// A row of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its number.
+    /// The number of the row.
     pub number: usize,
-    /// What it is of.
+    /// The subject of the row.
     pub title: &'static str,
-    /// The figures by name; those that were not measured are not there.
+    /// The measured figures by name.
     pub figures: Vec<(String, Value)>,
-    /// What was not measured, and the command that would.
+    /// The figures that were not measured, each with the command that measures it.
     pub missing: Vec<(&'static str, &'static str)>,
 }
 
-/// All that a report is made of.
+/// The input of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Material {
-    /// What suites have left, by the name of the suite.
+    /// The recorded figures of this run, by the name of the suite.
     pub figures: BTreeMap<String, Value>,
-    /// What those runs have left that take too long for each build, by the same names: the last of each, kept with the sources.
+    /// The last figures of runs that take too long for each build, by the name of the suite. They
+    /// are kept with the sources.
     pub long: BTreeMap<String, Value>,
-    /// What `cargo test` has printed; empty if there is nothing.
+    /// The output of `cargo test`; empty if there is none.
     pub log: String,
     /// The root of the repository.
     pub root: PathBuf,
 }
 
-/// Where `./tests/run` leaves its logs.
+/// The folder of the logs of `./tests/run`.
 #[must_use]
 pub fn run_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("run")
 }
 
-/// Where the figures of long runs are kept.
+/// The folder of the figures of long runs.
 #[must_use]
 pub fn long_folder(root: &Path) -> PathBuf {
     root.join("tests/figures")
 }
 
-/// The figures in a folder, by the name of the suite. What is no JSON is passed over.
+/// Reads the figures of a folder, by the name of the suite. Files that are not JSON are skipped.
 #[must_use]
 pub fn read_figures(folder: &Path) -> BTreeMap<String, Value> {
     let mut figures = BTreeMap::new();
@@ -72,13 +75,13 @@ pub fn read_figures(folder: &Path) -> BTreeMap<String, Value> {
     figures
 }
 
-/// The report.
+/// Creates the rows of the report.
 #[must_use]
 pub fn rows(material: &Material) -> Vec<Row> {
     rows::all(material, &read_log(&material.log))
 }
 
-/// The report as JSON: each figure below its row's number.
+/// Formats the report as JSON: an object for each row number, with its figures.
 #[must_use]
 pub fn to_json(rows: &[Row]) -> Value {
     let rows = rows.iter().map(|row| {
@@ -89,7 +92,8 @@ pub fn to_json(rows: &[Row]) -> Value {
     Value::Object(rows.collect())
 }
 
-/// The report as text, a line for each figure; with an earlier one, what each was then where it has changed.
+/// Formats the report as text, one line for each figure. A figure that differs from the earlier
+/// report is followed by its earlier value.
 #[must_use]
 pub fn to_text(rows: &[Row], earlier: Option<&Value>) -> String {
     let mut text = String::new();
@@ -107,7 +111,7 @@ pub fn to_text(rows: &[Row], earlier: Option<&Value>) -> String {
     text
 }
 
-/// A figure in one line.
+/// Formats a figure on one line.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

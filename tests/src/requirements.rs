@@ -1,7 +1,9 @@
-//! Requirements and invariants: where each is named in code and in tests, and which of those tests ran.
+//! Requirements and invariants: where code and tests name each of them, and which of those tests
+//! ran.
 //!
-//! A requirement has an id (`CMAP-16`, `P10`). Code names it where it is implemented, a test where it is checked, one in a comment, the other in a comment or in
-//! what it says when it fails. An official file checks what the list of requirements says of it.
+//! A requirement has an id (`CMAP-16`, `P10`). Code names it in a comment where it is implemented.
+//! A test names it in a comment or in a failure message where it is checked. An official test file
+//! checks the requirements that list it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,31 +20,34 @@ mod tests;
 
 pub use self::log::{Counts, Ran, read_log};
 
-/// Where the list of requirements is; else it is looked for beside the folder of the official tests.
+/// Environment variable with the path of the list of requirements. Without it, the list is searched
+/// beside the folder of the official tests.
 pub const REQUIREMENTS: &str = "POOLHOUSE_REQUIREMENTS";
 
-/// How a range of ids that is named, such as `CMAP-36..40`, may be at most: a longer one says what a file is about, not what is done.
+/// Maximum length of a range of ids, such as `CMAP-36..40`. Longer ranges describe a whole file,
+/// not a check.
 const RANGE_MAX: u32 = 12;
 
-/// What speaks of ids and tests none: it says what they mean, it counts how often they are named, or it is an oracle, whose work is told by the
-/// `invariants` that the figures of its generators count.
+/// Sources that mention ids without testing them: they define invariants, count mentions, or
+/// implement an oracle. The work of an oracle is counted in the field `invariants` of its
+/// generators' figures.
 const NO_TESTS: [&str; 3] = ["tests/src/invariants.rs", "tests/src/requirements", "tests/src/oracle"];
 
 /// A test that names a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Naming {
-    /// Its file, from the root of the repository.
+    /// The file, relative to the root of the repository.
     pub file: String,
-    /// The function, where one is to be told.
+    /// The function, if the mention belongs to one.
     pub function: Option<String>,
-    /// Whether that is a test by itself, and no helper of others.
+    /// Whether the function is itself a test, not a helper of tests.
     pub is_test: bool,
 }
 
-/// What is known of one requirement or invariant.
+/// A requirement or invariant, and where it is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requirement {
-    /// What it says, as the list has it; empty for invariants.
+    /// Text of the list of requirements; empty for invariants.
     pub text: String,
     /// Official files by `folder/name`, with `*` for any text.
     pub official: Vec<String>,
@@ -52,21 +57,21 @@ pub struct Requirement {
     pub tests: BTreeSet<Naming>,
 }
 
-/// What ran of the tests of one requirement.
+/// The tests of one requirement that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// Tests that name it and passed.
+    /// Number of tests that name it and passed.
     pub tests: usize,
-    /// Official files that passed.
+    /// Number of official files that passed.
     pub official: usize,
-    /// How often oracles checked it.
+    /// Number of checks by oracles.
     pub checks: u64,
 }
 
-/// Where the list of requirements is.
+/// Returns the path of the list of requirements.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason why no list was found.
 pub fn list() -> Result<PathBuf, String> {
     let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = path(REQUIREMENTS).map(|path| crate::spec::resolve(&path));
@@ -76,7 +81,7 @@ pub fn list() -> Result<PathBuf, String> {
     if found.is_file() { Ok(found) } else { Err(format!("there is no {}", found.display())) }
 }
 
-/// The requirements of a list: the rows of its tables that begin with an id.
+/// Parses the requirements of a list: the rows of its tables that begin with an id.
 #[must_use]
 pub fn parse(list: &str) -> BTreeMap<String, Requirement> {
     let mut requirements = BTreeMap::new();
@@ -93,7 +98,9 @@ pub fn parse(list: &str) -> BTreeMap<String, Requirement> {
     requirements
 }
 
-/// The official files that a cell names: `cmap/a, b; rs/c_{d,e}* (words)` are `cmap/a`, `cmap/b`, `rs/c_d*`, `rs/c_e*`.
+/// The official files that a cell of the list names.
+///
+/// `cmap/a, b; rs/c_{d,e}* (words)` names `cmap/a`, `cmap/b`, `rs/c_d*`, `rs/c_e*`.
 fn official_files(cell: &str) -> Vec<String> {
     let mut files = Vec::new();
     for group in cell.split(';') {
@@ -136,7 +143,7 @@ fn split_outside_braces(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Each of the alternatives in braces.
+/// Expands each alternative in braces.
 fn expand(pattern: &str) -> Vec<String> {
     let Some((head, (inner, tail))) =
         pattern.split_once('{').and_then(|(head, rest)| Some((head, rest.split_once('}')?)))
@@ -154,7 +161,7 @@ pub fn invariants() -> BTreeMap<String, Requirement> {
     ids.map(|id| (id, Requirement::default())).collect()
 }
 
-/// Looks for the ids in the sources of the repository.
+/// Adds the mentions of the ids in the sources of the repository.
 ///
 /// # Errors
 /// A folder or file cannot be read.
@@ -180,7 +187,8 @@ pub fn find(root: &Path, requirements: &mut BTreeMap<String, Requirement>) -> io
             for (id, function) in mentions::of(&text, RANGE_MAX) {
                 let Some(requirement) = requirements.get_mut(&id) else { continue };
                 if is_test(&name) {
-                    // The harness does not test all that it speaks of, nor what it lists.
+                    // A mention in the harness outside of a function, for example in a list, is not
+                    // a test.
                     if function.is_none() && name.starts_with("tests/src/") {
                         continue;
                     }
@@ -221,17 +229,17 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 impl Requirement {
-    /// Whether any test is of it.
+    /// Whether any test names it.
     ///
-    /// - `ran`: what ran; an official file counts when it did.
+    /// - `ran`: the tests that ran; an official file counts only if it passed.
     #[must_use]
     pub fn is_tested(&self, ran: &Ran) -> bool {
         !self.tests.is_empty() || self.official.iter().any(|file| ran.official(file) > 0)
     }
 
-    /// What ran of its tests.
+    /// Counts the runs of its tests.
     ///
-    /// - `checks`: how often oracles checked each id.
+    /// - `checks`: number of checks of each id by oracles.
     #[must_use]
     pub fn runs(&self, id: &str, ran: &Ran, checks: &BTreeMap<String, u64>) -> Runs {
         Runs {
@@ -242,7 +250,7 @@ impl Requirement {
     }
 }
 
-/// How often oracles checked each invariant, by the figures that suites have left.
+/// The number of checks of each invariant by oracles, from the figures of the suites.
 #[must_use]
 pub fn checks(figures: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
     let mut checks = BTreeMap::new();
@@ -254,7 +262,7 @@ pub fn checks(figures: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
     checks
 }
 
-/// All of it as JSON.
+/// Formats all requirements as JSON.
 #[must_use]
 pub fn to_json(requirements: &BTreeMap<String, Requirement>, ran: &Ran, checks: &BTreeMap<String, u64>) -> Value {
     let mut all = serde_json::Map::new();

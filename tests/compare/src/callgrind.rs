@@ -1,5 +1,5 @@
-//! Instructions, counted by valgrind's callgrind where that is installed: N cycles are run and 2N, and what starting and ending cost falls out of
-//! the difference.
+//! Instruction counts by valgrind's callgrind, where it is installed. A program runs N cycles, then
+//! 2N; the difference excludes the cost of starting and ending.
 
 use crate::report::Table;
 use core::net::SocketAddr;
@@ -7,17 +7,17 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What is run a number of times.
+/// A program that runs a case a number of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) words: Vec<OsString>,
-    /// What it reads.
+    /// The standard input of the program.
     pub(crate) input: String,
 }
 
 impl Program {
-    /// This program, by its own word for one case of a section.
+    /// This program, with the subcommand that repeats one case of a section.
     pub(crate) fn own(section: &str, case: &str, times: u32, server: SocketAddr) -> Self {
         let this = std::env::current_exe().expect("this program has a path").into_os_string();
         let rest = ["repeat", section, case, &times.to_string(), &server.to_string()].map(OsString::from);
@@ -25,7 +25,8 @@ impl Program {
     }
 }
 
-/// A table of cases, each by its name and its title; `program` is what runs one so many times.
+/// Creates the table of some cases. Each case is a name and a title; `program` returns the program
+/// that runs a case a number of times.
 pub(crate) fn table(
     title: &str,
     cases: &[(&str, &str)],
@@ -45,14 +46,14 @@ pub(crate) fn table(
     table
 }
 
-/// Instructions of the whole process, on all of its threads.
+/// Counts the instructions of the whole process, on all of its threads.
 fn count(program: &Program) -> Result<f64, String> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(&program.words);
     command.env("SMOL_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|_| "valgrind is not installed".to_owned())?;
     if let Some(mut input) = child.stdin.take() {
-        // A program that reads nothing may have ended.
+        // A program that does not read its input may have ended.
         let _ = input.write_all(program.input.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;

@@ -1,5 +1,6 @@
-//! `ping` by whole clients on one loopback server, which is a process of its own: Poolhouse on smol, the official driver on tokio, libmongoc on threads, and bare
-//! sockets of async-io, at 1, 10 and 100 tasks over 10 connections.
+//! `ping` by complete clients on one loopback server in a separate process: Poolhouse on smol, the
+//! official driver on tokio, libmongoc on threads, and bare sockets of async-io, at 1, 10 and 100
+//! tasks over 10 connections.
 
 mod actors;
 mod libmongoc;
@@ -16,7 +17,7 @@ pub(crate) use actors::{official, repeat};
 
 const TASKS: [u32; 3] = [1, 10, 100];
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("clients");
@@ -29,12 +30,12 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section
 }
 
-/// What runs in a process of its own.
+/// Runs a part of the section in a separate process.
 pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
     (name == "clients").then(|| measure(threads, server.expect("an address"), settings))
 }
 
-/// Instructions of the client's process for one ping.
+/// Counts the instructions of the client's process for one ping.
 pub(crate) fn instructions() -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("clients-instructions");
@@ -61,7 +62,7 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
         let plural = if threads == 1 { "" } else { "s" };
         let title = format!("ping, {tasks} at a time, {threads} thread{plural}");
         let mut table = Table::new(title, &columns);
-        // The floor of so many tasks comes first.
+        // The first row is the baseline for this number of tasks.
         let floor = if tasks <= actors::CONNECTIONS { "own" } else { "channel" };
         let has_place = |name: &str| name == floor || !["own", "channel"].contains(&name);
         let names: Vec<_> = actors::NAMES.iter().filter(|(name, _)| has_place(name)).collect();
@@ -87,7 +88,7 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
     section
 }
 
-/// The middle of some times, in milliseconds.
+/// The median of some durations, in milliseconds.
 pub(crate) fn median_ms(times: &[core::time::Duration]) -> f64 {
     median(times.iter().map(|time| time.as_secs_f64() * 1e3).collect())
 }

@@ -1,8 +1,10 @@
-//! A fleet of clients on a replica set of three whose primary dies, on virtual time: how many connections a second its successor is asked for, with `maxConnecting` 2 and
-//! without a limit.
+//! A fleet of clients on a replica set of three servers, with a failing primary, on virtual time.
+//! It measures the number of connections per second that the new primary must establish, with
+//! `maxConnecting` 2 and without a limit.
 //!
-//! Each client is a control machine with its three monitors and three pools, as every adapter drives them. Network and servers are a model: see [`world`]. Nothing is random but
-//! the times at which tasks want something, and those come from a seed.
+//! Each client is a control machine with its three monitors and three pools, driven as every
+//! adapter drives them. Network and servers are a model: see [`world`]. Only the times at which
+//! tasks start operations are random; they are derived from a seed.
 
 mod client;
 mod world;
@@ -13,12 +15,12 @@ use crate::settings::Settings;
 use core::time::Duration;
 use world::{Outcome, World};
 
-/// Clients of the fleet.
+/// Number of clients of the fleet.
 const CLIENTS: usize = 10_000;
-/// What a pool may have; no more than there are tasks.
+/// `maxPoolSize`. A pool has no more connections than the client has tasks.
 const MAX_POOL_SIZE: u32 = 100;
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let clients = settings.of(500, CLIENTS);
     let cases = [("maxConnecting 2", 2), ("no limit", MAX_POOL_SIZE)];
@@ -76,13 +78,13 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section
 }
 
-/// The most connections of any ten bins in a row.
+/// The maximum number of connections in ten consecutive bins.
 fn most_in_a_second(opened: &[u64]) -> u64 {
     let bins = usize::try_from(Duration::from_secs(1).as_nanos() / world::BIN.as_nanos()).unwrap_or(1);
     opened.windows(bins).map(|window| window.iter().sum()).max().unwrap_or(0)
 }
 
-/// Connections a second from just before the election on, by seconds.
+/// Connections per second by time in seconds, starting just before the election.
 fn rate(opened: &[u64]) -> Vec<(f64, f64)> {
     let bin = world::BIN.as_secs_f64();
     let points = opened.iter().enumerate().map(|(place, count)| (place as f64 * bin, *count as f64 / bin));

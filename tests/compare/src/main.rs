@@ -1,4 +1,5 @@
-//! Poolhouse and its peers, measured in one run on the same work: see README.md beside this crate's manifest.
+//! Poolhouse and its peers, measured in one run with the same work: see README.md beside this
+//! crate's manifest.
 //!
 //! `poolhouse-compare [SECTION..] [--quick] [--write] [--instructions]`
 
@@ -24,17 +25,18 @@ use settings::Settings;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What there is to run.
+/// A section that can be run.
 struct Entry {
     name: &'static str,
     run: fn(&Settings) -> Section,
-    /// What of it runs in a process of its own: by the name of a part, on so many threads, against a server.
+    /// Runs a part of the section in a worker process: the name of the part, the number of threads,
+    /// the server.
     part: fn(&str, usize, Option<SocketAddr>, &Settings) -> Option<Section>,
-    /// How its instructions are counted.
+    /// Counts the instructions of the section.
     instructions: Option<fn() -> Section>,
 }
 
-/// In this order.
+/// The sections, in the order of the report.
 const ENTRIES: [Entry; 6] = [
     Entry { name: "pools", run: pools::run, part: pools::part, instructions: Some(pools::instructions) },
     Entry { name: "clients", run: clients::run, part: clients::part, instructions: Some(clients::instructions) },
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the sections that are named, or all of them.
+/// Runs the named sections, or all of them.
 fn compare(args: &[&str], settings: &Settings) -> ExitCode {
     let (flags, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
     let known = |name: &str| ENTRIES.iter().any(|entry| entry.name == name);

@@ -1,23 +1,24 @@
-//! Medians of rounds in which all cases take turns, times of waiting, fairness.
+//! Medians of interleaved rounds, waiting times, fairness.
 
 use core::time::Duration;
 use std::time::Instant;
 
-/// The one in the middle; not a number if there are none.
+/// The median; NaN if there are no figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The figures of some cases, round by round.
+/// The figures of some cases for each round.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
-    /// By case, then by round.
+    /// Indexed by case, then by round.
     figures: Vec<Vec<f64>>,
 }
 
 impl Rounds {
-    /// Each case has its turn in each round, after one that does not count. A machine that slows down slows down all.
+    /// Runs each case once in each round, after a warm-up that is not counted. Interleaving
+    /// distributes a slow-down of the machine over all cases.
     pub(crate) fn of(rounds: usize, cases: usize, mut measured: impl FnMut(usize) -> f64) -> Self {
         for case in 0..cases {
             measured(case);
@@ -25,7 +26,7 @@ impl Rounds {
         let mut figures = vec![Vec::new(); cases];
         for round in 0..rounds {
             for turn in 0..cases {
-                // Nobody always comes after the same one.
+                // The order rotates, so a case does not always follow the same one.
                 let case = (turn + round) % cases;
                 figures[case].push(measured(case));
             }
@@ -38,7 +39,7 @@ impl Rounds {
         median(self.figures[case].clone())
     }
 
-    /// The median of what a case is, in each round, of another one.
+    /// The median of the ratios of a case to another one in each round.
     pub(crate) fn ratio(&self, case: usize, of: usize) -> f64 {
         median(self.figures[case].iter().zip(&self.figures[of]).map(|(one, other)| one / other).collect())
     }
@@ -53,7 +54,7 @@ pub(crate) fn ns_each(times: u32, mut step: impl FnMut()) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
 }
 
-/// One quantile of some figures, which it sorts.
+/// A quantile of some figures; sorts them.
 pub(crate) fn quantile(figures: &mut [f64], share: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
     let last = figures.len().saturating_sub(1);
@@ -65,18 +66,18 @@ const fn rounded(place: f64) -> usize {
     place.round() as usize
 }
 
-/// Jain's index: 1 where all have as much, 1/n where one has all.
+/// Jain's index of fairness: 1 if all shares are equal, 1/n if one task has everything.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { f64::NAN }
 }
 
-/// The bits of a time that are told apart, beside the highest one: 3 % at most.
+/// Number of significant bits of a duration below the highest one: an error of at most 3 %.
 const DETAIL_BITS: u32 = 5;
 const BUCKETS: usize = (64 - DETAIL_BITS as usize + 1) << DETAIL_BITS;
 
-/// How many waited how long, in buckets that grow with the time.
+/// A histogram of waiting times, in buckets that grow with the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     counts: Vec<u32>,
@@ -104,7 +105,7 @@ impl Waits {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// So many did not wait for longer, in nanoseconds.
+    /// The waiting time in nanoseconds that this share of waits does not exceed.
     pub(crate) fn quantile_ns(&self, share: f64) -> f64 {
         let wanted = self.total as f64 * share;
         let mut seen = 0.0;
@@ -125,7 +126,7 @@ fn bucket(ns: u64) -> usize {
     usize::try_from(place).map_or(BUCKETS - 1, |place| place.min(BUCKETS - 1))
 }
 
-/// The least that falls into a bucket.
+/// The smallest value of a bucket.
 fn floor_of(place: usize) -> f64 {
     let exact = 1_usize << DETAIL_BITS;
     if place < 2 * exact {

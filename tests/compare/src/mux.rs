@@ -1,5 +1,6 @@
-//! Requests on one multiplexed connection of Cassandra's protocol: Poolhouse's `Session` and the `scylla` crate against a bare exchange of the same bytes, which looks at
-//! nothing of a reply but its header. Version 4 on both sides; the server is a process of its own.
+//! Requests on one multiplexed connection of Cassandra's protocol: Poolhouse's `Session` and the
+//! `scylla` crate, compared with a bare exchange of the same bytes, which parses only the header of
+//! a reply. Version 4 on both sides; the server is a separate process.
 
 mod askers;
 
@@ -10,10 +11,10 @@ use crate::settings::Settings;
 use askers::Askers;
 use core::net::SocketAddr;
 
-/// Requests in flight, and how many there are in a round.
+/// Requests in flight, and number of requests of a round.
 const LOADS: [(u32, u32); 3] = [(1, 3_000), (128, 40_000), (1_024, 60_000)];
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Cql);
     let mut section = Section::new("mux");
@@ -24,7 +25,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section
 }
 
-/// What runs in a process of its own.
+/// Runs a part of the section in a separate process.
 pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
     (name == "mux").then(|| measure(threads, server.expect("an address"), settings))
 }

@@ -12,7 +12,7 @@ const COLOURS: [RGBColor; 4] =
 const FLOOR: RGBColor = RGBColor(0xa0, 0xa0, 0xa0);
 const WORDS: (&str, i32) = ("sans-serif", 13);
 
-/// Writes a plot into a folder.
+/// Writes a plot to a folder.
 pub(crate) fn draw(plot: &Plot, folder: &Path) -> Result<(), Box<dyn Error>> {
     let path = folder.join(plot.file());
     match plot {
@@ -21,7 +21,7 @@ pub(crate) fn draw(plot: &Plot, folder: &Path) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One line for each, the longest as long as the picture is wide.
+/// Draws one bar for each figure; the longest has the width of the picture.
 fn draw_bars(path: &Path, title: &str, unit: &str, bars: &[(String, f64)]) -> Result<(), Box<dyn Error>> {
     let count = u32::try_from(bars.len())?;
     let root = SVGBackend::new(path, (860, 110 + 34 * count)).into_drawing_area();
@@ -85,7 +85,7 @@ fn draw_lines(path: &Path, title: &str, (x, y): (&str, &str), series: &[Series])
     Ok(())
 }
 
-/// Ours, the floor's, or others'.
+/// The colour of our own cases, of the baseline, or of others.
 fn colour_of(name: &str) -> RGBColor {
     if name.starts_with("floor") {
         FLOOR

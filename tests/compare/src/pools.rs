@@ -1,8 +1,11 @@
-//! Check-out and check-in of connections that do nothing: Poolhouse, generic pools, and the least that is possible.
+//! Check-out and check-in of connections that do nothing: Poolhouse, generic pools, and a
+//! hand-written baseline (the floor).
 //!
-//! - uncontended: one thread, a connection is always there. Futures are polled once and are ready, all but those of mobc.
-//! - contended: 64 tasks, 10 connections, each kept for one turn of the executor, and one turn between; on one thread and on two, by the runtime of each pool's choice and, where a
-//!   pool wants none, on both.
+//! - uncontended: one thread, and a connection is always available. Futures are ready at their
+//!   first poll, except those of mobc.
+//! - contended: 64 tasks, 10 connections. Each connection is kept for one turn of the executor,
+//!   with one turn between. It runs on one thread and on two, on the runtime that each pool
+//!   requires; pools without a requirement run on both runtimes.
 //! - memory: bytes for each idle connection and each waiter.
 
 mod contended;
@@ -23,10 +26,10 @@ use poolhouse_smol::{Client, ClientOptions};
 
 pub(crate) use uncontended::repeat;
 
-/// What a client's pool is warmed up to, and what the others have.
+/// Number of connections to which a client's pool is warmed up, and of the other pools.
 const CONNECTIONS: u32 = 10;
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("pools");
@@ -41,7 +44,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section
 }
 
-/// What runs in a process of its own.
+/// Runs a part of the section in a separate process.
 pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
     match name {
         "pools-uncontended" => Some(uncontended::run(server.expect("an address"), settings)),
@@ -51,7 +54,7 @@ pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, setti
     }
 }
 
-/// Instructions of one check-out and check-in.
+/// Counts the instructions of one check-out and check-in.
 pub(crate) fn instructions() -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("pools-instructions");
@@ -61,7 +64,7 @@ pub(crate) fn instructions() -> Section {
     section
 }
 
-/// A client with all connections established, and nobody who listens to its events.
+/// A client with all connections established and without event subscribers.
 async fn client(server: SocketAddr) -> Client {
     poolhouse_tests::exchange::warm_client(ClientOptions::new(server.to_string()), CONNECTIONS, None).await
 }

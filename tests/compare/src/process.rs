@@ -1,4 +1,5 @@
-//! Processes of this program: servers, and workers, whose number of threads is settled when they start.
+//! Processes of this program: servers, and workers with a number of threads that is fixed at their
+//! start.
 
 use crate::report::Section;
 use crate::settings::Settings;
@@ -8,12 +9,12 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-/// This program with other arguments.
+/// A command that runs this program with other arguments.
 fn this() -> Command {
     Command::new(std::env::current_exe().expect("this program has a path"))
 }
 
-/// Which server.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// MongoDB's protocol.
@@ -22,7 +23,7 @@ pub(crate) enum Kind {
     Cql,
 }
 
-/// A fake server on loopback in a process of its own, which ends with this one.
+/// A fake server on loopback in a separate process, which ends with this process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -47,14 +48,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends when its standard input does.
+        // The server ends when its standard input is closed.
         drop(self.child.stdin.take());
-        // A server that is gone already is none the less gone.
+        // An error means that it has ended already.
         let _ = self.child.wait();
     }
 }
 
-/// What such a process does.
+/// The main function of a server process.
 pub(crate) fn serve(name: &str) {
     let until_the_end = || {
         let mut sink = [0; 64];
@@ -78,7 +79,8 @@ pub(crate) fn serve(name: &str) {
     }
 }
 
-/// Part of a section, in a process of its own with so many threads for smol and for tokio.
+/// Runs a part of a section in a separate process, with this number of threads for smol and for
+/// tokio.
 pub(crate) fn worker(part: &str, threads: usize, server: Option<&Server>, settings: &Settings) -> Section {
     let mut command = this();
     command.args(["worker", part, &threads.to_string()]);

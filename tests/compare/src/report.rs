@@ -1,4 +1,4 @@
-//! What was found: tables, notes and what plots are drawn of, as text and as JSON.
+//! The results: tables, notes and the data of plots, as text and as JSON.
 
 use core::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// All sections of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    /// What it ran on.
+    /// The machine of the run.
     pub(crate) machine: String,
     pub(crate) command: String,
-    /// Whether it ran for a look only: its figures are no measurements.
+    /// Whether this was a quick run, with figures that are not measurements.
     pub(crate) quick: bool,
     pub(crate) sections: Vec<Section>,
 }
 
-/// What one section found.
+/// The results of one section.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Section {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ impl Section {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Takes over what a process of its own has found.
+    /// Appends the results of a worker process.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.tables.append(&mut other.tables);
         self.plots.append(&mut other.plots);
@@ -64,7 +64,7 @@ impl Table {
         self.rows.push(Row { name: name.into(), figures, skipped: None });
     }
 
-    /// A row that could not be measured, and why.
+    /// Adds a row that could not be measured, with the reason.
     pub(crate) fn skip(&mut self, name: impl Into<String>, why: impl Into<String>) {
         self.rows.push(Row { name: name.into(), figures: Vec::new(), skipped: Some(why.into()) });
     }
@@ -84,12 +84,12 @@ impl Table {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// `None` where there is nothing to tell.
+    /// `None` where no figure applies.
     pub(crate) figures: Vec<Option<f64>>,
     pub(crate) skipped: Option<String>,
 }
 
-/// What is drawn.
+/// The data of a plot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Plot {
     Bars { file: String, title: String, unit: String, bars: Vec<(String, f64)> },
@@ -156,7 +156,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Three digits or more, and thousands apart.
+/// At least three digits, with separators between thousands.
 fn shown(figure: f64) -> String {
     let size = figure.abs();
     if size >= 99.95 {
@@ -174,7 +174,7 @@ fn grouped(figure: f64) -> String {
         if place > 0 && left.is_multiple_of(3) && !text.ends_with('-') {
             text.push(',');
         }
-        // A string takes everything.
+        // Writing to a string never fails.
         let _ = text.write_char(digit);
     }
     text

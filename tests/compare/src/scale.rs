@@ -1,4 +1,5 @@
-//! Many of everything: waiters with deadlines, monitored servers, connections in one pool; in time and in memory.
+//! Large numbers of waiters with deadlines, of monitored servers, and of connections in one pool:
+//! time and memory.
 
 mod connections;
 mod waiters;
@@ -15,7 +16,7 @@ use core::net::SocketAddr;
 use fleet::{Fleet, Set};
 use poolhouse_core::monitor::ServerMonitoringMode;
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("scale");
@@ -25,7 +26,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section
 }
 
-/// What runs in a process of its own.
+/// Runs a part of the section in a separate process.
 pub(crate) fn part(name: &str, _: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
     match name {
         "scale-waiters" => Some(waiters::run(settings)),
@@ -35,12 +36,12 @@ pub(crate) fn part(name: &str, _: usize, server: Option<SocketAddr>, settings: &
     }
 }
 
-/// Servers that are monitored by one control machine.
+/// Number of servers that one control machine monitors.
 const SERVERS: u32 = 1_000;
 
 fn servers(settings: &Settings) -> Section {
     let mut section = Section::new("scale");
-    // At heartbeatFrequencyMS 500 there are two checks of each in a second.
+    // heartbeatFrequencyMS 500 means two checks of each server in a second.
     let columns = ["ns a check", "% of a core", "bytes a server"];
     let mut table = Table::new("1,000 servers monitored at heartbeatFrequencyMS 500 by one machine", &columns);
     let times = u32::try_from(settings.of(2_000, 20_000)).expect("not many");

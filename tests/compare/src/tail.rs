@@ -1,5 +1,6 @@
-//! What does not show in a mean: a burst on an empty pool, check-outs that were given up, the first ping of a client, and fairness. Poolhouse on smol and the official
-//! driver on tokio, one thread each, against one server in a process of its own.
+//! Effects that a mean hides: a burst on an empty pool, cancelled check-outs, the first ping of a
+//! client, and fairness. Poolhouse on smol and the official driver on tokio, one thread each, with
+//! one server in a separate process.
 
 mod abandoned;
 mod burst;
@@ -20,10 +21,11 @@ use poolhouse_tests::fake::BlockingClient;
 use smol::channel::{Receiver, Sender, bounded};
 use tokio::runtime::Runtime;
 
-/// How long anything may take that is waited for; far beyond what it needs.
+/// Time limit of a wait; far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tells when the last of many tasks is done: who waits for one after the other is woken as often, and takes part in what is measured.
+/// Notifies when the last of many tasks has completed. A task that joined them one by one would be
+/// woken as often as they are, and would distort the measurement.
 #[derive(Clone, Debug)]
 struct LastOf {
     left: Arc<AtomicUsize>,
@@ -43,13 +45,13 @@ impl LastOf {
     }
 }
 
-/// The whole section.
+/// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     worker("tail", 1, Some(&server), settings)
 }
 
-/// What runs in a process of its own.
+/// Runs a part of the section in a separate process.
 pub(crate) fn part(name: &str, _: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
     if name != "tail" {
         return None;
@@ -65,7 +67,7 @@ pub(crate) fn part(name: &str, _: usize, server: Option<SocketAddr>, settings: &
     Some(section)
 }
 
-/// From a client's making to the end of its first ping.
+/// Measures the time from the creation of a client to the end of its first ping.
 fn cold(runtime: &Runtime, server: SocketAddr, settings: &Settings, section: &mut Section) {
     let [mut our, mut their] = [Vec::new(), Vec::new()];
     for _ in 0..settings.of(2, 41) {
@@ -79,13 +81,13 @@ fn cold(runtime: &Runtime, server: SocketAddr, settings: &Settings, section: &mu
     section.tables.push(table);
 }
 
-/// Tells the fake server how commands go wrong, until this is dropped.
+/// Configures a fail point of the fake server until this is dropped.
 struct FailPoint {
     client: BlockingClient,
 }
 
 impl FailPoint {
-    /// The commands of these names are answered so much later; `mode` as in `configureFailPoint`.
+    /// Delays the replies to these commands by this time; `mode` as in `configureFailPoint`.
     fn slow(server: SocketAddr, mode: impl Into<mongodb::bson::Bson>, commands: &[&str], by: Duration) -> Self {
         let mut point = Self { client: BlockingClient::connect(server, PATIENCE).expect("a server that listens") };
         let ms = i64::try_from(by.as_millis()).expect("not long");

@@ -1,8 +1,16 @@
-//! Writes every mutant that cargo-mutants lists into one copy of the sources, each behind a question for its number.
+//! Writes all mutants that cargo-mutants lists into one copy of the sources, each behind a check
+//! whether its number is active.
 //!
-//! `poolhouse-mutants LIST UNVIABLE ROOT COPY REGIONS`: LIST is what `cargo mutants --list --json` prints, UNVIABLE a list of numbers, or none; the files
-//! below ROOT that LIST names are written below COPY, and REGIONS tells which bytes of them belong to which number. The number of a mutant is its
-//! place in LIST, from one. On standard output: the numbers of those that cannot be written so, with the reason.
+//! `poolhouse-mutants LIST UNVIABLE ROOT COPY REGIONS`
+//!
+//! - LIST: the output of `cargo mutants --list --json`. The number of a mutant is its position in
+//!   this list, from one.
+//! - UNVIABLE: a list of numbers, possibly empty.
+//! - ROOT, COPY: each file below ROOT that LIST names is written below COPY.
+//! - REGIONS: receives the byte ranges of each mutant in those files.
+//!
+//! Standard output lists the numbers of the mutants that cannot be written this way, with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,7 +28,7 @@ struct Mutant {
     span: Range<usize>,
 }
 
-/// What is written in place of some bytes of the source.
+/// A replacement of a byte range of the source.
 struct Edit {
     at: Range<usize>,
     kind: Kind,
@@ -29,19 +37,19 @@ struct Edit {
 enum Kind {
     /// Before the statements of a function: returns of other values.
     Body(Vec<(u64, String)>),
-    /// The same of a function that returns some iterator.
+    /// The same for a function that returns `impl Iterator`.
     Iterator(Vec<(u64, String)>),
     /// The end of such a function.
     End,
     /// An operator and its operands.
     Binary { left: Range<usize>, operator: Range<usize>, right: Range<usize>, others: Vec<(u64, String)> },
-    /// An operator that may be left out.
+    /// An operator that can be removed.
     Unary { operator: Range<usize>, operand: Range<usize>, id: u64 },
-    /// The guard of an arm: always, never, and whether the arm is left out.
+    /// The guard of an arm: replaced by `true`, replaced by `false`, or the arm is removed.
     Guard { always: Option<u64>, never: Option<u64>, left_out: Option<u64> },
-    /// An arm without a guard that may be left out.
+    /// An arm without a guard that can be removed.
     Arm(u64),
-    /// The value of a field that may be the base's.
+    /// The value of a field that can be replaced by that of the base.
     Field { prefix: String, base: String, id: u64 },
 }
 
@@ -74,7 +82,7 @@ impl Finder {
         let ids: Vec<_> = found.iter().map(|(id, _)| *id).collect();
         let (start, end) = (range.start + 1, range.end - 1);
         if matches!(&signature.output, syn::ReturnType::Type(_, of) if matches!(**of, syn::Type::ImplTrait(_))) {
-            // What is iterated over has no default anywhere in core.
+            // No iterator type that core returns implements `Default`.
             let (none, found): (Vec<_>, _) =
                 found.into_iter().partition(|(_, value)| value.contains("Default::default()"));
             self.impossible.extend(none.iter().map(|(id, _)| (*id, "unviable: no default")));
@@ -86,7 +94,7 @@ impl Finder {
     }
 }
 
-/// Whether a pattern is matched in a chain of conditions, outside parentheses.
+/// Whether a chain of conditions matches a pattern, outside of parentheses.
 fn matches_pattern(expr: &syn::Expr) -> bool {
     match expr {
         syn::Expr::Let(_) => true,
@@ -184,7 +192,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// The file as it is written, and which bytes belong to a mutant.
+/// The output file, and the byte ranges of mutants in it.
 struct Writer<'a> {
     source: &'a str,
     edits: Vec<Edit>,
@@ -207,7 +215,8 @@ impl Writer<'_> {
         self.regions.push((start, self.text.len(), id));
     }
 
-    /// Writes what the source has there, the edits within it applied, but for the edit itself if there is one that has this place.
+    /// Copies a range of the source and applies the edits within it. `without` is the edit being
+    /// written, which may have the same range.
     fn copy(&mut self, range: Range<usize>, without: Option<usize>) {
         let mut from = range.start;
         while let Some(index) = self.next(from, &range, without) {
@@ -217,7 +226,7 @@ impl Writer<'_> {
             self.apply(index);
             from = at.end;
             if at.is_empty() {
-                // An insertion is at a byte that nothing else begins with.
+                // No other edit starts at the byte of an insertion.
                 self.say(&source[at.start..=at.start]);
                 from += 1;
             }
@@ -226,9 +235,10 @@ impl Writer<'_> {
         self.say(&source[from..range.end]);
     }
 
-    /// The next edit that lies within; of those that begin together the widest.
+    /// Returns the next edit within the range; of edits with the same start, the widest.
     fn next(&self, from: usize, range: &Range<usize>, without: Option<usize>) -> Option<usize> {
-        // Of two with the same place, as a guard that is a comparison, the outer one was found first.
+        // Of two edits with the same range, such as a guard that is a comparison, the outer one was
+        // found first.
         let inner =
             |index: usize, at: &Range<usize>| without.is_none_or(|outer| *at != self.edits[outer].at || index > outer);
         let found = self.edits.iter().enumerate();
@@ -251,7 +261,7 @@ impl Writer<'_> {
                 let all_empty = others.iter().all(|(_, value)| value == "::std::iter::empty()");
                 for (id, value) in others {
                     let one = value.strip_prefix("::std::iter::once(").and_then(|rest| rest.strip_suffix(")"));
-                    // An empty one can be cloned whatever is iterated over.
+                    // An empty iterator can be cloned for any item type.
                     let other = match one {
                         Some(one) => format!("Some({one}).into_iter()"),
                         None if all_empty => "core::iter::empty()".to_owned(),
@@ -337,7 +347,7 @@ impl Writer<'_> {
     }
 }
 
-/// Where each line begins.
+/// The byte offset of a line and column.
 fn offset(source: &str, place: &Value) -> usize {
     let number = |name: &str| usize::try_from(place[name].as_u64().expect("a number")).expect("fits");
     let start =

@@ -1,8 +1,9 @@
 //! Serves a fake Cassandra node on loopback:
 //! `cql_server [--port P] [--versions 3,4,5] [--user NAME:PASSWORD] [--delay-ms D] [--seconds S]`.
 //!
-//! What statements it knows is said in `poolhouse_tests::cql_server`; with `--delay-ms` each of them is answered so much later. Prints its
-//! address. Ends when standard input is closed, or after S seconds if they are given; then it prints what it has counted.
+//! `poolhouse_tests::cql_server` documents the supported statements; `--delay-ms` delays the reply
+//! to each of them. Prints the server's address. Ends when standard input is closed, or after S
+//! seconds with `--seconds`; then it prints its counters.
 
 use core::time::Duration;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Futures that are polled by hand, and who is woken for them.
+//! A waker for futures that are polled by hand.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use event_listener::{Event, Listener};
 
-/// The waker of a future that is polled by hand; tells when it was woken.
+/// The waker of a future that is polled by hand; records when it was woken.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     woken: AtomicBool,
@@ -26,13 +26,13 @@ impl Wake for Alarm {
 }
 
 impl Alarm {
-    /// Polls a future, once, with this waker.
+    /// Polls a future once with this waker.
     pub(super) fn poll<F: Future>(self: &Arc<Self>, future: Pin<&mut F>) -> Poll<F::Output> {
         let waker = Waker::from(Arc::clone(self));
         future.poll(&mut Context::from_waker(&waker))
     }
 
-    /// Returns once somebody has woken it since the last time.
+    /// Returns when this waker was woken since the last call.
     pub(super) async fn rung(&self) {
         while !self.woken.swap(false, Ordering::SeqCst) {
             let listener = self.event.listen();
@@ -42,7 +42,7 @@ impl Alarm {
         }
     }
 
-    /// [`Alarm::rung`], where no task is to be kept.
+    /// The blocking variant of [`Alarm::rung`].
     pub(super) fn wait(&self) {
         while !self.woken.swap(false, Ordering::SeqCst) {
             let listener = self.event.listen();
@@ -52,7 +52,7 @@ impl Alarm {
         }
     }
 
-    /// How many wakers there are.
+    /// The number of existing wakers.
     pub(super) fn wakers(self: &Arc<Self>) -> usize {
         Arc::strong_count(self) - 1
     }

@@ -1,4 +1,5 @@
-//! Many tasks on few connections: everyone has a turn, and nobody many more than others.
+//! Many tasks on few connections: each task gets connections, and no task gets far more than the
+//! others.
 
 use super::rig::{Rig, ping_by};
 use super::{Subject, run_case};
@@ -8,11 +9,11 @@ use async_executor::LocalExecutor;
 use core::cell::Cell;
 use poolhouse_driver::Wanted;
 
-/// As many as a subject is up to, at most.
+/// Maximum number of tasks; fewer when the subject has lower limits.
 pub(super) const TASKS: u32 = 10_000;
-/// Of these connections.
+/// Number of connections that the tasks share.
 pub(super) const CONNECTIONS: u32 = 10;
-/// How many turns tasks have that are compared, on the average.
+/// Average number of turns of each task in the comparison. A turn is one ping.
 pub(super) const TURNS: u32 = 4;
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
@@ -21,14 +22,15 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("crowd::no_task_has_twice_the_turns_of_another", || run_case::<S>(fair))
 }
 
-/// The most turns that a task had are at most twice the fewest.
+/// Asserts that the maximum number of turns of a task is at most twice the minimum.
 pub(super) fn assert_fair(turns: impl IntoIterator<Item = u32> + Clone) {
     let most = turns.clone().into_iter().max().expect("somebody");
     let fewest = turns.into_iter().min().expect("somebody");
     assert!(most <= 2 * fewest, "the luckiest had {most} turns, the unluckiest {fewest}");
 }
 
-/// A client, and how many tasks there are. All connections are in use, so that the tasks begin together.
+/// Creates a client, and returns it with the number of tasks. The tasks start together because all
+/// connections are in use at that time.
 fn crowd<S: Subject>(subject: &S) -> (Rig<S>, u32) {
     let rig = Rig::new(subject, |shape| shape.max_pool_size = S::LIMITS.connections.min(CONNECTIONS));
     (rig, S::LIMITS.waiters.min(TASKS))
@@ -44,7 +46,7 @@ async fn every_task_has_its_turn<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Each goes on for as long as all together have had fewer turns than they are to have.
+/// Each task continues until all tasks together had `TURNS` turns per task.
 async fn fair<S: Subject>(subject: &S) {
     let (rig, tasks) = crowd(subject);
     let turns: Vec<Cell<u32>> = vec![Cell::new(0); tasks as usize];
@@ -59,9 +61,10 @@ async fn fair<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Every task pings until it had as many turns as it is told after each.
+/// Each task pings until it had as many turns as `wanted` returns; `wanted` is called after each
+/// turn.
 ///
-/// - `wanted`: how many it is to have, who had so many before this one.
+/// - `wanted`: maps the number of turns before this one to the total number of turns of the task.
 async fn run<S: Subject>(rig: &Rig<S>, turns: &[Cell<u32>], wanted: impl Fn(u32) -> u32) {
     let waiting = u32::try_from(turns.len()).expect("not so many");
     let mut guards = Vec::new();

@@ -1,4 +1,5 @@
-//! Connecting: refused, never answered, cut at once, given up; and how long a client waits for it.
+//! Connecting: refused, unanswered, reset at once, and cancelled connects; and connect timeouts of
+//! a client.
 
 use super::alarm::Alarm;
 use super::peer::{Hole, Peer, Sink, UnixPeer, deaf};
@@ -39,7 +40,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         })
 }
 
-/// What wants names, or other sockets than those of IPv4.
+/// Adds the cases that need host names, or sockets of other families than IPv4.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
         .case("dialing::unknown_host_is_a_dns_error", || run_case::<Hosted<P>>(unknown_host_is_a_dns_error))
@@ -52,13 +53,13 @@ pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     }
 }
 
-/// Connects to an address, in its own time.
+/// Connects to an address, without a deadline.
 pub(super) async fn dial<R: Runtime>(runtime: &R, address: SocketAddr) -> Result<R::Stream, ConnectError> {
     let host = address.ip().to_string();
     runtime.connect(&HostAddress::Tcp { host: &host, port: address.port() }, None).await
 }
 
-/// Sends a byte to and fro.
+/// Exchanges one byte in each direction.
 async fn exchange<R: Runtime>(runtime: &R, address: &HostAddress<'_>, peer: &Peer) {
     let mut stream = runtime.connect(address, None).await.expect("somebody listens");
     let line = peer.accept().await;
@@ -87,13 +88,14 @@ async fn black_hole_is_waited_for_until_dropped<S: Subject>(subject: &S) {
     eventually("nobody tries any more", || hole.tried_by() == 0).await;
 }
 
-/// Reset when it is accepted, or without that, when it was made and when it is being made: an error or an end, sooner or later.
+/// The peer resets the connection when it accepts it, or closes its listener without accepting. The
+/// client must see an error or the end of the stream.
 async fn cut_at_once_ends<S: Subject>(subject: &S) {
     for round in 0..24 {
         let peer = Peer::listen();
         subject.open_way_to(peer.address());
         let stream = if round % 2 == 0 {
-            // As soon as the peer can.
+            // The reset races with the connect.
             let cut = peer.reset_next();
             let stream = dial(subject.runtime(), peer.address()).await;
             cut.await;
@@ -110,7 +112,7 @@ async fn cut_at_once_ends<S: Subject>(subject: &S) {
     }
 }
 
-/// Writes fail by and by, after a reset.
+/// Asserts that writes fail after a reset, though the first ones may succeed.
 pub(super) async fn assert_fails<S: Subject>(stream: &mut <S::Runtime as Runtime>::Stream) {
     for _ in 0..1_000 {
         match stream.write(&[0; 64]).await {
@@ -139,7 +141,8 @@ async fn dropped_at_each_poll_leaves_no_connection<S: Subject>(subject: &S) {
             note_drop_point();
             continue;
         };
-        // What came of the others came before.
+        // Earlier connections were accepted first, so bytes of theirs would have been counted
+        // already.
         assert_eq!(stream.write(b"!").await.expect("a connection"), 1);
         eventually("the byte arrives", || sink.bytes() == 1).await;
         drop(stream);
@@ -170,7 +173,8 @@ async fn connect_timeout_of_the_default<S: Subject>(subject: &S) {
     assert_eq!(server.accepted_count(), 2, "one is the monitor's");
 }
 
-/// Checks out where nobody answers; the error of the server after the time for selecting one.
+/// Checks out from an address that does not answer. Returns the server's error after the selection
+/// timeout.
 async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Option<Duration>) -> Option<ServerError> {
     let hole = subject.black_hole().await;
     let selecting = Duration::from_secs(1);
@@ -212,9 +216,9 @@ async fn without_connect_timeout_it_waits_for_a_late_server<S: Subject>(subject:
 
 async fn unknown_host_is_a_dns_error<P: Platform + Default>(subject: &Hosted<P>) {
     let runtime = subject.runtime();
-    // The first is a name that nobody may have; the others are none.
+    // The first name is reserved as never resolvable; the others are not valid names.
     for host in ["nobody.poolhouse.invalid", "not a host", &"a".repeat(64), "127.0.0.1.", "a\0b"] {
-        // Name servers may be silent. That means the same.
+        // Name servers may not answer. The error is the same.
         let deadline = runtime.now().saturating_add(Duration::from_secs(2));
         let error = runtime.connect(&HostAddress::Tcp { host, port: 9 }, Some(deadline)).await.err();
         assert_eq!(error, Some(Cause::Dns.into()), "{host:?}");
@@ -228,7 +232,8 @@ async fn known_host_is_found<P: Platform + Default>(subject: &Hosted<P>) {
     exchange(subject.runtime(), &HostAddress::Tcp { host: "localhost", port }, &peer).await;
 }
 
-/// One that has been tried for a while: the next packet of the system's finds nobody.
+/// The hole closes while a connect to it is in progress; the system's next retransmission is
+/// refused.
 async fn black_hole_that_closes_refuses<P: Platform + Default>(subject: &Hosted<P>) {
     let (runtime, mut hole) = (subject.runtime(), Hole::dig().await);
     let alarm = Arc::new(Alarm::default());

@@ -1,5 +1,5 @@
-//! Cancel-safety: each future of the shell is dropped at each of its polls. Nothing is lost, nothing is left behind, and nobody reads
-//! somebody else's reply.
+//! Cancel-safety: each future of the driver is dropped at each of its polls. No connection is lost
+//! or leaked, and no operation receives the reply to another one.
 
 use super::rig::{Bell, DropIt, DropPoint, Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
 use super::{Shape, Subject, run_case};
@@ -48,7 +48,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     })
 }
 
-/// At most one connection.
+/// Limits the pool to one connection.
 fn single(shape: &mut Shape) {
     shape.max_pool_size = 1;
 }
@@ -69,8 +69,8 @@ async fn idle_check_out<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// The connection in use is returned once somebody waits for it: who waits is dropped in the queue, or when the connection was granted and it has
-/// not noticed.
+/// The connection in use is returned after the check-out started waiting. The waiter is dropped
+/// while it is queued, or after the connection was granted and before its next poll.
 async fn waiting_check_out<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
@@ -90,7 +90,8 @@ async fn waiting_check_out<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// P12: the connection that is being established for somebody who has gone serves the next one.
+/// P12: the waiter of a connection that is being established is dropped; the connection serves the
+/// next check-out.
 async fn establishing_check_out<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(1, async |point| {
@@ -110,7 +111,7 @@ async fn establishing_check_out<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// It waits for the server, then for its connection.
+/// The check-out waits for the server, then for its connection.
 async fn first_check_out<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
@@ -134,7 +135,7 @@ async fn selection<S: Subject>(subject: &S) {
         rig.end().await;
         rig.server.freeze();
         rig.renew(subject, single);
-        // There is a place for as many as ever.
+        // Dropped selectors have released their slots: as many as before fit.
         for _ in 0..=S::LIMITS.waiters.min(64) {
             let once = DropPoint { polls: 1, drop_it: DropIt::AtOnce };
             assert!(once.reach(rig.hub().select_server(&Wanted::WRITE, None)).await.is_none());
@@ -147,12 +148,13 @@ async fn selection<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// What was dropped keeps nobody's task: its waker is gone at once, or when its timer would have rung.
+/// A dropped future does not keep its task's waker: the waker is dropped at once, or at the latest
+/// when the future's timer would have fired.
 async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
     let soon = |shape: &mut Shape| {
         single(shape);
         shape.server_selection_timeout = Duration::from_millis(100);
-        // No check that ends wakes anybody.
+        // Without the timeout, no check ends during the test and wakes the selector.
         shape.connect_timeout = None;
     };
     let mut rig = Rig::new(subject, soon);
@@ -160,12 +162,13 @@ async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
     rig.server.freeze();
     rig.renew(subject, soon);
     let bell = Arc::new(Bell::default());
-    // Who waits for the server.
+    // A waiter for the server.
     poll_and_drop(&bell, rig.hub().select_server(&Wanted::WRITE, None));
     eventually("the selector's waker is gone", || Arc::strong_count(&bell) == 1).await;
     rig.server.thaw();
     rig.known().await;
-    // For a connection that is established, for the pool to be filled, for a connection in use.
+    // Waiters for a connection that is established, for a connection in use, for a reply, and for
+    // the pool to be filled.
     poll_and_drop(&bell, rig.hub().check_out(&Wanted::WRITE, None));
     assert_eq!(Arc::strong_count(&bell), 1, "a waiter's");
     rig.at_rest().await;
@@ -183,20 +186,20 @@ async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Polls a future that waits, once.
+/// Polls a future once; it must be pending.
 fn poll_and_drop<F: Future>(bell: &Arc<Bell>, future: F) {
     let waker = Waker::from(Arc::clone(bell));
     assert!(pin!(future).poll(&mut Context::from_waker(&waker)).is_pending());
 }
 
-/// The pool is filled no further once nobody waits for it.
+/// The pool creates no further connections after the future that waits for warm-up is dropped.
 async fn warming_up<S: Subject>(subject: &S) {
     let most = Shape::of(([127, 0, 0, 1], 1).into()).max_pool_size.min(S::LIMITS.connections);
     let mut rig = Rig::new(subject, |_| ());
     at_every_point(1, async |point| {
         let over = point.reach(rig.hub().warm_up(&Wanted::WRITE, Some(most), None)).await.is_some();
         rig.nothing_is_held();
-        // What was under way is completed.
+        // Connections that are being established are completed.
         rig.at_rest().await;
         assert!(rig.counts().available <= most);
         rig.all_is_well().await;
@@ -211,7 +214,7 @@ async fn warming_up<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Selection, check-out, establishing, sending, receiving.
+/// The operation is dropped during selection, check-out, establishing, sending and receiving.
 async fn operation<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(1, async |point| {
@@ -226,7 +229,8 @@ async fn operation<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// The first attempt fails as its connection is cut while it is established; the second one is dropped too.
+/// The first attempt fails because its connection is cut while it is established. The second
+/// attempt is dropped at each poll too.
 async fn second_attempt<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(2, async |point| {
@@ -244,7 +248,8 @@ async fn second_attempt<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
+/// A guard is used again after its caller cancelled a wait for a reply. The result is an error,
+/// neither a panic nor the old reply.
 async fn used_guard<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, single);
     at_every_point(0, async |point| {
@@ -266,12 +271,13 @@ async fn used_guard<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Between two bytes of a reply, each of which wakes who waits for it.
+/// Time between two bytes of a reply; each byte wakes the task that waits for the reply.
 const GAP: Duration = Duration::from_millis(1);
 
-/// A command over a connection that is checked out is dropped, and the guard with it.
+/// A command over a checked-out connection is dropped, and then its guard.
 ///
-/// - `gap`: between two bytes of its reply. It is a short one: the bytes of all rounds grow by the square of its length.
+/// - `gap`: the time between two bytes of the reply. The reply must be short, because the number of
+///   bytes of all rounds grows with the square of its length.
 async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Duration>) {
     let rig = Rig::new(subject, |shape| {
         single(shape);
@@ -297,7 +303,7 @@ async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Dura
     rig.end().await;
 }
 
-/// A request and a reply that no socket takes or gives at once.
+/// A request and a reply that are too large for a single write or read of the socket.
 async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
     let bytes = S::LIMITS.message_bytes / 4 * 3;
     let rig = Rig::of(subject, filled_server(bytes.min(1 << 20)), |shape| {
@@ -308,7 +314,7 @@ async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
     let more = vec![0; bytes.min(6 << 20)];
     at_every_point(1, async |point| {
         let mut guard = rig.check_out().await;
-        // The server reads when no more is taken.
+        // The server resumes reading when the socket takes no more bytes.
         let done = rig.reach_frozen(point, find_at_length(&mut guard, "large", &more)).await;
         drop(guard);
         rig.nothing_is_held();

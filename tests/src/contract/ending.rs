@@ -1,4 +1,5 @@
-//! How a client ends: it is closed, or nobody does its background work any more. Whoever waits is told at once; whoever has a connection may finish.
+//! The end of a client: it is closed, or its background work is dropped. Waiters fail at once;
+//! operations that hold a connection may finish.
 
 use super::rig::{Rig, find, find_by, ping, ping_by, within};
 use super::{Client, Shape, Subject, run_case};
@@ -26,12 +27,13 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("ending::runner_dropped_under_load", || run_case::<S>(abandoned_under_load))
 }
 
-/// How long it may take that operations hear of the end; real time, for a machine that is slow.
+/// Time limit for operations to return after the end. It is real time, long enough for a slow
+/// machine.
 const AT_ONCE: Duration = PATIENCE;
-/// All time limits: whoever ends before did not wait for one.
+/// The value of all timeouts: an operation that ends earlier did not end by a timeout.
 const FAR: Duration = Duration::from_secs(100_000);
 
-/// No limit comes to anybody's help.
+/// Sets all timeouts far in the future, so no timeout ends an operation.
 fn patient(shape: &mut Shape) {
     shape.connect_timeout = Some(FAR);
     shape.server_selection_timeout = FAR;
@@ -52,7 +54,7 @@ impl End {
         }
     }
 
-    /// Whether this is how operations fail that waited.
+    /// Whether this end causes this error of a waiting operation.
     fn is_told_by(self, error: &OperationError) -> bool {
         match self {
             Self::Closed => *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed),
@@ -61,15 +63,17 @@ impl End {
     }
 }
 
-/// What operations wait for.
+/// The resource that operations wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
-    /// How many do is not told; there is time for all of them to begin, which nothing depends on.
+    /// The server. The client has no count of these waiters, so the test only waits long enough for
+    /// all of them to start; correctness does not depend on it.
     Server,
     Connection,
 }
 
-/// The server sees every connection closed, and later operations are told why.
+/// Asserts that the server sees every connection closed, and that later operations fail with the
+/// error of this end.
 async fn is_over<S: Subject>(rig: &Rig<S>, end: End) {
     eventually("the server has no connection", || rig.server.open_count() == 0).await;
     let later = match end {
@@ -87,7 +91,8 @@ async fn is_over<S: Subject>(rig: &Rig<S>, end: End) {
     rig.end().await;
 }
 
-/// Operations that go on until one fails, and how it does. At `turn` successes in all the end comes.
+/// Runs operations in each task until one fails, and checks the error. The end is triggered after
+/// `TURN` successes of all tasks together.
 async fn load<S: Subject>(subject: &S, end: End) {
     const TURN: u32 = 300;
     let rig = Rig::new(subject, patient);
@@ -132,13 +137,14 @@ async fn abandoned_under_load<S: Subject>(subject: &S) {
     load(subject, End::Abandoned).await;
 }
 
-/// Some wait for a connection in use, some for one that is established, some for the pool to be filled; and of another client, for the server.
+/// Operations wait for a connection in use, for a connection that is being established, and for the
+/// pool to be filled. Operations of another client wait for the server.
 async fn ended_while_everybody_waits<S: Subject>(subject: &S, end: End) {
     let single = |shape: &mut Shape| {
         patient(shape);
         shape.max_pool_size = 1;
     };
-    // For the server.
+    // Operations that wait for the server.
     let mut rig = Rig::new(subject, single);
     rig.end().await;
     rig.server.freeze();
@@ -146,14 +152,14 @@ async fn ended_while_everybody_waits<S: Subject>(subject: &S, end: End) {
     waiting_ends(&rig, end, Awaited::Server).await;
     rig.server.thaw();
     is_over(&rig, end).await;
-    // For a connection that is established.
+    // Operations that wait for a connection that is being established.
     rig.renew(subject, single);
     rig.known().await;
     rig.server.freeze();
     waiting_ends(&rig, end, Awaited::Connection).await;
     rig.server.thaw();
     is_over(&rig, end).await;
-    // For one that is in use, which may finish.
+    // Operations that wait for a connection in use; the operation that holds it may finish.
     rig.renew(subject, single);
     let mut guard = rig.check_out().await;
     waiting_ends(&rig, end, Awaited::Connection).await;
@@ -162,14 +168,14 @@ async fn ended_while_everybody_waits<S: Subject>(subject: &S, end: End) {
     is_over(&rig, end).await;
 }
 
-/// As many operations as there can be wait, until the end comes.
+/// The maximum number of operations waits; then the end is triggered.
 async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
-    // One place is for the pool to be filled.
+    // One waiter slot is for the task that waits for the pool to be filled.
     let tasks = (S::LIMITS.waiters - 1).min(32);
     let executor = LocalExecutor::new();
     let hub = rig.hub();
     let mut waiting: Vec<_> = (0..tasks).map(|_| executor.spawn(async { refused(ping(hub).await) })).collect();
-    // Unless there is one already, of which somebody has the use.
+    // With a connection in use, the pool has one connection, and warm-up would return at once.
     if rig.counts().in_use == 0 {
         waiting.push(executor.spawn(async { refused(hub.warm_up(&Wanted::WRITE, Some(1), None).await) }));
     }
@@ -191,7 +197,7 @@ async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
         .await;
 }
 
-/// They go on, and are closed when they are returned (CMAP-37).
+/// Leases continue to work, and their connections are closed at check-in (CMAP-37).
 async fn closed_with_leases_out<S: Subject>(subject: &S) {
     leases_out(subject, End::Closed).await;
 }
@@ -210,7 +216,7 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
     for _ in 0..leases {
         guards.push(rig.check_out().await);
     }
-    // One is in the middle of a command.
+    // One lease is in the middle of a command.
     let trickle = Fault::Trickle { gap: Duration::from_micros(200) };
     rig.server.inject(FaultRule::always(trickle).on_command("find"));
     let mut busy = guards.pop().expect("there is one");
@@ -226,7 +232,7 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
     for guard in &mut guards {
         assert_eq!(find_by(guard, "other").await.expect("they go on"), "other");
     }
-    // Nobody else watches its time any more.
+    // The background work has ended, so the guard itself must enforce its deadline.
     rig.server.freeze();
     busy.set_deadline(Some(rig.hub().runtime().now().saturating_add(Duration::from_millis(50))));
     assert_eq!(refused(ping_by(&mut busy).await), OperationError::Timeout);
@@ -239,19 +245,19 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
     is_over(&rig, end).await;
 }
 
-/// Nobody waits; those who come later do not either.
+/// The runner is dropped while no operation waits; later operations fail without waiting.
 async fn abandoned_while_idle<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, patient);
     rig.all_is_well().await;
     End::Abandoned.come_to(&rig);
     eventually("it is closed", || rig.hub().is_closed()).await;
     is_over(&rig, End::Abandoned).await;
-    // At the very beginning, before anything was done.
+    // The runner is dropped right at the start, before any work was done.
     let mut rig = rig;
     rig.renew(subject, patient);
     End::Abandoned.come_to(&rig);
     let error = within(AT_ONCE, "it ends", find(rig.hub(), "one")).await;
-    // What was begun may have been done.
+    // An operation that had started may have succeeded.
     assert!(error.as_ref().is_ok_and(|found| found == "one") || error == Err(OperationError::Abandoned), "{error:?}");
     eventually("it is closed", || rig.hub().is_closed()).await;
     is_over(&rig, End::Abandoned).await;

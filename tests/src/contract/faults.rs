@@ -1,5 +1,6 @@
-//! Servers that die or stand still, and connections that are cut at each of their bytes: an operation fails once and says why, or is repeated where it
-//! may be; and the pool is right after that.
+//! Servers that crash or stop responding, and connections that are cut after each of their bytes.
+//! An operation fails once with the cause, or is retried where that is allowed; the pool is
+//! consistent afterwards.
 
 use super::rig::{Rig, at_rest, filled_server, find, find_again, find_by, ping_by, pool};
 use super::{Client, Shape, Subject, run_case};
@@ -59,12 +60,13 @@ async fn killed<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// An operation ends when its time is over, and so does one that waits for its connection to be established.
+/// An operation ends at its deadline, and so does an operation that waits for its connection to be
+/// established.
 async fn frozen<S: Subject>(subject: &S) {
     const SOON: Duration = Duration::from_millis(500);
     let rig = Rig::new(subject, |shape| {
         single(shape);
-        // Others need far less.
+        // Far more than establishing a connection needs.
         shape.connect_timeout = Some(SOON * 8);
     });
     rig.known().await;
@@ -100,18 +102,20 @@ async fn trickling<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// The error says that nothing has happened and that the server may be overloaded: the pool is not cleared for it, and an operation has a second attempt.
+/// The error states that the operation was not executed and that the server may be overloaded: the
+/// pool is not cleared, and an operation gets a second attempt.
 ///
 /// Source: SDAM, "Network error when reading or writing" (CMAP-67).
 async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
     let rig = Rig::new(subject, single);
     rig.known().await;
     let cuts = || rig.server.look(|view| view.fault_count(FaultKind::CutStream));
-    // Whether a connection that is cut after its last byte has ended its handshake is a race.
+    // When a connection is cut after its last handshake byte, it may or may not complete its
+    // handshake: a race.
     let length = handshake_length(&rig).await;
     assert!(length > 100, "a handshake of {length} bytes");
     for after_bytes in 0..length {
-        // Only the connection that is made next: the monitor has its own already.
+        // Applies to the next connection only: the monitor already has its own.
         let next_cut = || {
             let next = rig.server.look(|view| view.accepted_count()) + 1;
             FaultRule::once(Fault::CutStream { after_bytes, by }).on_connection(next)
@@ -133,7 +137,8 @@ async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
     rig.end().await;
 }
 
-/// How many bytes the server sends until a connection is established. The pool is empty then.
+/// The number of bytes that the server sends until a connection is established. The pool is empty
+/// afterwards.
 async fn handshake_length<S: Subject>(rig: &Rig<S>) -> u64 {
     rig.hub().warm_up(&Wanted::WRITE, Some(1), None).await.expect("a connection");
     let sent = || rig.server.look(|view| view.open().last().map_or(0, |newest| newest.sent_bytes));
@@ -144,7 +149,7 @@ async fn handshake_length<S: Subject>(rig: &Rig<S>) -> u64 {
     length
 }
 
-/// Ends the connections of the pool.
+/// Closes the connections of the pool.
 async fn empty<S: Subject>(rig: &Rig<S>) {
     while rig.counts().total() > 0 {
         let mut guard = rig.check_out().await;
@@ -153,14 +158,15 @@ async fn empty<S: Subject>(rig: &Rig<S>) {
     rig.at_rest().await;
 }
 
-/// An operation that may have happened is not repeated unless it may be; the pool is cleared, and the server looked at before the next one, which
-/// is half a second later: so that of many clients is awaited at once.
+/// An operation that may have been executed is retried only if it is idempotent. The pool is
+/// cleared, and the server is checked before the next operation. That check is half a second later,
+/// so a batch of clients waits for it concurrently.
 async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
     let server = filled_server(0);
     subject.open_way_to(server.address());
     let mut shape = Shape::of(server.address());
     single(&mut shape);
-    // The monitor's socket, the pool's, and the timers of both.
+    // Sockets of the monitor and of the pool, and the timers of both.
     let batch = (S::LIMITS.open / 6).clamp(1, 100);
     let length = reply_length(subject, &shape).await;
     let truncated = |bytes| FaultRule::once(Fault::TruncatedFrame { bytes, by }).on_command("find");
@@ -181,7 +187,7 @@ async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
         }
         eventually("the server has no connection", || server.open_count() == 0).await;
     }
-    // One that may be repeated.
+    // An operation that may be retried.
     let client = subject.client(&shape);
     for bytes in [0, length / 2, length - 1] {
         server.inject(truncated(bytes));
@@ -192,9 +198,9 @@ async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
     eventually("the server has no connection", || server.open_count() == 0).await;
 }
 
-/// How many bytes the reply has that will be cut.
+/// The length in bytes of the reply that will be cut.
 async fn reply_length<S: Subject>(subject: &S, shape: &Shape) -> usize {
-    // The header of a message, its flags, and the kind of its one section.
+    // The header of a message, its flags, and the kind byte of its only section.
     const BEFORE_BODY: usize = 16 + 4 + 1;
     let client = subject.client(shape);
     let mut guard = client.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
@@ -205,7 +211,7 @@ async fn reply_length<S: Subject>(subject: &S, shape: &Shape) -> usize {
     length
 }
 
-/// The first operation of a client meets this fault.
+/// Runs the first operation of a client, which fails by this fault.
 async fn fails_once<S: Subject>(server: &FakeServer, client: &S::Client, fault: FaultRule) {
     let hub = client.hub();
     let mut guard = hub.check_out(&Wanted::WRITE, None).await.expect("a connection");

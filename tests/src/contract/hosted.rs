@@ -1,4 +1,4 @@
-//! What implements [`Platform`], as a subject, and the cases that only it is up to.
+//! Implementations of [`Platform`] as subjects, and the cases that only hosted clients support.
 
 mod crowd;
 mod dropping;
@@ -29,7 +29,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Adds the cases that want threads and a heap.
+/// Adds the cases that need threads and a heap.
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = dropping::add::<P>(suite);
     let suite = panics::add::<P>(suite);
@@ -39,7 +39,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     if super::is_unobserved() { suite } else { mux::add::<P>(suite) }
 }
 
-/// The id of the one document of a collection.
+/// Returns the id of the one document of a collection.
 async fn find<P: Platform>(client: &client::Client<P>, name: &str) -> Result<String, Error> {
     let reply = client.run_command("db", bson::doc! { "find": name }).await?;
     Ok(first_id(&reply).to_owned())
@@ -51,7 +51,7 @@ async fn find_by<P: Platform>(connection: &mut Connection<'_, P>, name: &str) ->
     Ok(first_id(&reply).to_owned())
 }
 
-/// The id of the first document that a reply has.
+/// Returns the id of the first document of a reply.
 fn first_id(reply: &bson::Document) -> &str {
     let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch")).expect("a batch");
     let first = batch.first().and_then(bson::Bson::as_document).expect("a document");
@@ -62,7 +62,7 @@ fn first_id(reply: &bson::Document) -> &str {
 ///
 /// # Panics
 ///
-/// One of them does.
+/// When one of the tasks panics.
 async fn join<P: Platform, T: Send + 'static>(
     platform: &P,
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
@@ -86,13 +86,13 @@ async fn join<P: Platform, T: Send + 'static>(
     results.into_values().map(|result| result.expect("no task has panicked")).collect()
 }
 
-/// What tasks have come to.
+/// The outcomes of tasks.
 struct Tally<T> {
     results: Mutex<BTreeMap<usize, Option<T>>>,
     ended: Event,
 }
 
-/// Notes what a task has come to when it is dropped.
+/// Records the outcome of a task when it is dropped.
 struct Ending<T> {
     tally: Arc<Tally<T>>,
     place: usize,
@@ -138,7 +138,7 @@ impl<P: Platform + Default> Subject for Hosted<P> {
     }
 }
 
-/// A client's options for the fake server.
+/// Converts a shape to client options for the fake server.
 pub(super) fn options(shape: &Shape) -> ClientOptions {
     let mut options = ClientOptions::new(shape.server.to_string());
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -152,7 +152,7 @@ pub(super) fn options(shape: &Shape) -> ClientOptions {
     options
 }
 
-/// A client on a platform that is looked into.
+/// A client on a platform that is instrumented.
 #[derive(Debug)]
 pub struct HostedClient<P: Platform> {
     client: client::Client<Probe<P>>,
@@ -161,12 +161,13 @@ pub struct HostedClient<P: Platform> {
 }
 
 impl<P: Platform + Default> HostedClient<P> {
-    /// A client with these options.
+    /// Creates a client with these options.
     pub(super) fn new(options: ClientOptions, events: Subscribers) -> Self {
         Self::on(Probe::default(), options, events)
     }
 
-    /// The same on this platform, which may have been told to do something.
+    /// Creates a client with these options on this platform, for which a panic may have been
+    /// planned.
     pub(super) fn on(platform: Probe<P>, options: ClientOptions, events: Subscribers) -> Self {
         let witness = Witness::new(&events);
         let client = client::Client::with_platform(platform.clone(), options, events).expect("the options are right");
@@ -196,28 +197,28 @@ impl<P: Platform> Client for HostedClient<P> {
     }
 }
 
-/// Where a [`Probe`] panics.
+/// The operation in which a [`Probe`] panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Panic {
-    /// Nowhere.
+    /// No operation.
     Never,
-    /// At the next look at the clock.
+    /// The next read of the clock.
     Now,
-    /// At the next timer.
+    /// The next timer.
     Sleep,
-    /// At the next connection that is made.
+    /// The next connect.
     Connect,
-    /// At the next task that is started.
+    /// The next start of a task.
     Spawn,
-    /// At the next read of a TCP socket that finds something, or its end.
+    /// The next read of a TCP socket that is ready: with bytes, the end, or an error.
     Read,
-    /// At the next write to a TCP socket.
+    /// The next write to a TCP socket.
     Write,
 }
 
-/// Panics here if that was asked for, once.
+/// Panics once if a panic was planned for this operation.
 #[inline]
 fn pass(panic: &AtomicU8, at: Panic) {
     if panic.load(Ordering::Relaxed) == at as u8
@@ -227,7 +228,7 @@ fn pass(panic: &AtomicU8, at: Panic) {
     }
 }
 
-/// A platform that does what another does, unless it is told otherwise.
+/// A platform that forwards to another one, except where a case changes its behaviour.
 #[derive(Clone)]
 pub struct Probe<P: Platform> {
     inner: P,
@@ -240,7 +241,7 @@ pub struct Probe<P: Platform> {
     writes: Arc<Writes>,
 }
 
-/// Writes to TCP sockets.
+/// Control of the writes to TCP sockets.
 #[derive(Debug, Default)]
 struct Writes {
     are_held: AtomicBool,
@@ -282,27 +283,28 @@ impl<P: Platform> Probe<P> {
         core::mem::take(&mut *lock(&self.writes.held)).into_iter().for_each(Waker::wake);
     }
 
-    /// How many writes to TCP sockets took bytes.
+    /// Number of writes to TCP sockets that took bytes.
     pub fn writes_count(&self) -> u64 {
         self.writes.count.load(Ordering::SeqCst)
     }
 
-    /// Has the next thing of this kind panic, once.
+    /// Plans one panic in the next operation of this kind.
     pub fn panic_next(&self, at: Panic) {
         self.panic.store(at as u8, Ordering::SeqCst);
     }
 
-    /// Whether what was to panic has not yet.
+    /// Whether a planned panic has not occurred yet.
     pub fn is_panic_due(&self) -> bool {
         self.panic.load(Ordering::SeqCst) != Panic::Never as u8
     }
 
-    /// How many tasks there are whose work has not ended and been dropped.
+    /// Number of tasks whose future has not been dropped yet.
     pub fn tasks_count(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// How many writes to TCP sockets there were whose peer, and all that is between, took nothing.
+    /// Number of writes to TCP sockets that were pending because the peer and all buffers on the
+    /// way were full.
     pub fn blocked_count(&self) -> u64 {
         self.blocked.load(Ordering::SeqCst)
     }
@@ -312,7 +314,7 @@ impl<P: Platform> Probe<P> {
         self.polling.load(Ordering::SeqCst) == 0
     }
 
-    /// Drops all tasks, as an executor does that ends.
+    /// Drops all tasks, as an executor does when it ends.
     pub fn drop_tasks(&self) {
         let dropped = core::mem::take(&mut *lock(&self.tasks));
         drop(dropped);
@@ -336,7 +338,7 @@ pub struct ProbeTcp<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for ProbeTcp<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_read(context, buf);
-        // One that finds nothing is made by anybody at any time.
+        // A read that is pending may occur in any task at any time.
         if polled.is_ready() {
             pass(&self.panic, Panic::Read);
         }
@@ -349,7 +351,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ProbeTcp<S> {
         pass(&self.panic, Panic::Write);
         if self.writes.are_held.load(Ordering::SeqCst) {
             lock(&self.writes.held).push(context.waker().clone());
-            // A release before the waker was added has not woken it.
+            // If the release happened before the waker was added, it did not wake this task.
             if self.writes.are_held.load(Ordering::SeqCst) {
                 return Poll::Pending;
             }
@@ -382,11 +384,11 @@ std::thread_local! {
 /// Whether this thread polls a task of a [`Probe`], or is in [`at_work`]. Allocates nothing.
 #[must_use]
 pub fn is_at_work() -> bool {
-    // A thread that is ending works no more.
+    // A thread that is ending runs no task.
     AT_WORK.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Does something that counts as work of a task.
+/// Runs a closure that counts as work of a task.
 pub fn at_work<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -398,7 +400,7 @@ pub fn at_work<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Of a task that is being polled.
+/// Guard that counts a task while it is polled.
 struct Polling<'a>(&'a AtomicUsize);
 
 impl<'a> Polling<'a> {
@@ -414,7 +416,7 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// Of a task whose work goes on.
+/// Guard that counts a task until its future is dropped.
 struct Alive(Arc<AtomicUsize>);
 
 impl Drop for Alive {
@@ -507,7 +509,7 @@ impl<P: Platform> Platform for Probe<P> {
         self.running.fetch_add(1, Ordering::SeqCst);
         let alive = Alive(Arc::clone(&self.running));
         let work = async move {
-            // Dropped after the work, however that ends.
+            // Declared first, so it is dropped after the work, also after a panic.
             let _alive = alive;
             work.await;
         };

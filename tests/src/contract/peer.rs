@@ -1,7 +1,7 @@
-//! Sockets of this process that do as they are told: what runtimes are connected to.
+//! Scripted sockets of this process, to which runtimes under test connect.
 //!
-//! What blocks does so on threads apart, and begins at once, whether its outcome is awaited or not: it depends on the runtime under test for
-//! nothing, and no case blocks that one's thread.
+//! Blocking operations run on separate threads and start at once, also if their result is not
+//! awaited yet. They do not depend on the runtime under test, and no case blocks its thread.
 
 use crate::patience::PATIENCE;
 use alloc::sync::Arc;
@@ -17,22 +17,22 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
-/// How long a connection must not be made for a black hole to be one.
+/// How long a connect must stay pending to prove that an address is a black hole.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The bytes that stand in these places of a stream that is checked: no two parts of it are the same.
+/// The bytes at these offsets of the test pattern, in which no two parts are equal.
 pub(super) fn pattern(places: Range<usize>) -> Vec<u8> {
     places.map(|place| place.wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect()
 }
 
-/// Listens, on a port of its own.
+/// A listener on its own port.
 #[derive(Debug)]
 pub(super) struct Peer {
     listener: Arc<TcpListener>,
     address: SocketAddr,
 }
 
-/// What the system keeps of each direction of a connection, at the peer's end.
+/// Size in bytes of the socket buffers at the peer's end of a connection.
 const BUFFER_BYTES: usize = 1 << 16;
 
 impl Peer {
@@ -42,7 +42,8 @@ impl Peer {
 
     pub(super) fn listen_on(ip: IpAddr) -> io::Result<Self> {
         let listener = Arc::new(TcpListener::bind((ip, 0))?);
-        // Of its connections too, and left alone by the system, which would give them megabytes: what fills them takes less time.
+        // Accepted connections inherit these sizes. Fixed sizes disable autotuning, which would
+        // grow the buffers to megabytes, so the buffers fill up faster.
         rustix::net::sockopt::set_socket_recv_buffer_size(&*listener, BUFFER_BYTES)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&*listener, BUFFER_BYTES)?;
         let address = listener.local_addr()?;
@@ -62,18 +63,18 @@ impl Peer {
         })
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     pub(super) fn accept(&self) -> Task<Line> {
         self.next(|line| line)
     }
 
-    /// Resets the next connection as soon as there is one.
+    /// Resets the next connection as soon as it is accepted.
     pub(super) fn reset_next(&self) -> Task<()> {
         self.next(Line::reset)
     }
 }
 
-/// Listens on a Unix domain socket.
+/// A listener on a Unix domain socket.
 #[derive(Debug)]
 pub(super) struct UnixPeer {
     listener: Arc<UnixListener>,
@@ -85,7 +86,7 @@ impl UnixPeer {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("poolhouse-{}-{number}.sock", std::process::id()));
-        // Of a process that had the same number.
+        // The file may be left from an earlier process with the same id.
         let _ = fs::remove_file(&path);
         let listener = Arc::new(UnixListener::bind(&path).expect("a free path"));
         Self { listener, path }
@@ -110,16 +111,17 @@ impl Drop for UnixPeer {
     }
 }
 
-/// The peer's end of a connection. Dropping it ends both directions, once what was begun is done.
+/// The peer's end of a connection. Dropping it ends both directions, after operations in progress
+/// have completed.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Of any family: what is done with it goes with any.
+    /// A socket of any address family: the operations used here do not depend on it.
     socket: Arc<TcpStream>,
 }
 
 impl Line {
     fn new(socket: TcpStream) -> Self {
-        // So that no thread is left behind by a case that has failed.
+        // Limits how long a thread of a failed case can stay blocked.
         socket.set_read_timeout(Some(PATIENCE * 3)).expect("a socket of ours");
         socket.set_write_timeout(Some(PATIENCE * 3)).expect("a socket of ours");
         Self { socket: Arc::new(socket) }
@@ -130,7 +132,7 @@ impl Line {
         unblock(move || work(&socket))
     }
 
-    /// Reads so many bytes.
+    /// Reads this number of bytes.
     pub(super) fn read(&self, count: usize) -> Task<Vec<u8>> {
         self.apart(move |mut socket| {
             let mut bytes = vec![0; count];
@@ -139,7 +141,7 @@ impl Line {
         })
     }
 
-    /// Reads until the end or an error: bytes, and whether it was the end.
+    /// Reads until the end or an error. Returns the bytes, and `true` for the end.
     pub(super) fn read_to_end(&self) -> Task<(Vec<u8>, bool)> {
         self.apart(|mut socket| {
             let mut bytes = Vec::new();
@@ -148,7 +150,7 @@ impl Line {
         })
     }
 
-    /// Writes these bytes, so many at a time.
+    /// Writes these bytes in pieces of `at_a_time` bytes.
     pub(super) fn write(&self, bytes: Vec<u8>, at_a_time: usize) -> Task<()> {
         self.apart(move |mut socket| {
             for part in bytes.chunks(at_a_time) {
@@ -158,7 +160,7 @@ impl Line {
         })
     }
 
-    /// Ends the direction from the peer.
+    /// Ends the direction from the peer to the runtime.
     pub(super) fn end(&self) {
         self.socket.shutdown(Shutdown::Write).expect("a connection");
     }
@@ -170,28 +172,29 @@ impl Line {
     }
 }
 
-/// An address at which nobody answers, not even that nobody is there.
+/// An address that does not answer connects, not even with a refusal.
 #[derive(Debug)]
 pub struct Hole {
     address: SocketAddr,
-    /// Listens, and has so many connections waiting that further ones are not answered.
+    /// A listener whose accept queue is full of these connections, so further connects are not
+    /// answered.
     full: Option<(TcpListener, Vec<TcpStream>)>,
-    /// Bound for its life, so that nobody else gets the port. It never listens.
+    /// A bound socket that never listens; it reserves the port while the hole exists.
     _holder: Option<OwnedFd>,
 }
 
 impl Hole {
-    /// At this address, which the caller has seen to.
+    /// A hole at this address, which the caller has prepared.
     #[must_use]
     pub const fn at(address: SocketAddr) -> Self {
         Self { address, full: None, _holder: None }
     }
 
-    /// On this machine.
+    /// Creates a hole on this machine.
     ///
     /// # Panics
     ///
-    /// There are no sockets left, or the system answers all the same.
+    /// When no socket is available, or the system answers the connects anyway.
     pub async fn dig() -> Self {
         unblock(|| {
             let (holder, address) = deaf();
@@ -204,33 +207,34 @@ impl Hole {
         .await
     }
 
-    /// Where it is.
+    /// Returns the address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Nobody listens there from now on.
+    /// Stops listening; connects are refused from now on.
     pub(super) fn close(&mut self) {
         self.full = None;
     }
 
-    /// How many sockets of this machine try to connect to it. Of systems that do not tell, none.
+    /// Number of sockets of this machine that are connecting to the hole. Zero on systems without
+    /// `/proc/net/tcp`.
     pub(super) fn tried_by(&self) -> usize {
         let IpAddr::V4(ip) = self.address.ip() else { return 0 };
-        // The address as the kernel has it in memory, in state "SYN sent".
+        // The address in the kernel's byte order, and the state "SYN sent".
         let wanted = format!(" {:08X}:{:04X} 02 ", u32::from_ne_bytes(ip.octets()), self.address.port());
         fs::read_to_string("/proc/net/tcp")
             .map_or(0, |table| table.lines().filter(|line| line.contains(&wanted)).count())
     }
 }
 
-/// A port that is taken, and at which nobody listens, as long as it is held.
+/// A bound port without a listener, reserved while the socket exists.
 pub(super) fn deaf() -> (OwnedFd, SocketAddr) {
     crate::fake::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port")
 }
 
-/// What a [`Sink`] has seen.
+/// Counters of a [`Sink`].
 #[derive(Debug, Default)]
 struct Seen {
     accepted: AtomicUsize,
@@ -239,7 +243,7 @@ struct Seen {
     stop: AtomicBool,
 }
 
-/// Accepts whoever comes, and reads each connection to its end.
+/// Accepts all connections, and reads each to its end.
 #[derive(Debug)]
 pub(super) struct Sink {
     address: SocketAddr,
@@ -275,14 +279,15 @@ impl Sink {
         self.address
     }
 
-    /// How many bytes have come.
+    /// Number of bytes received.
     pub(super) fn bytes(&self) -> usize {
         self.seen.bytes.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
+    /// Number of open connections.
     pub(super) fn open_count(&self) -> usize {
-        // In this order: one that ends in between is none too few.
+        // `ended` is read first: a connection that ends between the two reads then still counts as
+        // open.
         let ended = self.seen.ended.load(Ordering::SeqCst);
         self.seen.accepted.load(Ordering::SeqCst).saturating_sub(ended)
     }
@@ -291,7 +296,7 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         self.seen.stop.store(true, Ordering::SeqCst);
-        // Wakes it to see that.
+        // Wakes the accepting thread, which then reads the flag.
         let _ = TcpStream::connect(self.address);
     }
 }

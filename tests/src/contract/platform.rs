@@ -1,4 +1,5 @@
-//! What a hosted runtime does beneath the client besides: datagrams, names of hosts, tasks.
+//! The operations of a platform that clients need in addition to streams: datagrams, host name
+//! resolution, tasks.
 
 use crate::patience::{PATIENCE, refused, run};
 use crate::suite::Suite;
@@ -9,7 +10,7 @@ use poolhouse_client::Platform;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 
-/// A case and its name.
+/// The name of a case, and its function.
 type Case<P> = (&'static str, fn(&P));
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
@@ -42,11 +43,12 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .fold(suite, |suite, (name, case)| suite.case(format!("platform::{name}"), move || case(&P::default())))
 }
 
-/// A socket takes datagrams from its peer only, and cuts off what is too long. Who gives up waiting for one loses none.
+/// A socket receives datagrams from its peer only, and truncates datagrams that exceed the buffer.
+/// A cancelled receive loses no datagram.
 fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
     for any in ["127.0.0.1:0", "[::1]:0"] {
         let Ok(peer) = UdpSocket::bind(any) else {
-            // A machine without IPv6.
+            // The machine has no IPv6.
             continue;
         };
         let stranger = UdpSocket::bind(any).expect("a second socket");
@@ -73,7 +75,7 @@ fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Pl
     assert!(!addresses.is_empty());
 }
 
-/// A zone is kept; what can be no name is an error.
+/// The zone of an address is kept; invalid names are errors.
 fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
     let addresses = run(platform.resolve("fe80::1%1", 27_017)).expect("numbers are not looked up");
     let zones: Vec<_> =
@@ -82,17 +84,17 @@ fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platfo
     refused(run(platform.resolve("no\0name", 27_017)));
 }
 
-/// Tells when it is dropped.
+/// Sends a message when it is dropped.
 struct Tell(Sender<&'static str>);
 
 impl Drop for Tell {
     fn drop(&mut self) {
-        // Nobody listens any more where a test has failed.
+        // The receiver is dropped when a test has failed.
         let _ = self.0.send("dropped");
     }
 }
 
-/// A task whose handle is kept is run, by whoever waits or does not.
+/// A task whose handle is kept runs to its end, without being awaited.
 fn tasks_run_to_their_end(platform: &impl Platform) {
     let (tell, told) = channel();
     let (tell, sleeper) = (Tell(tell), platform.clone());
@@ -105,7 +107,7 @@ fn tasks_run_to_their_end(platform: &impl Platform) {
     drop(task);
 }
 
-/// A task that waits is not run again, and what it had is dropped.
+/// A task whose handle is dropped is not polled again, and its future is dropped.
 fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
     let (tell, told) = channel();
     let tell = Tell(tell);
@@ -119,7 +121,8 @@ fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-/// Whoever drops a task while a thread is at it goes on at once; the task ends at its next point to wait.
+/// Dropping the handle of a task that is being polled does not block; the task ends at its next
+/// suspension point.
 fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
     let (tell, told) = channel();
     let (release, released) = channel::<()>();
@@ -136,16 +139,16 @@ fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platfo
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-/// What a task panicked with stays in it, and the executor goes on.
+/// A panic of a task does not leave the task, and the executor continues.
 fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
-    /// Some of them at least have come to their end when all have told.
+    /// Enough tasks that at least some have ended completely when all have sent their message.
     const TASKS: usize = 16;
     let (tell, told) = channel();
     let panicking = |_| {
         let tell = Tell(tell.clone());
         platform.spawn(async move {
             let _tell = tell;
-            // Without a message from the hook.
+            // Unwinds without a message from the panic hook.
             std::panic::resume_unwind(Box::new("on purpose"));
         })
     };

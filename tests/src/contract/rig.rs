@@ -1,4 +1,5 @@
-//! What the cases share: a client of a fake server, what is asked of both, and futures that are dropped.
+//! Shared parts of the cases: a client of a fake server, operations on both, and futures that are
+//! dropped at chosen points.
 
 use super::{Client, Shape, Subject, note_drop_point};
 use crate::fake::{BlockingClient, FakeOptions, FakeServer};
@@ -21,25 +22,27 @@ use poolhouse_wire::command::CommandReply;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Polls that nothing here needs more of.
+/// More polls than any future of these cases needs.
 const POLLS_MAX: usize = 2000;
 
-/// A client of a fake server, in which each collection has one document: its id tells which of them was asked.
+/// A client of a fake server. Each collection of the server has one document, whose id identifies
+/// the collection.
 pub(crate) struct Rig<S: Subject> {
     pub(crate) server: FakeServer,
     pub(crate) client: S::Client,
     late_reply: bool,
-    /// The server as the client has it, once a connection to it was checked out. Its pool is still there when the client has ended.
+    /// The client's handle of the server, stored after the first check-out. Its pool can be
+    /// inspected after the client has ended.
     seen: Mutex<Option<Handle<S>>>,
 }
 
 type Handle<S> = <<S as Subject>::Runtime as Runtime>::ServerHandle;
 
-/// A fake server whose collections are filled, and which nobody is connected to.
+/// A fake server with filled collections and no connections.
 ///
-/// - `large`: bytes of the document of the collection `large`.
+/// - `large`: length in bytes of the document of the collection `large`.
 pub(crate) fn filled_server(large: usize) -> FakeServer {
-    // What is logged would be kept, and some of it is large.
+    // Logged messages would stay in memory, and some are large.
     let options = FakeOptions { log_max: 0, ..FakeOptions::default() };
     let server = FakeServer::start(options).expect("the fake server starts");
     {
@@ -55,19 +58,19 @@ pub(crate) fn filled_server(large: usize) -> FakeServer {
 }
 
 impl<S: Subject> Rig<S> {
-    /// A client of a server of its own. Its options are the defaults, with what `change` makes of them.
+    /// Creates a client with its own server. `change` modifies the default options.
     pub(crate) fn new(subject: &S, change: impl FnOnce(&mut Shape)) -> Self {
         Self::of(subject, filled_server(0), change)
     }
 
-    /// A client of this server.
+    /// Creates a client of this server. `change` modifies the default options.
     pub(crate) fn of(subject: &S, server: FakeServer, change: impl FnOnce(&mut Shape)) -> Self {
         subject.open_way_to(server.address());
         let (client, late_reply) = client_of(subject, &server, change);
         Self { server, client, late_reply, seen: Mutex::new(None) }
     }
 
-    /// Another client of the same server takes the place of this one, which has ended.
+    /// Replaces this client, which has ended, by another client of the same server.
     pub(crate) fn renew(&mut self, subject: &S, change: impl FnOnce(&mut Shape)) {
         *self.seen.lock().expect("whole") = None;
         (self.client, self.late_reply) = client_of(subject, &self.server, change);
@@ -77,7 +80,7 @@ impl<S: Subject> Rig<S> {
         self.client.hub()
     }
 
-    /// The pool of the one server.
+    /// Returns the pool of the only server.
     pub(crate) fn pool(&self) -> PoolSnapshot {
         pool(self.hub())
     }
@@ -86,9 +89,10 @@ impl<S: Subject> Rig<S> {
         self.pool().counts
     }
 
-    /// Waits until the server is known.
+    /// Waits until the server was checked successfully.
     pub(crate) async fn known(&self) {
-        // It asks for checks, should the first have come to nothing, and for none afterwards.
+        // Selection requests another check if the first check failed; once the server is known, it
+        // requests none.
         self.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
         eventually("the server is known", || self.pool().state == PoolState::Ready).await;
     }
@@ -99,12 +103,14 @@ impl<S: Subject> Rig<S> {
         guard
     }
 
-    /// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
+    /// Waits until no connection is being established in the pool, and the server has as many open
+    /// connections as the client.
     pub(crate) async fn at_rest(&self) {
         at_rest(&self.server, self.hub(), 1).await;
     }
 
-    /// [`DropPoint::reach`] while the server stands still, until the future waits for it or is dropped.
+    /// [`DropPoint::reach`] with a frozen server. The server is thawed when the future first waits,
+    /// at the latest when the future completes or is dropped.
     pub(crate) async fn reach_frozen<F: Future>(&self, point: DropPoint, future: F) -> Option<F::Output> {
         self.server.freeze();
         let done = point.reach_beside(future, || self.server.thaw()).await;
@@ -112,7 +118,8 @@ impl<S: Subject> Rig<S> {
         done
     }
 
-    /// Right after a future was dropped: nobody waits for a connection, and none is in use but those whose reply is waited for in the background.
+    /// Asserts, right after a future was dropped, that no task waits for a connection, and that
+    /// only connections with an outstanding late reply are in use.
     pub(crate) fn nothing_is_held(&self) {
         let counts = self.counts();
         assert_eq!(counts.waiting, 0, "{counts:?}");
@@ -120,20 +127,23 @@ impl<S: Subject> Rig<S> {
         assert!(counts.in_use <= draining, "{counts:?}");
     }
 
-    /// Counts and connections agree, the next operation gets the reply to its own request, and the server is none the worse for what was dropped.
+    /// Asserts that counts and connections agree, that the next operation gets the reply to its own
+    /// request, and that the dropped future did not cause the pool to be cleared.
     pub(crate) async fn all_is_well(&self) {
         self.at_rest().await;
         self.works().await;
         assert_eq!(self.pool().generation, 0, "the pool was cleared");
     }
 
-    /// The next operation gets the reply to its own request, and after that counts and connections agree.
+    /// Asserts that the next operation gets the reply to its own request, and that counts and
+    /// connections agree afterwards.
     pub(crate) async fn works(&self) {
         assert_eq!(find(self.hub(), "other").await.expect("the next operation succeeds"), "other");
         self.at_rest().await;
     }
 
-    /// Closes the client; the server sees all connections closed, and the pool has none and nobody who waits.
+    /// Closes the client. Asserts that the server sees all connections closed, and that the pool
+    /// has neither connections nor waiters.
     pub(crate) async fn end(&self) {
         if let Some(Ok(known)) = poll_once(self.hub().select_server(&Wanted::WRITE, None)).await {
             *self.seen.lock().expect("whole") = Some(known);
@@ -158,16 +168,17 @@ fn client_of<S: Subject>(subject: &S, server: &FakeServer, change: impl FnOnce(&
     (subject.client(&shape), !shape.late_reply.is_zero())
 }
 
-/// The pool of a client's one server.
+/// Returns the pool of the only server of a client.
 pub(crate) fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
     let mut found = None;
     hub.for_each_server(|server| found = Some(server.pool));
     found.expect("the client has a server")
 }
 
-/// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
+/// Waits until no connection is being established in the pool, and the server has as many open
+/// connections as the client.
 ///
-/// - `monitoring`: connections of the monitor.
+/// - `monitoring`: number of monitor connections.
 pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, hub: &Hub<R>, monitoring: usize) {
     let look = || {
         let counts = pool(hub).counts;
@@ -182,12 +193,13 @@ pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, hub: &Hub<R>, monit
     }
 }
 
-/// The id of the one document of a collection: an operation from its beginning to its end, with a second attempt where that is allowed.
+/// Returns the id of the one document of a collection. A complete operation, with a second attempt
+/// where that is allowed.
 pub(crate) async fn find<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<String, OperationError> {
     attempt(hub, name, false).await
 }
 
-/// [`find`] that may be repeated.
+/// [`find`] as an idempotent operation.
 pub(crate) async fn find_again<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<String, OperationError> {
     attempt(hub, name, true).await
 }
@@ -204,12 +216,12 @@ async fn attempt<R: Runtime>(hub: &Hub<R>, name: &str, idempotent: bool) -> Resu
     }
 }
 
-/// The id of the one document of a collection, over this connection.
+/// Returns the id of the one document of a collection, over this connection.
 pub(crate) async fn find_by<R: Runtime>(guard: &mut Guard<'_, R>, name: &str) -> Result<String, OperationError> {
     Ok(id_of(guard.run_command("db", |writer| writer.str("find", name).map(drop)).await?))
 }
 
-/// [`find_by`] by a request that is so much longer.
+/// [`find_by`] with a request that is longer by these bytes.
 pub(crate) async fn find_at_length<R: Runtime>(
     guard: &mut Guard<'_, R>,
     name: &str,
@@ -220,7 +232,7 @@ pub(crate) async fn find_at_length<R: Runtime>(
     Ok(id_of(reply))
 }
 
-/// The id of the first document that was found.
+/// Returns the id of the first document of a reply.
 fn id_of(reply: RawDocument<'_>) -> String {
     assert!(CommandReply::parse(reply).is_ok_and(|reply| reply.ok), "no success: {reply:?}");
     let cursor = reply.get("cursor").ok().flatten().and_then(|cursor| cursor.as_document()).expect("a cursor");
@@ -229,7 +241,7 @@ fn id_of(reply: RawDocument<'_>) -> String {
     first.get("_id").ok().flatten().and_then(|id| id.as_str()).expect("an id").to_owned()
 }
 
-/// One attempt of a ping.
+/// A ping, without a second attempt.
 pub(crate) async fn ping<R: Runtime>(hub: &Hub<R>) -> Result<(), OperationError> {
     ping_by(&mut hub.check_out(&Wanted::WRITE, None).await?).await
 }
@@ -239,7 +251,7 @@ pub(crate) async fn ping_by<R: Runtime>(guard: &mut Guard<'_, R>) -> Result<(), 
     guard.run_command("admin", |writer| writer.int32("ping", 1).map(drop)).await.map(drop)
 }
 
-/// Wakes whoever polls by hand.
+/// A waker that wakes the task that polls by hand.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
@@ -257,7 +269,7 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    /// Waits until the waker was woken, and forgets it.
+    /// Waits until the waker was woken, and resets it.
     pub(crate) async fn rung(&self) {
         let rung = poll_fn(|context| {
             self.listener.lock().expect("not poisoned").replace(context.waker().clone());
@@ -267,7 +279,7 @@ impl Bell {
     }
 }
 
-/// Awaits what must not take longer than this.
+/// Awaits a future that must complete within this limit.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let late = async {
         async_io::Timer::after(limit).await;
@@ -276,15 +288,16 @@ pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<O
     future.or(late).await
 }
 
-/// When a future is dropped after its last poll.
+/// When a future is dropped, relative to its last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropIt {
     AtOnce,
-    /// When its waker was woken: whatever it waited for is there, and nobody has looked.
+    /// After its waker was woken: the awaited event has occurred, and the future was not polled
+    /// since.
     WhenWoken,
 }
 
-/// After how many polls a future is dropped, and when.
+/// The point at which a future is dropped: after a number of polls, at once or when woken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DropPoint {
     pub(crate) polls: usize,
@@ -292,12 +305,14 @@ pub(crate) struct DropPoint {
 }
 
 impl DropPoint {
-    /// Polls a future so many times, then drops it; its output if it was done by then.
+    /// Polls a future up to `polls` times, then drops it. Returns its output if it completed by
+    /// then.
     pub(crate) async fn reach<F: Future>(self, future: F) -> Option<F::Output> {
         self.reach_beside(future, || ()).await
     }
 
-    /// [`DropPoint::reach`]; `beside` is called once the future waits for the first time, unless it is dropped before anything else happens.
+    /// [`DropPoint::reach`]. `beside` is called when the future first waits, except if the future
+    /// is dropped right after that poll.
     pub(crate) async fn reach_beside<F: Future>(self, future: F, beside: impl FnOnce()) -> Option<F::Output> {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
@@ -320,11 +335,14 @@ impl DropPoint {
     }
 }
 
-/// Runs a round for each point at which a future may be dropped: before its first poll, after it, after its second, .. until it is done by
-/// then, which the round tells, and is with two polls more, too: once it may be since this thread was held up. The first half of the rounds drops it
-/// at once, the other one when it was woken.
+/// Runs a round for each point at which a future may be dropped: before its first poll, after its
+/// first poll, after its second, and so on. A round returns `true` if the future completed before
+/// it was dropped. The rounds end when three consecutive numbers of polls completed it: a single
+/// completion may be due to a delay of this thread. All numbers are tried twice: the future is
+/// dropped at once, then when it was woken.
 ///
-/// - `least`: after how many polls it must not be done yet; else the case proves less than it says.
+/// - `least`: the number of polls after which the future must not have completed; otherwise the
+///   case covers fewer drop points than it should.
 pub(crate) async fn at_every_point(least: usize, mut round: impl AsyncFnMut(DropPoint) -> bool) {
     for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
         let (mut last, mut done) = (0, 0);

@@ -17,7 +17,7 @@ use poolhouse_client::Platform;
 use poolhouse_driver::Runtime;
 use std::thread;
 
-/// How long a write must be pending for the buffers on its way to be full.
+/// How long a write must stay pending to prove that the buffers on its way are full.
 const FULL: Duration = Duration::from_millis(50);
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
@@ -36,12 +36,12 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("streams::dropped_reads_lose_no_bytes", || run_case::<S>(dropped_reads_lose_no_bytes))
 }
 
-/// What takes threads.
+/// Adds the cases that need threads.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     suite.case("streams::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
 }
 
-/// A connection, by both its ends.
+/// Creates a connection, and returns both ends.
 async fn connection<S: Subject>(subject: &S) -> (Checked<S>, Line) {
     let peer = Peer::listen();
     subject.open_way_to(peer.address());
@@ -49,7 +49,7 @@ async fn connection<S: Subject>(subject: &S) -> (Checked<S>, Line) {
     (Checked { stream: stream.expect("it listens"), written: 0, read: 0 }, line)
 }
 
-/// The runtime's end, in both directions of which goes the pattern.
+/// The runtime's end of a connection. Both directions carry the pattern.
 struct Checked<S: Subject> {
     stream: <S::Runtime as Runtime>::Stream,
     written: usize,
@@ -57,12 +57,12 @@ struct Checked<S: Subject> {
 }
 
 impl<S: Subject> Checked<S> {
-    /// Bytes that are written or read at once.
+    /// Number of bytes of one write or read.
     const AT_ONCE: usize = if S::LIMITS.message_bytes < 1 << 16 { S::LIMITS.message_bytes } else { 1 << 16 };
-    /// Bytes that are many, beyond what buffers hold.
+    /// More bytes than all buffers hold.
     const MANY: usize = 16 * Self::AT_ONCE;
 
-    /// Begins a write of the next bytes; if it is pending, it is dropped, and has written nothing.
+    /// Starts a write of the next bytes. A pending write is dropped, and must have written nothing.
     fn poll_write(&mut self, context: &mut Context<'_>, count: usize) -> Poll<usize> {
         let bytes = pattern(self.written..self.written + count.min(Self::AT_ONCE));
         let polled = pin!(self.stream.write(&bytes)).poll(context);
@@ -74,7 +74,7 @@ impl<S: Subject> Checked<S> {
         })
     }
 
-    /// Begins a read; if it is pending, it is dropped, and loses nothing. 0 is the end.
+    /// Starts a read. A pending read is dropped, and must lose no bytes. 0 is the end.
     fn poll_read(&mut self, context: &mut Context<'_>, room: usize) -> Poll<usize> {
         let mut bytes = vec![0; room.min(Self::AT_ONCE)];
         let polled = pin!(self.stream.read(&mut bytes)).poll(context);
@@ -100,7 +100,7 @@ impl<S: Subject> Checked<S> {
         }
     }
 
-    /// Writes until nothing goes for a while.
+    /// Writes until a write stays pending for [`FULL`].
     async fn fill(&mut self, runtime: &S::Runtime) {
         loop {
             let full = runtime.now().saturating_add(FULL);
@@ -118,7 +118,8 @@ impl<S: Subject> Checked<S> {
         }
     }
 
-    /// Writes and reads by turns in one task until so many bytes were read, and so many written; either is dropped whenever it is pending.
+    /// Alternates writes and reads in one task until these numbers of bytes were read and written.
+    /// Each write or read that is pending is dropped.
     async fn pump(&mut self, until_read: usize, until_written: usize, reads_first: bool) {
         poll_fn(|context| {
             loop {
@@ -150,7 +151,7 @@ async fn byte_by_byte<S: Subject>(subject: &S) {
         end.write_all(1).await;
         assert_eq!(line.read(1).await, pattern(i..i + 1));
         line.write(pattern(i..i + 1), 1).await;
-        // There is room for more than comes.
+        // The buffer is larger than the available bytes.
         assert_eq!(poll_fn(|context| end.poll_read(context, 16)).await, 1);
     }
     let many = 3_000;
@@ -175,7 +176,7 @@ async fn end_from_one_side_leaves_the_other_open<S: Subject>(subject: &S) {
     end.write_all(10 * Checked::<S>::AT_ONCE).await;
     let written = end.written;
     drop(end);
-    // The peer has sent an end, and nothing else: nothing is left unread that would make this a reset.
+    // The peer has sent its end and no bytes. Unread bytes would turn the close into a reset.
     assert_eq!(all.await, (pattern(0..written), true));
 }
 
@@ -183,7 +184,7 @@ async fn write_waits_for_a_peer_that_reads_late<S: Subject>(subject: &S) {
     let (mut end, line) = connection(subject).await;
     end.fill(subject.runtime()).await;
     let full = end.written;
-    // One that is not dropped, and was pending before the peer reads.
+    // A write that is not dropped, and is pending before the peer reads.
     let alarm = Arc::new(Alarm::default());
     let bytes = pattern(full..full + Checked::<S>::AT_ONCE);
     let written = {
@@ -211,7 +212,7 @@ async fn write_waits_for_a_peer_that_reads_late<S: Subject>(subject: &S) {
     assert_eq!(rest.await, (pattern(full..written), true));
 }
 
-/// In the middle of what is awaited, whether that is awaited already or not.
+/// The reset occurs during a read or write, before it is awaited or while it is.
 async fn reset_ends_what_waits<S: Subject>(subject: &S) {
     for round in 0..12 {
         let (mut end, line) = connection(subject).await;
@@ -228,7 +229,7 @@ async fn reset_ends_what_waits<S: Subject>(subject: &S) {
             line.reset();
             let mut bytes = [0; 16];
             let mut begun = 0;
-            // What was sent before may be lost, and is right if it is not.
+            // Bytes sent before the reset may be lost; bytes that arrive must be correct.
             while let Ok(count @ 1..) = end.stream.read(&mut bytes).await {
                 assert_eq!(bytes.get(..count), Some(pattern(begun..begun + count).as_slice()));
                 begun += count;
@@ -238,14 +239,15 @@ async fn reset_ends_what_waits<S: Subject>(subject: &S) {
         assert_fails::<S>(&mut end.stream).await;
         assert!(matches!(end.stream.read(&mut [0]).await, Ok(0) | Err(_)), "it stays at its end");
     }
-    // A peer that takes nothing: what waits is a write.
+    // The peer reads nothing, so the pending operation is a write.
     let (mut end, line) = connection(subject).await;
     end.fill(subject.runtime()).await;
     line.reset();
     assert_fails::<S>(&mut end.stream).await;
 }
 
-/// No interest is lost when the other is registered: neither by its end nor by its waiting.
+/// Registering one interest must not cancel the other one, neither when the other completes nor
+/// while it waits.
 async fn both_directions_go_on_when_both_are_full<S: Subject>(subject: &S) {
     let (runtime, many) = (subject.runtime(), Checked::<S>::MANY);
     for reads_first in [true, false] {
@@ -253,14 +255,14 @@ async fn both_directions_go_on_when_both_are_full<S: Subject>(subject: &S) {
         let sent = line.write(pattern(0..many), many);
         end.fill(runtime).await;
         let full = end.written;
-        // The peer reads nothing: only reads go on, with a write that waits beside each.
+        // The peer does not read: only reads make progress, each beside a pending write.
         end.pump(many, 0, reads_first).await;
         sent.await;
-        // It writes nothing: only writes go on, with a read that waits beside each.
+        // The peer does not write: only writes make progress, each beside a pending read.
         let received = line.read(full + many);
         end.pump(0, full + many, reads_first).await;
         assert_eq!(received.await, pattern(0..full + many));
-        // Both.
+        // Both directions make progress.
         let (begin, more) = (full + many, 4 * many);
         let (sent, received) = (line.write(pattern(many..many + more), 1_000), line.read_to_end());
         end.pump(many + more, begin + more, reads_first).await;
@@ -271,7 +273,7 @@ async fn both_directions_go_on_when_both_are_full<S: Subject>(subject: &S) {
     }
 }
 
-/// Whether they were woken or not.
+/// Reads are dropped before and after they were woken.
 async fn dropped_reads_lose_no_bytes<S: Subject>(subject: &S) {
     let (mut end, line) = connection(subject).await;
     let count = 20_000;
@@ -281,7 +283,7 @@ async fn dropped_reads_lose_no_bytes<S: Subject>(subject: &S) {
         let room = 1 + end.read % 23;
         let polled = alarm.poll(pin!(poll_fn(|context| end.poll_read(context, room))));
         if polled.is_pending() {
-            // The bytes are there, and who was told so is gone.
+            // The bytes have arrived, and the read that was woken for them has been dropped.
             alarm.rung().await;
         }
     }
@@ -290,7 +292,7 @@ async fn dropped_reads_lose_no_bytes<S: Subject>(subject: &S) {
     assert_eq!(poll_fn(|context| end.poll_read(context, 16)).await, 0);
 }
 
-/// Connected on one, used on another while it is waited for, and dropped there.
+/// Connected on one thread, then read on another and dropped there.
 async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
     let (mut end, line) = connection(subject).await;
     let (alarm, elsewhere) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));

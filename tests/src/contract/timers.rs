@@ -1,4 +1,5 @@
-//! The clock and its timers: never early, in order, as far away as there is, and gone when they are dropped.
+//! The clock and its timers: never early, in order, at any distance, and cancelled when they are
+//! dropped.
 
 use super::alarm::Alarm;
 use super::{Hosted, Subject, run_case};
@@ -24,7 +25,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("timers::dropped_ones_keep_no_waker", || run_case::<S>(dropped_ones_keep_no_waker))
 }
 
-/// What takes memory for each timer, or threads.
+/// Adds the cases that need memory for each timer, or threads.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     suite
         .case("timers::many_that_are_far_are_dropped_at_once", || {
@@ -44,14 +45,14 @@ async fn never_ring_early<S: Subject>(subject: &S) {
     }
 }
 
-/// Several in one task: each is ready when a later one is.
+/// Several timers in one task: when a timer is ready, all earlier ones are ready too.
 async fn ring_in_the_order_of_their_times<S: Subject>(subject: &S) {
     let runtime = subject.runtime();
     let begun = runtime.now();
     let count = S::LIMITS.open.min(24);
     let mut timers = Vec::new();
     for i in 0..count {
-        // Neither the order of time nor its opposite.
+        // The timers are created neither in the order of their times nor in reverse.
         let at = begun.saturating_add(Duration::from_micros(1_700) * u32::try_from(i * 7 % count).expect("a few"));
         timers.push((at, Box::pin(runtime.sleep_until(at))));
     }
@@ -102,7 +103,7 @@ async fn wake_who_polled_last<S: Subject>(subject: &S) {
     let mut timer = pin!(runtime.sleep_until(at));
     for alarm in [&first, &last, &first, &last] {
         if alarm.poll(timer.as_mut()).is_ready() {
-            // The machine was slow.
+            // The machine was slow, and the time has passed already.
             assert!(runtime.now() >= at);
             return;
         }
@@ -114,13 +115,13 @@ async fn wake_who_polled_last<S: Subject>(subject: &S) {
     assert!(runtime.now() >= at);
 }
 
-/// At the latest when it would have rung.
+/// The waker of a dropped timer is dropped at the latest when the timer would have fired.
 async fn dropped_ones_keep_no_waker<S: Subject>(subject: &S) {
     let runtime = subject.runtime();
     let alarm = Arc::new(Alarm::default());
     for i in 0..10_000 {
         let at = runtime.now().saturating_add(Duration::from_millis(20) + Duration::from_micros(i % 50));
-        // Each is polled, most of them are not done.
+        // Each timer is polled once; most are still pending.
         let _ = alarm.poll(pin!(runtime.sleep_until(at)));
     }
     eventually("the wakers are dropped", || alarm.wakers() == 0).await;
@@ -144,7 +145,7 @@ async fn many_that_are_far_are_dropped_at_once<P: Platform + Default>(subject: &
     }
 }
 
-/// Polled on one, awaited or dropped on another.
+/// Timers are polled on one thread, and awaited or dropped on another.
 async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
     let platform = subject.runtime().platform();
     let (alarm, elsewhere) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));

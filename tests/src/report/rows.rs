@@ -1,4 +1,4 @@
-//! The rows, each from what was left of it.
+//! The rows of the report, each created from its recorded figures.
 
 use super::sources;
 use super::{Material, Row};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A row in the making.
+/// A row under construction.
 struct Draft<'a> {
     material: &'a Material,
     row: Row,
@@ -23,7 +23,8 @@ impl<'a> Draft<'a> {
         self.row.figures.push((name.into(), value.into()));
     }
 
-    /// Tells these fields of what a suite has left, or its last long run, or that neither has.
+    /// Adds these fields of a suite's figures, from this run or else from the last long run, or
+    /// adds the suite to the missing ones.
     fn take(&mut self, suite: &str, fields: &[&str], what: &'static str, command: &'static str) {
         let Material { figures, long, .. } = self.material;
         match (figures.get(suite), long.get(suite)) {
@@ -33,7 +34,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Tells these fields of this run, and also those of the last long run: one of hours says more than one of seconds.
+    /// Adds these fields of this run, and also those of the last long run, which covers more.
     fn take_both(&mut self, suite: &str, fields: &[&str], what: &'static str, command: &'static str) {
         self.take(suite, fields, what, command);
         let Material { figures, long, .. } = self.material;
@@ -42,7 +43,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What a suite has left in this run, and in the last long one, each with what is said behind its name.
+    /// The figures of a suite in this run and in the last long run, each with the text that follows
+    /// its name.
     fn runs(&self, suite: &str) -> Vec<(&'a Value, String)> {
         let Material { figures, long, .. } = self.material;
         let this = figures.get(suite).map(|figures| (figures, String::new()));
@@ -50,7 +52,8 @@ impl<'a> Draft<'a> {
         this.into_iter().chain(last).collect()
     }
 
-    /// The text that follows the names of figures of an earlier run: the commits at which they were measured, and whether core has changed since.
+    /// The text that follows the names of figures of an earlier run: the commits at which they were
+    /// measured, and whether core has changed since.
     fn long<'f>(&self, figures: impl IntoIterator<Item = &'f Value>) -> String {
         let commits: BTreeSet<_> = figures
             .into_iter()
@@ -61,7 +64,7 @@ impl<'a> Draft<'a> {
         format!(", in the last long run (commit {}: {what})", commits.into_iter().collect::<Vec<_>>().join(", "))
     }
 
-    /// What suites have left whose figures have this field.
+    /// The suites of this run with this field in their figures.
     fn having(&self, field: &'a str) -> impl Iterator<Item = (&'a String, &'a Value)> {
         self.material.figures.iter().filter(move |(_, figures)| figures.get(field).is_some())
     }
@@ -78,7 +81,8 @@ pub(super) enum Since {
 impl Since {
     /// Compares the crates below `core` without their tests with their state at a commit.
     pub(super) fn of(root: &Path, commit: &str) -> Self {
-        // Text with another first character could be an option of git. Sources that were not committed (`-dirty`) cannot be compared.
+        // A text that starts with another character could be an option of git. A `-dirty` commit
+        // has uncommitted sources and cannot be compared.
         if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Self::Unknown;
         }
@@ -101,16 +105,16 @@ impl Since {
     }
 }
 
-/// Of fewer timeouts percentiles say nothing.
+/// Minimum number of timeouts for which percentiles are reported.
 const LATE_MIN: u64 = 20;
 
-/// Those fields that are there.
+/// Selects these fields, where they exist.
 fn only(figures: &Value, fields: &[&str]) -> Value {
     let there = fields.iter().filter_map(|field| Some(((*field).to_owned(), figures.get(*field)?.clone())));
     Value::Object(there.collect())
 }
 
-/// All of them, in their order.
+/// All rows, in order.
 pub(super) fn all(material: &Material, ran: &Ran) -> Vec<Row> {
     vec![
         tests(material, ran),
@@ -169,7 +173,7 @@ fn lives(material: &Material) -> Row {
     let mut draft = Draft::new(material, 2, "lives of the simulators");
     let suites: Vec<_> = draft.having("lives").map(|(name, figures)| (name.clone(), figures)).collect();
     for (name, figures) in &suites {
-        // The least is what tells: a kind that never came proves nothing.
+        // Shows the least frequent kind: a kind that never occurred was not tested.
         let least = |field: &str| {
             let counts = figures.get(field).and_then(Value::as_object).into_iter().flatten();
             let counts: Vec<_> = counts.filter_map(|(kind, count)| Some((kind.clone(), count.as_u64()?))).collect();
@@ -324,7 +328,7 @@ fn lateness(material: &Material) -> Row {
     for (figures, behind) in draft.runs("soak") {
         let Some(late) = figures.get("lateness_us") else { continue };
         is_there = true;
-        // How many there were was once told elsewhere.
+        // Earlier figures have this count in another field.
         let timed_out = figures.get("operations").map_or(0, |operations| number(operations, "timed_out"));
         let count = late.get("count").and_then(Value::as_u64).unwrap_or(timed_out);
         let mut fields = vec!["early", "max"];
@@ -341,7 +345,7 @@ fn lateness(material: &Material) -> Row {
     draft.row
 }
 
-/// The folders of the crates that adapters are made of.
+/// The folders of the crates that adapters depend on.
 const CORE: [&str; 7] = ["core", "core/wire", "core/auth", "core/cql", "core/uri", "core/driver", "core/client"];
 
 fn costs(material: &Material, ran: &Ran) -> Row {

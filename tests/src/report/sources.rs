@@ -1,18 +1,18 @@
-//! What is counted by looking at the sources.
+//! Figures that are counted in the sources.
 
 use std::fs;
 use std::path::Path;
 
-/// What is counted of a crate's sources, its tests left out.
+/// Counts in the sources of a crate, without its tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) functions: usize,
     pub(super) assertions: usize,
-    /// Blocks, functions and implementations.
+    /// Number of `unsafe` blocks, functions and implementations.
     pub(super) uses_of_unsafe: usize,
 }
 
-/// Counts what is in a folder's `.rs` files.
+/// Counts in the `.rs` files of a folder.
 pub(super) fn count(folder: &Path) -> Counted {
     let mut counted = Counted::default();
     walk(folder, &mut counted);
@@ -30,7 +30,7 @@ fn walk(folder: &Path, counted: &mut Counted) {
     }
 }
 
-/// Adds what is in a text. Comments do not count.
+/// Adds the counts of a text, without comments.
 pub(super) fn add(text: &str, counted: &mut Counted) {
     for line in text.lines() {
         let code = line.split("//").next().unwrap_or("").trim();

@@ -52,7 +52,7 @@ fn figures_of_suites_are_told_and_compared() {
         "all: failed 1, passed 1, skipped 2",
         "cmap: failed 0, passed 1, skipped 1",
         "uri: failed 1, passed 0, skipped 0",
-        // None of its tests ran; of the next one none is known.
+        // No test of `sdam` ran; no test of `scram` is known.
         "sdam: not measured (",
         "scram: not measured (",
     ];
@@ -136,7 +136,7 @@ fn figures_of_a_long_run_show_their_commit_and_whether_core_has_changed() {
     for commit in ["unknown", "", "0123456789ab-dirty", "ffffffffffff", "--output=x"] {
         assert_eq!(Since::of(root, commit), Since::Unknown, "{commit}");
     }
-    // A copy of the sources may have no git repository, or only a part of its history.
+    // A copy of the sources may have no git repository, or a shallow one.
     let is_whole =
         root.join(".git").exists() && git(&["rev-parse", "--is-shallow-repository"]).as_deref() == Some("false");
     let roots = git(&["rev-list", "--max-parents=0", "HEAD"]).filter(|_| is_whole);

@@ -1,43 +1,46 @@
-//! What a run of the tests has printed.
+//! The output of a run of the tests.
 
 use super::Naming;
 use alloc::collections::BTreeMap;
 use core::ops::AddAssign;
 
-/// Tests that passed, failed, and were left out.
+/// Numbers of tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// That passed.
+    /// Number of tests that passed.
     pub passed: usize,
-    /// That failed; a program that came to no end is one.
+    /// Number of tests that failed. A program that did not complete counts as one.
     pub failed: usize,
-    /// That were left out.
+    /// Number of tests that were skipped.
     pub skipped: usize,
 }
 
-/// Tests that ran, by program and name.
+/// The tests that ran, by program and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     programs: Vec<Program>,
 }
 
-/// A program of tests, and what it printed.
+/// A test program, and its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Program {
-    /// Its source from the folder of its package, `tests/cmap.rs`; none of what is printed before the first one.
+    /// Its source, relative to the folder of its package: `tests/cmap.rs`. Empty for output before
+    /// the first program.
     source: String,
-    /// The folder of its package, as far as it was told.
+    /// The folder of its package, if the log states it.
     folder: Option<String>,
-    /// Tests by their whole names, and how often each passed: some run on several executors.
+    /// Tests by full name, with the number of times that each passed: some run on several
+    /// executors.
     trials: BTreeMap<String, usize>,
-    /// How many lines say what came of it all.
+    /// Number of summary lines.
     results: usize,
-    /// It ended with an error.
+    /// Whether it ended with an error.
     has_ended_badly: bool,
     counts: Counts,
 }
 
-/// Reads what `cargo test`, or tests/scripts/test-binaries, has printed. tests/run counts by the same rules.
+/// Parses the output of `cargo test`, or of tests/scripts/test-binaries. tests/run counts by the
+/// same rules.
 #[must_use]
 pub fn read_log(log: &str) -> Ran {
     let mut ran = Ran { programs: vec![Program::default()] };
@@ -53,7 +56,7 @@ pub fn read_log(log: &str) -> Ran {
     ran
 }
 
-/// The program whose output begins after this line.
+/// Parses a line after which the output of a program begins.
 fn begins(line: &str) -> Option<Program> {
     let line = line.strip_prefix(' ')?.trim_start();
     if let Some(name) = line.strip_prefix("Doc-tests ") {
@@ -62,7 +65,7 @@ fn begins(line: &str) -> Option<Program> {
     let mut words = line.strip_prefix("Running ")?.split_whitespace().peekable();
     let is_of_units = words.next_if_eq(&"unittests").is_some();
     let source = words.next()?.to_owned();
-    // target/debug/deps/poolhouse_smol-0123: adapters are in folders that say so.
+    // target/debug/deps/poolhouse_smol-0123: the name of an adapter's crate determines its folder.
     let name = words.next().and_then(|path| path.rsplit('/').next()?.split('-').next()?.strip_prefix("poolhouse_"));
     let folder = name.filter(|_| is_of_units).map(|name| match name {
         "core" | "tests" => name.to_owned(),
@@ -99,14 +102,14 @@ impl Program {
         self.folder.as_ref().is_none_or(|own| own == folder)
     }
 
-    /// How often tests passed whose names are like that; `None` if there are none.
+    /// The number of passes of tests with matching names; `None` if no name matches.
     fn passed_like(&self, is_like: impl Fn(&str) -> bool) -> Option<usize> {
         let mut like = self.trials.iter().filter(|(name, _)| is_like(name)).map(|(_, passed)| *passed).peekable();
         like.peek()?;
         Some(like.sum())
     }
 
-    /// How often any passed.
+    /// The number of passes of all tests.
     fn passed(&self) -> usize {
         self.trials.values().sum()
     }
@@ -121,7 +124,8 @@ impl AddAssign for Counts {
 }
 
 impl Ran {
-    /// The last program has told all. One that crashed or was ended says nothing of what came of it, and has failed.
+    /// Completes the last program. A program that crashed or was killed prints no summary, and
+    /// counts as failed.
     fn close(&mut self) {
         let Some(program) = self.programs.last_mut().filter(|program| !program.source.is_empty()) else { return };
         if program.results == 0 || program.has_ended_badly && program.counts.failed == 0 {
@@ -129,13 +133,14 @@ impl Ran {
         }
     }
 
-    /// All tests.
+    /// Counts all tests.
     #[must_use]
     pub fn totals(&self) -> Counts {
         self.sum(|_| true)
     }
 
-    /// The tests of a target of the harness, by the name of its file without end.
+    /// Counts the tests of a target of the harness; `target` is the name of its file without
+    /// extension.
     #[must_use]
     pub fn of_target(&self, target: &str) -> Counts {
         self.sum(|program| program.is_of("tests") && program.source == format!("tests/{target}.rs"))
@@ -149,9 +154,10 @@ impl Ran {
         sum
     }
 
-    /// How many tests passed that this one stands for: those of the function's name in the programs of its file. Where there never was one of
-    /// that name, whatever came of it, it is a helper or a whole file, and stands for the target of that file. What is said of the
-    /// harness stands for the tests that it makes.
+    /// The number of passed tests that a mention stands for: those with the name of the function,
+    /// in the programs of its file. If the log has no test of that name, with any result, the
+    /// mention is in a helper or covers a whole file, and stands for all tests of that file's
+    /// target. A mention in the harness stands for the tests that the harness creates.
     #[must_use]
     pub fn passed_of(&self, naming: &Naming) -> usize {
         let Some((folder, rest)) = naming.file.split_once('/') else { return 0 };
@@ -178,7 +184,7 @@ impl Ran {
         }
         let Some(function) = &naming.function else { return 0 };
         if folder == "tests" && !naming.is_test {
-            // A module of cases that other crates run, too.
+            // A module of cases that other crates also run.
             let is_like = |trial: &str| {
                 let mut parts = trial.rsplit("::");
                 parts.next() == Some(function.as_str()) && parts.next() == Some(stem)
@@ -190,7 +196,7 @@ impl Ran {
         sum(&is_run_by, &|trial| names(trial, function)).unwrap_or(0)
     }
 
-    /// How many official files passed of those that a pattern names: `cmap/pool-clear*`.
+    /// The number of official files that passed and match a pattern: `cmap/pool-clear*`.
     #[must_use]
     pub fn official(&self, pattern: &str) -> usize {
         let (folder, name) = pattern.split_once('/').unwrap_or(("", pattern));
@@ -218,7 +224,7 @@ impl Ran {
     }
 }
 
-/// Whether a name is one that a pattern stands for; `*` is any text.
+/// Whether a name matches a pattern; `*` matches any text.
 pub(super) fn fits(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,

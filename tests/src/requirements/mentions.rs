@@ -1,4 +1,4 @@
-//! Ids in a source file, and the functions that they are said of.
+//! Ids in a source file, and the functions that they belong to.
 
 /// Whether a text is an id: `CMAP-16`, `P10`.
 pub(super) fn is_id(text: &str) -> bool {
@@ -7,17 +7,19 @@ pub(super) fn is_id(text: &str) -> bool {
     found.len() == 1 && found[0] == text
 }
 
-/// A function that something is said of.
+/// A function that an id belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
-    /// Whether it is marked as a test, so that it has a line of its own in the log whenever it runs.
+    /// Whether it has the attribute of a test, and therefore its own line in the log.
     pub(super) is_test: bool,
 }
 
-/// The ids of a file, each with the function that it is said of: the next one, for a comment before it; else the one around it.
+/// Returns the ids of a file, each with its function: for a comment before a function that
+/// function, otherwise the enclosing one.
 ///
-/// What is said of a whole file and what a constant holds has none, nor has a JSON file. Longer ranges than `range_max` are left out.
+/// Ids in the documentation of a file, in constants outside of functions, and in JSON files have no
+/// function. Ranges longer than `range_max` are skipped.
 pub(super) fn of(text: &str, range_max: u32) -> Vec<(String, Option<Function>)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -41,7 +43,7 @@ fn function_of(lines: &[&str], at: usize) -> Option<Function> {
         return None;
     }
     if trimmed.starts_with("//") {
-        // Over more comments and attributes.
+        // Skips further comments and attributes.
         let next = (at..lines.len()).find(|next| !is_aside(lines[*next]));
         if let Some(function) = next.and_then(function) {
             return Some(function);
@@ -53,7 +55,7 @@ fn function_of(lines: &[&str], at: usize) -> Option<Function> {
             if let Some(function) = function(before) {
                 return Some(function);
             }
-            // What stands in an item is not in the function before it.
+            // A line inside an item does not belong to the function before that item.
             if is_item(lines[before]) {
                 depth = indent(lines[before]);
             }
@@ -67,12 +69,12 @@ fn is_aside(line: &str) -> bool {
     line.trim_start().starts_with("//") || line.trim_start().starts_with("#[")
 }
 
-/// Whether the last of the lines are comments and attributes that make a test of what follows.
+/// Whether the comments and attributes at the end of these lines mark a test.
 fn is_test(before: &[&str]) -> bool {
     before.iter().rev().take_while(|line| is_aside(line)).any(|line| line.trim() == "#[test]")
 }
 
-/// Whether a line begins an item that is no function.
+/// Whether a line begins an item other than a function.
 fn is_item(line: &str) -> bool {
     let words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
     let first = words.map(|word| word.trim_end_matches('!')).next().unwrap_or("");
@@ -86,7 +88,7 @@ fn name_of(line: &str) -> Option<String> {
     (end > 0).then(|| rest[..end].to_owned())
 }
 
-/// The ids of a line, those of ranges included.
+/// Collects the ids of a line, including those of ranges.
 fn in_line(line: &str, range_max: u32, found: &mut Vec<String>) {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -115,19 +117,20 @@ fn in_line(line: &str, range_max: u32, found: &mut Vec<String>) {
     }
 }
 
-/// An id's prefix and number, where a text begins with one.
+/// The prefix and the number of an id at the start of a text.
 fn prefix_at(text: &str) -> Option<(&str, &str)> {
     let prefix =
         ["CMAP-", "MON-", "SDAM-", "LOG-", "P", "M", "S"].into_iter().find(|prefix| text.starts_with(prefix))?;
     let rest = &text[prefix.len()..];
     let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-    // P50 and P99 are also parts of a hundred, but in lower case.
+    // P50 and P99 look like percentiles, but those are written in lower case.
     let is_number =
         (1..=3).contains(&end) && !rest[end..].starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
     is_number.then(|| (&text[..prefix.len()], &rest[..end]))
 }
 
-/// The last number of a range and how much of the text it takes, where a text goes on with one: `..40`, `-S18`, ` to SDAM-19`.
+/// The last number of a range that continues at the start of a text, and the length of that part:
+/// `..40`, `-S18`, ` to SDAM-19`.
 fn range_end(text: &str, prefix: &str) -> Option<(u32, usize)> {
     for between in ["..=", "..", " to ", "-"] {
         let Some(rest) = text.strip_prefix(between) else { continue };

@@ -29,7 +29,7 @@ fn function_is_the_next_after_a_comment_and_else_the_one_around() {
     };
     let expected: Vec<_> = expected.iter().map(|(id, of)| ((*id).to_owned(), of.map(str::to_owned))).collect();
     assert_eq!(of(text), expected);
-    // What an item holds is not in the function before it, but it may be in the one around it.
+    // An id in an item does not belong to the function before the item, but to the one around it.
     let text = "fn before(\n    a: u8,\n) {\n    assert!(a, \"P1\");\n}\n\npub(crate) const ALL: [&str; 1] = [\n    \"P2\",\n];\n\nfn around() {\n    const ALL: [&str; 1] = [\n        \"P3\",\n    ];\n}\n";
     let expected = [("P1", Some("before")), ("P2", None), ("P3", Some("around"))];
     let expected: Vec<_> = expected.iter().map(|(id, of)| ((*id).to_owned(), of.map(str::to_owned))).collect();
@@ -39,7 +39,7 @@ fn function_is_the_next_after_a_comment_and_else_the_one_around() {
     assert!(!is_test("#[test]\nfn f() {}\n\n/// P1\nfn g() {}\n"));
 }
 
-/// Sources in a folder of their own, which is gone afterwards.
+/// Searches these sources in a temporary folder.
 fn found_in(name: &str, sources: &[(&str, &str)]) -> BTreeMap<String, super::Requirement> {
     let root = std::env::temp_dir().join(format!("poolhouse-requirements-{name}-{}", std::process::id()));
     for (path, text) in sources {
@@ -127,19 +127,20 @@ fn naming(file: &str, function: &str, is_test: bool) -> Naming {
 fn a_name_counts_in_its_own_programs() {
     let ran = read_log(LOG);
     let passed = |file, function, is_test| ran.passed_of(&naming(file, function, is_test));
-    // A helper of a suite stands for all of it, and a scenario for itself.
+    // A helper of a suite stands for the whole suite, and a scenario for itself.
     assert_eq!(passed("tests/tests/cmap.rs", "helper", false), 2);
     assert_eq!(passed("tests/scenarios/cmap/connection-must-be-ours.json", "helper", false), 1);
     assert_eq!(passed("tests/src/sim.rs", "helper", false), 0);
-    // A test that failed, was left out or is not there stands for nothing, not even with others that bear its name.
+    // A test that failed, was skipped or does not exist stands for nothing, also if other tests
+    // have the same name.
     assert_eq!(passed("tests/tests/cmap.rs", "x", false), 0);
     assert_eq!(passed("tests/tests/cmap.rs", "ids_rise", true), 0);
     assert_eq!(passed("core/src/pool/tests/ids.rs", "ids_fall", true), 0);
     assert_eq!(passed("runtime-smol/src/tests.rs", "ids_rise", true), 0);
-    // Adapters have targets of the same name.
+    // Two adapters have targets with the same name.
     assert_eq!(passed("runtime-smol/tests/contract.rs", "ids_fall", true), 1);
     assert_eq!(passed("runtime-embassy/tests/contract.rs", "ids_fall", true), 0);
-    // Cases of the harness are run by adapters, as often as these have executors.
+    // Adapters run the cases of the harness, once for each of their executors.
     assert_eq!(passed("tests/src/contract/dropping.rs", "ids_leave", false), 2);
     assert_eq!(passed("tests/src/contract/ending.rs", "ids_leave", false), 0);
     let whole = Naming { file: "tests/tests/cmap.rs".to_owned(), function: None, is_test: false };
@@ -149,13 +150,13 @@ fn a_name_counts_in_its_own_programs() {
 #[test]
 fn programs_that_come_to_no_end_have_failed() {
     let totals = |log| read_log(log).totals();
-    // The contract ended badly after its first executor, and srv in its only test.
+    // The contract ended with an error after its first executor, and srv during its only test.
     assert_eq!(totals(LOG), Counts { passed: 6, failed: 3, skipped: 4 });
     assert_eq!(totals("   Compiling poolhouse-core\nerror: could not compile\n"), Counts::default());
     assert_eq!(totals("     Running tests/a.rs (target/debug/deps/a-1)\n").failed, 1);
 }
 
-/// ./tests/run counts before there is any program of ours.
+/// ./tests/run counts with a shell function, before any program of this workspace is built.
 #[test]
 fn the_script_counts_as_this_does() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");

@@ -1,4 +1,4 @@
-//! Who pings.
+//! The clients that ping.
 
 use super::libmongoc::Libmongoc;
 use crate::allocator::counted;
@@ -12,10 +12,10 @@ use poolhouse_tests::exchange::{self, Exchange, Socket};
 use smol::channel::{Receiver, Sender};
 use std::time::Instant;
 
-/// Connections of each client, and bare sockets.
+/// Number of connections of each client, and of bare sockets.
 pub(super) const CONNECTIONS: u32 = 10;
 
-/// The cases, by their names.
+/// The cases by name.
 pub(super) const NAMES: &[(&str, &str)] = &[
     ("own", "floor: bare async-io, a socket each"),
     ("channel", "floor: bare async-io, sockets in a channel"),
@@ -27,7 +27,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
 
 type Tcp = <Smol as Platform>::Tcp;
 
-/// All of them, connected and warm.
+/// All clients, connected and warmed up.
 pub(super) struct Actors {
     client: Client,
     bare: Arc<Exchange>,
@@ -36,7 +36,7 @@ pub(super) struct Actors {
     libmongoc: Result<Libmongoc, String>,
 }
 
-/// The official driver and what it runs on.
+/// The official driver and its runtime.
 struct Driver {
     runtime: tokio::runtime::Runtime,
     client: mongodb::Client,
@@ -48,7 +48,7 @@ impl Actors {
         Self { driver, libmongoc: Libmongoc::start(server, CONNECTIONS), ..Self::without_peers(server) }
     }
 
-    /// Only what runs on smol.
+    /// Only the cases that run on smol.
     fn without_peers(server: SocketAddr) -> Self {
         let sockets = smol::channel::bounded(CONNECTIONS as usize);
         for _ in 0..CONNECTIONS {
@@ -61,13 +61,13 @@ impl Actors {
         Self { client, bare, sockets, driver: None, libmongoc: Err("it was not asked for".to_owned()) }
     }
 
-    /// Why a case cannot be measured here.
+    /// Returns the reason why a case cannot be measured here.
     pub(super) fn absence(&self, name: &str) -> Option<&str> {
         let why = self.libmongoc.as_ref().err()?;
         (name == "libmongoc").then_some(why)
     }
 
-    /// Allocations for each operation, where they can be counted.
+    /// Allocations for each operation, if they can be counted.
     pub(super) fn allocations(&mut self, name: &str, tasks: u32, operations: u32) -> Option<f64> {
         if name == "libmongoc" {
             return None;
@@ -76,7 +76,7 @@ impl Actors {
         Some(found.allocations as f64 / f64::from(operations.div_ceil(tasks) * tasks))
     }
 
-    /// So many operations, shared among tasks: seconds for each.
+    /// Runs this number of operations, shared among tasks. Returns seconds for each.
     pub(super) fn round(&mut self, name: &str, tasks: u32, operations: u32) -> f64 {
         let each = operations.div_ceil(tasks);
         if name == "libmongoc" {
@@ -138,7 +138,7 @@ impl Actors {
 }
 
 impl Driver {
-    /// Warm, by as many connections as the others.
+    /// Creates a client, warmed up to as many connections as the others have.
     fn new(server: SocketAddr, threads: usize) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads).enable_all().build().expect("a runtime");
@@ -169,10 +169,10 @@ pub(crate) fn official(server: SocketAddr) -> DriverOptions {
     DriverOptions::builder().hosts(vec![host]).build()
 }
 
-/// So many pings of one case by one task, for its instructions to be counted.
+/// Runs this number of pings of one case in one task; their instructions are counted.
 pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
     match name {
-        // One client at a time: nothing of the others is counted.
+        // Only one client is created: the others' instructions would be counted too.
         "official" => {
             let Driver { runtime, client } = Driver::new(server, 1);
             runtime.block_on(runtime.spawn(ping_official(client, times))).expect("no panic");

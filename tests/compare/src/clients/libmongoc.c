@@ -1,4 +1,4 @@
-/* Pings by libmongoc: a line of standard input says how many threads and how many pings of each; a line of standard output how many seconds they took. */
+/* Pings by libmongoc. A line of standard input has the number of threads and the number of pings of each; a line of standard output has the seconds that they took. */
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdio.h>

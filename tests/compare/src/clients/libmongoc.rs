@@ -1,4 +1,4 @@
-//! libmongoc, by a small C program, where it can be built.
+//! libmongoc, driven by a small C program, where it can be built.
 
 use core::net::SocketAddr;
 use std::io::{BufRead, BufReader, Write};
@@ -7,14 +7,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 const SOURCE: &str = include_str!("libmongoc.c");
 
-/// The program, running.
+/// The running program.
 pub(super) struct Libmongoc {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Libmongoc {
-    /// Builds and starts it.
+    /// Builds and starts the program.
     pub(super) fn start(server: SocketAddr, connections: u32) -> Result<Self, String> {
         let program = Program::build()?;
         let child = Command::new(&program.path)
@@ -27,7 +27,7 @@ impl Libmongoc {
         Ok(Self { child, output: BufReader::new(output) })
     }
 
-    /// So many pings by each of some threads: seconds for one.
+    /// Runs this number of pings on each of some threads. Returns seconds for each.
     pub(super) fn round(&mut self, tasks: u32, each: u32) -> f64 {
         let mut input = self.child.stdin.as_ref().expect("it is a pipe");
         writeln!(input, "{tasks} {each}").expect("it runs");
@@ -40,9 +40,9 @@ impl Libmongoc {
 
 impl Drop for Libmongoc {
     fn drop(&mut self) {
-        // It ends when its standard input does.
+        // The program ends when its standard input is closed.
         drop(self.child.stdin.take());
-        // One that is gone already is none the less gone.
+        // An error means that it has ended already.
         let _ = self.child.wait();
     }
 }
@@ -52,13 +52,13 @@ pub(super) fn uri(server: SocketAddr, connections: u32) -> String {
     format!("mongodb://{server}/?maxPoolSize={connections}&directConnection=true")
 }
 
-/// The program, which is removed when this is dropped; one that runs goes on.
+/// The built program. Its file is removed on drop; a running process continues.
 pub(super) struct Program {
     pub(super) path: PathBuf,
 }
 
 impl Program {
-    /// The program, or why there is none.
+    /// Builds the program, or returns the reason why it cannot be built.
     pub(super) fn build() -> Result<Self, String> {
         let found = Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]).output();
         let found = found.map_err(|_| "pkg-config is not installed".to_owned())?;
@@ -68,7 +68,7 @@ impl Program {
         let flags = String::from_utf8(found.stdout).map_err(|error| error.to_string())?;
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let folder = this.parent().ok_or("this program is nowhere")?;
-        // A process's own, since another one may be building it, too.
+        // A path for each process: another process may be building the program too.
         let path = folder.join(format!("libmongoc-{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-std=gnu11", "-O2", "-pthread", "-o"]).arg(&path).args(["-x", "c", "-"]).args(["-x", "none"]);
@@ -84,7 +84,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // What is gone need not be removed.
+        // An error means that the file does not exist.
         let _ = std::fs::remove_file(&self.path);
     }
 }

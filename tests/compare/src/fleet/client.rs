@@ -1,4 +1,4 @@
-//! One client of the fleet: its machines, and tasks that want operations.
+//! One client of the fleet: its machines, and the tasks that run operations.
 
 use super::MAX_POOL_SIZE;
 use super::world::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
@@ -19,30 +19,30 @@ use poolhouse_wire::message::Matched;
 
 const NAMES: [&str; MEMBERS] = ["a.example:27017", "b.example:27017", "c.example:27017"];
 
-/// A server of the client's view: there is one for each member.
+/// The client's state of a server; one for each member.
 struct Server {
     id: ServerId,
     pool: Pool<OnHeap>,
-    /// The connections of its monitor, and which question of each is open.
+    /// The monitor connections, each with the number of its outstanding hello.
     lines: [Option<(LineId, u64)>; 2],
-    /// Which task has which place in the queue.
+    /// The task of each waiter of the pool, by the index of the waiter.
     waiters: Vec<usize>,
 }
 
-/// What a task does.
+/// The state of a task.
 enum Doing {
     Nothing,
-    /// It wants a primary.
+    /// The task waits for a primary.
     Selects,
-    /// It waits for a connection; the queue knows whose place is whose.
+    /// The task waits for a connection; `Server::waiters` has its entry.
     Waits,
-    /// Its operation is under way there.
+    /// The operation of the task is in progress on this member.
     Works(usize, Lease),
 }
 
 struct Task {
     doing: Doing,
-    /// When it wanted its operation, or its last one.
+    /// The time at which its current or last operation was requested.
     wanted_at: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Client {
     servers: Vec<Server>,
     tasks: Vec<Task>,
     questions: u64,
-    /// The news of the clock that is on its way.
+    /// The time of the scheduled clock event.
     armed: u64,
 }
 
@@ -84,13 +84,13 @@ impl Client {
         self.place
     }
 
-    /// Since when those of its tasks want an operation that have none yet.
+    /// The request times of operations that have no connection yet.
     pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
         let waits = |task: &&Task| matches!(task.doing, Doing::Selects | Doing::Waits);
         self.tasks.iter().filter(waits).map(|task| task.wanted_at)
     }
 
-    /// Its monitor's connections to a member.
+    /// The monitor connections to a member.
     pub(super) fn lines_to(&self, member: usize) -> impl Iterator<Item = LineId> {
         self.servers.get(member).into_iter().flat_map(|server| server.lines.into_iter().flatten().map(|(line, _)| line))
     }
@@ -100,13 +100,13 @@ impl Client {
         match news {
             News::Begin => {}
             News::Clock => self.turn_clock(net),
-            // Whoever was on the way to a server that has died meanwhile.
+            // The server went down before the dial or the reply completed.
             News::Dialed(member, line) | News::Reply(member, line, _) if !net.members[member].is_up => {
                 self.fail_line(member, line, net);
             }
             News::Dialed(member, line) => {
                 let server = self.servers[member].id;
-                // What was given up meanwhile is dropped.
+                // A dial that was cancelled meanwhile is dropped.
                 let _ = self.control.handle_dialed(now, server, line, &mut ());
             }
             News::Reply(member, line, question) => self.hear_hello(member, line, question, net),
@@ -145,13 +145,13 @@ impl Client {
         if own.is_some_and(|(own, _)| own == line) {
             *own = None;
         }
-        // One that was given up meanwhile is stale.
+        // A monitor connection that was closed meanwhile is stale.
         let _ = self.control.handle_failed(net.instant(), server.id, line, Cause::Network, &mut ());
     }
 
     fn hear_hello(&mut self, place: usize, line: LineId, question: u64, net: &Net) {
         let server = &mut self.servers[place];
-        // Asked anew since, or answered.
+        // The hello was answered already, or another one was sent since.
         if server.lines[place_of(line.line())] != Some((line, question)) {
             return;
         }
@@ -174,7 +174,7 @@ impl Client {
             topology_version: Some(version),
             ..HelloReply::OK
         });
-        // Every question that waited for news is answered for ever.
+        // Each awaitable hello is answered by an unlimited stream of replies.
         let matched = if question % 2 == 1 { Matched::MoreComes } else { Matched::Last };
         let _ = self.control.handle_reply(net.instant(), server.id, line, &hello, matched, &mut ());
     }
@@ -184,7 +184,7 @@ impl Client {
         let server = &mut self.servers[member];
         let Some(generation) = server.pool.conn_generation(conn) else { return };
         net.note_failure();
-        // A server that lets handshakes wait has too many of them.
+        // A server that delays handshakes beyond the timeout is overloaded.
         let (kind, cause) = if late {
             (AppErrorKind::NetworkTimeout, Cause::NetworkTimeout)
         } else {
@@ -203,7 +203,8 @@ impl Client {
         let _ = server.pool.handle_establish_failed(now, conn, failed, &mut ());
     }
 
-    /// A task that wants an operation looks for the primary and for a connection to it.
+    /// Continues a task that requests an operation: it selects the primary, then checks out a
+    /// connection.
     fn go_on(&mut self, task: usize, net: &mut Net) {
         let now = net.instant();
         let primary = |server: &Server| {
@@ -225,7 +226,7 @@ impl Client {
                 server.waiters[place] = task;
                 self.tasks[task].doing = Doing::Waits;
             }
-            // It was cleared: the next check makes it ready.
+            // The pool was cleared; the next check marks it ready.
             Err(_) => self.control.request_check(now),
         }
     }
@@ -235,7 +236,7 @@ impl Client {
         net.after(OPERATION + ROUND_TRIP, self.place, News::Done(task));
     }
 
-    /// An operation ends, by its server's end perhaps.
+    /// Ends an operation, possibly because its server went down.
     fn end(&mut self, task: usize, net: &mut Net) {
         let now = net.instant();
         let Doing::Works(member, lease) = core::mem::replace(&mut self.tasks[task].doing, Doing::Nothing) else {
@@ -262,12 +263,12 @@ impl Client {
             server.pool.clear(now, clear, Some(Cause::Network), &mut ()).expect("the mode");
         }
         server.pool.check_in(now, lease, Health::Broken(Cause::Network), &mut ()).expect("it is this pool's");
-        // It tries again.
+        // The operation is retried.
         self.tasks[task].doing = Doing::Selects;
         self.go_on(task, net);
     }
 
-    /// Does what the machines want until they want nothing.
+    /// Executes the actions of the machines until none is left.
     fn settle(&mut self, net: &mut Net) {
         let mut busy = true;
         while busy {
@@ -330,7 +331,7 @@ impl Client {
         for line in [Line::Check, Line::Rtt] {
             while let Some(action) = self.control.poll_line(now, id, line) {
                 did = true;
-                // Odd numbers are questions that wait for news.
+                // Odd numbers are awaitable hellos.
                 self.questions += 2;
                 let place = &mut self.servers[member].lines[place_of(line)];
                 match action {
@@ -346,7 +347,7 @@ impl Client {
                     }
                     MonitorAction::SendHello { line, hello: HelloKind::Awaitable { topology_version, .. } } => {
                         *place = Some((line, self.questions + 1));
-                        // News that the client has not heard of is told at once.
+                        // The reply is immediate when the client's topology version is outdated.
                         let known = topology_version.counter == net.members[member].counter;
                         let at_most = if known { Duration::from_secs(10) } else { ROUND_TRIP };
                         net.watch(member, self.place, line, self.questions + 1, at_most);
@@ -369,7 +370,7 @@ impl Client {
             did = true;
             match action {
                 PoolAction::Establish(conn) => net.establish(member, self.place, conn),
-                // News of it that come are stale.
+                // Events of the connection that arrive later are stale.
                 PoolAction::Interrupt(_) | PoolAction::Close(_) => {}
                 PoolAction::Wake(id) => {
                     let server = &mut self.servers[member];

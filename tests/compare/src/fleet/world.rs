@@ -1,7 +1,9 @@
-//! Virtual time, three servers, and the network between them and the clients.
+//! Virtual time, three servers, and the network between servers and clients.
 //!
-//! A server answers after a round trip. It completes handshakes one after the other, each of which costs it [`HANDSHAKE`]; operations cost it nothing of that. One that has died
-//! resets its connections and refuses new ones. Its successor is elected [`OUTAGE`] later, and tells whoever streams from it.
+//! A server answers after a round trip. It completes handshakes one after the other, and each takes
+//! [`HANDSHAKE`]; operations do not take any of that time. A server that went down resets its
+//! connections and refuses new ones. Its successor is elected [`OUTAGE`] later, and its streaming
+//! hello replies report that.
 
 use super::client::Client;
 use crate::measure::Waits;
@@ -13,46 +15,47 @@ use poolhouse_core::monitor::LineId;
 use poolhouse_core::pool::ConnId;
 
 pub(super) const MEMBERS: usize = 3;
-/// Tasks of each client.
+/// Number of tasks of each client.
 pub(super) const TASKS: usize = 20;
 pub(super) const ROUND_TRIP: Duration = Duration::from_micros(500);
 pub(super) const OPERATION: Duration = Duration::from_millis(2);
-/// Between two operations of a task, in the mean.
+/// Mean time between two operations of a task.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub(super) const HANDSHAKE: Duration = Duration::from_micros(100);
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// From the death of the primary to the election.
+/// Time from the failure of the primary to the election.
 pub(super) const OUTAGE: Duration = Duration::from_secs(3);
-/// How finely opened connections are counted.
+/// Resolution of the counts of opened connections.
 pub(super) const BIN: Duration = Duration::from_millis(100);
 
-/// When the primary dies: all clients are long there.
+/// Time of the failure of the primary: all clients are connected long before.
 const DEATH: Duration = Duration::from_secs(4);
-/// How long it is watched from then on.
+/// Duration of the measurement after the failure.
 const WATCHED: Duration = Duration::from_secs(26);
-/// Operations that are begun so long after the election count among those that suffered.
+/// Operations that are requested up to this long after the election count as affected by the
+/// fail-over.
 const SUFFERING: Duration = Duration::from_secs(4);
-/// The old primary, and the new one.
+/// The indices of the old and the new primary.
 const OLD: usize = 0;
 const NEW: usize = 1;
 
-/// What happens to a client. Members are numbered.
+/// An event of a client. Members are identified by index.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
-    /// It is made.
+    /// The client is created.
     Begin,
-    /// Something of its machines is due.
+    /// A deadline of its machines has been reached.
     Clock,
     Dialed(usize, LineId),
-    /// A hello is answered; the number is the question's.
+    /// A hello was answered; the number is that of the hello.
     Reply(usize, LineId, u64),
     LineFailed(usize, LineId),
     Established(usize, ConnId),
-    /// Whether it took too long.
+    /// A connection was not established. The flag is set for a timeout.
     NotEstablished(usize, ConnId, bool),
     /// The operation of a task ends.
     Done(usize),
-    /// A task wants its next operation.
+    /// A task requests its next operation.
     Wants(usize),
 }
 
@@ -63,7 +66,7 @@ enum Event {
     Election,
 }
 
-/// What happens when; what was planned first happens first.
+/// An event and its time. Events of the same time are ordered by when they were planned.
 struct Planned {
     at: u64,
     order: u64,
@@ -95,32 +98,34 @@ impl Ord for Planned {
 pub(super) struct Member {
     pub(super) is_up: bool,
     pub(super) is_primary: bool,
-    /// Its changes so far.
+    /// The counter of its topology version.
     pub(super) counter: i64,
-    /// Elections that it won, or heard of.
+    /// The election term that it has last won or been notified of.
     pub(super) term: u8,
-    /// It has handshakes to do until then.
+    /// The time until which it is busy with handshakes.
     busy_until: u64,
-    /// Who waits for news of it: client, line, question.
+    /// Outstanding awaitable hellos: client, monitor connection, number of the hello.
     watchers: Vec<(u32, LineId, u64)>,
 }
 
-/// What was seen.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// Connections that the new primary was asked for since the old one died, by [`BIN`].
+    /// Connections that the new primary had to establish since the failure of the old one, by
+    /// [`BIN`].
     pub(super) opened: Vec<u64>,
-    /// Connections that were not established.
+    /// Number of connections that were not established.
     pub(super) failed: u64,
-    /// The last operation that was wanted before the election ended so long after it.
+    /// Time from the election to the end of the last operation that was requested before it.
     pub(super) served_at: Duration,
-    /// Operations that were wanted before the election and had no connection at the end.
+    /// Number of operations that were requested before the election and had no connection at the
+    /// end.
     pub(super) unserved: usize,
-    /// How long operations took in the time of the fail-over.
+    /// Latencies of operations requested during the fail-over.
     pub(super) waits: Waits,
 }
 
-/// Everything but the clients.
+/// The simulated network and servers.
 pub(super) struct Net {
     pub(super) now: u64,
     planned: BinaryHeap<Reverse<Planned>>,
@@ -131,7 +136,7 @@ pub(super) struct Net {
     pub(super) max_connecting: u32,
 }
 
-/// Clients and what is between them.
+/// Clients and the network.
 pub(super) struct World {
     net: Net,
     clients: Vec<Option<Box<Client>>>,
@@ -164,7 +169,7 @@ impl World {
             max_connecting,
         };
         for place in 0..clients {
-            // All within a second.
+            // All clients start within a second.
             let at = ns(Duration::from_secs(1)) * place as u64 / clients as u64;
             net.plan(at, Event::Client(u32::try_from(place).expect("not many"), News::Begin));
         }
@@ -173,7 +178,7 @@ impl World {
         Self { net, clients: (0..clients).map(|_| None).collect() }
     }
 
-    /// Until the end.
+    /// Runs until the end of the measurement.
     pub(super) fn run(mut self) -> Outcome {
         let end = ns(DEATH + WATCHED);
         while let Some(Reverse(Planned { at, event, .. })) = self.net.planned.pop() {
@@ -221,7 +226,7 @@ impl Net {
         self.planned.push(Reverse(Planned { at, order: self.order, event }));
     }
 
-    /// At an instant.
+    /// Plans an event of a client at a time.
     pub(super) fn at(&mut self, at: u64, client: u32, news: News) {
         self.plan(at.max(self.now), Event::Client(client, news));
     }
@@ -230,7 +235,7 @@ impl Net {
         self.at(self.now + ns(time), client, news);
     }
 
-    /// After half a round trip, a little more or less.
+    /// Plans an event after half a round trip on average, between 50 % and 150 % of it.
     fn after_a_leg(&mut self, client: u32, news: News) {
         let leg = ns(ROUND_TRIP) / 2;
         let spread = self.random() % leg;
@@ -248,13 +253,14 @@ impl Net {
         self.random
     }
 
-    /// When a task wants its next operation.
+    /// Draws the time until a task requests its next operation.
     pub(super) fn pause(&mut self) -> Duration {
         let share = ((self.random() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
         PAUSE.mul_f64(-share.ln())
     }
 
-    /// A client waits for news of a member: at most for so long. Whichever answer comes second, nobody waits for it any more.
+    /// Registers an awaitable hello of a client, which is answered after `at_most` at the latest.
+    /// Of the timed answer and the one after an election, the client ignores the later one.
     pub(super) fn watch(&mut self, member: usize, client: u32, line: LineId, question: u64, at_most: Duration) {
         self.members[member].watchers.push((client, line, question));
         self.after(at_most, client, News::Reply(member, line, question));
@@ -272,7 +278,7 @@ impl Net {
         }
     }
 
-    /// A client begins to establish a connection.
+    /// Starts establishing a connection of a client.
     pub(super) fn establish(&mut self, member: usize, client: u32, conn: ConnId) {
         if !self.members[member].is_up {
             self.after_a_round_trip(client, News::NotEstablished(member, conn, false));
@@ -303,7 +309,7 @@ impl Net {
         self.outcome.failed += 1;
     }
 
-    /// An operation has ended that somebody had wanted since then.
+    /// Records the end of an operation that was requested at `wanted_at`.
     pub(super) fn note_done(&mut self, wanted_at: u64) {
         let election = ns(DEATH + OUTAGE);
         if (ns(DEATH)..election + ns(SUFFERING)).contains(&wanted_at) {

@@ -1,4 +1,4 @@
-//! Who asks.
+//! The clients that send requests.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -14,17 +14,17 @@ use smol::Async;
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// The cases, by their names. The floor comes first.
+/// The cases by name. The first is the baseline.
 pub(super) const NAMES: &[(&str, &str)] = &[
     ("bare", "floor: bare exchange on async-io"),
     ("session", "poolhouse-smol, Session"),
     ("scylla", "scylla on tokio"),
 ];
 
-/// What is asked: the server sends it back in one cell.
+/// The statement: the server returns its text in one cell.
 const STATEMENT: &str = "echo a cell of twenty-four.";
 
-/// All of them, connected by one connection each.
+/// All clients, with one connection each.
 pub(super) struct Askers {
     bare: Option<Bare<Async<TcpStream>>>,
     session: Session,
@@ -60,14 +60,14 @@ impl Askers {
         Self { bare: Some(bare), session, runtime, scylla: Arc::new(scylla) }
     }
 
-    /// So many requests, so many of them at a time: seconds for each.
+    /// Runs this number of requests, with `in_flight` of them at a time. Returns seconds for each.
     pub(super) fn round(&mut self, name: &str, in_flight: u32, operations: u32) -> f64 {
         let left = Arc::new(AtomicU32::new(operations));
         let start = Instant::now();
         match name {
             "bare" => {
                 let mut own = self.bare.take().expect("one at a time");
-                // On the executor's thread, as the others.
+                // Runs on the executor's thread, like the other cases.
                 let work = smol::spawn(async move {
                     own.exchange(in_flight, operations).await;
                     own
@@ -98,7 +98,7 @@ impl Askers {
     }
 }
 
-/// Whether there is one more to make.
+/// Takes one request from the remaining number; `false` if none is left.
 fn take(left: &AtomicU32) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }

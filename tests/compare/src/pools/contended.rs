@@ -14,19 +14,19 @@ use std::time::Instant;
 
 const TASKS: usize = 64;
 
-/// What the tasks of one turn did.
+/// The results of the tasks in one turn of a case.
 struct Tally {
     seconds: f64,
     cycles: f64,
     waits: Waits,
-    /// How many cycles each task made.
+    /// Number of cycles of each task.
     shares: Vec<f64>,
 }
 
 /// One turn of a case.
 type Case = (&'static str, Box<dyn FnMut(Duration) -> Tally>);
 
-/// Where the tasks run.
+/// The executor of the tasks.
 #[derive(Clone, Copy)]
 enum Place<'r> {
     Smol,
@@ -52,7 +52,7 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     let p99 = |case: usize| median(tallies[case].iter().map(|tally| tally.waits.quantile_ns(0.99)).collect());
     for (place, (name, _)) in cases.iter().enumerate() {
         let of = |figure: fn(&Tally) -> f64| median(tallies[place].iter().map(figure).collect());
-        // On the same runtime; threads have none, and are compared with smol's.
+        // The baseline on the same runtime; the cases on threads are compared with the one on smol.
         let floor = usize::from(name.ends_with("(tokio)"));
         let figures = [
             rounds.median(place),
@@ -77,7 +77,7 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     section
 }
 
-/// The floors come first: on smol, then on tokio.
+/// The first two cases are the baselines: on smol, then on tokio.
 fn cases(server: SocketAddr, runtime: &'static ::tokio::runtime::Runtime) -> Vec<Case> {
     let (smol, tokio) = (Place::Smol, Place::Tokio(runtime));
     let count = CONNECTIONS as usize;
@@ -108,7 +108,7 @@ fn case_of<P: Peer>(name: &'static str, pool: P, place: Place<'static>) -> Case 
     (name, Box::new(move |turn| tasks(&pool, place, turn)))
 }
 
-/// Has the tasks make cycles for so long.
+/// Lets the tasks run cycles for this time.
 fn tasks<P: Peer>(pool: &P, place: Place<'_>, turn: Duration) -> Tally {
     let start = Instant::now();
     let end = start + turn;
@@ -141,7 +141,7 @@ async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
     let mut waits = Waits::new();
     loop {
         let (waited, at) = cycle(&pool).await;
-        // A wait that outlasts the turn is the last one, and one like the others.
+        // The wait that exceeds the turn is the last one, and is counted like the others.
         waits.add(waited);
         if at >= end {
             return waits;
@@ -149,7 +149,7 @@ async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
     }
 }
 
-/// A thread for each task, since they block.
+/// One thread for each task, because the tasks block.
 fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
     let start = Instant::now();
     let end = start + turn;
@@ -177,7 +177,7 @@ fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
 
 fn sum(start: Instant, waits: &[Waits]) -> Tally {
     let seconds = start.elapsed().as_secs_f64();
-    // The last cycle of each ended too late.
+    // The last cycle of each task ended after the turn.
     let shares: Vec<f64> = waits.iter().map(|waits| waits.total as f64 - 1.0).collect();
     let mut all = Waits::new();
     waits.iter().for_each(|waits| all.merge(waits));

@@ -1,8 +1,10 @@
-//! The least that a pool with a fair queue and time limits is, by hand: a lock, a stack of connections, a list of those who wait, who are handed what comes
-//! back, and a timer wheel for their deadlines.
+//! A hand-written baseline of a pool with a fair queue and time limits: a lock, a stack of
+//! connections, a list of waiters that receive returned connections, and a timer wheel for their
+//! deadlines.
 //!
-//! It cannot make a connection, nor find one broken, nor be closed. Each check-out has a deadline, for which the clock is read; there is one besides that reads it only
-//! where somebody must wait. The wheel turns when somebody begins to wait.
+//! It cannot create connections, detect broken ones, or be closed. Each check-out has a deadline,
+//! for which the clock is read. The lazy variant reads the clock only when a check-out must wait.
+//! The wheel advances when a check-out starts waiting.
 
 use super::peer::{LIMIT, Peer};
 use super::wheel::{Arena, List, QUEUE, Wheel};
@@ -19,7 +21,7 @@ pub(crate) struct Floor {
 
 struct Shared {
     origin: Instant,
-    /// Whether the clock is read for each check-out.
+    /// Whether the clock is read on each check-out.
     reads_clock: bool,
     state: Mutex<State>,
 }
@@ -31,7 +33,7 @@ struct State {
     wheel: Wheel,
 }
 
-/// Somebody who waits.
+/// A waiting check-out.
 struct Waiter {
     verdict: Verdict,
     waker: Option<Waker>,
@@ -48,7 +50,7 @@ impl Floor {
         Self::with_clock(connections, true)
     }
 
-    /// One that reads the clock only where somebody must wait.
+    /// Creates the variant that reads the clock only when a check-out must wait.
     pub(crate) fn lazy(connections: u64) -> Self {
         Self::with_clock(connections, false)
     }
@@ -78,7 +80,8 @@ impl Shared {
 }
 
 impl State {
-    /// To the one who waits for the longest, or back to the others. Whom to wake.
+    /// Passes a connection to the oldest waiter, or returns it to the stack. Returns the waker of
+    /// the waiter.
     fn hand_on(&mut self, connection: u64) -> Option<Waker> {
         let Some(oldest) = self.queue.first() else {
             self.free.push(connection);
@@ -109,7 +112,7 @@ impl State {
     }
 }
 
-/// A check-out.
+/// The future of a check-out.
 pub(crate) struct Get<'p> {
     shared: &'p Shared,
     place: Option<u32>,

@@ -1,6 +1,6 @@
-//! The pool of poolhouse-core behind a lock, with connections that do nothing: the least shell that it can have.
+//! The pool of poolhouse-core behind a lock, with connections that do nothing: a minimal driver.
 //!
-//! Deadlines are kept; nobody turns the clock, as in the floor.
+//! Deadlines are stored; as in the floor, no timer fires at them.
 
 use super::peer::{LIMIT, Peer};
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ struct Shared {
 
 struct State {
     pool: Pool<OnHeap>,
-    /// By the index of the waiter.
+    /// Indexed by the index of the waiter.
     wakers: Vec<Option<Waker>>,
 }
 
@@ -54,7 +54,8 @@ impl Shared {
 }
 
 impl State {
-    /// Does what the pool wants; who is to be woken, one at most.
+    /// Executes the pool's actions. Returns the waker of the waiter that was granted a connection,
+    /// at most one.
     fn act(&mut self, now: Instant) -> Option<Waker> {
         let mut woken = None;
         while let Some(action) = self.pool.poll_prompt() {
@@ -71,7 +72,7 @@ impl State {
     }
 }
 
-/// A check-out.
+/// The future of a check-out.
 pub(crate) struct Get<'p> {
     shared: &'p Shared,
     waiter: Option<WaiterId>,
@@ -93,7 +94,8 @@ impl<'p> Future for Get<'p> {
                         state.wakers.resize(place + 1, None);
                     }
                     self.waiter = Some(id);
-                    // A connection that is made at once wakes nobody.
+                    // A connection that is established at once is granted to this check-out, which
+                    // needs no wake-up.
                     let _nobody = state.act(now);
                 }
             }

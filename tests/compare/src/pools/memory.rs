@@ -1,4 +1,4 @@
-//! What an idle connection and a waiter take, counted by the allocator.
+//! Memory of an idle connection and of a waiter, counted by the allocator.
 
 use super::floor::Floor;
 use super::locked::Locked;
@@ -10,7 +10,7 @@ use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::task::{Context, Waker};
 
-/// Doubling buffers are just full.
+/// A power of two, at which buffers that double their capacity are full.
 const COUNT: u32 = 1_024;
 
 pub(super) fn run(_: &Settings) -> Section {
@@ -18,7 +18,7 @@ pub(super) fn run(_: &Settings) -> Section {
     let _entered = runtime.enter();
     let columns = ["idle connection", "waiter", "of it its future"];
     let mut table = Table::new("bytes, with connections of 8 bytes that do nothing", &columns);
-    // First of all, since pools end in the background. It has no futures.
+    // r2d2 runs first, because pools end in the background. It has no futures.
     let (pool, found) = counted(|| others::r2d2(COUNT));
     let threads = found.bytes as f64 / f64::from(COUNT);
     drop(pool);

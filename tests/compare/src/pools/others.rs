@@ -1,4 +1,4 @@
-//! The pools of others, with connections that do nothing, and Poolhouse's client.
+//! Other projects' pools, with connections that do nothing, and Poolhouse's client.
 
 use super::peer::{LIMIT, Peer};
 use core::convert::Infallible;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use mobc::async_trait;
 use poolhouse_smol::{Client, Connection};
 
-/// Makes numbers, which are always well.
+/// A manager that creates numbers, which are always healthy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers;
 
@@ -27,7 +27,7 @@ impl deadpool::managed::Manager for Numbers {
     }
 }
 
-/// deadpool; `limit` is how long a check-out may wait.
+/// deadpool; `limit` is the time limit of a check-out.
 pub(crate) fn deadpool(connections: usize, limit: Option<Duration>) -> Deadpool {
     let builder = deadpool::managed::Pool::builder(Numbers).max_size(connections).wait_timeout(limit);
     Deadpool(builder.runtime(deadpool::Runtime::Tokio1).build().expect("valid options"))
@@ -95,7 +95,7 @@ impl mobc::Manager for Numbers {
     }
 }
 
-/// mobc, with all its connections kept. It limits each wait.
+/// mobc, which keeps all its connections and limits each wait.
 pub(crate) fn mobc(connections: u64) -> Mobc {
     let builder = mobc::Pool::builder().max_open(connections).max_idle(connections).get_timeout(Some(LIMIT));
     Mobc(builder.test_on_check_out(false).build(Numbers))
@@ -135,11 +135,11 @@ pub(crate) fn r2d2(connections: u32) -> r2d2::Pool<Numbers> {
     builder.build(Numbers).expect("connections that are always well")
 }
 
-/// Poolhouse's client on smol: a check-out selects a server first, and its connections are real.
+/// Poolhouse's client on smol: a check-out includes server selection, and the connections are real.
 #[derive(Clone)]
 pub(crate) struct Shell {
     pub(crate) client: Client,
-    /// How long a check-out may wait.
+    /// Time limit of a check-out.
     pub(crate) limit: Option<Duration>,
 }
 

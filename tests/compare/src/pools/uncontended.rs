@@ -1,4 +1,4 @@
-//! One thread, and a connection is always there.
+//! One thread, with a connection that is always available.
 
 use super::floor::Floor;
 use super::locked::{Locked, config};
@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOut, Health, OnHeap, Pool, PoolId};
 
-/// The cases, by their names. The floor comes first.
+/// The cases by name. The first is the baseline.
 pub(super) const NAMES: &[(&str, &str)] = &[
     ("floor", "floor: mutex, FIFO hand-off, timer wheel"),
     ("floor-lazy", "floor that reads no clock"),
@@ -28,7 +28,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("r2d2", "r2d2"),
 ];
 
-/// A case does so many cycles.
+/// A case; runs a number of cycles.
 type Case = Box<dyn FnMut(u32) -> f64>;
 
 pub(super) fn run(server: SocketAddr, settings: &Settings) -> Section {
@@ -49,7 +49,7 @@ pub(super) fn run(server: SocketAddr, settings: &Settings) -> Section {
     section
 }
 
-/// So many cycles of one case, for its instructions to be counted.
+/// Runs this number of cycles of one case; their instructions are counted.
 pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
     let runtime = tokio(1);
     let _entered = runtime.enter();
@@ -83,7 +83,7 @@ fn case_of<P: Peer>(pool: P, runtime: &::tokio::runtime::Runtime) -> Case {
     Box::new(move |times| ns_each(times, || once(black_box(&pool))))
 }
 
-/// The machine alone; its clock is an argument.
+/// The pool's state machine without a driver; the time is an argument.
 fn bare() -> Case {
     let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(0), config(CONNECTIONS), &mut ());
     pool.ready(Instant::ORIGIN, &mut ());

@@ -1,15 +1,16 @@
-//! Lists through an arena, and a timer wheel of such lists.
+//! Linked lists in an arena, and a timer wheel of such lists.
 
-/// Nothing.
+/// The index that marks the end of a list.
 const NIL: u32 = u32::MAX;
-/// The links that a queue uses, and those that the wheel does.
+/// Indices of the links of the queue and of the wheel.
 pub(crate) const QUEUE: usize = 0;
 const WHEEL: usize = 1;
-/// A turn of the wheel has so many spokes, each 2^24 ns (17 ms) wide: 8.6 s. What is due later stays for another turn.
+/// Number of spokes of the wheel, each 2^24 ns (17 ms) wide: a turn takes 8.6 s. Entries with a
+/// later deadline stay for another turn.
 const SPOKES: usize = 512;
 const SPOKE_BITS: u32 = 24;
 
-/// Places that are used again.
+/// Slots that are reused.
 pub(crate) struct Arena<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
@@ -53,7 +54,7 @@ impl<T> Arena<T> {
     }
 }
 
-/// First and last of a list.
+/// The first and last index of a list.
 #[derive(Clone, Copy)]
 pub(crate) struct List {
     first: u32,
@@ -91,12 +92,12 @@ impl List {
     }
 }
 
-/// Who is due when, by spokes.
+/// Waiters by deadline, in spokes.
 pub(crate) struct Wheel {
     spokes: [List; SPOKES],
-    /// The spoke that was looked at last, counted over all turns.
+    /// The spoke that was visited last, counted over all turns.
     turned_to: u64,
-    /// Where the look at it goes on.
+    /// The next entry to visit in that spoke.
     next: u32,
 }
 
@@ -123,7 +124,8 @@ impl Wheel {
         self.spoke(due_ns >> SPOKE_BITS).remove::<WHEEL, T>(arena, place);
     }
 
-    /// Somebody whose time is over, to be removed; `None` when the wheel has turned to this instant.
+    /// Returns an expired entry, which the caller must remove; `None` when the wheel has advanced
+    /// to this instant.
     pub(crate) fn expired<T>(&mut self, arena: &Arena<T>, now_ns: u64) -> Option<u32> {
         let until = now_ns >> SPOKE_BITS;
         loop {
@@ -137,7 +139,7 @@ impl Wheel {
             if self.turned_to >= until {
                 return None;
             }
-            // A turn shows everything.
+            // One turn visits all spokes, so earlier ones are skipped.
             self.turned_to = (self.turned_to + 1).max(until.saturating_sub(SPOKES as u64));
             let spoke = self.turned_to;
             self.next = self.spoke(spoke).first;

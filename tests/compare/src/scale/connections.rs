@@ -1,4 +1,4 @@
-//! Many connections in one pool: of the machine alone, and of clients with sockets.
+//! Many connections in one pool: in the machine without a driver, and in clients with sockets.
 
 use crate::allocator::counted;
 use crate::clients::official;
@@ -16,7 +16,7 @@ use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOut, Health, Lease, OnHeap, Pool, PoolId};
 use poolhouse_smol::{Client, ClientOptions};
 
-/// How long a pool may take to be filled; far beyond what it needs.
+/// Time limit for filling a pool; far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn run(server: SocketAddr, settings: &Settings) -> Section {
@@ -49,7 +49,7 @@ struct Machine {
     nanos: u64,
 }
 
-/// A pool all of whose connections are there, and its bytes.
+/// A pool with all connections established, and its size in bytes.
 struct Warm(Machine, f64);
 
 impl Warm {
@@ -132,15 +132,16 @@ fn driver_bytes(server: SocketAddr, count: u32) -> f64 {
     let (put, ready) = smol::channel::unbounded();
     let mut options = official(server);
     (options.min_pool_size, options.max_pool_size) = (Some(count), Some(count));
-    // It fills its pool by so many each half second.
+    // The official driver creates this number of connections each half second.
     options.max_connecting = Some(count.div_ceil(10));
     options.cmap_event_handler = Some(EventHandler::callback(move |event| {
         if matches!(event, CmapEvent::ConnectionReady(_)) {
-            // Nobody may listen any more.
+            // The receiver may be dropped already.
             let _ = put.try_send(());
         }
     }));
-    // The client with its monitor is in it; that is little beside so many connections.
+    // The memory includes the client and its monitor, which is little compared with these
+    // connections.
     let (client, held) = counted(|| {
         runtime.block_on(async {
             let client = mongodb::Client::with_options(options).expect("valid options");

@@ -1,6 +1,7 @@
-//! One connection and a long queue for it, in which everybody has a deadline.
+//! One connection and a long queue of waiters, each with a deadline.
 //!
-//! A step: the connection goes back, the oldest waiter gets it, and a new one stands at the end of the queue.
+//! A step: the connection is returned, the oldest waiter gets it, and a new waiter joins the end of
+//! the queue.
 
 use crate::allocator::counted;
 use crate::measure::{Rounds, ns_each};
@@ -15,7 +16,7 @@ use alloc::collections::VecDeque;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-/// Waiters, and the most that the pools of others are asked to bear.
+/// Numbers of waiters; other pools are measured only up to their own maximum.
 const QUEUES: [usize; 3] = [1_000, 100_000, 1_000_000];
 const QUICK: [usize; 3] = [1_000, 5_000, 20_000];
 const OTHERS_MAX: usize = 100_000;
@@ -63,7 +64,7 @@ fn row<P: Peer>(
     let mut figures = [f64::NAN; 5];
     for (place, &count) in queues.iter().enumerate() {
         if count <= most {
-            // It lives as long as the process, which has no other: futures borrow from it.
+            // Leaked, because futures borrow the pool. The process has no other pool.
             let pool: &'static P = Box::leak(Box::new(made()));
             let (ns, bytes) = steps(settings, pool, count);
             (figures[place], figures[4]) = (ns, bytes);

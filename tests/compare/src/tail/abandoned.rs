@@ -1,4 +1,4 @@
-//! Check-outs that were given up while they waited.
+//! Check-outs that were cancelled while they waited.
 
 use super::{FailPoint, driver, ours};
 use crate::clients::median_ms;
@@ -9,7 +9,7 @@ use core::time::Duration;
 use mongodb::bson::doc;
 use tokio::runtime::Runtime;
 
-/// How long the driver's connection is in use meanwhile.
+/// How long the driver's only connection is in use while check-outs wait.
 const HELD: Duration = Duration::from_millis(200);
 
 pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, section: &mut Section) {

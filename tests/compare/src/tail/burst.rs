@@ -1,4 +1,4 @@
-//! Many tasks at once on an empty pool, and on one that was warmed up.
+//! A burst of tasks on an empty pool, and on one that was warmed up.
 
 use super::{FailPoint, driver, ours};
 use crate::measure::{median, quantile};
@@ -9,9 +9,9 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long the server thinks about each hello.
+/// The server's delay of each hello.
 const HANDSHAKE: Duration = Duration::from_millis(5);
-/// As many as the specification's default.
+/// The specification's default of `maxPoolSize`.
 const MAX: u32 = 100;
 
 const TITLES: [&str; 4] =

@@ -13,16 +13,17 @@ use mongodb::event::cmap::CmapEvent;
 use smol::channel::{Receiver, unbounded};
 use std::time::Instant;
 
-/// What is seen of a pool.
+/// An observed event of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Ready,
     Asked,
-    /// A check-out that took so long.
+    /// A check-out succeeded, after this duration.
     Out(Duration),
 }
 
-/// A client whose server is known and whose pool is ready, with so many connections at least, and what is seen of it.
+/// A client with a known server and a ready pool of at least `min` connections, and the events of
+/// the pool.
 async fn ready(server: SocketAddr, min: u32, max: u32) -> (Client, Receiver<Seen>) {
     let (put, seen) = unbounded();
     let mut options = official(server);
@@ -38,11 +39,11 @@ async fn ready(server: SocketAddr, min: u32, max: u32) -> (Client, Receiver<Seen
             CmapEvent::ConnectionCheckedOut(event) => Seen::Out(event.duration),
             _ => return,
         };
-        // Nobody may listen any more.
+        // The receiver may be dropped already.
         let _ = put.try_send(what);
     }));
     let client = Client::with_options(options).expect("valid options");
-    // A client looks for its server when it is made.
+    // A client discovers its server from its creation on.
     until(&seen, |what| what == Seen::Ready).await;
     (client, seen)
 }
@@ -58,7 +59,7 @@ async fn ping(client: &Client) {
     assert!(reply.contains_key("ok"));
 }
 
-/// Many tasks at once: how long each check-out took, and each operation with it.
+/// A burst of tasks. Returns the duration of each check-out, and of each operation including it.
 pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool) -> [Vec<Duration>; 2] {
     let (client, seen) = ready(server, if warm { max } else { 0 }, max).await;
     if warm {
@@ -92,9 +93,10 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
     [granted, done]
 }
 
-/// A pool of one connection, which is in use; so many check-outs are given up. How long the next operation takes once it is back.
+/// Cancels this number of check-outs on a pool of one connection, which is in use. Returns the
+/// duration of the next operation after the connection is returned.
 ///
-/// The connection is in use for a ping that the server keeps for a while.
+/// The connection is in use by a ping, to which the server delays its reply.
 pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duration {
     let (client, seen) = ready(server, 0, 1).await;
     let first = tokio::spawn({
@@ -105,7 +107,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
     for _ in 0..count {
         let waiting = client.clone();
         let mut waiting = Box::pin(async move { ping(&waiting).await });
-        // It asks its pool within a few turns.
+        // The driver requests a connection from its pool within a few polls.
         loop {
             assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is in use");
             if seen.try_recv() == Ok(Seen::Asked) {
@@ -124,7 +126,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
     took
 }
 
-/// From a client's making to the end of its first ping.
+/// The time from the creation of a client to the end of its first ping.
 pub(super) async fn cold(server: SocketAddr) -> Duration {
     let start = Instant::now();
     let client = Client::with_options(official(server)).expect("valid options");
@@ -134,7 +136,7 @@ pub(super) async fn cold(server: SocketAddr) -> Duration {
     took
 }
 
-/// So many tasks ping for so long.
+/// Lets this number of tasks ping for this time.
 pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, turn: Duration) -> Vec<Waits> {
     let (client, _seen) = ready(server, connections, connections).await;
     client.warm_connection_pool().await;
@@ -148,7 +150,8 @@ pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, tur
                     let begun = Instant::now();
                     ping(&client).await;
                     let done = Instant::now();
-                    // One that outlasts the turn is the last one, and one like the others.
+                    // The wait that exceeds the turn is the last one, and is counted like the
+                    // others.
                     waits.add(done - begun);
                     if done >= end {
                         return waits;

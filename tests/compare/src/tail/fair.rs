@@ -24,7 +24,7 @@ pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, se
             let round = |waits: &Vec<Waits>| {
                 let mut all = Waits::new();
                 waits.iter().for_each(|waits| all.merge(waits));
-                // The last one of each ended too late.
+                // The last ping of each task ended after the turn.
                 let shares: Vec<f64> = waits.iter().map(|waits| waits.total as f64 - 1.0).collect();
                 figure(&all, &shares)
             };

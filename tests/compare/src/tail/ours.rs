@@ -10,7 +10,7 @@ use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::exchange;
 use std::time::Instant;
 
-/// A client whose server is known and whose pool is ready, with so many connections at least.
+/// A client with a known server and a ready pool of at least `min` connections.
 async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
     let options = ClientOptions::new(server.to_string()).max_pool_size(max).min_pool_size(min);
     let (client, mut events) = Client::new_subscribed(options).expect("valid options");
@@ -21,7 +21,7 @@ async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
     client
 }
 
-/// Many tasks at once: how long each check-out took, and each operation with it.
+/// A burst of tasks. Returns the duration of each check-out, and of each operation including it.
 pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool) -> [Vec<Duration>; 2] {
     let client = ready(server, if warm { max } else { 0 }, max).await;
     if warm {
@@ -56,7 +56,8 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
     times
 }
 
-/// A pool of one connection, which is in use; so many check-outs are given up. How long the next operation takes once it is back.
+/// Cancels this number of check-outs on a pool of one connection, which is in use. Returns the
+/// duration of the next operation after the connection is returned.
 pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duration {
     let client = ready(server, 0, 1).await;
     let held = client.check_out().await.expect("a connection");
@@ -73,7 +74,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
     took
 }
 
-/// From a client's making to the end of its first ping.
+/// The time from the creation of a client to the end of its first ping.
 pub(super) async fn cold(server: SocketAddr) -> Duration {
     let start = Instant::now();
     let client = Client::with_options(ClientOptions::new(server.to_string())).expect("valid options");
@@ -83,7 +84,7 @@ pub(super) async fn cold(server: SocketAddr) -> Duration {
     took
 }
 
-/// So many tasks ping for so long.
+/// Lets this number of tasks ping for this time.
 pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, turn: Duration) -> Vec<Waits> {
     let options = ClientOptions::new(server.to_string());
     let client: Client = exchange::warm_client(options, connections, None).await;
@@ -97,7 +98,8 @@ pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, tur
                     let begun = Instant::now();
                     exchange::ping(&client).await;
                     let done = Instant::now();
-                    // One that outlasts the turn is the last one, and one like the others.
+                    // The wait that exceeds the turn is the last one, and is counted like the
+                    // others.
                     waits.add(done - begun);
                     if done >= end {
                         return waits;

@@ -1,4 +1,4 @@
-//! Many tasks on the platform's executor, and threads that have none.
+//! Many tasks on the platform's executor, and threads without an executor.
 
 use super::{Hosted, Probe, find, join};
 use crate::contract::crowd::{CONNECTIONS, TASKS, TURNS, assert_fair};
@@ -25,7 +25,7 @@ async fn every_task_has_its_turn<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-/// Each goes on for as long as all together have had fewer turns than they are to have.
+/// Each task continues until all tasks together had `TURNS` turns per task.
 async fn fair<P: Platform + Default>(subject: &Hosted<P>) {
     let (rig, turns) = crowd(subject, Arc::new(|all| all < TASKS * TURNS)).await;
     assert_fair(turns);
@@ -33,15 +33,16 @@ async fn fair<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-/// Every task pings, once and for as long as it is to go on. How often each did.
+/// Each task pings once, and again while `goes_on` returns `true`. Returns the number of pings of
+/// each task.
 ///
-/// - `goes_on`: given how many turns all had together.
+/// - `goes_on`: receives the number of pings of all tasks together.
 async fn crowd<P: Platform + Default>(
     subject: &Hosted<P>,
     goes_on: Arc<dyn Fn(u32) -> bool + Send + Sync>,
 ) -> (Rig<Hosted<P>>, Vec<u32>) {
     let rig = Rig::new(subject, |shape| shape.max_pool_size = CONNECTIONS);
-    // All connections are in use, so that the tasks begin together.
+    // All connections are in use, so the tasks start together.
     let mut guards = Vec::new();
     for _ in 0..CONNECTIONS {
         guards.push(rig.check_out().await);
@@ -76,7 +77,7 @@ async fn ping<P: Platform>(client: &Client<Probe<P>>) {
     ping_by(connection.raw()).await.expect("a ping");
 }
 
-/// The same client everywhere: threads that know no executor wait for it as tasks do.
+/// Threads outside of any executor block on the same client that tasks use.
 async fn threads<P: Platform + Default>(subject: &Hosted<P>) {
     const EACH: u32 = 50;
     let rig = Rig::new(subject, |shape| shape.max_pool_size = 3);

@@ -62,7 +62,7 @@ async fn run_command_within<P: Platform>(client: &Client<P>) -> Result<String, E
     Ok(first_id(&reply).to_owned())
 }
 
-/// Two commands, so that the second is dropped too.
+/// Two commands, so the second one is also dropped.
 async fn with_connection<P: Platform>(client: &Client<P>) -> Result<String, Error> {
     let work = async |connection: &mut Connection<'_, P>| {
         assert_eq!(find_by(connection, "other").await?, "other");
@@ -71,7 +71,8 @@ async fn with_connection<P: Platform>(client: &Client<P>) -> Result<String, Erro
     client.with_connection(work).await
 }
 
-/// A whole operation of a client with one connection or none. Its server answers in pieces.
+/// A complete operation of a client with no or one connection. The server sends its replies in
+/// pieces.
 fn commands<P: Platform + Default>(
     late_reply: Duration,
     operation: impl AsyncFn(&Client<Probe<P>>) -> Result<String, Error>,
@@ -95,7 +96,7 @@ fn commands<P: Platform + Default>(
     });
 }
 
-/// The connection that it waits for is returned meanwhile.
+/// The connection that the check-out waits for is returned meanwhile.
 async fn check_out_by<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
@@ -118,7 +119,7 @@ async fn warm_up<P: Platform + Default>(subject: &Hosted<P>) {
     let mut rig = Rig::new(subject, fill);
     at_every_point(1, async |point| {
         rig.end().await;
-        // Its minimum would be there before it was waited for.
+        // Otherwise the minimum could be filled before the wait begins.
         rig.server.freeze();
         rig.renew(subject, fill);
         let over = rig.reach_frozen(point, rig.client.client().warm_up(PATIENCE)).await.is_some();
@@ -131,7 +132,8 @@ async fn warm_up<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-/// The client is closed all the same: operations fail, subscriptions and tasks end.
+/// The client is closed although the future is dropped: operations fail, subscriptions and tasks
+/// end.
 async fn close<P: Platform + Default>(subject: &Hosted<P>) {
     let mut rig = Rig::new(subject, |_| ());
     at_every_point(0, async |point| {
@@ -144,7 +146,7 @@ async fn close<P: Platform + Default>(subject: &Hosted<P>) {
             let error = refused(find(client, "one").await);
             assert!(matches!(error, Error::Operation(OperationError::Closed)), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
-            // Nobody closes it again.
+            // Closing completes although `close` is not called again.
             eventually("all tasks have ended", || rig.client.platform().tasks_count() == 0).await;
         }
         rig.end().await;
@@ -156,7 +158,7 @@ async fn close<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-/// What is dropped before it is there leaves nothing that runs.
+/// A connect that is dropped before it completes leaves no running task.
 async fn connect<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, |_| ());
     rig.all_is_well().await;
@@ -169,7 +171,7 @@ async fn connect<P: Platform + Default>(subject: &Hosted<P>) {
             assert_eq!(find(&client, "one").await.expect("it succeeds"), "one");
             client.close().await;
         }
-        // Those of the rig.
+        // The remaining tasks are those of the rig.
         rig.at_rest().await;
         over
     })
@@ -178,12 +180,12 @@ async fn connect<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-/// The hosts of a string are looked up, and its options.
+/// Resolves the hosts and the options of a connection string.
 async fn resolve<P: Platform + Default>(_subject: &Hosted<P>) {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv("_mongodb._tcp.cluster.example.test", &["r0.example.test:27017"]);
     let names = DnsServer::start(records).expect("the name server starts");
-    // Each question is asked twice, over UDP and TCP.
+    // Each query is sent twice, over UDP and then over TCP.
     names.set_fault(dns::Fault::Truncate);
     let config = ResolverConfig { timeout: PATIENCE, attempts: 1, ..ResolverConfig::new(vec![names.address()]) };
     let resolver = Arc::new(DnsResolver::with_config(Probe::<P>::default(), config));
@@ -203,7 +205,7 @@ fn resolving<P: Platform>(resolver: Arc<DnsResolver<P>>) -> impl Future<Output =
     ClientOptions::resolve("mongodb+srv://cluster.example.test/?tls=false", resolver)
 }
 
-/// No event is lost to who is dropped, before it waited or when it was woken for one.
+/// A receiver that is dropped, before it waits or after it was woken for an event, loses no event.
 async fn next_event<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;

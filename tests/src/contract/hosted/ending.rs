@@ -1,4 +1,4 @@
-//! The end of a hosted client: of its tasks, and of handles that live on different ends.
+//! The end of a hosted client: its tasks end, and handles keep it open as long as they live.
 
 use super::{Hosted, find, find_by, join};
 use crate::contract::rig::{Rig, within};
@@ -20,7 +20,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::ending::runner_dropped", || run_case(runner_dropped::<P>))
 }
 
-/// The executor's tasks work when the client is closed. When that returns its own have ended, whoever still has a connection.
+/// The client is closed while tasks on the executor use it. When `close` returns, the client's own
+/// tasks have ended, even if connections are still checked out.
 async fn closed_under_load<P: Platform + Default>(subject: &Hosted<P>) {
     const TASKS: usize = 32;
     let rig = Rig::new(subject, |_| ());
@@ -55,7 +56,8 @@ async fn closed_under_load<P: Platform + Default>(subject: &Hosted<P>) {
     eventually("all tasks have ended", || rig.client.platform().tasks_count() == 0).await;
 }
 
-/// A client ends with its last handle: that of a task which has a connection, and goes on meanwhile.
+/// A client ends when its last handle is dropped. Here a task owns that handle, and operates on a
+/// connection meanwhile.
 async fn last_handle<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, |_| ());
     rig.all_is_well().await;
@@ -69,7 +71,7 @@ async fn last_handle<P: Platform + Default>(subject: &Hosted<P>) {
     server.inject(FaultRule::once(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find"));
     assert_eq!(find_by(&mut leased, "one").await.expect("it goes on"), "one");
     assert_eq!(find(&last, "other").await.expect("and so do others"), "other");
-    // Its last lease has a reply outstanding.
+    // The last lease has a reply outstanding.
     server.freeze();
     assert!(poll_once(pin!(find_by(&mut leased, "one"))).await.is_none());
     drop(leased);
@@ -80,7 +82,7 @@ async fn last_handle<P: Platform + Default>(subject: &Hosted<P>) {
     eventually("the server has no connection", || server.open_count() == 0).await;
 }
 
-/// What subscribers, closing and new handles make of it.
+/// The runner is dropped; then subscribers, closing and new handles are checked.
 async fn runner_dropped<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, |_| ());
     rig.all_is_well().await;

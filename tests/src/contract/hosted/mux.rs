@@ -1,11 +1,16 @@
-//! Sessions: what requests, connections and pools of a session do whatever it runs on, against fake Cassandra nodes.
+//! Sessions: the behaviour of requests, connections and pools of a session on any platform, against
+//! fake Cassandra nodes.
 //!
-//! - `dropping`: a request is dropped at each of its polls, wherever it is by then: granted at once, queued, sent, answered, passed on to the next host.
-//! - `ending`: sessions that are closed, dropped, or lose their executor, with requests in flight, queued, and connections under way.
-//! - `panics`: of filters, wakers and the platform. Each costs one attempt, one connection at most, and nobody else's reply.
-//! - `crowd`: ten thousand tasks on four connections, and who has how many turns.
-//! - `faults`: peers that are silent, full, cut off, in pieces, out of order, or lie.
-//! - `secure`: large bodies both ways at once, over TLS.
+//! - `dropping`: a request is dropped at each of its polls, in each of its states: granted at once,
+//!   queued, sent, answered, retried on the next host.
+//! - `ending`: sessions are closed, are dropped, or lose their executor, with requests in flight
+//!   and queued, and connections being established.
+//! - `panics`: panics of filters, wakers and the platform. Each costs at most one attempt or one
+//!   connection; other requests get their own replies.
+//! - `crowd`: ten thousand tasks on four connections, and the fairness of their turns.
+//! - `faults`: peers that are silent, stop reading, cut connections, send replies in pieces or out
+//!   of order, or violate the protocol.
+//! - `secure`: large bodies in both directions at once, over TLS.
 
 mod crowd;
 mod dropping;
@@ -39,12 +44,12 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     secure::add::<P>(suite)
 }
 
-/// One case, within its time.
+/// Runs one case within its time limit.
 fn run<P: Platform + Default>(case: impl AsyncFnOnce()) {
     run_case(async |_: &Hosted<P>| case().await);
 }
 
-/// What connections speak: a name, and how.
+/// The protocol format of connections: its name, version and compression.
 type Format = (&'static str, Version, Option<Compression>);
 
 const FORMATS: [Format; 4] = [
@@ -58,7 +63,7 @@ fn speaking(options: SessionOptions, (_, version, compression): Format) -> Sessi
     options.version(version).compressions(compression.into_iter().collect::<Vec<_>>())
 }
 
-/// Nothing happens by itself: no heartbeats, no time limits, no shrinking.
+/// Options without background activity: no heartbeats, no time limits, no shrinking.
 const CALM: MuxOptions = MuxOptions {
     pool_timeout: Duration::from_secs(3600),
     heartbeat_interval: Duration::ZERO,
@@ -66,7 +71,7 @@ const CALM: MuxOptions = MuxOptions {
     ..MuxOptions::DEFAULT
 };
 
-/// One connection that takes so many requests at a time, and room for others to wait.
+/// One connection with this maximum number of requests in flight; others can wait.
 const fn narrow(max_requests_per_connection: u32) -> MuxOptions {
     let local = HostOptions {
         core_connections: 1,
@@ -81,12 +86,12 @@ fn server() -> CqlServer {
     CqlServer::start(CqlServerOptions::default()).expect("a server")
 }
 
-/// Replies are kept until they are released.
+/// Holds replies until they are released.
 const fn hold() -> Act {
     Act::Hold { count: usize::MAX, order: Order::Kept }
 }
 
-/// A session, and the hosts that it has.
+/// A session and its hosts.
 struct Rig<P: Platform> {
     servers: Vec<CqlServer>,
     session: Session<Probe<P>>,
@@ -94,19 +99,19 @@ struct Rig<P: Platform> {
 }
 
 impl<P: Platform + Default> Rig<P> {
-    /// A session with one host. Its options are calm, with what `change` makes of them.
+    /// A session with one host. `change` modifies the calm options.
     fn new(change: impl FnOnce(SessionOptions) -> SessionOptions) -> Self {
         Self::of(vec![server()], change)
     }
 
-    /// A session with these hosts.
+    /// A session with these hosts. `change` modifies the calm options.
     fn of(servers: Vec<CqlServer>, change: impl FnOnce(SessionOptions) -> SessionOptions) -> Self {
         let platform = Probe::default();
         let session = session(&platform, &servers, change);
         Self { servers, session, platform }
     }
 
-    /// Another session with the same hosts takes the place of this one, which has ended.
+    /// Replaces this session, which has ended, by another one with the same hosts.
     fn renew(&mut self, change: impl FnOnce(SessionOptions) -> SessionOptions) {
         self.session = session(&self.platform, &self.servers, change);
     }
@@ -116,12 +121,13 @@ impl<P: Platform + Default> Rig<P> {
         &self.servers[0]
     }
 
-    /// Of a host: its place is that of its server.
+    /// The state of a host; the index is that of its server.
     fn state(&self, host: usize) -> HostState {
         self.session.hosts()[host].state
     }
 
-    /// Right after requests were answered or dropped: none is in flight, none waits.
+    /// Asserts, right after requests were answered or dropped, that none is in flight and none
+    /// waits.
     #[track_caller]
     fn nothing_is_held(&self) {
         for host in 0..self.servers.len() {
@@ -130,7 +136,8 @@ impl<P: Platform + Default> Rig<P> {
         }
     }
 
-    /// Waits until nothing is under way, no late reply is waited for, and each server has as many connections open as the session has to it.
+    /// Waits until no connection is being established, no late reply is outstanding, and each
+    /// server has as many open connections as the session has to it.
     async fn at_rest(&self) {
         let is_quiet = || {
             self.servers.iter().enumerate().all(|(host, server)| {
@@ -148,7 +155,8 @@ impl<P: Platform + Default> Rig<P> {
         }
     }
 
-    /// Each host answers the next request with the reply to that, and is at rest after it.
+    /// Asserts that each host answers the next request with the reply to that request, and is at
+    /// rest after it.
     async fn works(&self) {
         for host in 0..self.servers.len() {
             let text = format!("other {host}");
@@ -158,7 +166,7 @@ impl<P: Platform + Default> Rig<P> {
         self.at_rest().await;
     }
 
-    /// [`Rig::works`], after attempts to connect have failed: the next one is a second later.
+    /// [`Rig::works`] after failed attempts to connect: the next attempt is a second later.
     async fn works_again(&self) {
         for host in 0..self.servers.len() {
             let begun = std::time::Instant::now();
@@ -170,10 +178,10 @@ impl<P: Platform + Default> Rig<P> {
         self.works().await;
     }
 
-    /// Waits until no task of the session has anything to do.
+    /// Waits until every task of the session waits.
     async fn quiet(&self) {
         let mut looks = 0;
-        // One that is woken is polled within these.
+        // A woken task is polled within these checks.
         eventually("all tasks wait", || {
             looks = if self.platform.is_quiet() { looks + 1 } else { 0 };
             looks > 5
@@ -181,7 +189,7 @@ impl<P: Platform + Default> Rig<P> {
         .await;
     }
 
-    /// Waits until so many requests have been kept, of which the reply is held.
+    /// Waits until the server holds this number of replies.
     async fn held(&self, host: usize, count: usize) {
         eventually("replies are held", || self.servers[host].held_count() == count).await;
     }
@@ -190,7 +198,7 @@ impl<P: Platform + Default> Rig<P> {
         echo(&self.session, text).await
     }
 
-    /// [`Rig::echo`] by this host and no other.
+    /// [`Rig::echo`] on this host only.
     async fn echo_of(&self, host: usize, text: &str) -> Result<String, RequestError> {
         echo_by(&self.session, host, text, None).await
     }
@@ -201,7 +209,7 @@ impl<P: Platform + Default> Rig<P> {
         self.is_gone().await;
     }
 
-    /// Nothing is left of the session.
+    /// Asserts that no task and no connection of the session is left.
     async fn is_gone(&self) {
         eventually("all tasks have ended", || self.platform.tasks_count() == 0).await;
         let open = || self.servers.iter().map(|server| server.counts().open).sum::<u64>();
@@ -222,12 +230,12 @@ fn session<P: Platform + Default>(
     Session::with_platform(platform.clone(), change(options), Subscribers::default()).expect("the options are right")
 }
 
-/// A request that is answered with its own text.
+/// Sends a request that is answered with its own text.
 async fn echo<P: Platform>(session: &Session<Probe<P>>, text: &str) -> Result<String, RequestError> {
     session.query(&format!("echo {text}"), Consistency::One).await.map(|reply| cell(&reply))
 }
 
-/// [`echo`] by one host, within a time if there is one.
+/// [`echo`] on one host, with an optional time limit.
 async fn echo_by<P: Platform>(
     session: &Session<Probe<P>>,
     host: usize,
@@ -246,22 +254,22 @@ fn cell(reply: &Reply) -> String {
     String::from_utf8(cell.to_vec()).expect("text")
 }
 
-/// A request that was begun.
+/// A request that was polled and is pending.
 type Waiting<'r> = Pin<Box<dyn Future<Output = Result<String, RequestError>> + 'r>>;
 
-/// Begins a request, which has to wait.
+/// Starts a request, which must be pending after its first poll.
 async fn begun<'r>(request: impl Future<Output = Result<String, RequestError>> + 'r) -> Waiting<'r> {
     let mut request: Waiting<'r> = Box::pin(request);
     assert!(poll_once(&mut request).await.is_none(), "it waits");
     request
 }
 
-/// A mebibyte that begins with a number.
+/// A text of one mebibyte that begins with a number.
 fn long(number: usize) -> String {
     format!("{number} {}", "x".repeat(1 << 20))
 }
 
-/// A rule by which requests whose text begins so are kept from their reply.
+/// A rule that holds the replies to requests whose text begins with `text`.
 fn holding(text: &str) -> Rule {
     Rule::statements(hold()).text(&format!("echo {text}"))
 }

@@ -1,4 +1,5 @@
-//! Panics of what is not the client's: observers, closures of its users, and the platform. Nothing is lost by them, and the client goes on.
+//! Panics in code outside of the client: observers, closures of applications, and the platform. No
+//! connection is lost, and the client continues to work.
 
 use super::{Hosted, HostedClient, Panic, Probe, find, find_by, options};
 use crate::contract::rig::{Rig, filled_server};
@@ -37,7 +38,8 @@ fn single(shape: &mut Shape) {
     shape.max_pool_size = 1;
 }
 
-/// Counts, connections and the next operation are right, and the monitor still checks.
+/// Asserts that counts, connections and the next operation are correct, and that the monitor still
+/// checks.
 async fn all_is_well<P: Platform + Default>(rig: &Rig<Hosted<P>>) {
     rig.all_is_well().await;
     monitor_checks(rig).await;
@@ -46,7 +48,7 @@ async fn all_is_well<P: Platform + Default>(rig: &Rig<Hosted<P>>) {
 async fn monitor_checks<P: Platform + Default>(rig: &Rig<Hosted<P>>) {
     let hellos = || rig.server.count_of("hello") + rig.server.count_of("isMaster");
     let before = hellos();
-    // One that asks during a check is not heard.
+    // A request for a check during a check has no effect, so it is repeated.
     eventually("the monitor checks", || {
         rig.client.client().hub().request_check();
         hellos() > before
@@ -54,7 +56,7 @@ async fn monitor_checks<P: Platform + Default>(rig: &Rig<Hosted<P>>) {
     .await;
 }
 
-/// Its subscription ends; who watches besides misses nothing.
+/// The subscription of the observer that panics ends; another subscription misses no event.
 async fn in_an_observer<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     all_is_well(&rig).await;
@@ -119,13 +121,14 @@ async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, late_repl
     rig.end().await;
 }
 
-/// The mutex is poisoned, which concerns nobody.
+/// The mutex is poisoned, which must not affect other callers.
 async fn under_the_lock<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     all_is_well(&rig).await;
     let held = rig.check_out().await;
     let platform = rig.client.platform();
-    // The clock is looked at under the lock; it may be somebody else who does so first.
+    // The clock is read under the lock. Another task may read it first; then the panic is planned
+    // again.
     let begun = std::time::Instant::now();
     loop {
         platform.panic_next(Panic::Now);
@@ -137,13 +140,13 @@ async fn under_the_lock<P: Platform + Default>(subject: &Hosted<P>) {
     }
     assert!(!platform.is_panic_due());
     drop(held);
-    // Those of somebody else may have been in the middle of a check, which then has failed.
+    // If a panic hit another task during a check, that check has failed.
     rig.works().await;
     monitor_checks(&rig).await;
     rig.end().await;
 }
 
-/// That of the client, which asks for checks.
+/// The panic hits the client's timer, which requests checks.
 async fn of_a_timer<P: Platform + Default>(subject: &Hosted<P>) {
     in_the_background(subject, Panic::Sleep).await;
 }
@@ -159,7 +162,8 @@ async fn in_the_background<P: Platform + Default>(subject: &Hosted<P>, part: Pan
     for _ in 0..2 {
         monitor_checks(&rig).await;
         loop {
-            // A check is half a second away, unless one is under way: nobody else has anything to do.
+            // The next check is half a second away, unless one is in progress; no other task has
+            // work.
             rig.client.client().hub().request_check();
             platform.panic_next(part);
             let panics = async { eventually("it panics", || !platform.is_panic_due()).await };
@@ -172,14 +176,14 @@ async fn in_the_background<P: Platform + Default>(subject: &Hosted<P>, part: Pan
             }
             platform.panic_next(Panic::Never);
         }
-        // If it was in the middle of a check, that has failed.
+        // If the panic occurred during a check, that check has failed.
         rig.works().await;
         monitor_checks(&rig).await;
     }
     rig.end().await;
 }
 
-/// Who waits for the connection is told; the next one is established.
+/// The waiter for the connection fails with the cause; the next connection is established.
 async fn of_what_connects<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.known().await;

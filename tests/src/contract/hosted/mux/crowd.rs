@@ -21,13 +21,14 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     )
 }
 
-/// The average number of turns of the tasks that are compared. All turns together take some seconds. If the system does not run one of the server's threads for
-/// half a second, the tasks on its connection do not lose half of their turns.
+/// Average number of turns of each task in the comparison. All turns together take some seconds. If
+/// the system does not run one of the server's threads for half a second, the tasks on its
+/// connection still keep more than half of their turns.
 const TURNS: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
 
-/// Every task asks once, and for as long as all together have had fewer turns than this.
+/// Each task sends one request, and further ones until all tasks together had `turns` turns.
 async fn crowd<P: Platform + Default>(turns: u32) {
     let local = HostOptions {
         core_connections: CONNECTIONS,
@@ -40,7 +41,7 @@ async fn crowd<P: Platform + Default>(turns: u32) {
     let rig = Rig::<P>::of(vec![server], |options| options.mux(mux));
     eventually("it is connected", || rig.state(0).open == CONNECTIONS).await;
     rig.works().await;
-    // All begin together.
+    // The server stops reading, so all tasks start together.
     rig.server().pause_reading();
     let before = rig.server().counts().requests;
     let all = Arc::new(AtomicU32::new(0));

@@ -44,7 +44,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::mux::dropping::session_as_soon_as_it_is_made", || run::<P>(at_once::<P>))
 }
 
-/// Its reply is held until it waits, or was dropped. All are on one connection.
+/// The reply is held until the request waits or was dropped. All rounds use one connection.
 async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
     let rig = Rig::<P>::new(|options| speaking(options, format));
     rig.works().await;
@@ -61,7 +61,7 @@ async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
         let done = point.reach_beside(rig.echo(&text), release).await;
         rig.nothing_is_held();
         if point.polls > 0 && !released {
-            // Its id is kept until the reply came, which reaches nobody.
+            // The stream id stays reserved until the reply arrives, which is discarded.
             assert_eq!(rig.state(0).orphaned, 1, "{point:?}");
             rig.held(0, 1).await;
             assert_eq!(rig.server().release(Order::Kept), 1);
@@ -74,7 +74,8 @@ async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
     rig.end().await;
 }
 
-/// It cannot be sent at once, nor its reply: the server reads when the request waits.
+/// Neither the request nor its reply can be sent at once: the server starts reading when the
+/// request waits.
 async fn large<P: Platform + Default>(format: Format, bytes: usize) {
     let rig = Rig::<P>::new(|options| speaking(options, format));
     rig.works().await;
@@ -92,7 +93,8 @@ async fn large<P: Platform + Default>(format: Format, bytes: usize) {
     rig.end().await;
 }
 
-/// The only id is another's, who is answered when it waits: it is dropped in the queue, or when it has the id and does not know.
+/// Another request has the only stream id and is answered once this one waits. This one is dropped
+/// in the queue, or after the id was granted and before its next poll.
 async fn queued_for_an_id<P: Platform + Default>(format: Format) {
     let rig = Rig::<P>::new(|options| speaking(options, format).mux(narrow(1)));
     rig.works().await;
@@ -123,7 +125,7 @@ async fn queued_for_an_id<P: Platform + Default>(format: Format) {
     rig.end().await;
 }
 
-/// The first request of a session, whose connection is established when it waits.
+/// The first request of a session. Its connection is established once the request waits.
 async fn queued_for_a_connection<P: Platform + Default>() {
     let mut rig = Rig::<P>::new(|options| options);
     at_every_point(2, async |point| {
@@ -141,7 +143,7 @@ async fn queued_for_a_connection<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// The first host does not answer it but so.
+/// The first host answers the request only with this fault.
 async fn second_host<P: Platform + Default>(act: Act) {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options);
     rig.works().await;
@@ -152,7 +154,7 @@ async fn second_host<P: Platform + Default>(act: Act) {
     at_every_point(2, async |point| {
         let done = point.reach(rig.session.request_with(&request, options)).await;
         rig.nothing_is_held();
-        // What was dropped may still cost its connection.
+        // The dropped request may still cost its connection.
         rig.works_again().await;
         done.map(|reply| assert_eq!(cell(&reply.expect("it succeeds")), "one")).is_some()
     })
@@ -160,7 +162,9 @@ async fn second_host<P: Platform + Default>(act: Act) {
     rig.end().await;
 }
 
-/// Each costs the connection an id until its reply comes; when a quarter of them is gone, another connection takes its place. That which waits is answered.
+/// Each dropped request keeps a stream id of the connection until its reply arrives. When a quarter
+/// of the ids is in use this way, the connection is replaced. A request that still waits on it is
+/// answered.
 async fn worn<P: Platform + Default>() {
     const IDS: u32 = 64;
     let mux = MuxOptions { streams_per_connection: IDS, ..narrow(IDS) };
@@ -173,7 +177,7 @@ async fn worn<P: Platform + Default>() {
         let given_up = begun(rig.echo("given up")).await;
         rig.held(0, 2 + number as usize).await;
         if number == IDS / 4 {
-            // Its successor is not there at once.
+            // Delays the connection that replaces this one.
             rig.server().pause_reading();
         }
         drop(given_up);
@@ -182,18 +186,18 @@ async fn worn<P: Platform + Default>() {
     let state = rig.state(0);
     assert_eq!((state.open, state.retired, state.in_flight), (0, 1, 1), "{state:?}");
     rig.server().resume_reading();
-    // By the new one.
+    // Answered on the new connection.
     assert_eq!(within(PATIENCE, "it is answered", rig.echo("one")).await.expect("it succeeds"), "one");
     rig.held(0, 2 + IDS as usize / 4).await;
     rig.server().release(Order::Reversed);
     assert_eq!(within(PATIENCE, "it is answered", kept).await.expect("it succeeds"), "kept");
-    // The worn one is closed.
+    // The retired connection is closed.
     rig.works().await;
     assert_eq!((rig.state(0).open, rig.state(0).retired, rig.server().counts().accepted), (1, 0, 2));
     rig.end().await;
 }
 
-/// What was dropped keeps nobody's task, whatever it waited for.
+/// A dropped future does not keep its task's waker, in any state.
 async fn nobody_keeps_the_waker<P: Platform + Default>() {
     let server = server();
     server.pause_reading();
@@ -227,7 +231,8 @@ async fn nobody_keeps_the_waker<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// The session is closed all the same: requests fail, subscriptions and tasks end.
+/// The session is closed although the future is dropped: requests fail, subscriptions and tasks
+/// end.
 async fn close<P: Platform + Default>() {
     let mut rig = Rig::<P>::new(|options| options);
     at_every_point(0, async |point| {
@@ -242,7 +247,7 @@ async fn close<P: Platform + Default>() {
             let error = refused(within(PATIENCE, "it fails at once", rig.echo("one")).await);
             assert!(matches!(error, RequestError::Closed), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
-            // Nobody closes it again.
+            // Closing completes although `close` is not called again.
             eventually("all tasks have ended", || rig.platform.tasks_count() == 0).await;
         } else {
             drop(holder);
@@ -256,7 +261,8 @@ async fn close<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// Its connections are being established, at various stages, or not yet.
+/// The session is dropped while its connections are being established, at various stages, or
+/// before.
 async fn at_once<P: Platform + Default>() {
     let servers = vec![server(), server()];
     servers[1].pause_reading();
@@ -268,7 +274,7 @@ async fn at_once<P: Platform + Default>() {
             std::thread::yield_now();
         }
         if round % 3 == 0 {
-            // A request that waits goes with its session.
+            // The request borrows the session, so it is dropped first.
             drop(poll_once(echo(&session, "one")).await);
         }
         drop(session);

@@ -1,4 +1,4 @@
-//! The end of sessions: whatever their requests wait for, each ends at once, and once.
+//! The end of sessions: each request ends exactly once and at once, in whatever state it waits.
 
 use super::{Rig, begun, echo_by, hold, narrow, run, server};
 use crate::contract::Hole;
@@ -19,12 +19,12 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::mux::ending::closed_while_a_peer_takes_nothing", || run::<P>(closed_while_blocked::<P>))
 }
 
-/// How many requests the first host takes.
+/// Maximum number of requests in flight on the first host.
 const IDS: usize = 16;
-/// How many of them are never answered.
+/// Number of those requests that are never answered.
 const LOST: usize = 8;
 
-/// The second host is one that no connection to is ever made.
+/// Adds a second host to which no connection is ever established.
 fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
     let address = hole.address().to_string();
     move |mut options| {
@@ -34,7 +34,7 @@ fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
     }
 }
 
-/// What each task of the load asks for: the host, and the text.
+/// The host and the text of the request of each task of the load.
 fn wish(task: usize) -> (usize, String) {
     match task {
         0..LOST => (0, format!("lost {task}")),
@@ -80,7 +80,7 @@ async fn closed_under_load<P: Platform + Default>() {
     rig.is_gone().await;
 }
 
-/// Tasks that are cancelled with their requests, each with a handle, one of them the last.
+/// Tasks are cancelled with their requests. Each owns a handle, and one of them owns the last one.
 async fn dropped_under_load<P: Platform + Default>() {
     const TASKS: usize = 64;
     let hole = Hole::dig().await;
@@ -135,7 +135,7 @@ async fn runner_dropped<P: Platform + Default>() {
     rig.is_gone().await;
 }
 
-/// A connection that can write no more hears that it is to be closed.
+/// A connection whose write is blocked is notified when it must close.
 async fn closed_while_blocked<P: Platform + Default>() {
     let rig = Rig::<P>::new(|options| options);
     rig.works().await;
@@ -145,7 +145,8 @@ async fn closed_while_blocked<P: Platform + Default>() {
     for _ in 0..24 {
         waiting.push(begun(rig.echo(&text)).await);
     }
-    // More than sockets hold. The connection finds that out, and is woken by nobody.
+    // The requests exceed the socket buffers. The connection's write is then pending, and no event
+    // wakes its task.
     eventually("a write is blocked", || rig.platform.blocked_count() > 0).await;
     rig.quiet().await;
     let last = begun(rig.echo(&text)).await;

@@ -1,4 +1,6 @@
-//! Peers that are silent, full, cut off, in pieces, out of order, or lie: requests end once, with their own reply or an error, and others go on.
+//! Peers that are silent, stop reading, cut connections, send replies in pieces or out of order, or
+//! violate the protocol. Each request ends once, with its own reply or an error; requests on other
+//! hosts are not affected.
 
 use super::{CALM, FORMATS, Format, Rig, begun, echo_by, holding, long, run, server, speaking};
 use crate::contract::Hole;
@@ -40,7 +42,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     })
 }
 
-/// It takes what is sent, and says nothing any more. What is in flight fails, and nothing waits for it.
+/// The peer reads requests and sends no more replies. Requests in flight fail, and none waits for
+/// the peer.
 async fn half_open<P: Platform + Default>() {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options);
     rig.works().await;
@@ -62,7 +65,8 @@ async fn half_open<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// Its requests end when their time is over, those of others are answered. A heartbeat that cannot be sent ends its connection.
+/// The first host stops reading. Its requests end at their deadlines; those of the other host are
+/// answered. A heartbeat that cannot be sent causes its connection to be closed.
 async fn full<P: Platform + Default>() {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options);
     rig.works().await;
@@ -96,14 +100,14 @@ async fn full<P: Platform + Default>() {
         "{error:?}"
     );
     rig.session.set_mux_options(CALM).expect("they are good");
-    // Another one has its place; its own task has ended.
+    // The task of the connection has ended, and a replacement is being established.
     eventually("it is closed", || rig.platform.tasks_count() == tasks && rig.state(0).establishing == 1).await;
     rig.server().resume_reading();
     rig.works().await;
     rig.end().await;
 }
 
-/// Requests that wait for it go to the next host when the time to connect is over.
+/// Requests that wait for this host move on to the next host after the connect timeout.
 async fn black_hole<P: Platform + Default>() {
     const SOON: Duration = Duration::from_secs(2);
     let hole = Hole::dig().await;
@@ -131,7 +135,7 @@ fn assert_down(error: &RequestError, expected: Cause) {
     assert_eq!(reasons, [RejectionReason::Pool(AcquireError::Down { cause: expected })]);
 }
 
-/// The time to connect is that of the handshake, too.
+/// The connect timeout also covers the handshake.
 async fn no_handshake<P: Platform + Default>() {
     for opcode in [Opcode::Options, Opcode::Startup] {
         let server = server();
@@ -147,7 +151,8 @@ async fn no_handshake<P: Platform + Default>() {
     }
 }
 
-/// A connection whose peer is confused is closed: each request ends once, with its own reply or an error.
+/// A connection whose peer violates the protocol is closed: each request ends once, with its own
+/// reply or an error.
 async fn lies<P: Platform + Default>() {
     let acts = [
         Act::Stream(999),
@@ -176,7 +181,7 @@ async fn lies<P: Platform + Default>() {
         rig.held(0, texts.len()).await;
         let bad = rig.server().add(Rule::statements(act.clone()).text("echo bad").times(1));
         let outcome = within(PATIENCE, "it ends", rig.echo_of(0, "bad")).await;
-        // What was sent twice was answered.
+        // A reply that is sent twice answers its request first.
         assert!(outcome.as_ref().map_or(true, |found| act == Act::Twice && found == "bad"), "{act:?}: {outcome:?}");
         for request in waiting {
             let error = refused(within(PATIENCE, "it ends", request).await);
@@ -196,7 +201,7 @@ async fn in_pieces<P: Platform + Default>(format: Format) {
     const REQUESTS: usize = 48;
     let rig = Rig::<P>::new(|options| speaking(options, format));
     rig.server().set_piece_bytes(1);
-    // Those that wait for the connection would have to look again.
+    // The connection is established first: waiters for it would need additional polls.
     rig.works().await;
     let order = Order::Shuffled(7);
     rig.server().add(Rule::statements(Act::Hold { count: REQUESTS, order }).text("echo held"));
@@ -215,7 +220,8 @@ async fn in_pieces<P: Platform + Default>(format: Format) {
     rig.end().await;
 }
 
-/// The server answers what it has read before it reads on: who does not read while he cannot write waits for ever.
+/// The server writes the reply to a request before it reads the next one. A connection that does
+/// not read while its write is blocked would deadlock.
 async fn both_ways<P: Platform + Default>(format: Format) {
     const REQUESTS: usize = 16;
     let rig = Rig::<P>::new(|options| speaking(options, format));
@@ -234,21 +240,23 @@ async fn both_ways<P: Platform + Default>(format: Format) {
     rig.end().await;
 }
 
-/// The request that waits is told; the next session is none the worse.
+/// The waiting request fails with the cause; the next session is not affected.
 async fn cut_handshake<P: Platform + Default>(cut: Cut) {
     let mut rig = Rig::<P>::new(|options| options);
     let mut cuts = 0;
     for opcode in [Opcode::Options, Opcode::Startup] {
         for bytes in 0.. {
             rig.end().await;
-            // Every time: who is late to ask would find another connection there.
+            // The rule applies to every connection: without it, a late request would find another
+            // connection established.
             let number = rig.server().add(Rule::on(opcode, Act::Truncate { bytes, cut }));
             rig.renew(|options| options);
             let outcome = within(PATIENCE, "it ends", rig.echo("one")).await;
             assert!(rig.server().struck(number) > 0);
             rig.server().remove(number);
             match outcome {
-                // All of the reply was there before the cut, and it was the last one: the connection was established.
+                // The cut followed the complete last reply of the handshake, so the connection was
+                // established.
                 Err(RequestError::NoHost(hosts))
                     if opcode == Opcode::Startup && matches!(hosts[0].reason, RejectionReason::Lost { .. }) =>
                 {
@@ -270,7 +278,7 @@ async fn cut_handshake<P: Platform + Default>(cut: Cut) {
     rig.end().await;
 }
 
-/// What is in flight fails, once; there is another connection at once.
+/// Requests in flight fail, once; another connection is established at once.
 async fn cut_reply<P: Platform + Default>(cut: Cut) {
     for version in [Version::V3, Version::V5] {
         let rig = Rig::<P>::new(|options| options.version(version));

@@ -1,4 +1,5 @@
-//! Panics of what is not the session's: filters, wakers, and the platform. Nothing is lost by them but one attempt, and nobody else's reply.
+//! Panics in code outside of the session: filters, wakers, and the platform. A panic costs at most
+//! one attempt or one connection; no request gets the reply to another one.
 
 use super::{Rig, begun, holding, run, server};
 use crate::contract::ON_PURPOSE;
@@ -39,7 +40,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     )
 }
 
-/// Its subscription ends; who watches besides misses nothing, and the request is answered.
+/// The subscription of the filter that panics ends. Another subscription misses no event, and the
+/// request is answered.
 async fn in_an_observer<P: Platform + Default>() {
     let rig = Rig::<P>::new(|options| options);
     rig.works().await;
@@ -69,7 +71,8 @@ impl Wake for Grumpy {
     }
 }
 
-/// Those who are woken beside it are woken, by what hands replies out and by what hands ids out.
+/// Other tasks that are woken in the same pass are still woken, both when replies are dispatched
+/// and when stream ids are granted.
 async fn in_a_waker<P: Platform + Default>() {
     let grumpy = Waker::from(Arc::new(Grumpy));
     for ids in [4, 1] {
@@ -83,14 +86,14 @@ async fn in_a_waker<P: Platform + Default>() {
         if ids > 1 {
             rig.held(0, 3).await;
         } else {
-            // It hears that it has the id of the first one, and panics.
+            // The waker panics when the request is granted the id of the first one.
             rig.held(0, 1).await;
         }
         rig.server().clear_rules();
         rig.server().release(Order::Kept);
         let answered = |found: Result<String, RequestError>| found.expect("it succeeds");
         assert_eq!(answered(within(PATIENCE, "it is answered", first).await), "held first");
-        // Whoever has that task looks again of his own accord.
+        // This task polls again without having been woken.
         assert_eq!(answered(within(PATIENCE, "it is answered", bad).await), "held bad");
         assert_eq!(answered(within(PATIENCE, "it is answered", last).await), "held last");
         rig.works().await;
@@ -99,7 +102,8 @@ async fn in_a_waker<P: Platform + Default>() {
     }
 }
 
-/// That of all time limits. Requests go on meanwhile; limits hold after a pause.
+/// The panic hits the timer of all time limits. Requests are answered meanwhile; limits are
+/// enforced again after a pause.
 async fn of_a_timer<P: Platform + Default>() {
     let rig = Rig::<P>::new(|options| options);
     rig.works().await;
@@ -107,7 +111,7 @@ async fn of_a_timer<P: Platform + Default>() {
     let held = begun(rig.echo("held")).await;
     rig.quiet().await;
     rig.platform.panic_next(Panic::Sleep);
-    // Its deadline is the first that there is.
+    // No earlier deadline exists, so this request starts the timer.
     let limited = begun(super::echo_by(&rig.session, 0, "held limited", Some(Duration::from_millis(100)))).await;
     eventually("it panics", || !rig.platform.is_panic_due()).await;
     assert_eq!(rig.echo("one").await.expect("it goes on"), "one");
@@ -121,7 +125,8 @@ async fn of_a_timer<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// The user's: when it begins, when its reply is there, and when it is dropped.
+/// The clock panics in the task of the request: when the request starts, when its reply has
+/// arrived, and when the request is dropped.
 async fn of_the_clock_in_a_request<P: Platform + Default>() {
     let rig = Rig::<P>::new(|options| options);
     rig.works().await;
@@ -138,7 +143,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
     eventually("its reply is there", || rig.state(0).in_flight == 0).await;
     rig.quiet().await;
     rig.platform.panic_next(Panic::Now);
-    // Who has an answer may not want to know the time.
+    // A request whose reply has arrived need not read the clock.
     if let Ok(found) = AssertUnwindSafe(answered).catch_unwind().await {
         assert_eq!(found.expect("it succeeds"), "held");
         rig.platform.panic_next(Panic::Never);
@@ -160,7 +165,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// Another attempt is made a second later.
+/// Another attempt to connect is made a second later.
 async fn of_a_new_connection<P: Platform + Default>(panic: Panic) {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options);
     rig.works().await;
@@ -178,7 +183,7 @@ async fn of_a_new_connection<P: Platform + Default>(panic: Panic) {
     rig.end().await;
 }
 
-/// The connection is lost with what is in flight on it; those of others are not.
+/// The connection is lost with its requests in flight; other connections are not affected.
 async fn of_a_connection<P: Platform + Default>(panic: Panic) {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options);
     rig.works().await;
@@ -192,7 +197,7 @@ async fn of_a_connection<P: Platform + Default>(panic: Panic) {
     rig.quiet().await;
     rig.platform.panic_next(panic);
     let more = if panic == Panic::Write {
-        // No word comes from the peer.
+        // The reply is not released, so the connection receives nothing.
         Some(begun(rig.echo_of(0, "more")).await)
     } else {
         rig.server().release(Order::Kept);

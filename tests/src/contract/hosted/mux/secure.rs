@@ -30,7 +30,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     })
 }
 
-/// The server answers what it has read before it reads on, and TLS is no place where either side may wait for the other.
+/// The server writes the reply to a request before it reads the next one. TLS must not introduce a
+/// state in which either side waits for the other.
 async fn both_ways<P: Platform + Default>(format: Format) {
     const REQUESTS: usize = 16;
     let (root, folder) = (Holder::root("root"), Folder::new());
@@ -64,7 +65,8 @@ fn with_hosts(mut options: SessionOptions, hosts: Vec<CqlHost>) -> SessionOption
     options
 }
 
-/// Stands in front of a server: TLS on the outside, and no more on the way in either direction than a few records. Dropping it ends its connections.
+/// A TLS proxy in front of a server. It buffers at most a few records in each direction. Dropping
+/// it ends its connections.
 struct Front {
     address: SocketAddr,
     over: Arc<Event>,
@@ -82,7 +84,7 @@ impl Front {
             let executor = LocalExecutor::new();
             let accepting = async {
                 while let Ok((client, _)) = listener.accept().await {
-                    // What fails is the client's to notice.
+                    // The client detects errors; the proxy ignores them.
                     executor.spawn(relay(client, server, Arc::clone(&config))).detach();
                 }
             };
@@ -97,7 +99,7 @@ impl Drop for Front {
     fn drop(&mut self) {
         self.over.notify(usize::MAX);
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did that would have been seen.
+            // The thread does not panic; a panic would already have failed the case.
             let _ = thread.join();
         }
     }
@@ -116,7 +118,7 @@ struct Way {
     client: Async<TcpStream>,
     server: Async<TcpStream>,
     side: Side,
-    /// Decrypted bytes on the way to the server.
+    /// Decrypted bytes for the server.
     up: Vec<u8>,
 }
 
@@ -161,7 +163,8 @@ impl Way {
     }
 }
 
-/// Sends some of these bytes, if there are any and it can be done now; whether it did.
+/// Sends some of these bytes, if there are any and the socket is writable. Returns whether bytes
+/// were sent.
 fn send(socket: &mut Async<TcpStream>, bytes: &mut Vec<u8>, context: &mut Context<'_>) -> io::Result<bool> {
     if bytes.is_empty() {
         return Ok(false);
