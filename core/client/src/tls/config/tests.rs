@@ -8,7 +8,7 @@ fn default_options_load_trusted_roots() {
     let config = TlsConfig::build(&TlsOptions::default()).expect("there are roots");
     assert!(!config.has_certificate());
     assert!(!platform_roots(&mut Vec::new()).expect("the same").is_empty());
-    // Nobody is named by what no certificate can name.
+    // A name that no certificate can contain is refused.
     assert!(config.connection("db.example.com").is_ok() && config.connection("a b").is_err());
 }
 
