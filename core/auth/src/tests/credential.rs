@@ -126,7 +126,7 @@ fn passwords_beyond_ascii_are_refused_without_tables() {
     assert!(keys("e ~").is_ok());
 }
 
-/// SCRAM-SHA-1 accepts every password unchanged.
+/// SCRAM-SHA-1 accepts every password, without SASLprep.
 #[test]
 fn passwords_are_digested_for_sha_1() {
     let keys = |user, password| {

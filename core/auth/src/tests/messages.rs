@@ -101,7 +101,8 @@ fn malformed_first_messages_are_refused_by_what_is_wrong_with_them() {
     }
 }
 
-/// Every proper prefix of a valid message is refused.
+/// Every proper prefix of a valid message is refused. One that ends within the digits of the
+/// iteration count is well-formed, but its count is too small.
 #[test]
 fn truncated_messages_are_refused() {
     for end in 0..SHA_256.server_first.len() {

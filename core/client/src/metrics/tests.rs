@@ -350,7 +350,7 @@ mod panicking {
     }
 }
 
-/// The same happens if an observer is added while a connection is checked out.
+/// This occurs if the observer becomes active while a connection is checked out.
 #[test]
 fn connection_that_comes_back_without_having_been_seen_to_go_has_no_time_of_use() {
     let kept = Kept::default();
