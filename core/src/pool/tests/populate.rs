@@ -1,4 +1,4 @@
-//! Filling the pool to `minPoolSize`, and the background's work.
+//! Filling the pool to `minPoolSize`, and background work.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_connection_that_is_lost_is_replaced() {
     });
 }
 
-/// CMAP-56: one at a time in the background, so that whoever waits takes it before the next is begun
+/// CMAP-56: one at a time in the background, so a waiter takes it before the next is begun
 #[test]
 fn the_background_establishes_one_connection_at_a_time() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..MIN_3 }, |world| {
