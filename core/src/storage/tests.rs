@@ -133,7 +133,7 @@ fn stores_refuse_at_their_limits_and_stay_as_they_were() {
     assert_eq!((heap.try_push(()), heap.slots().len()), (Err(Full), heap.limit() as usize));
     assert_eq!(heap.pop(), Some(()));
     assert_eq!((heap.try_push(()), heap.try_push(())), (Ok(()), Err(Full)));
-    // The allocator refuses a size that exceeds the address space.
+    // The allocator refuses a size that exceeds the available memory.
     let mut vast = Heap::<[u64; 1 << 24]>::empty();
     assert_eq!((vast.reserve(u32::MAX), vast.slots().len()), (Err(Full), 0));
 

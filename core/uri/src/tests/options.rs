@@ -382,7 +382,7 @@ fn plus_is_no_blank() {
     assert_eq!(quiet("mongodb://a/?replicaSet=b+c%20d").options().replica_set.as_deref(), Some("b+c d"));
 }
 
-/// Whatever the name is that it was given by.
+/// For every name of the option.
 #[test]
 fn value_with_a_broken_escape_is_an_error_of_its_option() {
     for (name, option) in [
@@ -399,7 +399,8 @@ fn value_with_a_broken_escape_is_an_error_of_its_option() {
     }
 }
 
-/// What was given by its old name counts until the present one comes, whatever that is worth.
+/// A value with the old name applies until the current name occurs, even if the latter has an
+/// invalid value.
 #[test]
 fn present_name_of_an_option_makes_the_old_one_void() {
     let uri = parse("mongodb://a/?j=true&wtimeout=5&journal=x&wTimeoutMS=y");

@@ -1,4 +1,4 @@
-//! What errors and warnings say.
+//! Texts of errors and warnings.
 
 use super::*;
 
@@ -122,7 +122,7 @@ fn warning_of_a_probable_mistake_names_the_remedy() {
     );
 }
 
-/// Where there is no room for all of it that is said, whichever part it is.
+/// The formatter returns an error when the string does not fit, wherever it is cut.
 #[test]
 fn string_that_cannot_be_printed_whole_is_an_error_of_printing() {
     use core::fmt::Write;
