@@ -130,7 +130,7 @@ pub(super) enum Part {
     Read,
 }
 
-/// A buffer that moves whenever it grows, and whose memory is inspected when it is released.
+/// A buffer that moves whenever it grows, and records its memory when it is released.
 pub(super) struct Page {
     bench: Bench,
     bytes: Vec<u8>,
@@ -439,7 +439,8 @@ impl Bench {
     }
 }
 
-/// A client core with one server, whose pool is ready without a check. None of its tasks run.
+/// A client core with one server, without running tasks. The server's pool is ready without a
+/// check.
 fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     open_with(None)
 }
@@ -457,7 +458,7 @@ fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<
     (bench, hub, server)
 }
 
-/// A client core with one server, whose pool is ready without a check.
+/// A client core with one server. The server's pool is ready without a check.
 fn hub_of<R>(runtime: R, change: impl FnOnce(&mut HubConfig)) -> (Arc<Hub<R>>, R::ServerHandle)
 where
     R: Runtime<Events = Subscribers>,

@@ -536,7 +536,7 @@ fn stable_api_is_declared_in_every_round() {
     assert_eq!(at(&talk.sent(), "apiVersion"), Some(RawValue::String("1")));
 }
 
-/// The authenticator's fields replace those of hello, so that no field is written twice.
+/// The authenticator's fields replace those of hello, so no field is written twice.
 #[test]
 fn authenticator_alone_decides_what_hello_carries() {
     let client = client();

@@ -672,7 +672,8 @@ fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
     assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V3));
-    // A connection that tried a newer version at the same time neither raises the version nor extends the time.
+    // A connection that tried a newer version at the same time neither raises the version nor
+    // extends the time.
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V4));
     rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));

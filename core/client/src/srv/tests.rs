@@ -108,7 +108,7 @@ fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
     assert!(text.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY));
 }
 
-/// The tasks of this platform are dropped at once, so that the client is closed.
+/// The tasks of this platform are dropped at once, which closes the client.
 #[test]
 fn client_that_is_closed_looks_nothing_up() {
     let client = Client::with_platform(Hasty::default(), ClientOptions::new("a.b.test:1"), Subscribers::default());

@@ -150,8 +150,8 @@ fn what_compresses_shows_nothing_of_what_it_has_seen() {
     assert_eq!(alloc::format!("{deflater:?}"), "Deflater");
 }
 
-/// Data that inflate to another size than the declared one are malformed, and so are empty data with
-/// a declared size above zero.
+/// Data that inflate to another size than the declared one are malformed, and so are empty data
+/// with a declared size above zero.
 #[test]
 fn data_that_inflate_to_another_size_are_malformed() {
     for size in [0, 5, 83, 84, 85, 200] {

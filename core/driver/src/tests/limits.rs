@@ -195,7 +195,8 @@ fn o5_a_connection_is_established_within_the_time_of_another_operation_that_wait
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut second), Ok(()));
 }
 
-/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation without a time limit does.
+/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation
+/// without a time limit does.
 #[test]
 fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
@@ -212,7 +213,7 @@ fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut endless), timed_out(true));
 }
 
-/// A client core whose connections send three commands, and whose peer answers each after 800 ms.
+/// A client core with connections that send three commands. The peer answers each after 800 ms.
 #[cfg(feature = "auth")]
 fn open_slow(connect_timeout: Option<Duration>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let scram = Credential::new("lovelace", super::login::PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);

@@ -186,7 +186,7 @@ fn password_is_stretched_once_for_every_salt() {
     assert_eq!(turns_for("one"), 1);
     assert_eq!(turns_for("another"), steps);
     assert_eq!((turns_for("one"), turns_for("another")), (1, 1));
-    // The cache is full now, so the oldest keys are replaced.
+    // The cache keeps four keys. A fifth one replaces the oldest.
     for salt in ["third", "fourth", "fifth"] {
         assert_eq!(turns_for(salt), steps, "{salt}");
     }

@@ -1,4 +1,4 @@
-//! Monitors whose server replies faster than they read.
+//! Monitors with a server that replies faster than they read.
 
 use super::wide::Bell;
 use super::*;

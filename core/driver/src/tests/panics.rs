@@ -46,7 +46,7 @@ fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
     }
 }
 
-/// The heartbeats that have ended since the last look: whether each succeeded.
+/// Returns whether each heartbeat that has ended since the last call succeeded.
 fn heartbeats(events: &mut Subscription) -> Vec<bool> {
     let mut ended = Vec::new();
     while let Some(notice) = events.try_next() {

@@ -54,7 +54,7 @@ fn change_seeds(hub: &Hub<Narrow>, seeds: &[&str]) {
     hub.change_seeds(seeds.iter().copied()).expect("there is room");
 }
 
-/// Takes the handles of all servers whose tasks must be started.
+/// Takes the handles of all servers that need tasks.
 fn take_all(hub: &Hub<Narrow>) -> Vec<Arc<Server<Narrow>>> {
     let mut taken = Vec::new();
     while let Poll::Ready(Some(server)) = Arc::new(Bell::default()).poll(&mut Box::pin(hub.next_server())) {

@@ -5,7 +5,7 @@ use poolhouse_core::pool::PoolEvent;
 
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// A client core whose only connection is established and available.
+/// A client core with one connection, which is established and available.
 fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let (bench, hub, server) = open_as(|config| config.pool = options.validate().unwrap());
     {
@@ -21,7 +21,8 @@ fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) 
     (bench, hub, server)
 }
 
-/// Checks out and drops the guard. Returns the connection's id, and the number of clock reads of each.
+/// Checks out and drops the guard. Returns the connection's id, and the number of clock reads of
+/// each.
 fn cycle(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> (u64, [usize; 2]) {
     let looks = || bench.looks.swap(0, Ordering::Relaxed);
     looks();

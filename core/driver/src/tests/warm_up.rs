@@ -5,7 +5,7 @@ use super::*;
 
 const TEN: PoolOptions = PoolOptions { max_pool_size: 10, ..PoolOptions::DEFAULT };
 
-/// A server whose connections hang until the test lets it answer.
+/// A server that answers no connection until the test calls `answer`.
 fn house(pool: PoolOptions) -> House {
     let mut house = House::open(pool, None);
     house.bench.mute(true);

@@ -108,7 +108,8 @@ fn o7_failed_establishment_cancels_the_streaming_check() {
         assert!(verdict.marked_unknown && verdict.cancel_check, "{kind:?}");
         assert_eq!(rig.lines().last().unwrap(), "#1 failed: cancelled by the caller", "{kind:?}");
         assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
-        // The next operation finds no server, and the check that it requests begins 500 ms after the error.
+        // The next operation finds no server, and the check that it requests begins 500 ms after
+        // the error.
         rig.control.request_check(rig.now);
         assert_eq!(rig.control.poll_timeout(), Some(at(800)), "{kind:?}");
     }
@@ -219,7 +220,8 @@ fn deposed_primary_gets_a_check_and_keeps_its_pool() {
     assert_eq!(rig.control.monitor(a).unwrap().state(), MonitorState::Checking);
 }
 
-/// MON-55, S6: the primary that was deposed is Unknown, so that its network error is not retried at once.
+/// MON-55, S6: the primary that was deposed is Unknown, so its network error is not retried at
+/// once.
 #[test]
 fn deposed_primary_is_not_retried_at_once() {
     let hosts = ["a", "b", "c"];

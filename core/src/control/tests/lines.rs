@@ -168,7 +168,8 @@ fn check_without_an_answer_ends_at_its_deadline() {
     assert_eq!(rig.line(at(10_000)), Some(MonitorAction::Hangup(line)));
 }
 
-/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in flight.
+/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in
+/// flight.
 #[test]
 fn network_error_of_an_application_cancels_the_check() {
     let mut rig = Rig::new();

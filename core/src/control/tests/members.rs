@@ -154,7 +154,8 @@ fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_aga
     assert_eq!(rig.control.departed.slots().len(), 1, "expired entries are removed");
 }
 
-/// Other addresses are checked at once, and this one as soon as the interval has passed. A requested check does not shorten the interval.
+/// Other addresses are checked at once, and this one as soon as the interval has passed. A
+/// requested check does not shorten the interval.
 #[test]
 fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
     let mut rig = open(&["a"]);
@@ -180,7 +181,8 @@ fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
     assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
 }
 
-/// If more addresses were removed than the table of removed addresses can hold, every new address waits.
+/// If more addresses were removed than the table of removed addresses can hold, every new address
+/// waits.
 #[test]
 fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     let mut rig = open(&["a"]);

@@ -129,7 +129,7 @@ fn ready_is_revoked_by_a_failure() {
     assert_eq!(rig.actions(), [clear(a, Cause::Network), ControlAction::WakeSelectors]);
 }
 
-/// MON-18, S9: also a check whose reply is too old to count.
+/// MON-18, S9: also a check with a reply that is too old to count.
 #[test]
 fn every_check_that_ends_wakes_selectors() {
     let mut rig = open(&["a"]);

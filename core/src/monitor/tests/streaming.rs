@@ -8,7 +8,8 @@ fn check_line(rig: &Rig) -> LineId {
 /// MON-26.
 #[test]
 fn mon_26_streaming_starts_when_a_reply_carries_topology_version() {
-    // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is heartbeatFrequencyMS.
+    // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
+    // heartbeatFrequencyMS.
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");

@@ -102,8 +102,8 @@ const INPUTS: [&str; 12] = [
     "due",
 ];
 
-/// Applies one input. Returns the state after it and the state after its outcome was applied,
-/// preceded by `!` if the input was stale.
+/// Applies one input and its outcome. Returns the state after that, preceded by `!` if the input
+/// was stale.
 fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
     let nobody = LineId { serial: core::num::NonZeroU64::MAX, line: Line::Check };
     let line = rig.monitor.check.conn().map_or(nobody, |conn| conn.id);

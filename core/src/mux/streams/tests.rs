@@ -176,7 +176,8 @@ fn what_is_free_is_not_freed_again_and_an_id_that_is_not_there_is_free() {
     streams.assert_invariants();
 }
 
-/// No id follows the last 64 ids under a word, so the search continues in the next word.
+/// No id follows the last 64 ids under a summary word, so the search continues with the next one,
+/// and from the beginning after the last one.
 #[test]
 fn behind_the_last_ids_under_a_word_the_turn_goes_on_with_the_next_ones() {
     let mut streams = streams(8192);

@@ -1,4 +1,4 @@
-//! Copies of a pool.
+//! Equality, hashes and copies of a pool.
 
 use super::*;
 use crate::storage::tests::hash;

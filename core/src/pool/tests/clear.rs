@@ -33,7 +33,8 @@ fn a_clear_raises_the_generation_and_pauses_and_then_says_so() {
     });
 }
 
-/// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it emits no event
+/// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it
+/// emits no event
 #[test]
 fn a_clear_of_a_paused_pool_raises_the_generation_in_silence() {
     on_each_memory!(DEFAULT, |world| {

@@ -43,8 +43,8 @@ fn copies_on_the_heap_are_equal_and_go_their_own_ways() {
     copies_are_equal_and_go_their_own_ways::<OnHeap>();
 }
 
-/// A check-out for which the allocator refuses a connection must fail, and not wait until the next
-/// check-out.
+/// Found by review when the fault point was added: a check-out for which the allocator refused a
+/// connection waited until the next check-out. It must fail at once.
 #[cfg(feature = "sim")]
 #[test]
 fn check_out_without_memory_for_a_connection_fails() {

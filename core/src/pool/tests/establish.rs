@@ -1,4 +1,4 @@
-//! Establishing.
+//! Establishment of connections.
 
 use super::*;
 

@@ -116,7 +116,8 @@ fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment
     });
 }
 
-/// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the establishment too
+/// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the
+/// establishment too
 #[test]
 fn the_callers_deadline_bounds_waiting_and_establishing_together() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |world| {

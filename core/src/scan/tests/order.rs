@@ -126,7 +126,8 @@ fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
                 let me = scan.topology().address(socket.server()).expect("a member").to_string();
                 let next = alloc::format!("h{checks}:1");
                 let hosts = [me.as_str(), next.as_str()];
-                // Each is the primary of a newer election than the one before, and of a set with one more new member.
+                // Each is the primary of a newer election than the previous, and its set has one
+                // more new member.
                 let mut election = [0; 12];
                 election[8..].copy_from_slice(&checks.to_be_bytes());
                 let mut info = hello(ServerType::RsPrimary, Lists { hosts: &hosts, tags: &[], ..Lists::default() });

@@ -42,7 +42,7 @@ fn servers_that_cool_down_are_skipped_by_the_scan() {
     assert!(!asked.contains(&"c:1".into()), "{asked:?}");
 }
 
-/// MON-53, MON-54: the connection, then the server.
+/// MON-53, MON-54: the connection is closed, and the server becomes Unknown.
 #[test]
 fn a_check_without_answer_fails_at_the_deadline() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Silent);
@@ -93,7 +93,7 @@ fn a_labelled_reply_does_not_close_the_connection() {
     assert!(world.done().contains(&"hangup".into()));
 }
 
-/// MON-63: a connection whose handshake is incomplete cannot be used yet.
+/// MON-63: a connection with an incomplete handshake cannot be used yet.
 #[test]
 fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(462, true));
@@ -105,7 +105,8 @@ fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
     assert_eq!(world.done(), ["greet a:1"], "on the same connection");
 }
 
-/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too (SDAM-83); 13436 only recovers.
+/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too
+/// (SDAM-83); 13436 only recovers.
 #[test]
 fn the_topology_is_stale_after_some_state_changes_only() {
     for (code, stale, closes) in [(10_107, true, false), (10_058, true, false), (91, true, true), (11_600, true, true)]
@@ -200,7 +201,7 @@ fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
     assert_eq!(server.error(), Some(Cause::Protocol.into()));
 }
 
-/// A scan whose host has taken a dial.
+/// A scan with a dial that the host has taken.
 fn dialing(options: ScanOptions) -> (World, SocketId) {
     let set = TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() };
     let mut world = World::new(&["a:1"], set, options);

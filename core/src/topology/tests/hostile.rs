@@ -271,7 +271,7 @@ fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
     Lists { hosts: &["a"], tags, ..Lists::default() }.of(primary(&[]))
 }
 
-/// The server is known without them, and a repeated reply changes nothing.
+/// The server is known without the other tags, and a repeated reply changes nothing.
 #[test]
 fn security_2_tags_beyond_the_limit_are_left_out() {
     let names: Vec<String> = (0..4_000).map(|number| format!("tag{number}")).collect();
@@ -300,7 +300,8 @@ fn security_2_tags_that_are_too_long_are_left_out() {
     assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [tags[0], tags[2]]);
 }
 
-/// Otherwise a hostile member could direct the client to any Unix socket of this machine, without encryption even if `tls` is true.
+/// Otherwise a hostile member could direct the client to any Unix socket of this machine, without
+/// encryption even if `tls` is true.
 #[test]
 fn security_3_reply_that_names_a_unix_socket_is_refused() {
     for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {

@@ -180,7 +180,8 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
     assert_eq!(parse(&long), quiet("mongodb://a"));
 }
 
-/// If the value were ignored, the client would connect without TLS, or with less protection than the string asks for.
+/// If the value were ignored, the client would connect without TLS, or with less protection than
+/// the string asks for.
 #[test]
 fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
     let boolean = UriErrorKind::Value("be true or false");

@@ -73,8 +73,8 @@ fn mechanisms_have_the_names_that_connection_strings_give_them() {
     }
 }
 
-/// Connection strings with common mistakes, each with the whole text of its error. The numbers are those of the rows in
-/// `runtime-smol/tests/connection_strings.rs`.
+/// Connection strings with common mistakes, each with the whole text of its error. The numbers are
+/// those of the rows in `runtime-smol/tests/connection_strings.rs`.
 #[test]
 fn error_of_a_probable_mistake_names_the_remedy() {
     for (uri, text) in [

@@ -23,7 +23,7 @@ fn reply(
     sink
 }
 
-/// A handshake whose hello was sent.
+/// A handshake that has sent its hello.
 fn begun(metadata: &ClientMetadata, load_balanced: bool) -> Handshake<'_> {
     let mut handshake = Handshake::new(HandshakeHello { load_balanced, ..HandshakeHello::new(metadata) });
     assert_eq!(handshake.poll_transmit(&mut Vec::new()), Ok(true));

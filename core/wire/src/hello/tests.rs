@@ -204,8 +204,7 @@ fn exchange_is_unchanged_by_a_hello_that_has_no_room() {
     assert_eq!(exchange, HelloExchange::new());
 }
 
-/// MON-05: the new name after helloOk, the old one otherwise; each connection begins with the old
-/// one again.
+/// MON-05: the new name after helloOk, the old one otherwise, separately for each connection.
 #[test]
 fn name_of_hello_follows_hello_ok() {
     let api = ServerApi { version: "1", strict: None, deprecation_errors: None };

@@ -66,7 +66,8 @@ fn queue_is_bounded_and_says_how_many_were_lost() {
     assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
 }
 
-/// The options may let the queue keep whole replies, and the server chooses the length of each reply.
+/// The options may let the queue keep whole replies, and the server chooses the length of each
+/// reply.
 #[test]
 fn security_5_log_queue_is_bounded_in_bytes() {
     let queue =
@@ -241,7 +242,8 @@ fn address_that_comes_with_an_event_is_its_own() {
     assert!(captured.iter().map(|event| event.text("serverHost")).eq(["b", "c"]), "{captured:?}");
 }
 
-/// If a server is down, only the server has a line, and its pool has none. A refused credential has one line until the server accepts a connection.
+/// If a server is down, only the server has a line, and its pool has none. A refused credential has
+/// one line until the server accepts a connection.
 #[test]
 fn visible_failures_each_fact_of_a_pool_has_one_line() {
     use poolhouse_core::pool::ClosedReason;

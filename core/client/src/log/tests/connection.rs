@@ -11,7 +11,7 @@ use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
 const CLEAR: Clear = Clear::All { interrupt_in_use_connections: false };
 
-/// A pool whose observer is the logger.
+/// A pool with the logger as its observer.
 struct World {
     pool: Pool<OnHeap>,
     now: Instant,

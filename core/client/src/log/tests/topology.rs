@@ -14,7 +14,7 @@ use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// A direct connection to one server, whose observer is the logger.
+/// A direct connection to one server, with the logger as observer.
 struct World {
     control: Control<topology::OnHeap>,
     server: ServerId,

@@ -344,13 +344,15 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
         envelope
     };
     let refusal = || [of_version_3(envelope(0, ERROR, &refusal(0x000a, "unsupported protocol version")))].into();
-    // Its connections fail as soon as they are established: the bytes after READY are not an envelope.
+    // Its connections fail as soon as they are established, because the bytes after READY are not
+    // an envelope.
     let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
     let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
     let versions = stage.platform.with(|world| Arc::clone(&world.versions));
     let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
     stage.platform.run();
-    // The connection after the refused one tries the lower version at once. After two of them fail, no further one is accepted.
+    // The connection after the refused one tries the lower version at once. After two of them fail,
+    // no further one is accepted.
     assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
     assert_eq!(stage.session.hosts()[0].version, Version::V3);
     stage.platform.with(|world| world.now += LOWER_VERSION_FOR);

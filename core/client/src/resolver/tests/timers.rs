@@ -1,4 +1,5 @@
-//! A platform whose timers fire too early, which breaks its contract but must not keep a thread busy.
+//! A platform whose timers fire too early, which breaks its contract but must not keep a thread
+//! busy.
 
 use super::*;
 use alloc::sync::Arc;

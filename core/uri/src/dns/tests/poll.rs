@@ -111,7 +111,7 @@ fn topology_that_finds_its_own_hosts_ends_it() {
         poll.handle_topology(TopologyType::Unknown);
         poll.handle_topology(TopologyType::Sharded);
         assert!(poll.poll_timeout().is_some() && !poll.is_stopped());
-        // Also while a lookup is under way, whose answer is then ignored.
+        // Also while a lookup is under way. Its answer is then ignored.
         poll.poll_question(at(60_000)).unwrap();
         poll.handle_topology(topology);
         assert!(poll.is_stopped());

@@ -38,7 +38,7 @@ fn dates_are_readable_up_to_the_year_9999() {
 
 #[test]
 fn malformed_bytes_end_the_text() {
-    // A text whose length exceeds the document.
+    // The length of a text exceeds the document.
     let bytes = [14, 0, 0, 0, 2, b'a', 0, 99, 0, 0, 0, b'x', 0, 0];
     assert_eq!(RawDocument::new(&bytes).expect("whole").relaxed_json().to_string(), "{<malformed>");
 }

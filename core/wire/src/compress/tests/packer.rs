@@ -223,7 +223,7 @@ fn limit_is_reached_exactly_and_not_exceeded() {
     }
 }
 
-/// A message whose declared size is too small or too large, by one and by much.
+/// Messages with a declared size that is too small or too large, by one and by much.
 #[test]
 fn lies_about_the_size_are_found_out() {
     let body = [7; 500];
