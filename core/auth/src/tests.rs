@@ -22,7 +22,8 @@ const SHA_256: Known = Known {
     server_final: "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
 };
 
-/// A conversation of user "user" with password "pencil", worked out by others.
+/// A reference conversation of user "user" with password "pencil", computed by another
+/// implementation.
 #[derive(Clone, Copy)]
 struct Known {
     mechanism: ScramMechanism,
@@ -42,7 +43,7 @@ impl Known {
     }
 }
 
-/// Hands in a message, and does the work that it makes.
+/// Passes a message to the SCRAM client, and does the work that it requires.
 fn tell(scram: &mut Scram<'_>, message: &[u8], done: bool) -> Result<Round, AuthError> {
     let mut round = scram.handle_message(message, done);
     while round == Ok(Round::Work) {

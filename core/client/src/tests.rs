@@ -1,4 +1,4 @@
-//! Handles of a client of which nothing runs.
+//! Handles of a client without running tasks.
 
 use super::resolver::tests::timers::Hasty;
 use super::*;
@@ -18,7 +18,7 @@ fn database_is_shown_by_its_name() {
     }
 }
 
-/// What tells an event without its context is heard all the same.
+/// Subscribers also receive an event that was published without a context.
 #[test]
 fn events_reach_subscribers_whether_they_have_a_context_or_not() {
     let events = Events::new(Subscribers::default(), &ClientOptions::new("a"));

@@ -1,17 +1,18 @@
-//! What the tests of this folder share. Bytes that stand in them as hexadecimal numbers were made by another implementation of the protocol, in Python.
+//! Helpers of the tests in this folder. Bytes in hexadecimal notation were produced by another
+//! implementation of the protocol, in Python.
 
 use alloc::vec::Vec;
 
 use super::*;
 
-/// The bytes of a hexadecimal number.
+/// Parses hexadecimal digits.
 pub(super) fn hex(digits: &str) -> Vec<u8> {
     assert!(digits.len().is_multiple_of(2), "whole bytes");
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// An envelope of these parts, whatever they are worth.
+/// An envelope of these parts, valid or not.
 pub(super) fn envelope(version: u8, flags: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = alloc::vec![version, flags];
     bytes.extend_from_slice(&stream.to_be_bytes());
@@ -21,7 +22,7 @@ pub(super) fn envelope(version: u8, flags: u8, stream: i16, opcode: u8, body: &[
     bytes
 }
 
-/// A response of v4 by stream 7.
+/// A response of v4 on stream 7.
 pub(super) fn response(opcode: Opcode, body: &[u8]) -> Vec<u8> {
     envelope(0x84, 0, 7, opcode.number(), body)
 }
@@ -46,14 +47,14 @@ pub(super) fn multimap(entries: &[(&str, &[&str])]) -> Vec<u8> {
     bytes
 }
 
-/// The body of a QUERY of 84 bytes, most of which are the same; of 87 in v5.
+/// The body of a QUERY of 84 bytes (87 in v5), most of which are the same.
 pub(super) fn long_query(version: Version) -> Vec<u8> {
     let text = alloc::format!("SELECT {} FROM t", "a".repeat(63));
     let flags: &[u8] = if version == Version::V5 { &[0; 4] } else { &[0] };
     [&[0, 0, 0, 77], text.as_bytes(), &[0, 1], flags].concat()
 }
 
-/// An OPTIONS of v5 by stream 7, and a QUERY by stream 8.
+/// An OPTIONS of v5 on stream 7, and a QUERY on stream 8.
 pub(super) fn two_requests() -> Vec<u8> {
     [envelope(5, 0, 7, 5, &[]), envelope(5, 0, 8, 7, &long_query(Version::V5))].concat()
 }
@@ -66,7 +67,7 @@ pub(super) fn two_in_a_segment() -> Vec<u8> {
 /// Both in one segment, compressed by the library of LZ4 in C.
 pub(super) const TWO_BY_LZ4: &str = "3100d20004e8ad26ff0f0500000705000000000500000807000000570000004d53454c454354206101002bd02046524f4d207400010000000069a1c2a0";
 
-/// Bytes that cannot be compressed, the same each time.
+/// Bytes that cannot be compressed, the same at each call.
 pub(super) fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let bytes = core::iter::repeat_with(|| {
@@ -81,10 +82,10 @@ pub(super) fn decoder(version: Version) -> Decoder<Vec<u8>> {
     Decoder::new(version, Direction::Response, Limits::DEFAULT, Vec::new(), Vec::new())
 }
 
-/// What came out of a decoder.
+/// The output of a decoder: the envelopes, and the error if one occurred.
 pub(super) type Decoded = (Vec<(Header, Vec<u8>)>, Option<CqlError>);
 
-/// Gives a decoder pieces that end where `ends` say; everything that comes out.
+/// Passes pieces that end at `ends` to a decoder. Returns the whole output.
 pub(super) fn decode_in_pieces<S: poolhouse_wire::Sink>(
     decoder: &mut Decoder<S>,
     bytes: &[u8],
@@ -108,7 +109,7 @@ pub(super) fn decode_in_pieces<S: poolhouse_wire::Sink>(
     (envelopes, None)
 }
 
-/// Decodes whole, cut in two at every byte, and byte by byte; it must make no difference.
+/// Decodes the bytes whole, cut in two at every byte, and byte by byte. The results must be equal.
 pub(super) fn decode_all_ways(make: impl Fn() -> Decoder<Vec<u8>>, bytes: &[u8]) -> Decoded {
     let whole = decode_in_pieces(&mut make(), bytes, [bytes.len()]);
     let single = decode_in_pieces(&mut make(), bytes, 0..=bytes.len());

@@ -1,6 +1,7 @@
-//! A hub over sockets of the test's own, polled by hand.
+//! A client core over sockets of the test, polled by the test.
 
-/// What a runtime has of the [`Bench`] that is this field of it: clock, entropy, timers and sockets.
+/// Implements the parts of a runtime that delegate to the [`Bench`] in this field: clock, entropy,
+/// timers and sockets.
 macro_rules! of_the_bench {
     ($bench:tt) => {
         fn now(&self) -> Instant {
@@ -67,59 +68,60 @@ use poolhouse_wire::message::{Decoded, Flags, Limits, Outgoing, decode_message, 
 use std::panic::catch_unwind;
 use std::sync::Mutex;
 
-/// What becomes of a connection that is dialed.
+/// The outcome of a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dial {
-    /// It stands at once.
+    /// The connection is established at once.
     Stands,
-    /// Never heard of again.
+    /// The dial never completes.
     Hangs,
     Panics,
 }
 
-/// What the peer does with an authentication.
+/// The peer's answer to an authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "auth"), expect(dead_code, reason = "there is none"))]
 pub(super) enum Answer {
     Accepts,
     Refuses(String),
     KeepsSilent,
-    /// With what is no reply.
+    /// Answers with a message that is not a reply.
     Babbles,
-    /// Plays SCRAM-SHA-256 with this salt.
+    /// Runs SCRAM-SHA-256 with this salt.
     #[cfg(feature = "auth")]
     Scram(&'static str),
 }
 
-/// A runtime without time of its own, whose peer answers everything with a good hello.
+/// A runtime with a clock that the test advances, and with a peer that answers everything with a
+/// valid hello reply.
 #[derive(Clone)]
 pub(super) struct Bench {
     dial: Arc<Mutex<Dial>>,
-    /// Whether the peer keeps silent.
+    /// Whether the peer sends no replies.
     mute: Arc<Mutex<bool>>,
     now: Arc<AtomicU64>,
-    /// How many times somebody looked at the clock.
+    /// The number of clock reads.
     looks: Arc<AtomicUsize>,
-    /// How long the peer thinks, in nanoseconds.
+    /// The delay of the peer's replies, in nanoseconds.
     delay: Arc<AtomicU64>,
-    /// Bytes that were written to all sockets.
+    /// The number of bytes written to all sockets.
     written: Arc<AtomicUsize>,
     answer: Arc<Mutex<Answer>>,
-    /// How many replies the peer still has for those who let it send as many as it likes.
+    /// The number of replies that remain for a client that lets the peer stream replies.
     flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
-    /// Whether sockets take no byte.
+    /// Whether sockets accept no byte.
     deaf: Arc<AtomicBool>,
-    /// Whether the process was forked.
+    /// Whether the runtime reports that the process was forked.
     inherited: Arc<AtomicBool>,
-    /// What memory held when it was given back.
+    /// The contents of memory when it was released.
     left: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// What panics, and how many times more.
+    /// The operation that panics, and how many more times.
     faulty: Arc<Mutex<Option<(Part, usize)>>>,
 }
 
-/// What a runtime does that may panic.
+/// The operations of a runtime that can panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Connect,
@@ -128,7 +130,7 @@ pub(super) enum Part {
     Read,
 }
 
-/// A buffer that moves whenever it grows, and whose memory is looked at when it is given back.
+/// A buffer that moves whenever it grows, and records its memory when it is released.
 pub(super) struct Page {
     bench: Bench,
     bytes: Vec<u8>,
@@ -203,9 +205,9 @@ impl Drop for Page {
 pub(super) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
-    /// The last of many replies.
+    /// The request id of the last reply of a stream of replies.
     flowing: Option<i32>,
-    /// Nothing can be read before.
+    /// Reads are pending before this time.
     readable_at: Instant,
     #[cfg(feature = "auth")]
     scram: login::Prover,
@@ -225,7 +227,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// One more reply of many, if there are any left.
+    /// Adds one more streamed reply if one remains.
     fn flow(&mut self, last: i32) {
         if self.bench.flood.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
             return;
@@ -265,7 +267,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
-    /// Takes one whole message.
+    /// Accepts one whole message.
     async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
         if self.bench.deaf.load(Ordering::Relaxed) {
             return Ok(0);
@@ -413,7 +415,7 @@ impl Bench {
         *self.dial.lock().unwrap() = dial;
     }
 
-    /// Has a part panic so many times.
+    /// Makes an operation panic this many times.
     fn break_down(&self, part: Part, times: usize) {
         *self.faulty.lock().unwrap() = Some((part, times));
     }
@@ -437,7 +439,8 @@ impl Bench {
     }
 }
 
-/// A hub with one server, whose pool is ready without a check. None of its tasks run.
+/// A client core with one server, without running tasks. The server's pool is ready without a
+/// check.
 fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     open_with(None)
 }
@@ -455,7 +458,7 @@ fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<
     (bench, hub, server)
 }
 
-/// A hub with one server, whose pool is ready without a check.
+/// A client core with one server. The server's pool is ready without a check.
 fn hub_of<R>(runtime: R, change: impl FnOnce(&mut HubConfig)) -> (Arc<Hub<R>>, R::ServerHandle)
 where
     R: Runtime<Events = Subscribers>,
@@ -468,7 +471,7 @@ where
     (Arc::new(hub), server)
 }
 
-/// A hub of which nothing runs.
+/// A client core without running tasks.
 fn hub_for<R>(runtime: R, topology: TopologyOptions<'_>, change: impl FnOnce(&mut HubConfig)) -> Hub<R>
 where
     R: Runtime<Events = Subscribers>,
@@ -493,7 +496,7 @@ where
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Not attended: dropping it does no harm.
+/// A worker without a task guard: it can be dropped without effect on the client.
 fn worker<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Boxed<'a, ()> {
     Box::pin(hub.keep_establishing(server))
 }
@@ -502,7 +505,7 @@ fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a future that has nothing to wait for gives.
+/// Returns the output of a future that completes at its first poll.
 fn done<F: Future>(future: F) -> F::Output {
     match poll(&mut Box::pin(future)) {
         Poll::Ready(output) => output,

@@ -1,5 +1,5 @@
-//! A control machine, a host that does what the test says, and a log of events in the order in which they came. The invariants S are listed in
-//! `tests/src/invariants.rs`.
+//! A control machine, a host that the test drives, and a log of events in the order of their
+//! emission. The invariants S are listed in `tests/src/invariants.rs`.
 
 mod app;
 mod lines;
@@ -46,7 +46,7 @@ fn versioned(hello: Hello<'_>, counter: i64) -> Hello<'_> {
     HelloReply { topology_version, ..hello }
 }
 
-/// Events as lines, and their instants.
+/// Events as text, and their instants.
 #[derive(Default)]
 struct Log {
     lines: Vec<String>,
@@ -101,14 +101,15 @@ fn open_with<M: Memory>(options: TopologyOptions<'_>, monitor: MonitorOptions) -
     Rig { control, log, now: at(0) }
 }
 
-/// Polling, and nothing owed and nothing seen so far.
+/// A polling control machine without pending actions and logged events.
 fn open(seeds: &[&str]) -> Rig {
     let mut rig = open_with(TopologyOptions { seeds, ..TopologyOptions::default() }, POLLING);
     rig.drain();
     rig
 }
 
-/// A direct connection that streams, known, with its awaitable hello sent at 0 ms; and its check line.
+/// A direct connection that streams, with a known server and its awaitable hello sent at 0 ms. Also
+/// returns the server's check connection.
 fn streaming(options: MonitorOptions) -> (Rig, LineId) {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }, options);
     rig.check("a", &versioned(standalone(), 5));
@@ -131,7 +132,7 @@ impl<M: Memory> Rig<M> {
         self.control.topology().server(self.id(address)).unwrap().server_type()
     }
 
-    /// The action that a line owes.
+    /// Returns the pending action of a monitor connection.
     fn line(&mut self, address: &str, line: Line) -> MonitorAction {
         let server = self.id(address);
         self.owed(server, line).expect("something is owed")
@@ -145,7 +146,7 @@ impl<M: Memory> Rig<M> {
         action
     }
 
-    /// Takes the check line of a server to where a hello is sent.
+    /// Advances the check connection of a server to the point where a hello is sent.
     fn connect(&mut self, address: &str) -> LineId {
         let server = self.id(address);
         loop {
@@ -166,14 +167,14 @@ impl<M: Memory> Rig<M> {
         result
     }
 
-    /// A whole check that is owed, with this answer.
+    /// Runs the whole pending check with this reply.
     fn check(&mut self, address: &str, hello: &Hello<'_>) {
         let line = self.connect(address);
         let server = self.id(address);
         self.reply(server, line, hello).unwrap();
     }
 
-    /// A whole check that is owed, without an answer.
+    /// Runs the whole pending check, which fails with this cause.
     fn fail(&mut self, address: &str, cause: Cause) {
         let line = self.connect(address);
         let server = self.id(address);

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::hash::Hash;
 
-/// Keeps the words that are written to it.
+/// Stores the words that are written to it.
 #[derive(Default)]
 struct Words(Vec<(Word, u64)>);
 

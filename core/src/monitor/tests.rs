@@ -9,7 +9,7 @@ mod table;
 use super::*;
 use crate::ObjectId;
 
-/// What a test looks at in an event; durations in milliseconds.
+/// The fields of an event that tests compare; durations in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Started { awaited: bool },
@@ -31,14 +31,14 @@ impl Observer<MonitorEvent> for Log {
     }
 }
 
-/// A monitor with a clock, a log, and a host that does what the test says.
+/// A monitor with a clock, a log, and a host that the test drives.
 struct Rig {
     monitor: Monitor,
     now: Instant,
     log: Log,
     /// Whether the server is known.
     known: bool,
-    /// Of the last input, until it is applied.
+    /// The outcome of the last input, until it is applied.
     outcome: Option<CheckOutcome>,
 }
 
@@ -62,7 +62,8 @@ impl Rig {
         Self::new(MonitorOptions::DEFAULT)
     }
 
-    /// Streaming, with the first awaitable hello taken by the host and the RTT line being dialed, at 0 ms.
+    /// Streaming, with the first awaitable hello taken by the host and the RTT connection being
+    /// dialed, at 0 ms.
     fn streaming_from_the_start() -> Self {
         let mut rig = Self::streaming();
         let line = rig.connect();
@@ -83,13 +84,14 @@ impl Rig {
         self.monitor.assert_invariants();
     }
 
-    /// Starts and takes the check line to where its handshake is sent; returns it.
+    /// Starts, advances the check connection to the point where its handshake is sent, and returns
+    /// it.
     fn connect(&mut self) -> LineId {
         self.start();
         self.dial()
     }
 
-    /// Takes the dial that the check line owes, and the hello after it.
+    /// Takes the pending dial of the check connection, and the hello after it.
     fn dial(&mut self) -> LineId {
         let dialed = self.actions().iter().find_map(|action| match action {
             MonitorAction::Dial(line) if line.line() == Line::Check => Some(*line),
@@ -145,7 +147,7 @@ impl Rig {
         self.monitor.assert_invariants();
     }
 
-    /// Applies the outcome: a good check makes the server known, a failed one unknown.
+    /// Applies the outcome: a successful check makes the server known, a failed one unknown.
     fn settle(&mut self) -> Option<CheckOutcome> {
         let outcome = self.outcome.take();
         if let Some(outcome) = outcome {
@@ -154,7 +156,7 @@ impl Rig {
         outcome
     }
 
-    /// The host has applied the outcome; the server is known then, or not.
+    /// Acts as a host that has applied the outcome, after which the server is known or not.
     fn settle_as(&mut self, known: bool) {
         self.known = known;
         let none = self.monitor.handle_timeout(self.now, known, &mut self.log);
@@ -171,7 +173,7 @@ impl Rig {
         actions
     }
 
-    /// What was seen since the last call.
+    /// Returns the events since the last call.
     fn seen(&mut self) -> heapless::Vec<Seen, 64> {
         let seen = self.log.events.iter().map(|event| match *event {
             MonitorEvent::HeartbeatStarted { awaited, .. } => Seen::Started { awaited },
@@ -191,7 +193,7 @@ impl Rig {
         self.monitor.poll_timeout()
     }
 
-    /// The line that the only dial among the actions owed is for.
+    /// Returns the connection of the only pending dial.
     fn only_dial(&mut self) -> LineId {
         match self.actions()[..] {
             [MonitorAction::Dial(line)] => line,
@@ -203,11 +205,11 @@ impl Rig {
 /// A reply, and whether another one follows.
 type Answer = (HelloReply<'static>, Matched);
 
-/// A good reply without other fields.
+/// A valid reply without other fields.
 const OK: Answer = (HelloReply::OK, Matched::Last);
-/// A good reply of a server that can stream.
+/// A valid reply of a server that can stream.
 const VERSIONED: Answer = (HelloReply { topology_version: Some(version(1)), ..HelloReply::OK }, Matched::Last);
-/// A good reply, with another one to come.
+/// A valid reply that another one follows.
 const STREAMED: Answer = (VERSIONED.0, Matched::MoreComes);
 /// A reply with `ok: 0`.
 const REFUSED: Answer = (HelloReply { ok: false, code: 91, ..HelloReply::OK }, Matched::Last);

@@ -1,4 +1,4 @@
-//! A pool and a host that does what it is told.
+//! A pool and a host that carries out its actions.
 
 use super::*;
 use crate::machine::Machine;
@@ -26,7 +26,7 @@ struct World<M: MuxMemory = MuxOnHeap> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Small numbers.
+/// Small limits.
 const SMALL: MuxOptions = MuxOptions {
     local: HostOptions {
         core_connections: 1,
@@ -87,14 +87,14 @@ impl<M: MuxMemory> World<M> {
         done
     }
 
-    /// Establishes everything that is owed.
+    /// Completes every pending establishment.
     fn establish(&mut self) {
         while let Some(conn) = self.establish.pop() {
             self.act(|mux, now, seen| mux.handle_established(now, conn, seen)).expect("it is awaited");
         }
     }
 
-    /// Time goes on, and the pool is called whenever it asks to be.
+    /// Advances the clock, and calls the pool at each of its timeouts.
     fn wait(&mut self, time: Duration) {
         let end = self.now.saturating_add(time);
         while let Some(at) = self.mux.poll_timeout().filter(|at| *at <= end) {
@@ -102,7 +102,7 @@ impl<M: MuxMemory> World<M> {
             self.now = at;
             self.act(|mux, now, seen| mux.handle_timeout(now, seen));
             assert!(self.mux.poll_timeout().is_none_or(|next| next > at), "called for nothing at {at:?}");
-            // Peers are there.
+            // The peers answer their heartbeats.
             for (conn, stream) in core::mem::take(&mut self.heartbeats) {
                 let reply = self.act(|mux, now, seen| mux.handle_reply(now, conn, i32::from(stream), seen));
                 assert_eq!(reply, Ok(Reply::Heartbeat));
@@ -142,7 +142,7 @@ impl<M: MuxMemory> World<M> {
         self.act(|mux, now, seen| mux.release(now, stream, written, seen)).expect("its own");
     }
 
-    /// The whole way of a request that is answered.
+    /// Delivers the reply of a request and releases its stream.
     fn answer(&mut self, stream: Stream) {
         assert_eq!(self.reply(&stream), Ok(Reply::Request));
         self.release(stream, Written::Perhaps);
@@ -361,7 +361,7 @@ fn what_is_not_needed_is_trashed_and_resurrected_newest_first_and_closed_when_id
         let stream = streams.pop().expect("some");
         world.answer(stream);
     }
-    // The load was high in this time.
+    // The load was high during this interval.
     world.wait(Duration::from_secs(10));
     assert_eq!(world.state().trashed, 0);
     world.wait(Duration::from_secs(10));
@@ -387,7 +387,7 @@ fn trashed_connection_that_is_busy_is_closed_when_its_last_request_is_answered()
         streams.push(world.stream());
         world.establish();
     }
-    // Of the second connection one is left, of the first none.
+    // One request of the second connection remains, and none of the first.
     let left = streams.pop().expect("five");
     for stream in streams {
         world.answer(stream);
@@ -397,7 +397,7 @@ fn trashed_connection_that_is_busy_is_closed_when_its_last_request_is_answered()
         let local = HostOptions { max_connections: 1, ..SMALL.local };
         mux.reconfigure(now, MuxOptions { local, ..SMALL }.validate().expect("right"), seen);
     });
-    // The least busy is trashed: the other one. So the other one is loaded, and it is this one's turn.
+    // The least busy connection is trashed, which is the other one.
     assert_eq!(world.state().trashed, 1);
     assert_ne!(world.events.last().expect("some").1.conn(), Some(busy));
     world.wait(Duration::from_secs(121));
@@ -405,7 +405,7 @@ fn trashed_connection_that_is_busy_is_closed_when_its_last_request_is_answered()
     world.answer(left);
 }
 
-/// Load that goes up and down around the threshold opens and trashes nothing in turn.
+/// Load that varies around the threshold does not open and trash connections in turn.
 #[test]
 fn load_at_the_threshold_does_not_flap() {
     let options = MuxOptions {

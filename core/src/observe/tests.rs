@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Keeps names of events and addresses.
+/// Stores names of events and addresses.
 #[derive(Clone, Default)]
 struct Seen(Vec<(&'static str, Option<String>)>);
 
@@ -108,7 +108,7 @@ fn truncated_text_fails_where_what_it_is_written_to_or_of_fails() {
     assert_eq!(format!("{}", Truncated::new(Stubborn, 3)), "123...");
 }
 
-/// The sum of what it was told.
+/// Sums the events that it receives.
 #[derive(Default)]
 struct Sum(u32);
 

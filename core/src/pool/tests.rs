@@ -1,4 +1,5 @@
-//! What a pool does by itself, requirement by requirement, on both kinds of memory. The invariants P are listed in `tests/src/invariants.rs`.
+//! The behavior of a pool alone, requirement by requirement, on both kinds of memory. The
+//! invariants P are listed in `tests/src/invariants.rs`.
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests look at the kinds that they are about")]
 
 mod bad_input;
@@ -46,7 +47,7 @@ const ALL: Clear = Clear::All { interrupt_in_use_connections: false };
 const INTERRUPT: Clear = Clear::All { interrupt_in_use_connections: true };
 const REFUSED: EstablishError = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
 
-/// A pool, its host, and what was seen of it. Invariants are checked after every step.
+/// A pool, its host, and the events it has emitted. Invariants are checked after every step.
 struct World<M: Memory> {
     pool: Pool<M>,
     now: Instant,
@@ -71,7 +72,7 @@ impl<M: Memory> World<M> {
         world
     }
 
-    /// Does something to the pool, and checks it.
+    /// Calls the pool, and checks its invariants.
     fn act<R>(&mut self, act: impl FnOnce(&mut Pool<M>, Instant, &mut Vec<(Instant, PoolEvent)>) -> R) -> R {
         let result = act(&mut self.pool, self.now, &mut self.seen);
         self.pool.assert_invariants();
@@ -90,12 +91,12 @@ impl<M: Memory> World<M> {
         self.act(|pool, now, seen| pool.close(now, seen));
     }
 
-    /// Sets the clock, without a word to the pool.
+    /// Sets the clock without calling the pool.
     fn at(&mut self, millis: u64) {
         self.now = at(millis);
     }
 
-    /// Sets the clock, and tells the pool.
+    /// Sets the clock, and calls the pool.
     fn tick(&mut self, millis: u64) {
         self.at(millis);
         self.act(|pool, now, seen| pool.handle_timeout(now, seen));
@@ -125,7 +126,7 @@ impl<M: Memory> World<M> {
         }
     }
 
-    /// A check-out, and the connection that is established for it if it has to be.
+    /// A check-out, with the establishment of its connection if necessary.
     fn lease(&mut self) -> Lease {
         match self.check_out(None).expect("not refused") {
             CheckOut::Granted(lease) => lease,
@@ -193,14 +194,14 @@ impl<M: Memory> World<M> {
         self.act(|pool, now, seen| pool.handle_establish_failed(now, conn, error, seen))
     }
 
-    /// Begins the next establishment and ends it well.
+    /// Begins and completes the next establishment.
     fn establish(&mut self) -> ConnId {
         let conn = self.begin();
         self.established(conn).expect("pending");
         conn
     }
 
-    /// Everything that is owed.
+    /// Takes every pending action.
     fn actions(&mut self) -> Vec<PoolAction> {
         let mut actions = Vec::new();
         while let Some(action) = self.act(|pool, now, _| pool.poll_action(now)) {
@@ -209,7 +210,7 @@ impl<M: Memory> World<M> {
         actions
     }
 
-    /// What is owed, and no establishment is begun.
+    /// Takes the pending actions without beginning an establishment.
     fn prompt(&mut self) -> Vec<PoolAction> {
         let mut actions = Vec::new();
         while let Some(action) = self.act(|pool, _, _| pool.poll_prompt()) {
@@ -218,17 +219,17 @@ impl<M: Memory> World<M> {
         actions
     }
 
-    /// The events since the last look.
+    /// Returns the events since the last call.
     fn events(&mut self) -> Vec<PoolEvent> {
         self.seen.drain(..).map(|(_, event)| event).collect()
     }
 
-    /// Their names, without the part that all names share.
+    /// Returns their names, without the prefix that all names share.
     fn names(&mut self) -> Vec<&'static str> {
         self.events().iter().map(|event| event.name().trim_start_matches("Connection")).collect()
     }
 
-    /// Pending, available, in use, waiting.
+    /// The numbers of pending, available and in-use connections and of waiters.
     fn counts(&self) -> [u32; 4] {
         let PoolCounts { pending, available, in_use, waiting } = self.pool.counts();
         [pending, available, in_use, waiting]

@@ -18,13 +18,13 @@ type Memory = Fixed<8, 16, 64, 2048>;
 enum Is {
     /// It refuses connections.
     Refusing,
-    /// It takes connections, and resets them at the first hello.
+    /// It accepts connections, and resets them at the first hello.
     Resetting,
-    /// It takes connections and says nothing.
+    /// It accepts connections and sends nothing.
     Silent,
     /// It answers every hello with `ok: 0`, this code, and the label or not.
     Failing(i32, bool),
-    /// It is this, and knows these hosts and this primary.
+    /// It has this type, and its reply lists these hosts and this primary.
     Good(ServerType, &'static [&'static str], Option<&'static str>),
 }
 
@@ -54,12 +54,12 @@ impl Observer<SdamEvent<'_>> for Seen {
     }
 }
 
-/// A scan with the servers that it reaches, on virtual time.
+/// A scan with its servers, on virtual time.
 struct World {
     scan: Scan<Memory>,
     servers: BTreeMap<&'static str, Is>,
     now: u64,
-    /// What was done, such as `dial a:1`.
+    /// The actions, such as `dial a:1`.
     log: Vec<String>,
     open: Vec<SocketId>,
     events: Seen,
@@ -91,7 +91,7 @@ impl World {
         at_ms(self.now)
     }
 
-    /// Carries out everything that is owed.
+    /// Carries out every pending action.
     fn work(&mut self) {
         while let Some(action) = self.scan.poll_action(self.time()) {
             self.scan.assert_invariants();
@@ -133,7 +133,8 @@ impl World {
             HelloKind::Awaitable { .. } => unreachable!("a scan polls"),
             HelloKind::Poll { legacy } => ("check", legacy),
         };
-        // The servers here say helloOk with each good reply, after which nothing else is said on that connection.
+        // The servers here send helloOk with each valid reply, after which the legacy hello is not
+        // used on that connection.
         assert_eq!(legacy, kind == "greet");
         assert_eq!(self.scan.poll_action(self.time()), None, "each action once");
         self.log.push(alloc::format!("{kind} {}", self.address(socket.server())));
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// Selects, sleeping and working as it is told.
+    /// Selects a server. Sleeps and works as the steps require.
     fn select(&mut self, criteria: &SelectionCriteria<'_>) -> Result<SocketId, SelectionError> {
         let mut selecting = self.scan.begin(self.time());
         for _ in 0..1_000 {
@@ -187,19 +188,19 @@ impl World {
         panic!("the selection goes round in a circle: {:?}", self.log);
     }
 
-    /// An operation that succeeds; the address that it went to.
+    /// Runs an operation that succeeds. Returns the address of its server.
     fn operate(&mut self, criteria: &SelectionCriteria<'_>) -> String {
         let socket = self.select(criteria).expect("a server suits");
         self.scan.check_in(self.time(), socket, Health::Healthy).expect("it was checked out");
         self.address(socket.server())
     }
 
-    /// What was done since the last call.
+    /// Returns the actions since the last call.
     fn done(&mut self) -> Vec<String> {
         core::mem::take(&mut self.log)
     }
 
-    /// The addresses that were asked since the last call, in order.
+    /// Returns the addresses that were checked since the last call, in order.
     fn asked(&mut self) -> Vec<String> {
         let asked = self.done().into_iter().filter_map(|done| match done.split_once(' ') {
             Some(("greet" | "check", address)) => Some(address.into()),

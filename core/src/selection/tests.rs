@@ -13,7 +13,7 @@ use poolhouse_wire::hello::HelloReply;
 
 type Memory = Fixed<8, 16, 64, 2048>;
 
-/// A reply of a server of this type, of the set `rs` if it is a member.
+/// A reply of a server of this type, which belongs to the set `rs` if it is a member.
 pub(crate) fn hello<'a>(server_type: ServerType, lists: Lists<'a>) -> HelloReply<'a> {
     let is_member = matches!(
         server_type,
@@ -50,7 +50,7 @@ fn topology(seeds: &[&str], options: TopologyOptions<'_>) -> Topology<Memory> {
     Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room")
 }
 
-/// Tells a topology what the server of this address is.
+/// Applies a hello reply of this address's server to a topology.
 fn tell(topology: &mut Topology<Memory>, address: &str, rtt_ms: u64, hello: &HelloReply<'_>) {
     let server = topology.find(address).expect("a member");
     let average = Duration::from_millis(rtt_ms);
@@ -236,7 +236,7 @@ fn criteria_show_all_that_they_want() {
     assert_eq!(shown, ["secondary", "secondary, maxStalenessSeconds 120", "secondary, tag sets [{}]"]);
 }
 
-/// LOG-18, and the same of the topology's own accessors.
+/// LOG-18, and the topology's own accessors behave the same.
 #[test]
 fn readable_and_writable_by_topology_type() {
     let lists = Lists { hosts: &HOSTS, tags: &[], ..Lists::default() };
@@ -313,7 +313,7 @@ fn an_incompatible_topology_is_an_error_at_once() {
     assert!(error.to_string().starts_with("a server reports wire version 6, which is too old"), "{error}");
 }
 
-/// The deadline itself is too late (MON-18).
+/// A result at the deadline itself is too late (MON-18).
 #[test]
 fn selector_gives_up_at_its_deadline() {
     let set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });

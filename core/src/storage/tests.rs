@@ -1,4 +1,4 @@
-//! Stores, and one whose allocator can be told to refuse.
+//! Stores, and one with an allocator that tests can make refuse.
 
 use super::*;
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use core::fmt;
 use core::hash::{BuildHasher, BuildHasherDefault};
 
 std::thread_local! {
-    /// How often the allocator of [`Scarce`] still says yes on this thread.
+    /// The number of allocations that [`Scarce`] still grants on this thread.
     static LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
-    /// How often it has said no.
+    /// The number of allocations that it has refused.
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whoever writes this to a place that is too short learns of it, wherever it ends.
+/// Checks that the formatter returns an error when the text does not fit, wherever it is cut.
 pub(crate) fn assert_never_cut_silently(shown: &impl fmt::Display) {
     struct Room(usize);
     impl fmt::Write for Room {
@@ -29,7 +29,8 @@ pub(crate) fn assert_never_cut_silently(shown: &impl fmt::Display) {
     }
 }
 
-/// Slots on a heap that grows by no more than is asked for, of an allocator that [`with_memory_for`] makes refuse.
+/// Slots on a heap that grows by exactly the requested size. [`with_memory_for`] makes its
+/// allocator refuse.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scarce<T>(Vec<T>);
 
@@ -75,7 +76,7 @@ impl<T> Store<T> for Scarce<T> {
     }
 }
 
-/// Memory is there again, whatever the test has come to.
+/// Makes memory available again when the test ends or panics.
 struct Restored;
 
 impl Drop for Restored {
@@ -84,8 +85,8 @@ impl Drop for Restored {
     }
 }
 
-/// Does something while the allocator says yes `count` times and then no. Whether it was asked more often than that is told too: once it was not, every
-/// place at which memory may be out was tried.
+/// Calls `act` while the allocator grants `count` requests and refuses further ones. Also returns
+/// whether a request was refused: once none was, every allocation was tested.
 pub(crate) fn with_memory_for<R>(count: u32, act: impl FnOnce() -> R) -> (R, bool) {
     LEFT.set(count);
     REFUSED.set(0);
@@ -93,7 +94,7 @@ pub(crate) fn with_memory_for<R>(count: u32, act: impl FnOnce() -> R) -> (R, boo
     (act(), REFUSED.get() > 0)
 }
 
-/// The hash of anything.
+/// Returns the hash of a value.
 pub(crate) fn hash(of: &impl Hash) -> u64 {
     BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(of)
 }
@@ -127,12 +128,12 @@ fn stores_refuse_at_their_limits_and_stay_as_they_were() {
     assert_eq!(Store::pop(&mut fixed), Some(2));
     assert_eq!(Store::<u8>::limit(&fixed), 2);
 
-    // What takes no place is there as often as one likes.
+    // Values without a size need no memory, so only the limit applies.
     let mut heap = Heap(Vec::from([(); LIMIT as usize]));
     assert_eq!((heap.try_push(()), heap.slots().len()), (Err(Full), heap.limit() as usize));
     assert_eq!(heap.pop(), Some(()));
     assert_eq!((heap.try_push(()), heap.try_push(())), (Ok(()), Err(Full)));
-    // What takes more than there can be is refused by the allocator.
+    // The allocator refuses a size that exceeds the available memory.
     let mut vast = Heap::<[u64; 1 << 24]>::empty();
     assert_eq!((vast.reserve(u32::MAX), vast.slots().len()), (Err(Full), 0));
 

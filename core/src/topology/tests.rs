@@ -19,7 +19,7 @@ use core::time::Duration;
 
 type Hello<'a> = HelloReply<'a>;
 
-/// A member of the set "rs" that is nothing in particular.
+/// A member of the set "rs" that is neither primary nor secondary.
 fn member<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
     HelloReply { set_name: Some("rs"), max_wire_version: 21, hosts: texts(hosts), ..HelloReply::OK }
 }
@@ -83,7 +83,7 @@ fn open_in<M: Memory>(options: TopologyOptions<'_>) -> Net<M> {
     Net { topology, lines, now }
 }
 
-/// Drained: neither events nor actions are left.
+/// Without pending events and actions.
 fn ready(seeds: &[&str]) -> Net<OnHeap> {
     let mut net = open(TopologyOptions { seeds, ..TopologyOptions::default() });
     net.drain();

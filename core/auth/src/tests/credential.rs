@@ -98,7 +98,7 @@ fn plain_needs_a_private_connection_or_to_be_forced() {
     assert_eq!((with(true, false), with(false, true)), (None, None));
 }
 
-/// RFC 4013, section 3, gives these examples.
+/// The examples of RFC 4013, section 3.
 #[test]
 #[cfg(feature = "std")]
 fn passwords_are_prepared_by_saslprep_for_sha_256() {
@@ -126,7 +126,7 @@ fn passwords_beyond_ascii_are_refused_without_tables() {
     assert!(keys("e ~").is_ok());
 }
 
-/// SCRAM-SHA-1 takes every password as it is.
+/// SCRAM-SHA-1 accepts every password, without SASLprep.
 #[test]
 fn passwords_are_digested_for_sha_1() {
     let keys = |user, password| {

@@ -1,4 +1,4 @@
-//! Authentication as rounds of a handshake: what is sent, and what comes of replies.
+//! Authentication as rounds of a handshake: the requests, and the effects of the replies.
 
 use super::*;
 use poolhouse_wire as wire;
@@ -19,7 +19,7 @@ fn client() -> ClientMetadata {
 
 const SECOND_NONCE: &str = "the-second-nonce-of-the-client";
 
-/// "user" with "pencil" and the nonce of the known conversation.
+/// "user" with "pencil" and the nonce of the reference conversation.
 fn authentication(mechanism: Option<Mechanism>, speculative: bool) -> Authentication<'static> {
     let credential = Credential { mechanism, ..Credential::new("user", "pencil") };
     let options = AuthenticationOptions {
@@ -43,7 +43,7 @@ impl<'a, A: Authenticator> Talk<'a, A> {
         Self { handshake, request_id: 0 }
     }
 
-    /// The next request's body.
+    /// Returns the body of the next request.
     fn sent(&mut self) -> Vec<u8> {
         let mut sink = Vec::new();
         assert_eq!(self.handshake.poll_transmit(&mut sink), Ok(true));
@@ -56,7 +56,8 @@ impl<'a, A: Authenticator> Talk<'a, A> {
         message.body().as_bytes().to_vec()
     }
 
-    /// Hands in a reply, cut at every byte.
+    /// Passes a reply to the handshake, first each proper prefix of it, and does the work that it
+    /// requires.
     fn told(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Written) -> Result<Next, HandshakeError> {
         let bytes = reply(self.request_id, write);
         for end in 0..bytes.len() {
@@ -70,7 +71,7 @@ impl<'a, A: Authenticator> Talk<'a, A> {
         while next == Next::Work {
             assert_eq!(self.handshake.poll_transmit(&mut Vec::new()), Ok(false), "nothing is to be sent before");
             assert_eq!(self.handshake.phase(), Phase::Authentication);
-            // What comes meanwhile waits.
+            // Input is not consumed while work is pending.
             let handled = self.handshake.handle_input(&bytes)?;
             assert_eq!((handled.consumed_bytes, handled.hello), (0, None));
             next = handled.next;
@@ -96,7 +97,7 @@ fn sasl(d: &mut Writer<'_>, id: i32, payload: &str, done: bool) -> Written {
     d.double("ok", 1.0).map(drop)
 }
 
-/// A reply to hello that takes up what hello began.
+/// Writes a reply to hello with this payload for the speculative authentication.
 fn hello_with(d: &mut Writer<'_>, payload: &str) -> Written {
     hello(d)?;
     d.document("speculativeAuthenticate", |answer| {
@@ -110,7 +111,7 @@ fn hello_with_mechanisms(d: &mut Writer<'_>, names: &[&str]) -> Written {
     d.array("saslSupportedMechs", |list| names.iter().try_for_each(|name| list.str(name).map(drop))).map(drop)
 }
 
-/// The value of a path in a document.
+/// Returns the value at a path in a document.
 fn at<'d>(document: &'d [u8], path: &str) -> Option<RawValue<'d>> {
     let mut document = RawDocument::new(document).expect("well-formed");
     let mut keys = path.split('/').peekable();
@@ -139,14 +140,15 @@ fn established(next: Result<Next, HandshakeError>) -> Established {
     established
 }
 
-/// What an error of authentication looks like, whichever it is (CMAP-96: without labels).
+/// Checks the parts that every authentication error has in common (CMAP-96: without labels).
 fn assert_refused(result: Result<Next, HandshakeError>, error: AuthError) {
     let refused = result.expect_err("refused");
     assert_eq!((refused.authentication, refused.cause), (Some(error), Cause::Authentication));
     assert_eq!((refused.phase, refused.labels), (Phase::Authentication, Labels::NONE));
 }
 
-/// CMAP-17: the connection is not there before the server has proved itself; every reply is cut at every byte.
+/// CMAP-17: the connection is not established before the server has proved its identity. Every
+/// reply is cut at every byte.
 #[test]
 fn begun_with_hello_it_takes_one_more_round() {
     let client = client();
@@ -200,7 +202,8 @@ fn begun_after_hello_it_takes_two_rounds_or_three() {
     }
 }
 
-/// What was begun and not answered is begun anew under another nonce, with the mechanism that the server has.
+/// If the reply to hello has no answer to the speculative authentication, the authentication begins
+/// again, with another nonce and with a mechanism that the server supports.
 #[test]
 fn unanswered_beginning_falls_back_to_what_the_server_lists() {
     let client = client();
@@ -220,7 +223,7 @@ fn unanswered_beginning_falls_back_to_what_the_server_lists() {
     }
 }
 
-/// What is begun with hello may have to be begun anew, which takes a second nonce.
+/// A speculative authentication may have to begin again, which requires a second nonce.
 #[test]
 fn nothing_is_begun_in_hello_with_a_nonce_that_serves_once() {
     let client = client();
@@ -232,13 +235,14 @@ fn nothing_is_begun_in_hello_with_a_nonce_that_serves_once() {
     assert_eq!(at(&request, "saslSupportedMechs"), Some(RawValue::String("admin.user")));
     assert_eq!(talk.told(|d| hello_with_mechanisms(d, &["SCRAM-SHA-256"])), Ok(Next::Transmit));
     assert_eq!(payload(&talk.sent(), "payload"), format!("n,,n=user,r={}", SHA_256.nonce));
-    // X.509 has none.
+    // X.509 uses no nonce.
     let credential = Credential { username: None, password: None, mechanism: Some(Mechanism::X509), ..credential };
     let mut talk = Talk::new(&client, Authentication::new(credential, options()).expect("can be used"));
     assert!(at(&talk.sent(), "speculativeAuthenticate").is_some());
 }
 
-/// A named mechanism is never exchanged for another, and one that was begun is not for a weaker one.
+/// A mechanism that the user chose is never replaced by another one, and a failed authentication is
+/// not repeated with a weaker mechanism.
 #[test]
 fn mechanism_is_not_weakened() {
     let client = client();
@@ -329,8 +333,8 @@ fn replies_without_their_fields_are_refused() {
     refused(&|d| sasl(d, 1, "e=invalid-proof", true), AuthError::ServerError);
 }
 
-/// What a server's refusal says besides stays: its labels and its topologyVersion; and only codes that speak of
-/// credentials make an authentication error.
+/// The error of a refusal keeps the server's error labels. Only codes that concern credentials have
+/// the cause `Authentication`.
 #[test]
 fn servers_refusal_is_told_by_its_code() {
     let client = client();
@@ -356,14 +360,14 @@ fn servers_refusal_is_told_by_its_code() {
         assert_eq!(error.labels, Labels::RETRYABLE_ERROR);
         assert!(!format!("{error} {error:?}").contains("pencil"));
     }
-    // Hello itself is another matter.
+    // An error reply to hello is not an authentication error.
     let mut talk = Talk::new(&client, authentication(None, true));
     talk.sent();
     let error = talk.told(|d| d.int32("ok", 0)?.int32("code", 18).map(drop)).expect_err("ok: 0");
     assert_eq!((error.cause, error.phase, error.authentication), (Cause::Command { code: 18 }, Phase::Hello, None));
 }
 
-/// CMAP-96: no labels once authentication has begun.
+/// CMAP-96: errors have no labels once authentication has begun.
 #[test]
 fn socket_that_fails_after_hello_gives_no_labels() {
     let client = client();
@@ -440,7 +444,8 @@ fn plain_is_one_round_and_never_part_of_hello() {
     assert_refused(begun().told(|d| sasl(d, 1, "x", true)), AuthError::PayloadUnexpected);
 }
 
-/// A password that only SHA-1 can use is no reason to give up before the server has said what it has.
+/// A password that only SCRAM-SHA-1 accepts is refused only after the server has listed its
+/// mechanisms.
 #[test]
 #[cfg(feature = "std")]
 fn password_for_sha_1_only_waits_for_the_servers_list() {
@@ -461,7 +466,7 @@ fn password_for_sha_1_only_waits_for_the_servers_list() {
     assert_eq!(refused.err(), Some(AuthError::PasswordProhibited));
 }
 
-/// An arbiter holds no data and knows no users.
+/// An arbiter stores no data and has no users, so the client does not authenticate to it.
 #[test]
 fn arbiter_is_not_authenticated_against() {
     let client = client();
@@ -471,7 +476,8 @@ fn arbiter_is_not_authenticated_against() {
     assert_eq!(established(talk.told(arbiter)).server_type, ServerType::RsArbiter);
 }
 
-/// Anybody can say that it is one: where there can be none, it counts for nothing.
+/// Any peer can claim to be an arbiter. The claim is ignored if arbiters are not exempt, and behind
+/// a load balancer.
 #[test]
 fn arbiter_is_authenticated_against_where_none_can_be() {
     let client = client();
@@ -502,7 +508,8 @@ fn keys_given_spare_the_next_connection_the_work() {
         keys: Some(keys),
         ..AuthenticationOptions::new([0; ENTROPY_BYTES])
     };
-    // These do not fit: they are made anew. The right ones let a wrong password pass.
+    // These keys have another salt, so new keys are derived. The keys of the first pass do fit, and
+    // a wrong password is not detected.
     let mut keys = None;
     for password in ["pencil", "wrong"] {
         let options = AuthenticationOptions { keys: keys.or(options.keys.clone()), ..options.clone() };
@@ -516,7 +523,7 @@ fn keys_given_spare_the_next_connection_the_work() {
     assert!(keys.is_some_and(|keys| keys.salt().len() == 16));
 }
 
-/// The Stable API's fields go with every command, those of authentication among them.
+/// The Stable API's fields are part of every command, also of the commands of authentication.
 #[test]
 fn stable_api_is_declared_in_every_round() {
     let client = client();
@@ -529,7 +536,7 @@ fn stable_api_is_declared_in_every_round() {
     assert_eq!(at(&talk.sent(), "apiVersion"), Some(RawValue::String("1")));
 }
 
-/// Hello's own fields of authentication give way: none is there twice.
+/// The authenticator's fields replace those of hello, so no field is written twice.
 #[test]
 fn authenticator_alone_decides_what_hello_carries() {
     let client = client();
@@ -561,7 +568,7 @@ fn request_that_does_not_fit_can_be_written_later() {
     established(talk.told(|d| sasl(d, 1, SHA_256.server_final, true)));
 }
 
-/// An authenticator that says nothing changes nothing.
+/// An authenticator that is `None` changes nothing.
 #[test]
 fn none_is_no_authentication() {
     let client = client();
@@ -572,7 +579,7 @@ fn none_is_no_authentication() {
     assert_eq!(none.handle_hello(&HelloReply::OK), Ok(Round::Done));
 }
 
-/// Servers without access control.
+/// Servers without access control need no authentication.
 #[test]
 fn nobody_has_nothing_to_say_and_no_work() {
     let mut nobody = wire::Unauthenticated;
@@ -584,7 +591,7 @@ fn nobody_has_nothing_to_say_and_no_work() {
     assert_eq!(None::<wire::Unauthenticated>.work(), Err(AuthError::Ended));
 }
 
-/// Mechanisms without keys have no use for others', and no work.
+/// Mechanisms without keys accept no offered keys, and do no work.
 #[test]
 fn only_scram_has_keys_and_work() {
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", b"salt-of-the-earth", 4096).expect("good");
@@ -604,7 +611,7 @@ fn only_scram_has_keys_and_work() {
     }
 }
 
-/// Before the server has said what it has, and nothing can be begun, there is nothing to say and no reply to anything.
+/// While the mechanism is unknown, no command is written, and a reply is an error.
 #[test]
 fn authentication_that_is_not_settled_says_nothing_and_takes_no_reply() {
     let options = AuthenticationOptions::new([7; ENTROPY_BYTES]);
@@ -626,7 +633,7 @@ fn authentication_that_is_not_settled_says_nothing_and_takes_no_reply() {
     assert!(!unsettled.offer_keys(&keys));
 }
 
-/// The server numbers its conversations as it likes: the number goes back as it came, in as many bytes as it takes.
+/// The server chooses the conversation id. It is returned unchanged, as an int32 if it fits.
 #[test]
 fn conversation_has_the_number_that_the_server_gave_it_however_large() {
     let client = client();

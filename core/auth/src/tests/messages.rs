@@ -26,7 +26,7 @@ fn server_that_is_not_done_gets_one_empty_exchange() {
     assert_eq!(tell(&mut at_the_end(), b"v=AAAA", true), Err(AuthError::PayloadUnexpected));
 }
 
-/// Every message is refused after an error: what was left cannot be gone on with.
+/// Every message is refused after an error, because the conversation cannot continue.
 #[test]
 fn error_ends_the_conversation() {
     let mut scram = SHA_256.scram();
@@ -101,7 +101,8 @@ fn malformed_first_messages_are_refused_by_what_is_wrong_with_them() {
     }
 }
 
-/// No prefix of a good message is one, but for those that end inside the digits of the last attribute.
+/// Every proper prefix of a valid message is refused. One that ends within the digits of the
+/// iteration count is well-formed, but its count is too small.
 #[test]
 fn truncated_messages_are_refused() {
     for end in 0..SHA_256.server_first.len() {
@@ -119,7 +120,7 @@ fn extensions_that_may_be_ignored_are() {
     let mut scram = SHA_256.scram();
     let first = format!("{},x=1,Y=a=b", SHA_256.server_first);
     assert_eq!(tell(&mut scram, first.as_bytes(), false), Ok(Round::Another));
-    // They are part of what both sides sign.
+    // Extensions are part of the text that both sides sign.
     let signature = SHA_256.server_final.as_bytes();
     assert_eq!(tell(&mut scram, signature, true), Err(AuthError::ServerSignature));
 
@@ -174,7 +175,7 @@ fn limit_of_iterations_is_the_hosts() {
     let with_max = |max| tell(&mut SHA_256.scram().with_iterations_max(max), first.as_bytes(), false);
     assert_eq!(with_max(5000), Ok(Round::Another));
     assert_eq!(with_max(4999), Err(AuthError::IterationsTooMany { max: 4999 }));
-    // Not even the host may go below the least.
+    // The caller cannot set the minimum below the library's own minimum.
     let weak = SHA_256.server_first.replace("i=4096", "i=4095");
     let mut scram = SHA_256.scram().with_iterations_max(1);
     assert_eq!(tell(&mut scram, weak.as_bytes(), false), Err(AuthError::IterationsTooFew { found: 4095 }));
@@ -193,7 +194,7 @@ fn user_name_is_escaped_and_nothing_else_is() {
     assert_eq!(first("us\u{e9}r \u{2168}"), expected("us\u{e9}r \u{2168}"));
 }
 
-/// The keys of one conversation spare the next one the work, and only if they fit.
+/// The keys of a conversation save the next one the derivation, but only if they fit.
 #[test]
 fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
     let mut scram = SHA_256.scram();
@@ -206,12 +207,12 @@ fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
     assert!(!keys.fit(ScramMechanism::Sha256, keys.salt(), 4097));
     assert!(!keys.fit(ScramMechanism::Sha256, &[], 4096));
 
-    // With the right keys the password is not even looked at.
+    // With the right keys the password is not read.
     let other = || Scram::new(ScramMechanism::Sha256, "user", "other", SHA_256.nonce()).expect("can be used");
     let mut scram = other().with_keys(Some(keys.clone()));
     assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     assert_eq!(said(&scram), SHA_256.client_final);
-    // Asked for more iterations, it is.
+    // With more iterations than the keys have, it is read.
     let mut scram = other().with_keys(Some(keys));
     let first = SHA_256.server_first.replace("i=4096", "i=4097");
     assert_eq!(tell(&mut scram, first.as_bytes(), false), Ok(Round::Another));
@@ -223,7 +224,8 @@ fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
     assert_eq!(derived.expect_err("too long"), AuthError::SaltTooLong);
 }
 
-/// However much a server asks for, a step is a step; the keys of another conversation spare them all.
+/// One call does one bounded step of the work, whatever iteration count the server requires.
+/// Matching keys of another conversation replace all of the work.
 #[test]
 fn work_is_done_in_steps_unless_keys_are_offered() {
     let at_work = || {
@@ -260,7 +262,7 @@ fn work_is_done_in_steps_unless_keys_are_offered() {
     assert_eq!(scram.work(), Err(AuthError::Ended));
 }
 
-/// The longest message that the limits of its parts allow is taken; extensions have little room.
+/// The longest message that the limits of its parts allow is accepted; extensions have little room.
 #[test]
 fn first_message_of_a_server_has_a_longest() {
     let nonce = format!("{:x<1$}", SHA_256.nonce, SERVER_NONCE_BYTES_MAX);
@@ -287,7 +289,8 @@ fn nonces_are_printable_and_differ_with_their_entropy() {
     assert_eq!(SHA_256.nonce().with_second(SHA_256.nonce), Err(AuthError::NonceProhibited), "the same again");
 }
 
-/// The first has been on the wire when the second is needed: whoever has seen it knows no more of the second.
+/// The first nonce has been sent when the second one is needed. It must not help an observer to
+/// predict the second.
 #[test]
 fn second_nonce_does_not_follow_from_the_first() {
     use base64ct::{Base64, Encoding};
@@ -301,7 +304,7 @@ fn second_nonce_does_not_follow_from_the_first() {
     let base64 = |bytes: &[u8]| Base64::encode_string(&bytes[..ENTROPY_BYTES]).into_bytes();
     let of_label =
         |label: &[u8], secret: &[u8]| base64(&Sha256::new().chain_update(label).chain_update(secret).finalize());
-    // Neither the entropy itself is sent, nor is the second made of what is.
+    // The entropy itself is not sent, and the second nonce is not derived from the first.
     assert_ne!(nonce.as_bytes(), base64(&entropy));
     let label = b"poolhouse second nonce";
     assert_ne!(second.as_bytes(), of_label(label, nonce.as_bytes()));

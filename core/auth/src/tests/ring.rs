@@ -1,6 +1,6 @@
 use super::*;
 
-/// An authentication that has got as far as wanting keys for this salt.
+/// An authentication that waits for keys with this salt.
 fn at_work(salt: &str) -> Authentication<'static> {
     let credential = Credential::new("user", "pencil").mechanism(Mechanism::SCRAM_SHA_256);
     let options = AuthenticationOptions { nonce: SHA_256.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };

@@ -7,7 +7,7 @@ use poolhouse_wire::handshake::{Handshake, HandshakeError};
 use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
 use poolhouse_wire::{Labels, Phase};
 
-/// Every error there is, one after the other.
+/// Enumerates the errors: returns the one that follows.
 fn next(error: AuthError) -> Option<AuthError> {
     use AuthError::*;
 
@@ -45,7 +45,8 @@ fn next(error: AuthError) -> Option<AuthError> {
     })
 }
 
-/// User, password, nonces, salt, and what is made of them, in every spelling that a formatter might use.
+/// User, password, nonces, salt, and the values derived from them, in every notation that a
+/// formatter could use.
 fn secrets(keys: &ScramKeys, proof: &str) -> Vec<String> {
     let mut secrets: Vec<String> =
         ["us3r", "p3ncil", SHA_256.nonce, "never-shown", "%hvYDpWUa2RaTCAfuxFIlj", "W22ZaJ0SNY7soEsUEjb6gQ"]
@@ -60,12 +61,12 @@ fn secrets(keys: &ScramKeys, proof: &str) -> Vec<String> {
     secrets
 }
 
-/// Without white space: the pretty form of numbers has each on a line of its own.
+/// Removes white space, because the pretty form of `Debug` prints each number on its own line.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// Formats a thing in every way there is, and looks for secrets.
+/// Formats each value with every formatter, and searches for secrets.
 #[test]
 fn no_secret_is_in_any_debug_or_display() {
     let credential = Credential::new("us3r", "p3ncil");
@@ -141,7 +142,7 @@ fn no_secret_is_in_any_debug_or_display() {
     }
 }
 
-/// The search itself finds what it looks for.
+/// The search itself finds a secret that is present.
 #[test]
 fn secrets_would_be_found() {
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "us3r", "p3ncil", b"salt", ITERATIONS_MIN).expect("allowed");

@@ -1,4 +1,5 @@
-//! Dialling on virtual time: a platform whose addresses answer, refuse or are silent as they are told.
+//! Dialing on virtual time: a platform whose addresses accept, refuse or never answer, as the test
+//! configures them.
 
 use super::*;
 use alloc::string::{String, ToString};
@@ -11,7 +12,7 @@ use poolhouse_uri::dns::{LookupError, Resolver, SrvAnswer};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// What an address does with an attempt.
+/// How an address reacts to an attempt.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Accepts { after_ms: u64 },
@@ -24,11 +25,11 @@ use Answer::{Accepts, Fails, Never, Refuses};
 #[derive(Debug, Default)]
 struct World {
     now_ms: u64,
-    /// When somebody sleeps until.
+    /// The times of pending sleeps.
     alarms: Vec<u64>,
     hosts: Vec<(&'static str, Vec<SocketAddr>)>,
     answers: Vec<(SocketAddr, Answer)>,
-    /// Which attempts began when.
+    /// The attempts, each with its start time.
     begun: Vec<(u64, SocketAddr)>,
     under_way: usize,
     resolved: Vec<String>,
@@ -44,7 +45,8 @@ impl Mock {
         f(&mut self.world.lock().expect("not poisoned"))
     }
 
-    /// Runs a future, and the clock whenever it waits. `None` when it would wait for ever.
+    /// Runs a future, and advances the clock while the future is pending. `None` if it would wait
+    /// forever.
     pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -63,7 +65,7 @@ impl Mock {
         }
     }
 
-    /// Connects to one of these; when that was over, and how it ended.
+    /// Connects to one of these addresses. Returns the end time and the result.
     fn connect(&self, answers: &[(&str, Answer)]) -> Option<(u64, io::Result<SocketAddr>)> {
         let answers: Vec<_> = answers.iter().map(|(address, answer)| (socket_address(address), *answer)).collect();
         let addresses: Vec<_> = answers.iter().map(|(address, _)| *address).collect();
@@ -73,13 +75,13 @@ impl Mock {
         Some((self.with(|world| world.now_ms), result.map(|socket| socket.0)))
     }
 
-    /// The attempts that were begun.
+    /// The attempts so far.
     fn begun(&self) -> Vec<(u64, String)> {
         self.with(|world| world.begun.iter().map(|(at, address)| (*at, address.to_string())).collect())
     }
 }
 
-/// Counts an attempt as long as it is kept.
+/// Counts an attempt until it is dropped.
 struct UnderWay(Mock);
 
 impl Drop for UnderWay {
@@ -88,7 +90,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A socket that knows whom it is connected to.
+/// A socket that stores the address of its peer.
 #[derive(Debug)]
 pub(crate) struct Socket(SocketAddr);
 
@@ -288,7 +290,7 @@ fn families_take_turns_beginning_with_the_first() {
     let mock = Mock::default();
     let answers = ["[::1]:1", "[::2]:1", "[::3]:1", "10.0.0.1:1"].map(|address| (address, Refuses { after_ms: 0 }));
     let (_, result) = mock.connect(&answers).expect("an end");
-    // The last error is told.
+    // The last error is returned.
     assert_eq!(result.expect_err("all refuse").to_string(), "[::3]:1");
     assert_eq!(mock.begun(), log(&[(0, "[::1]:1"), (0, "10.0.0.1:1"), (0, "[::2]:1"), (0, "[::3]:1")]));
     let of = |texts: &[&str]| texts.iter().map(|text| socket_address(text)).collect::<Vec<_>>();
@@ -300,7 +302,7 @@ fn families_take_turns_beginning_with_the_first() {
 fn silence_of_all_ends_with_the_caller_and_leaves_nothing() {
     let mock = Mock::default();
     assert!(mock.connect(&[("10.0.0.1:1", Never), ("[::1]:1", Never)]).is_none());
-    // The future was dropped, as the shell does at its deadline.
+    // The future was dropped, as the driver does at its deadline.
     assert_eq!((mock.begun().len(), mock.with(|world| world.under_way)), (2, 0));
 }
 
@@ -344,7 +346,8 @@ fn address_is_resolved_only_when_it_is_a_name() {
     assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test", "empty.test", "b.test"]);
 }
 
-/// CMAP-97: the lookup has the time until the deadline, and is what failed at it; of the rest the shell knows itself.
+/// CMAP-97: a lookup that takes until the deadline fails with [`poolhouse_core::Cause::Dns`].
+/// `connect` does not limit the time of dialing; the driver does.
 #[test]
 fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
     let deadline = |ms: u64| Some(Instant::from_nanos(ms * 1_000_000));
@@ -366,7 +369,7 @@ fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
     assert_eq!(outcome.map(drop), Ok(()));
 }
 
-/// A resolver of a user's that never answers.
+/// A user's resolver that never answers.
 #[derive(Debug)]
 struct Silent;
 
@@ -385,7 +388,7 @@ impl Resolver for Silent {
     }
 }
 
-/// A resolver of a user's that knows no address of any host.
+/// A user's resolver that finds no address of any host.
 #[derive(Debug)]
 struct Empty;
 
@@ -404,7 +407,7 @@ impl Resolver for Empty {
     }
 }
 
-/// A resolver of a user's that has nothing to do with hosts.
+/// A user's resolver that does not resolve hosts.
 #[derive(Debug)]
 struct SrvOnly;
 
@@ -438,7 +441,7 @@ fn host_that_is_an_address_is_looked_up_by_nobody() {
     let mock = Mock::default();
     let addresses = ["10.0.0.1:7", "[::1]:7"].map(socket_address);
     mock.with(|world| world.answers = addresses.map(|address| (address, Accepts { after_ms: 0 })).to_vec());
-    // Whoever asked this one would wait for ever.
+    // A lookup with this resolver would wait forever.
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Silent)));
     for host in ["10.0.0.1", "::1"] {
         let connected = mock.run(net.connect(&HostAddress::Tcp { host, port: 7 }, None));
@@ -447,7 +450,7 @@ fn host_that_is_an_address_is_looked_up_by_nobody() {
     assert_eq!(mock.begun(), log(&[(0, "10.0.0.1:7"), (0, "[::1]:7")]));
 }
 
-/// What is on the way of a Unix domain socket is this machine's kernel.
+/// The only intermediary of a Unix domain socket is this machine's kernel.
 #[test]
 fn sockets_are_shown_by_their_kind_and_private_by_it() {
     use super::super::Stream;
@@ -473,7 +476,7 @@ fn sockets_are_shown_by_their_kind_and_private_by_it() {
     }
 }
 
-/// CMAP-97: it is no sign of an overloaded server.
+/// CMAP-97: the cause is not one of an overloaded server.
 #[test]
 fn resolver_without_addresses_has_not_resolved_the_name() {
     let mock = Mock::default();

@@ -5,7 +5,7 @@ use poolhouse_core::selection::SelectionError;
 use poolhouse_core::topology::{self, Topology, TopologyId, TopologyOptions, WireMismatch};
 use poolhouse_driver::{CheckOutFailure, ExchangeError, ServerAddress};
 
-/// The error of a selection that failed like this.
+/// The error of a selection with this failure.
 fn selection(failure: SelectionFailure) -> Error {
     let config = TopologyOptions { seeds: &["a:1"], ..TopologyOptions::default() }.validate().expect("valid");
     let topology =

@@ -1,4 +1,4 @@
-//! Every message with every field, as a subscriber gets them.
+//! Every message with every field, as a subscriber receives them.
 
 pub(crate) mod capture;
 mod connection;

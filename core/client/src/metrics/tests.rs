@@ -77,7 +77,7 @@ impl Kept {
         self.0.lock().expect("not poisoned").units.insert(name.as_str().to_string(), unit);
     }
 
-    /// The values of a series of the pool `a:1`.
+    /// Returns the values of a series of the pool `a:1`.
     fn values(&self, name: &str, state: Option<&str>) -> Vec<f64> {
         let state = state.map(|state| format!(",db.client.connection.state={state}")).unwrap_or_default();
         let name = format!("db.client.connection.{name}{{db.client.connection.pool.name=a:1{state}}}");
@@ -262,13 +262,13 @@ fn series_are_registered_once() {
     assert_eq!(world.kept.0.lock().expect("not poisoned").registered, before);
 }
 
-/// A recorder of somebody's whose every call panics.
+/// A user's recorder that panics at every call.
 mod panicking {
     use super::super::Metrics;
     use super::*;
     use poolhouse_driver::{EventRef, Publish};
 
-    /// It panics when a series is registered, or when one is changed.
+    /// Panics when a series is registered, or when one is changed.
     struct Panicking {
         at_once: bool,
     }
@@ -330,7 +330,8 @@ mod panicking {
         }
     }
 
-    /// Until the pool is gone; whoever changes the pool hears nothing of it.
+    /// The recorder is not called again for this pool, and the panic does not reach the caller that
+    /// changes the pool.
     #[test]
     fn recorder_that_panics_is_passed_over() {
         for at_once in [false, true] {
@@ -349,7 +350,7 @@ mod panicking {
     }
 }
 
-/// As when somebody listens only since a connection was checked out.
+/// This occurs if the observer becomes active while a connection is checked out.
 #[test]
 fn connection_that_comes_back_without_having_been_seen_to_go_has_no_time_of_use() {
     let kept = Kept::default();

@@ -1,4 +1,4 @@
-//! Hosts and plans without a network: the tests are the connections.
+//! Hosts and plans without a network: the tests act as the connections.
 
 mod session;
 
@@ -28,7 +28,7 @@ fn message(text: &str) -> Request<'_> {
     Request::Query { text, parameters: Parameters::new(Consistency::One) }
 }
 
-/// One connection for so many requests.
+/// Options for one connection with this many requests.
 const fn one_connection(requests: u32) -> MuxOptions {
     let host = HostOptions {
         core_connections: 1,
@@ -39,12 +39,12 @@ const fn one_connection(requests: u32) -> MuxOptions {
     MuxOptions { local: host, remote: host, ..MuxOptions::DEFAULT }
 }
 
-/// A host whose clock and connections are a test's.
+/// A host with the clock and the connections of a test.
 struct Rig {
     host: Host,
     now: Instant,
     events: Subscribers,
-    /// What was to be established.
+    /// The connections that the host requested.
     establish: Vec<MuxConnId>,
 }
 
@@ -76,7 +76,7 @@ impl Rig {
         self.now = self.now.saturating_add(time);
     }
 
-    /// Establishes the connection that is wanted.
+    /// Establishes the connection that the host requested.
     fn establish(&mut self) -> MuxConnId {
         let conn = self.establish.remove(0);
         self.turn(|turn| turn.established(conn, Version::V4)).expect("it is wanted");
@@ -97,7 +97,7 @@ impl Rig {
         self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
     }
 
-    /// The stream ids of what a connection has to send, and what it is.
+    /// Returns the stream ids and opcodes of the requests that a connection has to send.
     fn take(&self, conn: MuxConnId) -> Vec<(i16, Opcode)> {
         let mut bytes = Vec::new();
         if !matches!(self.host.take_output(conn, &mut bytes, Waker::noop()), Output::Taken) {
@@ -113,7 +113,7 @@ impl Rig {
         }
     }
 
-    /// Replies by these ids, each with the id as its body.
+    /// Delivers replies with these ids. The body of each is its id.
     fn reply(&mut self, conn: MuxConnId, streams: &[i16]) {
         let mut batch = Vec::new();
         for stream in streams {
@@ -134,7 +134,7 @@ impl Rig {
         self.host.look(self.now, |mux, _, _| mux.state())
     }
 
-    /// Nothing is left of any request.
+    /// Whether nothing is left of any request.
     fn is_idle(&self) -> bool {
         let HostState { in_flight, orphaned, queued, .. } = self.state();
         (in_flight, orphaned, queued) == (0, 0, 0)
@@ -203,11 +203,11 @@ fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
     assert_eq!(rig.state().queued, 1);
     rig.now = at;
     assert!(rig.turn(|turn| turn.expire()).is_some_and(|next| next > at));
-    // The second will be, as it stands between others.
+    // The second request will be sent, because it is in the output buffer between other requests.
     for slot in [sent, unsent] {
         assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
     }
-    // The pool may have been the first to say so.
+    // The pool may have reported the timeout first.
     let ended = rig.poll(queued, "c");
     let timed_out = matches!(ended, Poll::Ready(Err(Failure::TimedOut { sent: false })));
     let rejected = matches!(ended, Poll::Ready(Err(Failure::Rejected(AcquireError::TimedOut { .. }))));
@@ -230,7 +230,7 @@ fn who_gives_up_leaves_nothing_behind() {
     rig.turn(|turn| turn.give_up(second));
     assert_eq!(rig.state().queued, 1);
     rig.reply(conn, &[stream]);
-    // It was granted the id, and gives it up before it has used it.
+    // The request was granted the id, and is cancelled before it uses the id.
     rig.turn(|turn| turn.give_up(third));
     assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
     assert!(rig.is_idle());
@@ -367,7 +367,7 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
     for slot in slots {
         assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
     }
-    // When the attempt fails there is no load.
+    // After the failure of the attempt no connection has load.
     rig.turn(|turn| turn.failed(second, Cause::Network));
     let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
     assert!(rig.establish.is_empty(), "a pause first");
@@ -379,7 +379,8 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
     }
 }
 
-/// While no id is free the peer cannot be asked, and is given more time; that ends when one is.
+/// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It
+/// returns to the usual interval when an id is free.
 #[test]
 fn the_clock_comes_in_time_when_ids_were_used_up() {
     let options = MuxOptions { streams_per_connection: 1, ..one_connection(1) };
@@ -405,7 +406,7 @@ fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
     let mut taken = 0;
     let refused = loop {
         match rig.begin(&large, None) {
-            // Given up at once, so that nothing is in flight.
+            // Cancelled at once, to leave no request in flight.
             Ok(slot) => rig.turn(|turn| turn.give_up(slot)),
             Err(failure) => break failure,
         }
@@ -438,7 +439,7 @@ fn a_plan_goes_on_with_the_hosts_that_have_replaced_others() {
     assert!(plan.next().is_none());
 }
 
-/// A host that did not take a request, for this reason.
+/// The rejection of a request by a host, for this reason.
 fn rejection(reason: RejectionReason) -> Rejection {
     Rejection { host: MuxId::new(7), address: "db:1".into(), reason, refusal: None }
 }
@@ -554,7 +555,7 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
     for (options, told) in bad {
         assert_eq!(options.validate().expect_err(told).to_string(), told);
     }
-    // A whole connection string may have a password in it.
+    // A whole connection string may contain a password.
     let error = SessionOptions::new(["cql://ann:hunter2@db"]).validate().expect_err("no host").to_string();
     assert!(error.contains("[redacted]") && !error.contains("hunter2"), "{error}");
     let shown = alloc::format!("{:?}", built().credential("ann", "hunter2"));
@@ -605,7 +606,7 @@ fn error_of_a_server_is_told_in_its_words_and_is_the_source() {
     assert!(error.may_have_executed() && !error.is_timeout());
 }
 
-/// Where a text has no room it is cut off, and said to be.
+/// A text that does not fit is cut off, and its formatter returns an error.
 #[test]
 fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
     struct Room(usize);
@@ -630,7 +631,7 @@ fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
     }
 }
 
-/// A slot that nobody has, or that its owner has given up already, is nobody's.
+/// A slot that was never assigned, or that its owner has released already, is rejected.
 #[test]
 fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
@@ -646,7 +647,7 @@ fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
     assert!(rig.is_idle());
 }
 
-/// Its task has read on before it heard that it is closed.
+/// The connection's task continues to read until it is notified of the close.
 #[test]
 fn replies_of_a_connection_that_is_gone_are_nobodys() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
@@ -671,7 +672,8 @@ fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
     assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V3));
-    // A connection that tried a newer version at the same time neither raises the version nor extends the time.
+    // A connection that tried a newer version at the same time neither raises the version nor
+    // extends the time.
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V4));
     rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));

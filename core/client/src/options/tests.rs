@@ -43,13 +43,14 @@ const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// How an option of connection strings is said by methods.
+/// How methods set an option of connection strings.
 enum Said {
-    /// So; beside the query that says the same.
+    /// By a method; the first field is the equivalent query.
     So(&'static str, fn(ClientOptions) -> ClientOptions),
-    /// By the options of a feature: the string is refused without it, and never taken as if the option were not there.
+    /// By options of a feature. Without the feature the string is refused, and the option is never
+    /// ignored.
     Feature(&'static str),
-    /// Not at all: it has no effect here.
+    /// By no method, because the option has no effect here.
     WithoutEffect(&'static str),
 }
 
@@ -113,7 +114,7 @@ fn said(name: &str) -> Said {
         "authMechanism" | "authMechanismProperties" | "authSource" => {
             Feature("mongodb://u:p@a/?authSource=b&authMechanism=SCRAM-SHA-256")
         }
-        // What is not built is said in a warning besides.
+        // A compressor that is not compiled in also causes a warning.
         "compressors" => Feature("mongodb://a/?compressors=zlib,snappy"),
         "zlibCompressionLevel" => So("zlibCompressionLevel=7", |options| options.zlib_compression_level(7)),
         "proxyHost" | "proxyPassword" | "proxyPort" | "proxyUsername" => {
@@ -125,7 +126,7 @@ fn said(name: &str) -> Said {
     }
 }
 
-/// Everything that a connection string can say can be said by methods.
+/// Every option of connection strings has a method.
 #[test]
 fn every_option_of_connection_strings_has_its_method() {
     let default = format!("{:?}", built());
@@ -149,7 +150,7 @@ fn every_option_of_connection_strings_has_its_method() {
     }
 }
 
-/// `authSource`, `authMechanism`: as the string says them, without the password in `Debug`.
+/// `authSource`, `authMechanism`: as in the string, without the password in `Debug`.
 #[cfg(feature = "auth")]
 #[test]
 fn credential_of_the_string_is_said_by_a_method() {
@@ -217,7 +218,7 @@ fn hosts_and_database_of_a_string_are_said_by_methods_too() {
     assert_eq!(parsed("").default_database, None);
 }
 
-/// The error names option, value and rule.
+/// The error names the option, the value and the rule.
 #[test]
 fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
     let staleness = |mode, seconds| ReadPreferenceOptions { mode, tag_sets: &[], max_staleness_seconds: Some(seconds) };
@@ -285,7 +286,7 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
     }
 }
 
-/// A text of a platform that is too long is cut off; everything else is told as a whole.
+/// A platform text that is too long is cut off; all other fields are sent whole.
 #[test]
 fn library_of_a_long_platform_is_told_all_the_same() {
     built().driver_info(DriverInfo::new("lib").platform("p".repeat(600))).validate().unwrap();
@@ -329,7 +330,7 @@ fn libraries_on_top_are_told_in_their_order_and_once() {
     assert_eq!(told, ("poolhouse|inner|outer".to_string(), "0.1|1.2".to_string(), "Rust|p".to_string()));
 }
 
-/// What no connection string says.
+/// An option that connection strings do not have.
 #[test]
 fn late_replies_are_waited_for_as_long_as_is_said() {
     assert_eq!(built().late_reply, secs(1));

@@ -22,13 +22,14 @@ fn file_that_is_not_there_or_not_text_is_read_as_far_as_it_goes() {
 const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// RFC 8305, "Hostname Resolution Query Handling": both families are looked up at once, and IPv6 is waited for a moment only.
+/// RFC 8305, "Hostname Resolution Query Handling": both families are queried at once, and the wait
+/// for IPv6 is short.
 #[test]
 fn families_are_looked_up_side_by_side() {
     use LookupError::{NoRecords, NoSuchName, Timeout};
     const NEVER: u64 = u64::MAX;
     let cases = [
-        // The answer for IPv6 and when it comes; the same for IPv4; what comes of both, and when.
+        // IPv6: the answer and its time in ms; IPv4: the same; the result and its time in ms.
         ((Ok(SIX), 10), (Ok(FOUR), 5), (Ok(vec![SIX, FOUR]), 10)),
         ((Ok(SIX), 55), (Ok(FOUR), 5), (Ok(vec![SIX, FOUR]), 55)),
         ((Ok(SIX), 56), (Ok(FOUR), 5), (Ok(vec![FOUR]), 55)),
@@ -37,7 +38,7 @@ fn families_are_looked_up_side_by_side() {
         ((Ok(SIX), 5), (Err(Timeout), 3_000), (Ok(vec![SIX]), 3_000)),
         ((Ok(SIX), 3_000), (Err(NoRecords), 5), (Ok(vec![SIX]), 3_000)),
         ((Err(NoRecords), 3), (Ok(FOUR), 9), (Ok(vec![FOUR]), 9)),
-        // Some servers say so of a name that has other records.
+        // Some servers answer so for a name that has other records.
         ((Err(NoSuchName), 3), (Ok(FOUR), 9), (Ok(vec![FOUR]), 9)),
         ((Ok(SIX), NEVER), (Err(NoSuchName), 5), (Err(NoSuchName), 55)),
         ((Err(Timeout), 3_000), (Err(NoRecords), 5), (Err(Timeout), 3_000)),
@@ -66,7 +67,7 @@ fn one_server() -> ResolverConfig {
     ResolverConfig::new(vec![([10, 0, 0, 1], 53).into()])
 }
 
-/// Nothing is asked for which there is no time.
+/// No question is sent if no time is left.
 #[test]
 fn lookup_that_has_no_time_ends_before_it_has_begun() {
     let (mock, resolver) = resolver(ResolverConfig { timeout: Duration::ZERO, ..one_server() });

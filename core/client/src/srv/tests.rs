@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-/// Gives these answers, the last one first.
+/// Returns these answers, the last one first.
 #[derive(Debug)]
 struct Told(Mutex<Vec<Result<SrvAnswer, LookupError>>>);
 
@@ -35,7 +35,7 @@ fn answer(hosts: &[&str]) -> Result<SrvAnswer, LookupError> {
     Ok(SrvAnswer { records, ttl: Duration::ZERO })
 }
 
-/// What is logged of one lookup with this answer.
+/// Returns the events that one lookup with this answer logs.
 fn logged(log: LogOptions, answer: Result<SrvAnswer, LookupError>) -> Vec<Captured> {
     let platform = Hasty::default();
     let mut options = ClientOptions::new("a.b.test:1");
@@ -108,7 +108,7 @@ fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
     assert!(text.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY));
 }
 
-/// The tasks of this platform are dropped at once, so that the client is closed.
+/// The tasks of this platform are dropped at once, which closes the client.
 #[test]
 fn client_that_is_closed_looks_nothing_up() {
     let client = Client::with_platform(Hasty::default(), ClientOptions::new("a.b.test:1"), Subscribers::default());
@@ -117,7 +117,7 @@ fn client_that_is_closed_looks_nothing_up() {
     let uri = ConnectionString::parse("mongodb+srv://cluster.b.test/").expect("a string");
     let question = SrvQuestion::of(&uri).expect("of that kind");
     let poll = SrvPoll::new(Instant::ORIGIN, question, Duration::ZERO, Duration::from_secs(10));
-    // Without an answer to any question.
+    // A resolver without an answer to any question.
     let resolver = Arc::new(Told(Mutex::new(Vec::new())));
     let run = pin!(run(Arc::clone(&client.inner.hub), Arc::default(), resolver, poll));
     assert_eq!(run.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));

@@ -15,7 +15,7 @@ fn headers_have_the_checksums_that_others_give_them() {
     }
 }
 
-/// Computed by zlib's `crc32`, over the four bytes in front and these.
+/// Computed by zlib's `crc32`, over the four initial bytes and these.
 #[test]
 fn payloads_have_the_checksums_that_others_give_them() {
     let mut counted = [0; 1024];

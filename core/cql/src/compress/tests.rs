@@ -57,7 +57,7 @@ fn compressed_bodies_survive_and_are_shorter_or_not_compressed() {
                 assert_eq!(sink.len(), 2, "as it was");
             }
         }
-        // What has no pattern does not become shorter, and leaves nothing.
+        // Bytes without a pattern do not become shorter, and nothing is written.
         let noise = noise(10_000);
         let mut sink = Vec::new();
         assert_eq!(deflater.deflate(compression, true, &noise, &mut sink), Ok(false));
@@ -150,7 +150,8 @@ fn what_compresses_shows_nothing_of_what_it_has_seen() {
     assert_eq!(alloc::format!("{deflater:?}"), "Deflater");
 }
 
-/// What inflates to another size than was declared is malformed, and so is nothing where something is declared.
+/// Data that inflate to another size than the declared one are malformed, and so are empty data
+/// with a declared size above zero.
 #[test]
 fn data_that_inflate_to_another_size_are_malformed() {
     for size in [0, 5, 83, 84, 85, 200] {

@@ -8,7 +8,7 @@ use crate::tests::{decode_all_ways, decode_in_pieces, decoder, envelope, hex, lo
 use crate::{Encoder, Opcode};
 use poolhouse_wire::SliceSink;
 
-/// A decoder of v5 whose STARTUP was answered.
+/// A decoder of v5 after the answer to STARTUP.
 fn framed() -> Decoder<Vec<u8>> {
     let mut decoder = decoder(Version::V5);
     decoder.set_started();
@@ -39,7 +39,7 @@ fn packed_segment(payload: &[u8], inflated: Option<usize>, self_contained: bool)
     sink
 }
 
-/// A RESULT of v5 by that stream.
+/// A RESULT of v5 on that stream.
 fn result(stream: i16, body: &[u8]) -> Vec<u8> {
     envelope(0x85, 0, stream, 8, body)
 }
@@ -48,7 +48,8 @@ fn streams(envelopes: &[(Header, Vec<u8>)]) -> Vec<i16> {
     envelopes.iter().map(|(header, _)| header.stream).collect()
 }
 
-/// The only error, however the bytes are cut, and how many envelopes came before.
+/// Returns the number of envelopes before the error, and the error, which must be the same however
+/// the bytes are cut.
 fn refused(make: impl Fn() -> Decoder<Vec<u8>>, bytes: &[u8]) -> (usize, CqlErrorKind, u32) {
     let (envelopes, error) = decode_all_ways(make, bytes);
     let error = error.expect("refused");
@@ -129,7 +130,7 @@ fn envelope_in_parts_is_assembled_however_it_is_cut() {
     let whole = result(9, &(0..=255).cycle().take(700).collect::<Vec<u8>>());
     for size in [1, 2, 8, 9, 10, 300, whole.len() - 1, whole.len()] {
         let parts: Vec<u8> = whole.chunks(size).flat_map(|part| segment(part, false)).collect();
-        // What follows is read as if nothing had been.
+        // The bytes that follow are decoded normally.
         let bytes = [&parts[..], &segment(&[&whole[..], &result(10, &[])].concat(), true), &parts].concat();
         let (envelopes, error) = decode_all_ways(framed, &bytes);
         assert_eq!((streams(&envelopes), error), ([9, 9, 10, 9].to_vec(), None), "in parts of {size}");
@@ -228,7 +229,7 @@ fn segment_that_breaks_a_rule_is_refused() {
     assert_eq!(refused(framed, &over), (0, CqlErrorKind::SegmentTooLong { count_bytes: 5 }, 6));
 }
 
-/// Less than a header is enough to tell.
+/// A part of a header is enough to detect the error.
 #[test]
 fn front_of_a_header_in_a_segment_is_judged_too() {
     let other = CqlErrorKind::VersionOther { expected: Version::V5, found: Version::V4 };
@@ -279,7 +280,7 @@ fn limit_holds_for_what_comes_and_for_what_is_inflated() {
 fn compressed_body_without_an_agreement_is_refused() {
     let bytes = envelope(0x84, 1, 1, 8, &[0; 12]);
     assert_eq!(refused(|| decoder(Version::V4), &bytes), (0, CqlErrorKind::CompressionNotAgreed, 1));
-    // In v5 the flag means nothing, in a segment or before there are any.
+    // In v5 the flag has no meaning, in a segment or before segments are used.
     let bytes = envelope(0x85, 1, 1, 8, &[3; 12]);
     for (make, bytes) in [(decoder as fn(Version) -> _, bytes.clone()), (|_| framed(), segment(&bytes, true))] {
         let (envelopes, error) = decode_all_ways(|| make(Version::V5), &bytes);
@@ -307,7 +308,7 @@ fn compressed_bodies_of_others_are_inflated() {
         let (header, body) = &envelopes[0];
         assert_eq!((header.flags, header.length_bytes, body.len()), (Flags::NONE, 84, 84));
         assert!(body.starts_with(b"\0\0\0\x4dSELECT aaaa"));
-        // A cut body is not an error of its compression but too little.
+        // A cut body is too short, which is not an error of its compression.
         let short = [&bytes[..5], &(u32::try_from(bytes.len() - 10).expect("short")).to_be_bytes()[..]].concat();
         let short = [&short[..], &bytes[9..bytes.len() - 1]].concat();
         assert_eq!(refused(make, &short).1, CqlErrorKind::CompressedData { compression });
@@ -334,7 +335,7 @@ fn compressed_segments_that_break_a_rule_are_refused() {
     let bomb = packed_segment(&block, Some(most as usize + 1), true);
     assert_eq!(refused(packed, &bomb), (0, CqlErrorKind::InflatedSize { size_bytes, max_bytes: most }, 0));
     assert_eq!(refused(packed, &packed_segment(&[0xff; 30], Some(409), true)), (0, malformed, 8));
-    // Parts that are compressed, and parts that are not, of one envelope.
+    // An envelope with compressed and uncompressed parts.
     let (front, back) = whole.split_at(200);
     let mut parts = packed_segment(front, None, false);
     let deflated = {
@@ -370,7 +371,7 @@ fn memory_of_a_fixed_size_bounds_what_comes_in_pieces() {
         assert_eq!(envelopes.len(), usize::from(good));
         let kind = error.map(CqlError::kind);
         assert_eq!(kind, (!good).then_some(CqlErrorKind::NoMemory { needed_bytes: 100 }));
-        // Whole it takes none.
+        // An envelope that arrives whole needs no memory.
         let memory = SliceSink::new(&mut none);
         let mut decoder =
             Decoder::new(Version::V4, Direction::Response, Limits::DEFAULT, memory, SliceSink::new(&mut []));
@@ -432,7 +433,8 @@ fn input_that_does_not_go_on_is_the_callers_fault() {
     let _ = decoder.decode(&bytes[consumed..consumed + 5]);
 }
 
-/// What was collected and lent out is no longer kept, and its memory may be had back between two envelopes.
+/// An envelope that was collected and lent is no longer kept, and the caller can take the memory
+/// between two envelopes.
 #[test]
 fn decoder_keeps_nothing_once_an_envelope_that_came_in_pieces_was_lent() {
     let bytes = envelope(0x84, 0, 7, 8, b"body");
@@ -449,7 +451,7 @@ fn decoder_keeps_nothing_once_an_envelope_that_came_in_pieces_was_lent() {
     assert_eq!(step.consumed_bytes, bytes.len());
 }
 
-/// A decoder that takes any version has no segments, and takes any compression that there is.
+/// A decoder that accepts any version uses no segments, and accepts every available compression.
 #[test]
 fn segments_begin_only_where_the_version_is_settled() {
     let ready = envelope(0x85, 0, 0, 2, &[]);

@@ -11,7 +11,7 @@ fn encoded(version: Version, compression: Option<Compression>, envelopes: &[u8])
     sink.split_off(2)
 }
 
-/// What a server makes of it.
+/// Decodes the bytes as a server does.
 fn decoded(version: Version, compression: Option<Compression>, bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let make = || {
         let mut decoder = Decoder::new(version, Direction::Request, Limits::DEFAULT, Vec::new(), Vec::new());
@@ -24,7 +24,7 @@ fn decoded(version: Version, compression: Option<Compression>, bytes: &[u8]) -> 
     envelopes
 }
 
-/// What the envelopes were before they were encoded.
+/// Returns the envelopes as they were before they were encoded.
 fn plain(bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let version = Version::from_number(bytes[0]).expect("a version");
     let make = || Decoder::new(version, Direction::Request, Limits::DEFAULT, Vec::new(), Vec::new());
@@ -83,7 +83,8 @@ fn envelopes_fill_segments_up_to_their_last_byte() {
             continue;
         }
         let header = if compression.is_some() { 8 } else { 6 };
-        // Two that fill a segment exactly, and a byte more and less; one that fills it alone, and a byte more.
+        // Two that fill a segment exactly, and a byte more and less; one that fills a segment
+        // alone, and a byte more.
         for (first, second, segments) in [
             (65_000, 131_071 - 18 - 65_000, 1),
             (65_000, 131_071 - 18 - 65_000 + 1, 2),

@@ -19,7 +19,7 @@ fn new<A: CqlAuthenticator>(options: CqlHandshakeOptions<'_>, authenticator: A) 
     CqlHandshake::new(options, authenticator, Vec::new(), Vec::new())
 }
 
-/// Lets it say what it has to say.
+/// Returns the bytes that the handshake has to send.
 fn said<A: CqlAuthenticator>(shake: &mut Shake<'_, A>) -> Vec<u8> {
     let mut sink = hex("aa");
     assert_eq!(shake.handle_input(&[]).map(|handled| handled.next), Ok(CqlNext::Transmit));
@@ -29,7 +29,7 @@ fn said<A: CqlAuthenticator>(shake: &mut Shake<'_, A>) -> Vec<u8> {
     sink.split_off(1)
 }
 
-/// Tells it something, byte by byte; what it wants at the end.
+/// Passes bytes to the handshake one at a time. Returns the last result.
 fn told<A: CqlAuthenticator>(shake: &mut Shake<'_, A>, bytes: &[u8]) -> Result<CqlNext, CqlHandshakeError> {
     for byte in &bytes[..bytes.len() - 1] {
         let handled = shake.handle_input(&[*byte])?;
@@ -54,21 +54,21 @@ fn error(version: u8, code: ErrorCode, message: &str) -> Vec<u8> {
     reply(version, Opcode::Error, &[&code.number().to_be_bytes()[..], &string(message)].concat())
 }
 
-/// One that waits for the answer to OPTIONS.
+/// A handshake that waits for the answer to OPTIONS.
 fn asked(options: CqlHandshakeOptions<'_>) -> Shake<'_, Unauthenticated> {
     let mut shake = new(options, Unauthenticated);
     said(&mut shake);
     shake
 }
 
-/// One that waits for the answer to STARTUP.
+/// A handshake that waits for the answer to STARTUP.
 fn started<A: CqlAuthenticator>(options: CqlHandshakeOptions<'_>, authenticator: A) -> Shake<'_, A> {
     let mut shake = new(CqlHandshakeOptions { ask_supported: false, ..options }, authenticator);
     said(&mut shake);
     shake
 }
 
-/// One that waits for the answer to its token.
+/// A handshake that waits for the answer to its token.
 fn authenticating<A: CqlAuthenticator>(options: CqlHandshakeOptions<'_>, authenticator: A) -> Shake<'_, A> {
     let mut shake = started(options, authenticator);
     let wish = reply(options.version.number(), Opcode::Authenticate, &string(CLASS));
@@ -77,7 +77,7 @@ fn authenticating<A: CqlAuthenticator>(options: CqlHandshakeOptions<'_>, authent
     shake
 }
 
-/// A response as it travels once STARTUP was answered.
+/// A response as it is sent after the answer to STARTUP.
 fn framed(compression: Option<Compression>, response: &[u8]) -> Vec<u8> {
     let mut sink = Vec::new();
     Encoder::new(Version::V5, compression).encode(response, &mut sink).expect("it grows");
@@ -126,7 +126,7 @@ fn password_is_sent_when_it_is_asked_for_and_in_version_5_in_a_segment() {
         let wish = reply(5, Opcode::Authenticate, &string(CLASS));
         assert_eq!(told(&mut shake, &wish), Ok(CqlNext::Transmit));
         let response = envelope(5, 0, 0, 0x0f, &token);
-        // Secrets are not compressed: too short, they would not become shorter.
+        // Secrets are too short for compression to make them shorter, so they are not compressed.
         assert_eq!(said(&mut shake), framed(compression, &response));
         let success = framed(compression, &reply(5, Opcode::AuthSuccess, &hex("00000000")));
         assert_eq!(told(&mut shake, &success), Ok(established(Version::V5, compression, true)));
@@ -193,7 +193,7 @@ fn answers_may_be_compressed_as_soon_as_startup_was_sent() {
     let refused = compress(&error(4, ErrorCode::BAD_CREDENTIALS, &class));
     assert_eq!(told(&mut shake, &refused), Err(CqlHandshakeError::Refused { code: ErrorCode::BAD_CREDENTIALS }));
     assert_eq!(shake.refusal(), class);
-    // Not before.
+    // Compression is refused before STARTUP.
     let options = compress(&supported(4, &[CQL, ("A", &[&class])]));
     let wire = CqlError::new(CqlErrorKind::CompressionNotAgreed, 1);
     assert_eq!(told(&mut asked(V4), &options), Err(CqlHandshakeError::Wire(wire)));
@@ -249,29 +249,29 @@ fn version_that_the_server_refuses_is_followed_by_an_older_one() {
         first
     };
     let reconnect = |version| Ok(CqlNext::Reconnect { version });
-    // By the version that the server answers in.
+    // The version of the answer selects the next version.
     assert_eq!(after(Version::V5, 4, words), reconnect(Version::V4));
     assert_eq!(after(Version::V5, 3, ""), reconnect(Version::V3));
     assert_eq!(after(Version::V4, 3, words), reconnect(Version::V3));
-    // By its words, if that is the version that it was asked in.
+    // If the answer has the version of the request, its text selects the next version.
     assert_eq!(after(Version::V5, 5, words), reconnect(Version::V4));
     assert_eq!(after(Version::V5, 5, beta), reconnect(Version::V4));
     assert_eq!(after(Version::V4, 4, &words.to_uppercase()), reconnect(Version::V3));
-    // There is none before.
+    // No lower version exists.
     let none = |tried| Err(CqlHandshakeError::NoCommonVersion { tried });
     assert_eq!(after(Version::V3, 3, words), none(Version::V3));
     assert_eq!(after(Version::V3, 4, words), none(Version::V3));
     assert_eq!(after(Version::V4, 5, words), none(Version::V4));
     let refused = Err(CqlHandshakeError::Refused { code: ErrorCode::PROTOCOL_ERROR });
     assert_eq!(after(Version::V5, 5, "unknown option"), refused);
-    // Of versions that are not spoken here not even the header is known.
+    // For an unsupported version not even the format of the header is known.
     for number in [1, 2, 6, 65] {
         let wire = CqlError::new(CqlErrorKind::VersionUnknown { number }, 0);
         assert_eq!(after(Version::V5, number, words), Err(wire.into()));
     }
 }
 
-/// From the newest on there are three attempts at most.
+/// From the newest version, at most three attempts are made.
 #[test]
 fn attempts_come_to_an_end() {
     let mut options = V5;
@@ -306,7 +306,7 @@ fn error_ends_the_handshake_with_its_code_and_words() {
         assert_eq!(told(&mut authenticating(V4, ADA), &answer), Err(refused));
         assert_eq!(refused.cause(), cause);
     }
-    // Once STARTUP was answered the version is settled.
+    // Once STARTUP was answered the version is fixed.
     let late = error(4, ErrorCode::PROTOCOL_ERROR, "unsupported protocol version");
     let refused = CqlHandshakeError::Refused { code: ErrorCode::PROTOCOL_ERROR };
     assert_eq!(told(&mut authenticating(V4, ADA), &late), Err(refused));
@@ -377,7 +377,7 @@ fn server_that_asks_nobody_who_is_there_gets_an_error_as_answer() {
     assert_eq!(told(&mut authenticating(V4, ADA), &challenge), Err(AuthError::NotDone.into()));
 }
 
-/// Says as many tokens as it is asked for.
+/// Sends as many tokens as the server asks for.
 #[derive(Default)]
 struct Patient {
     rounds: u32,
@@ -494,7 +494,7 @@ fn each_failure_says_what_the_server_did() {
     assert_eq!(CqlHandshakeOptions::default().version, CqlHandshakeOptions::DEFAULT.version);
 }
 
-/// Without a password, and with none that is there.
+/// Without a password, and with an authenticator that is `None`.
 #[test]
 fn nobody_says_nothing_and_takes_nothing() {
     let mut nobody = Unauthenticated;
@@ -527,7 +527,7 @@ fn security_6_refusal_has_neither_control_characters_nor_the_password() {
     };
     assert_eq!(refusal("no\u{1b}[31m, ada\r\nERROR forged"), "no [31m, ada  ERROR forged");
     assert_eq!(refusal(&[ADA.password, " is wrong"].concat()), "");
-    // Also if the password follows the part of the text that is kept.
+    // Also if the password is after the part of the text that is kept.
     assert_eq!(refusal(&["x".repeat(300).as_str(), ADA.password].concat()), "");
     assert_eq!(refusal("wrong"), "wrong");
 }

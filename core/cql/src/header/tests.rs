@@ -123,7 +123,8 @@ fn length_beyond_the_limit_or_below_nothing_is_refused_before_a_byte_of_the_body
     assert!(decode(&header(0x84, 0, 8, 1000)).is_ok());
 }
 
-/// Every value of every byte but the length's, against rules that are written down once more.
+/// Every value of every byte except the length's, compared with a second implementation of the
+/// rules.
 #[test]
 fn every_front_is_judged_by_the_rules() {
     let opcodes = [0, 2, 3, 6, 8, 0x0c, 0x0e, 0x10];

@@ -7,7 +7,7 @@ fn reader(bytes: &[u8]) -> Reader<'_> {
     Reader::new(bytes, 9)
 }
 
-/// Whatever ends too early says where, and how much is missing.
+/// Checks that every truncated input is reported with its offset and the number of missing bytes.
 fn assert_truncated(bytes: &[u8], read: impl Fn(&mut Reader<'_>) -> Result<(), CqlError>) {
     assert!(read(&mut reader(bytes)).is_ok());
     for end in 0..bytes.len() {
@@ -66,7 +66,8 @@ fn lists_and_maps_are_walked_through_in_order() {
     assert_eq!((Multimap::EMPTY.len(), BytesMap::EMPTY.len(), Strings::EMPTY.len()), (0, 0, 0));
 }
 
-/// The largest that can be claimed with the fewest bytes, many times over: each entry takes some, so the work is bounded by them.
+/// Each list declares the largest length in the fewest bytes, many times over. Each entry takes
+/// some bytes, so the work is bounded by the number of bytes.
 #[test]
 fn lists_in_lists_take_time_linear_in_their_bytes() {
     let mut bytes = [0xff, 0xff].to_vec();

@@ -72,7 +72,7 @@ fn values_are_bytes_or_null_or_left_as_they_are() {
     assert_eq!(encoded(&query, Version::V4, 2), Err(CqlEncodeError::ListTooLong { count: 65_536 }));
 }
 
-/// What EXECUTE is made of, for those who make its body.
+/// The parts of EXECUTE, for callers that write its body themselves.
 #[test]
 fn parameters_stand_in_execute_as_in_query() {
     let values = [Value::Bytes(b"v")];

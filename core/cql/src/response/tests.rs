@@ -5,7 +5,7 @@ use super::*;
 use crate::ErrorCode;
 use crate::tests::{envelope, hex, multimap, response, string};
 
-/// Takes an envelope apart that is known to be whole.
+/// Parses an envelope that is known to be whole.
 fn open(bytes: &[u8]) -> Envelope<'_> {
     let limits = crate::Limits::DEFAULT;
     match crate::decode_header(bytes, None, Direction::Response, &limits) {
@@ -14,7 +14,7 @@ fn open(bytes: &[u8]) -> Envelope<'_> {
     }
 }
 
-/// What was read, as its `Debug`, and what came of each cut of it.
+/// Checks that the whole body is accepted, and that each cut of it is truncated.
 fn assert_cuts_are_truncated(opcode: Opcode, body: &[u8]) {
     let whole = response(opcode, body);
     assert!(open(&whole).response().is_ok());
@@ -24,7 +24,7 @@ fn assert_cuts_are_truncated(opcode: Opcode, body: &[u8]) {
         assert!(matches!(error.kind(), CqlErrorKind::Truncated { .. }), "{error}");
         assert!(error.offset() as usize <= cut.len() && error.offset() >= 9, "{error}");
     }
-    // What stands behind is passed over.
+    // Bytes after the body are ignored.
     let longer = response(opcode, &[body, &[0xff; 3]].concat());
     assert_eq!(format!("{:?}", open(&longer).response().map(drop)), "Ok(())");
 }
@@ -98,7 +98,7 @@ fn outcome_tells_keyspace_id_and_schema_change() {
     assert!(Outcome { kind: OutcomeKind::SchemaChange, body: &[] }.schema_change().is_err());
 }
 
-/// Everything before the message, in every combination.
+/// Every combination of the parts before the message.
 #[test]
 fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
     let trace = [7; 16];
@@ -111,7 +111,8 @@ fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
         let flags = [(tracing, 2), (warning, 8), (custom, 4)];
         let flags = flags.iter().filter(|(there, _)| *there).map(|(_, bit)| bit).sum::<u8>();
         for version in [0x84, 0x85] {
-            // The flag of compression is that of the body as it came, and unknown ones mean nothing.
+            // The flag of compression describes the body as it was received, and unknown flags have
+            // no meaning.
             let bytes = envelope(version, flags | 0xe0, 3, 8, &[&front[..], &hex("0000000100")].concat());
             let parts = open(&bytes).parts().expect("well-formed");
             assert_eq!(parts.tracing_id, tracing.then_some(trace));
@@ -130,7 +131,7 @@ fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
     }
 }
 
-/// v3 has neither warnings nor payloads: the bits are among those that mean nothing.
+/// v3 has neither warnings nor payloads: the bits are among those without a meaning.
 #[test]
 fn version_3_knows_only_the_trace() {
     let body = [&[7; 16][..], &hex("00000001")].concat();

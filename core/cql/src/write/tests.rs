@@ -88,7 +88,7 @@ fn debug_shows_the_shape_alone() {
     assert_eq!(shown, "BodyWriter(19 bytes)");
 }
 
-/// Who is nobody has nothing to say, and hears nothing.
+/// `Unauthenticated` writes an empty token, and refuses every message of the server.
 #[test]
 fn nobody_writes_an_empty_token_and_takes_none() {
     use crate::CqlAuthenticator;

@@ -16,7 +16,7 @@ async fn exchange(connection: &mut Connection<Bench>, payload: &[u8]) {
     connection.receive().await.unwrap();
 }
 
-/// A large request is not kept, and a small one costs nothing anew.
+/// The memory of a large request is released, and a small request allocates nothing.
 #[test]
 fn buffer_of_a_large_request_is_made_small_when_the_connection_rests() {
     let bench = Bench::new();

@@ -15,7 +15,7 @@ fn refused(code: i32) -> OperationError {
     OperationError::Command { code, labels: Labels::NONE }
 }
 
-/// Every code that the topology takes for a change of state, and no list of its own.
+/// Exactly the codes that the topology treats as state changes, except the codes listed below.
 #[test]
 fn changes_of_state_are_the_same_here_and_in_the_topology() {
     for code in -1..20_000 {
@@ -62,7 +62,7 @@ fn what_never_reached_a_server_may_be_retried() {
     }
 }
 
-/// CMAP-84, CMAP-99: the address stands before the text, which stays as it is.
+/// CMAP-84, CMAP-99: the address precedes the text, which stays unchanged.
 #[test]
 fn errors_of_check_outs_and_interruptions_tell_the_address_of_the_server() {
     let usage = poolhouse_core::pool::Usage { max_pool_size: 1, ..Default::default() };
@@ -83,7 +83,7 @@ fn errors_of_check_outs_and_interruptions_tell_the_address_of_the_server() {
     assert_eq!(interrupted.check_out(), None);
 }
 
-/// Without an allocator there is room for the usual ones.
+/// Without an allocator the text has room for addresses of usual length.
 #[test]
 fn address_that_has_no_room_is_shortened_at_a_char() {
     let cases = [
@@ -144,7 +144,7 @@ fn each_error_says_what_went_wrong_and_with_whom() {
     assert_eq!(nowhere.to_string(), "The check-out was cancelled by its caller", "no address, no colon");
 }
 
-/// CMAP-20: and nothing else closes it.
+/// CMAP-20: no other error closes the connection.
 #[test]
 fn connection_is_closed_for_what_befell_it_alone() {
     let wire = poolhouse_wire::WireError::new(poolhouse_wire::WireErrorKind::Terminator, 0);

@@ -14,7 +14,7 @@ fn heap_buffer_grows_and_shrinks_as_told() {
     assert_eq!(buffer.len(), 10);
 }
 
-/// Of a runtime that says nothing of forks: nobody can be found to hold it.
+/// The default `try_with`, for a runtime without fork detection: it never reports the lock as held.
 #[test]
 fn lock_that_says_nothing_else_is_never_found_held() {
     struct Own(core::cell::RefCell<u32>);

@@ -27,7 +27,7 @@ fn number(notice: Option<Notice>) -> Option<Result<u64, u64>> {
     })
 }
 
-/// The waker of a reader, and how often it was woken.
+/// The waker of a subscriber, and the number of its wake-ups.
 fn reader() -> (Arc<Counter>, Waker) {
     let counter = Arc::new(Counter::default());
     (Arc::clone(&counter), Waker::from(counter))
@@ -56,14 +56,14 @@ fn events_are_read_in_order_by_everybody_who_wants_them() {
 #[test]
 fn reader_that_is_behind_loses_the_newest_and_is_told() {
     let subscribers = Subscribers::default();
-    // A limit of nothing is one.
+    // A limit of zero counts as one.
     let mut one = subscribers.subscribe(0, |_| true);
     let mut two = subscribers.subscribe(2, |_| true);
     for each in 1..=4 {
         publish(&subscribers, each);
     }
     assert_eq!([1, 2, 3].map(|_| number(one.try_next())), [Some(Ok(1)), Some(Err(3)), None]);
-    // Until the loss is told nothing is kept, so that events stay in order.
+    // Until the subscriber has received the loss no event is stored, to keep events in order.
     assert_eq!(number(two.try_next()), Some(Ok(1)));
     publish(&subscribers, 5);
     assert_eq!([1, 2, 3].map(|_| number(two.try_next())), [Some(Ok(2)), Some(Err(3)), None]);
@@ -71,7 +71,7 @@ fn reader_that_is_behind_loses_the_newest_and_is_told() {
     assert_eq!(number(two.try_next()), Some(Ok(6)));
 }
 
-/// Publishing happens under the locks of what is changed; waking does not.
+/// Publishing happens under the lock of the object that changes; waking does not.
 #[test]
 fn readers_are_woken_by_delivery_and_not_by_publishing() {
     let subscribers = Subscribers::default();

@@ -1,10 +1,10 @@
-//! Tasks that are dropped before their end: nobody waits for what they would have done.
+//! Tasks that are dropped before their end: no operation waits for work that they will not do.
 
 use super::workers::guard;
 use super::*;
 use poolhouse_core::pool::PoolState;
 
-/// Every task that a client has, of this server and of itself.
+/// Every task of a client, of this server and of the client core.
 fn tasks<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Vec<(String, Boxed<'a, ()>)> {
     let of_server = [ServerTask::Check, ServerTask::Rtt, ServerTask::Clock, ServerTask::Worker];
     let mut tasks: Vec<(String, Boxed<'a, ()>)> = of_server
@@ -19,7 +19,8 @@ fn tasks<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Vec<(String
     tasks
 }
 
-/// A task by its place in [`tasks`], alone. The others have not begun, and do not end either.
+/// Returns one task by its index in [`tasks`]. The others were not polled, and are leaked instead
+/// of dropped.
 fn task<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>, place: usize) -> (String, Boxed<'a, ()>) {
     let mut tasks = tasks(hub, server);
     let task = tasks.swap_remove(place);
@@ -37,7 +38,7 @@ fn of<T>(result: Poll<Result<T, OperationError>>) -> OperationError {
     }
 }
 
-/// Those who wait for a connection, and those who come later.
+/// Check-outs that wait for a connection, and later ones.
 #[test]
 fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_it() {
     for (place, polled) in (0..TASKS).flat_map(|place| [(place, 0), (place, 2)]) {
@@ -56,7 +57,7 @@ fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_i
         let later = of(poll(&mut Box::pin(hub.check_out_of(Arc::clone(&server), None, None))));
         assert_eq!(later, OperationError::Abandoned);
         assert!(!later.is_retryable() && !later.is_transient());
-        // Who has a connection goes on, and it is closed when it is returned.
+        // A connection that is checked out stays usable, and is closed when it is returned.
         let mut in_use = in_use;
         done(in_use.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
         assert_eq!(counts(&server).in_use, 1);
@@ -64,18 +65,18 @@ fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_i
         assert_eq!(counts(&server), PoolCounts::default());
         assert_eq!(server.pool_snapshot().state, PoolState::Closed);
         hub.state.with(|state| state.control.assert_invariants());
-        // The other tasks end by themselves, the starters with them.
+        // The other tasks complete, `next_server` included.
         assert!(done(hub.next_server()).is_none());
         for place in 0..TASKS {
             let (name, mut other) = task(&hub, &server, place);
-            // One that hangs up first yields once.
+            // A task that hangs up first yields once.
             assert!(poll(&mut other).is_ready() || poll(&mut other).is_ready(), "{name}");
         }
         assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
     }
 }
 
-/// A selection that waits as no server is known, and a warm-up behind it.
+/// A selection that waits because no server is known, and a warm-up that waits for the same.
 #[test]
 fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
     let (_, hub, server) = open();
@@ -90,7 +91,7 @@ fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
     assert_eq!(of(poll(&mut warming)), OperationError::Abandoned);
 }
 
-/// What the monitor was told to do is not left open, whatever it was.
+/// The action of the monitor is never left pending, whichever it was.
 #[test]
 fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
     for (dial, mute, polls) in
@@ -112,7 +113,8 @@ fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
     }
 }
 
-/// Whoever waits for a connection that the worker was establishing is told of the worker, and not of the connection.
+/// A waiter of a connection that the worker was establishing receives the error of the worker, not
+/// of the connection.
 #[test]
 fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
     for dial in [Dial::Hangs, Dial::Stands] {
@@ -132,7 +134,7 @@ fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
     }
 }
 
-/// The simple rule: one of several is missed, too.
+/// The loss of one worker of several also closes the client.
 #[test]
 fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
     let house = wide::House::open(PoolOptions { max_connecting: 2, ..PoolOptions::DEFAULT }, None);
@@ -141,7 +143,7 @@ fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
     assert!(poll(&mut one).is_pending() && poll(&mut other).is_pending());
     drop(other);
     assert!(hub.is_closed());
-    // Here one connection is all that there can be.
+    // Here the pool is limited to one connection.
     let (_, hub, server) = open();
     let mut one = Box::pin(hub.run_worker(&server));
     assert!(poll(&mut one).is_pending());
@@ -166,7 +168,7 @@ fn tasks_of_a_server_that_is_gone_and_of_a_closed_client_are_not_missed() {
     assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Closed);
 }
 
-/// The host's own: what starts tasks, and tasks that are still to be made.
+/// The host's own tasks: the one that starts tasks, and tasks that are not yet created.
 #[test]
 fn attendance_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
     let (_, hub, _server) = open();

@@ -1,4 +1,4 @@
-//! Many at once: operations that run out of time, replies that are late, workers that are needed.
+//! Many at once: operations that reach their deadline, late replies, idle workers.
 
 use super::wide::{Bell, House};
 use super::*;
@@ -46,7 +46,7 @@ fn operations_that_run_out_of_time_at_once_are_all_woken() {
     }
 }
 
-/// CMAP-38: they go on, and see to the time themselves from then on.
+/// CMAP-38: the operations continue, and observe their own deadlines from then on.
 #[test]
 fn operations_under_way_are_all_woken_when_the_client_is_closed() {
     let (mut house, _) = house();
@@ -78,7 +78,7 @@ fn no_more_than_so_many_late_replies_are_waited_for() {
     for guard in &mut guards {
         assert!(poll(&mut ping(guard)).is_pending(), "sent, and given up");
     }
-    // The clock task takes over some, and finds the others later.
+    // The clock task takes over some of the connections now, and the others later.
     guards.truncate(90);
     house.poll(clock);
     drop(guards);
@@ -87,7 +87,7 @@ fn no_more_than_so_many_late_replies_are_waited_for() {
     assert_eq!(house.counts(), [0, 0, 64, 0]);
     house.pass(LATE_REPLY);
     assert_eq!(house.counts(), [0; 4]);
-    // There is room again.
+    // The limit has room again.
     house.bench.mute(false);
     let mut guards = house.guards(1);
     house.bench.mute(true);
@@ -104,7 +104,7 @@ fn no_more_workers_are_woken_than_there_is_work() {
     let mut first = house.check_out(None);
     assert!(poll(&mut first).is_pending());
     assert_eq!(house.rings().iter().sum::<usize>(), 1, "one connection is to be established");
-    // The others, while that worker has not looked yet.
+    // The other two check-outs, before that worker is polled.
     let mut more: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
     for one in &mut more {
         assert!(poll(one).is_pending());
@@ -133,7 +133,7 @@ fn work_of_a_worker_that_ends_before_it_looked_is_another_workers() {
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }
 
-/// A worker may be polled without having been woken, and is at work then.
+/// A worker may be polled without having been woken, and it then starts to work.
 #[test]
 fn worker_that_found_work_by_itself_is_not_counted_on() {
     let (mut house, clock) = house();
@@ -143,7 +143,7 @@ fn worker_that_found_work_by_itself_is_not_counted_on() {
     assert!(poll(&mut waiting[0]).is_pending());
     let woken = house.rings().iter().position(|&rings| rings > 0).expect("a worker");
     let other = usize::from(woken == 0);
-    // It takes what the other was woken for.
+    // This worker takes the work for which the other was woken.
     house.poll(other);
     house.poll(woken);
     assert!(poll(&mut waiting[1]).is_pending());

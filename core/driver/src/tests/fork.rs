@@ -1,4 +1,4 @@
-//! The child of a fork, as far as one process can play it: the runtime says that it is another's.
+//! The child of a fork, simulated in one process: the runtime reports that the process was forked.
 
 use super::wide::Bell;
 use super::workers::guard;
@@ -20,7 +20,7 @@ fn snapshots(hub: &Hub<Bench>) -> Vec<PoolSnapshot> {
     seen
 }
 
-/// Runs `work` while a thread holds the lock, which in a real child is not there.
+/// Runs `work` while the lock is held, as by a thread that does not exist in the child.
 fn while_held<T: Send>(state: &Mutex<T>, work: impl FnOnce()) {
     let held = state.lock();
     work();
@@ -77,7 +77,7 @@ fn what_waited_at_the_fork_fails_when_it_is_polled_and_nobody_is_woken() {
     assert!(matches!(bell.poll(&mut waiting), Poll::Ready(Err(OperationError::Forked))));
 }
 
-/// Locks that are held for ever are waited for by nobody: not by operations, looks or drops.
+/// No call waits for a lock that is held forever: no operation, no snapshot and no drop.
 #[test]
 fn no_lock_is_waited_for() {
     let (bench, hub, server) = open();
@@ -112,7 +112,7 @@ fn no_lock_is_waited_for() {
     assert_eq!(hub.reset_after_fork(), ForkReset::Cleared);
 }
 
-/// In one process the child's doings would be seen by the parent, of which only the drops are none.
+/// In one process, the child's actions change the parent's state. Drops must not.
 #[test]
 fn what_is_dropped_is_not_returned() {
     let (bench, hub, server) = open();

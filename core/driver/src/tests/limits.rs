@@ -1,4 +1,4 @@
-//! Time limits of what comes before an operation.
+//! Time limits of the steps before an operation.
 
 use super::workers::guard;
 use super::*;
@@ -11,7 +11,8 @@ fn after_secs(seconds: u64) -> Instant {
     Bench::new().now().saturating_add(Duration::from_secs(seconds))
 }
 
-/// A future that is pending until just before an instant, and what it gives at it. `task` is that of the server that brings it about.
+/// Checks that a future is pending until just before an instant. Returns its output at that
+/// instant. `task` is the server's task that completes it.
 fn output_at<T>(bench: &Bench, at: Instant, task: &mut Boxed<'_, ()>, future: &mut Boxed<'_, T>) -> T {
     bench.advance_to(Instant::from_nanos(at.as_nanos() - 1));
     assert!(poll(task).is_pending());
@@ -24,8 +25,8 @@ fn output_at<T>(bench: &Bench, at: Instant, task: &mut Boxed<'_, ()>, future: &m
     }
 }
 
-/// CMAP-28: with a deadline, selection and check-out have serverSelectionTimeoutMS together, and waitQueueTimeoutMS does not apply;
-/// without one, each has its own limit.
+/// CMAP-28: with a deadline, selection and check-out have serverSelectionTimeoutMS together, and
+/// waitQueueTimeoutMS does not apply; without one, each has its own limit.
 #[test]
 fn selection_and_check_out_share_one_limit_if_there_is_a_deadline() {
     for (deadline, ends) in [(Some(60), 30), (Some(25), 25), (None, 21)] {
@@ -39,7 +40,7 @@ fn selection_and_check_out_share_one_limit_if_there_is_a_deadline() {
         bench.advance_to(after_secs(20));
         assert!(poll(&mut waiting).is_pending());
         assert_eq!(counts(&server).waiting, 0, "no server is known");
-        // The only connection that there can be. Its hello makes the server known.
+        // The pool is limited to this connection. Its hello makes the server known.
         let held = guard(&hub, &server);
         assert!(poll(&mut waiting).is_pending());
         assert_eq!(counts(&server).waiting, 1);
@@ -49,7 +50,7 @@ fn selection_and_check_out_share_one_limit_if_there_is_a_deadline() {
     }
 }
 
-/// CMAP-28: the limit of the check-out is not that of what comes after it.
+/// CMAP-28: the limit of the check-out does not apply to later steps.
 #[test]
 fn operations_after_the_check_out_have_the_whole_deadline() {
     let (bench, hub, server) = open();
@@ -80,7 +81,7 @@ fn after_millis(millis: u64) -> Instant {
     Bench::new().now().saturating_add(Duration::from_millis(millis))
 }
 
-/// A check-out, for which a worker has begun to establish a connection.
+/// A check-out for which a worker has begun to establish a connection.
 fn establishing<'a>(
     hub: &'a Hub<Bench>,
     server: &'a Arc<Server<Bench>>,
@@ -99,7 +100,7 @@ fn timed_out(overloaded: bool) -> Result<(), OperationError> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CMAP-60, CMAP-95: of the two limits the one that ends first, and none if neither is set.
+/// CMAP-60, CMAP-95: the earlier of the two limits applies, and none if neither is set.
 #[test]
 fn hello_that_is_not_answered_ends_at_the_limit_of_a_command() {
     let cases = [(None, Some(1), 1), (Some(2), Some(1), 1), (Some(1), Some(2), 1), (Some(1), None, 1)];
@@ -120,7 +121,7 @@ fn hello_that_is_not_answered_ends_at_the_limit_of_a_command() {
     assert!(poll(&mut worker).is_pending() && poll(&mut waiting).is_pending());
 }
 
-/// CMAP-60: the limit of a command is not one of dialing.
+/// CMAP-60: the limit of a command does not apply to dialing.
 #[test]
 fn dialing_ends_at_the_limit_of_establishing_only() {
     let (bench, hub, server) = open_as(|config| {
@@ -162,8 +163,8 @@ fn o5_a_connection_for_one_operation_is_established_within_the_time_of_that_oper
     assert_eq!(counts(&server), PoolCounts::default(), "the connection is abandoned");
 }
 
-/// An operation with a short deadline ends at its deadline. Its connection is still established for the next operation, within the client's limit,
-/// and the pool is not cleared.
+/// An operation with a short deadline ends at its deadline. Its connection is still established for
+/// the next operation, within the client's limit, and the pool is not cleared.
 #[test]
 fn o5_a_short_deadline_neither_ends_the_establishment_nor_clears_the_pool() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
@@ -194,7 +195,8 @@ fn o5_a_connection_is_established_within_the_time_of_another_operation_that_wait
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut second), Ok(()));
 }
 
-/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation without a time limit does.
+/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation
+/// without a time limit does.
 #[test]
 fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
@@ -211,7 +213,7 @@ fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut endless), timed_out(true));
 }
 
-/// A hub whose connections say three commands, and the peer answers each after 800 ms.
+/// A client core with connections that send three commands. The peer answers each after 800 ms.
 #[cfg(feature = "auth")]
 fn open_slow(connect_timeout: Option<Duration>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let scram = Credential::new("lovelace", super::login::PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
@@ -225,7 +227,7 @@ fn open_slow(connect_timeout: Option<Duration>) -> (Bench, Arc<Hub<Bench>>, Arc<
     (bench, hub, server)
 }
 
-/// Goes on with a worker until it waits for its peer.
+/// Polls a worker until it waits for its peer.
 #[cfg(feature = "auth")]
 fn work(worker: &mut Boxed<'_, ()>) {
     for _ in 0..1000 {

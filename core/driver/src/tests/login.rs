@@ -1,4 +1,4 @@
-//! Connections that authenticate: what is left of their secrets, and how they fail.
+//! Connections that authenticate: where their secrets remain, and how they fail.
 
 use super::wide::House;
 use super::workers::hub_clear;
@@ -14,15 +14,16 @@ use sha2::Sha256;
 
 pub(super) const PASSWORD: &str = "a password that nobody must find";
 
-/// The server's part of SCRAM-SHA-256 with 4096 iterations, for [`PASSWORD`], worked out by hand.
+/// The server's part of SCRAM-SHA-256 with 4096 iterations, for [`PASSWORD`], implemented here a
+/// second time.
 #[derive(Default)]
 pub(super) struct Prover {
-    /// What was said so far, as both sides sign it.
+    /// The messages so far, as both sides sign them.
     said: String,
 }
 
 impl Prover {
-    /// The answer to a payload, and whether it is the last.
+    /// Returns the answer to a payload, and whether it is the last.
     pub(super) fn answer(&mut self, salt: &str, command: RawDocument<'_>) -> (String, bool) {
         let payload = command.get("payload").unwrap().and_then(RawValue::as_binary).unwrap().bytes;
         let text = core::str::from_utf8(payload).unwrap();
@@ -58,7 +59,7 @@ fn plain() -> Login {
     Login::new(Credential::new("lovelace", PASSWORD).mechanism(Mechanism::Plain)).unwrap()
 }
 
-/// What comes of a check-out for which a connection is established.
+/// Returns the result of a check-out for which a connection is established.
 fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
     assert!(poll(&mut waiting).is_pending());
@@ -72,7 +73,7 @@ fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Re
     }
 }
 
-/// Whether memory that was given back has the password in it.
+/// Whether memory that was released contains the password.
 fn password_is_left(bench: &Bench) -> bool {
     let left = bench.left.lock().unwrap();
     left.iter().any(|bytes| bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes()))
@@ -85,7 +86,7 @@ fn failure(error: &OperationError) -> &LoginFailure {
 
 #[test]
 fn password_is_left_in_no_buffer() {
-    // One that is longer than anything that was written before it makes the buffer grow.
+    // A password that is longer than everything written before it makes the buffer grow.
     let long = PASSWORD.repeat(100);
     let long = Login::new(Credential::new("lovelace", long.as_str()).mechanism(Mechanism::Plain)).unwrap();
     for (login, answer) in [
@@ -103,13 +104,13 @@ fn password_is_left_in_no_buffer() {
         assert!(buffers >= 2, "both buffers of the connection were looked at");
         assert!(!password_is_left(&bench), "{answer:?}");
     }
-    // The search finds what it looks for.
+    // The search finds a password that is present.
     let bench = Bench::new();
     Page::of(&bench).append(format!("saslStart{PASSWORD}").as_bytes()).unwrap();
     assert!(password_is_left(&bench));
 }
 
-/// SDAM-75: the pool is cleared; the check-out fails with what the server said, made harmless.
+/// SDAM-75: the pool is cleared; the check-out fails with the server's message, sanitized.
 #[test]
 fn refusal_is_told_in_the_servers_words_without_secrets() {
     let long = "\u{20ac}".repeat(100);
@@ -137,7 +138,7 @@ fn refusal_is_told_in_the_servers_words_without_secrets() {
     }
 }
 
-/// SDAM-69, CMAP-96: the time that is over was that of authentication, which is no sign of overload.
+/// SDAM-69, CMAP-96: the timeout occurred in authentication, which does not indicate overload.
 #[test]
 fn time_that_passes_in_authentication_clears_the_pool() {
     let (bench, hub, server) = open_with(Some(plain()));
@@ -146,7 +147,7 @@ fn time_that_passes_in_authentication_clears_the_pool() {
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: false };
     assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Paused, 1));
-    // In hello it is, and the pool stays.
+    // A timeout in hello does, and the pool stays.
     let (bench, hub, server) = open_with(Some(plain()));
     bench.mute(true);
     let error = check_out(&bench, &hub, &server).expect_err("in time");
@@ -155,8 +156,8 @@ fn time_that_passes_in_authentication_clears_the_pool() {
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
 }
 
-/// The password is stretched once for all connections whose servers ask for the same salt; and in steps, between which
-/// others have their turn.
+/// The password is stretched once for all connections whose servers ask for the same salt; and in
+/// steps, between which other tasks run.
 #[test]
 fn password_is_stretched_once_for_every_salt() {
     let scram = Credential::new("lovelace", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
@@ -175,7 +176,7 @@ fn password_is_stretched_once_for_every_salt() {
             turns += 1;
             assert!(turns < 1000, "it has an end: {salt}, {:?}", server.pool_snapshot());
         };
-        // Closed when it returns: the next one is established anew.
+        // The connection is closed when it is returned, so the next check-out establishes another.
         hub_clear(&bench, &server);
         drop(guard);
         turns
@@ -185,7 +186,7 @@ fn password_is_stretched_once_for_every_salt() {
     assert_eq!(turns_for("one"), 1);
     assert_eq!(turns_for("another"), steps);
     assert_eq!((turns_for("one"), turns_for("another")), (1, 1));
-    // As many as are kept; then the oldest gives way.
+    // The cache keeps four keys. A fifth one replaces the oldest.
     for salt in ["third", "fourth", "fifth"] {
         assert_eq!(turns_for(salt), steps, "{salt}");
     }
@@ -245,7 +246,7 @@ fn login_that_can_never_be_used_is_refused() {
     assert!(!Login::new(Credential::new("ada", "p")).unwrap().needs_privacy());
 }
 
-/// The work that a server can demand is the user's to limit.
+/// The user limits the work that a server can demand.
 #[test]
 fn more_iterations_than_the_user_allows_are_refused() {
     for (iterations_max, refused) in [(4095, Some(AuthError::IterationsTooMany { max: 4095 })), (4096, None)] {
@@ -265,7 +266,8 @@ fn more_iterations_than_the_user_allows_are_refused() {
     }
 }
 
-/// A check-out that failed for something else is not explained by what a server has said of an authentication.
+/// The error of a check-out that failed for another reason does not include the server's message
+/// about an authentication.
 #[test]
 fn refusal_explains_only_what_it_is_of() {
     let (bench, hub, server) = open_with(Some(plain()));
@@ -278,7 +280,7 @@ fn refusal_explains_only_what_it_is_of() {
     }
 }
 
-/// Another worker fails in another way before anybody asks why the first one did.
+/// Another worker fails in another way before the error of the first one is read.
 #[test]
 fn refusal_is_told_although_another_connection_fails_after_it() {
     let mut house = House::open(PoolOptions::DEFAULT, Some(plain()));
@@ -293,7 +295,7 @@ fn refusal_is_told_although_another_connection_fails_after_it() {
     assert_eq!(house.counts()[0], 0, "the other one has failed, too");
     let Poll::Ready(Err(error)) = poll(&mut waiting[1]) else { panic!("refused") };
     assert_eq!(failure(&error).message.as_deref(), Some("no"));
-    // It says nothing of those that come after a good one.
+    // The message does not explain failures that follow a success.
     *house.bench.answer.lock().unwrap() = Answer::Accepts;
     house.server.command(house.hub.now(), PoolCommand::Ready);
     house.server.settle();

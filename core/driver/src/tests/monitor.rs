@@ -1,9 +1,9 @@
-//! Monitors whose server answers faster than they can listen.
+//! Monitors with a server that replies faster than they read.
 
 use super::wide::Bell;
 use super::*;
 
-/// MON-24: a stream of replies without end, each there before it is asked for.
+/// MON-24: an endless stream of replies, each available before it is read.
 #[test]
 fn monitor_of_a_server_that_talks_without_a_pause_lets_other_tasks_run() {
     const REPLIES: usize = 10_000;

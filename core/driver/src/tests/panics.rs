@@ -1,4 +1,4 @@
-//! Panics of what is not the shell's: one costs one attempt.
+//! Panics of code outside the driver: each costs one attempt.
 
 use super::workers::guard;
 use super::*;
@@ -16,12 +16,12 @@ fn pass(bench: &Bench, time: Duration) {
     bench.advance_to(bench.now().saturating_add(time));
 }
 
-/// The operation that waits for it fails, and no other.
+/// The operation that waits for the connection fails, and no other.
 #[test]
 fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
     for part in [Part::Connect, Part::Buffers, Part::Read, Part::Sleep] {
         let (bench, hub, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
-        // A timer is begun when the peer keeps it waiting.
+        // A timer is begun when the peer does not answer.
         bench.mute(part == Part::Sleep);
         let mut work = Box::pin(hub.run_worker(&server));
         assert!(poll(&mut work).is_pending());
@@ -46,7 +46,7 @@ fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
     }
 }
 
-/// The heartbeats that have ended since the last look: whether each succeeded.
+/// Returns whether each heartbeat that has ended since the last call succeeded.
 fn heartbeats(events: &mut Subscription) -> Vec<bool> {
     let mut ended = Vec::new();
     while let Some(notice) = events.try_next() {
@@ -62,7 +62,8 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
     ended
 }
 
-/// MON-53: a check that panicked has failed, and the next one comes when somebody wants it.
+/// MON-53: a check that panicked has failed, and the next check begins when an operation requests
+/// one.
 #[test]
 fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
     for part in [Part::Connect, Part::Buffers, Part::Read] {
@@ -105,7 +106,7 @@ fn clocks_whose_timer_panics_go_on_after_a_rest() {
         pass(&bench, REST);
         assert!(poll(task).is_pending());
     }
-    // The pool's keeps the time of those who wait again.
+    // The pool's clock task enforces the deadlines of waiters again.
     pass(&bench, REST);
     let deadline = bench.now().saturating_add(REST);
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(deadline), None));
@@ -119,7 +120,7 @@ fn clocks_whose_timer_panics_go_on_after_a_rest() {
     drop(held);
 }
 
-/// Nothing can be done any more where time itself is out of order.
+/// Without working timers the client cannot continue, so it is closed.
 #[test]
 fn work_whose_rest_panics_again_and_again_is_given_up_and_the_client_with_it() {
     let (bench, hub, server) = open();
@@ -144,7 +145,7 @@ fn after(bench: &Bench, time: Duration) -> Instant {
     bench.now().saturating_add(time)
 }
 
-/// Where nothing is caught, the task is its executor's, which drops it.
+/// Where panics are not caught, the executor owns the task and drops it.
 #[test]
 fn work_that_panics_uncaught_ends_the_client_when_it_is_dropped() {
     let house = wide::House::open(PoolOptions::DEFAULT, None);
@@ -166,7 +167,7 @@ impl Wake for Alarm {
     }
 }
 
-/// What a step gives to its caller is not lost for the waker of another.
+/// A result that a step returns to its caller is not lost when the waker of another task panics.
 #[test]
 fn waker_that_panics_costs_nobody_else_a_connection() {
     let (_, hub, server) = open();
@@ -176,7 +177,7 @@ fn waker_that_panics_costs_nobody_else_a_connection() {
     assert!(alarmed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let mut behind = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut behind).is_pending());
-    // It is granted the connection, and woken.
+    // The first waiter is granted the connection, and its waker is called.
     drop(held);
     drop(alarmed);
     let Poll::Ready(Ok(guard)) = poll(&mut behind) else { panic!("it has the connection") };
@@ -185,7 +186,7 @@ fn waker_that_panics_costs_nobody_else_a_connection() {
     assert_eq!(counts(&server), PoolCounts { available: 1, ..PoolCounts::default() });
 }
 
-/// What was to be sent was never sent: the connection is as good as before.
+/// No byte of the request was sent, so the connection stays usable.
 #[test]
 fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
     let (_, hub, server) = open();
@@ -199,7 +200,7 @@ fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
     done(again.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
 }
 
-/// A guard that is dropped by a panic is returned as by any other drop.
+/// A guard that is dropped during a panic is returned as by any other drop.
 #[test]
 fn guard_that_is_dropped_by_a_panic_is_returned() {
     for outstanding in [false, true] {
@@ -219,7 +220,7 @@ fn guard_that_is_dropped_by_a_panic_is_returned() {
     }
 }
 
-/// Who watches the others misses nothing.
+/// The other subscriptions miss no event.
 #[test]
 fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
     let (_, hub, server) = open();
@@ -245,7 +246,8 @@ fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
     assert!(all > seen + 1, "{all} of which {seen} were before");
 }
 
-/// A host's own that does not keep to its word, as far as that can be told.
+/// A host's observer that panics against its contract. The panic is caught if the platform allows
+/// it.
 #[test]
 fn events_of_a_host_that_panic_are_passed_over() {
     use poolhouse_core::machine::Observer as _;
@@ -267,7 +269,7 @@ fn events_of_a_host_that_panic_are_passed_over() {
     super::super::event::Tap::new(&Loud).on_event(Instant::ORIGIN, &event);
 }
 
-/// It is told so even if it waits when the filter panics.
+/// The subscription is woken, also if it waits when the filter panics.
 #[test]
 fn subscription_that_waits_when_its_filter_panics_is_woken() {
     let (_, hub, server) = open();
@@ -280,7 +282,7 @@ fn subscription_that_waits_when_its_filter_panics_is_woken() {
     assert!(matches!(bell.poll(&mut next), Poll::Ready(None)));
 }
 
-/// Before there is anything that could be polled.
+/// The panic occurs before a future exists that could be polled.
 #[test]
 fn work_that_panics_when_it_is_made_is_made_again_after_a_rest() {
     let bench = Bench::new();

@@ -1,18 +1,18 @@
-//! Servers that live in a fixed number of places, and those who wait to start their tasks in fixed memory.
+//! Servers in a fixed number of slots, and tasks that wait for servers in fixed memory.
 
 use super::wide::Bell;
 use super::*;
 use alloc::sync::Weak;
 use poolhouse_core::topology::Fixed as FixedTopology;
 
-/// The most servers that there can be.
+/// The maximum number of servers.
 const SERVERS: usize = 4;
 
 /// The runtime of the other tests, in fixed memory.
 #[derive(Clone)]
 struct Narrow {
     bench: Bench,
-    /// Servers that somebody has a handle of are in their places.
+    /// The slots of servers. A server occupies its slot while a handle of it exists.
     places: Arc<Mutex<Vec<Weak<Server<Self>>>>>,
 }
 
@@ -44,7 +44,7 @@ impl Runtime for Narrow {
     }
 }
 
-/// A hub of these servers, of which nothing runs.
+/// A client core with these servers, without running tasks.
 fn narrow(seeds: &[&str]) -> Hub<Narrow> {
     let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
     hub_for(runtime, TopologyOptions { seeds, ..Default::default() }, |_| ())
@@ -54,7 +54,7 @@ fn change_seeds(hub: &Hub<Narrow>, seeds: &[&str]) {
     hub.change_seeds(seeds.iter().copied()).expect("there is room");
 }
 
-/// Handles of all servers of which tasks are to be started.
+/// Takes the handles of all servers that need tasks.
 fn take_all(hub: &Hub<Narrow>) -> Vec<Arc<Server<Narrow>>> {
     let mut taken = Vec::new();
     while let Poll::Ready(Some(server)) = Arc::new(Bell::default()).poll(&mut Box::pin(hub.next_server())) {
@@ -69,14 +69,14 @@ fn addresses(servers: &[Arc<Server<Narrow>>]) -> Vec<&str> {
     addresses
 }
 
-/// Places become free while another server is found: each has one of them, and once.
+/// Slots become free while another server is found: each server gets one of them, and only once.
 #[test]
 fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
     let hub = narrow(&["a", "b", "c", "d"]);
     let held = take_all(&hub);
     assert_eq!(held.len(), SERVERS);
     change_seeds(&hub, &["a"]);
-    // All places are held by those who still have handles.
+    // The handles that still exist occupy all slots.
     change_seeds(&hub, &["a", "e"]);
     assert!(take_all(&hub).is_empty(), "there is no place for it");
     drop(held);
@@ -86,7 +86,8 @@ fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
     assert!(take_all(&hub).is_empty(), "each is given once");
 }
 
-/// Who has ended with a server that is gone asks for the next one, and that may be the one that had no place.
+/// A task that has released a removed server requests the next one, which may be the server that
+/// had no slot.
 #[test]
 fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
     let hub = narrow(&["a", "b", "c", "d"]);
@@ -100,7 +101,7 @@ fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_task
     assert_eq!(bell.rings(), 1, "any may take it");
 }
 
-/// The places of those who wait are left by those who give up, and by wakers that are replaced.
+/// Waiters that are dropped and wakers that are replaced release their slots.
 #[test]
 fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
     let hub = narrow(&["a"]);
@@ -120,7 +121,7 @@ fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
     assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1), "no waker is kept");
 }
 
-/// There is nothing that it could start. It is not heard of, and takes nobody's place.
+/// There is no server that it could start. It is never woken, and takes no other waiter's slot.
 #[test]
 fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() {
     let hub = narrow(&["a"]);
@@ -135,13 +136,13 @@ fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() 
     assert_eq!(rings, [1, 1, 1, 1, 0], "those who have a place are");
     assert!(matches!(bells[0].poll(&mut waiting[0]), Poll::Ready(Some(_))));
     drop(waiting.remove(0));
-    // A place is free now for whoever asks once more.
+    // A slot is free now for a waiter that polls again.
     assert!(bells[SERVERS].poll(&mut waiting[SERVERS - 1]).is_pending());
     change_seeds(&hub, &["a", "b", "c"]);
     assert_eq!(bells[SERVERS].rings(), 1);
 }
 
-/// Random bytes that nobody can guess are not there unless a runtime has some.
+/// Unless a runtime supplies unpredictable random bytes, none are available.
 #[cfg(feature = "auth")]
 #[test]
 fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {

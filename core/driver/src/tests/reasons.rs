@@ -101,7 +101,8 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
     assert_eq!(hint(Some("rs1")), None, "its set is the required one, and another member may be about to reply");
 }
 
-/// A seed of another set that was removed when the client started is not the reason if no server is known weeks later.
+/// A seed of another set that was removed when the client started is not the reason if no server is
+/// known weeks later.
 #[test]
 fn errors_3_server_of_another_set_is_no_longer_named_after_a_member_replies() {
     let (_, hub, server) = open();

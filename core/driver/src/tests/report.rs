@@ -1,4 +1,4 @@
-//! Events that are kept and passed on.
+//! Events that are stored and delivered.
 
 use super::*;
 use crate::{Event, EventRef, Publish};
@@ -37,7 +37,7 @@ fn event_that_is_kept_says_what_it_said() {
     }
 }
 
-/// Listens or not, and counts.
+/// An observer that is active or not, and counts its events.
 #[derive(Clone)]
 struct Ear {
     listens: bool,

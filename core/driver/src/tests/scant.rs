@@ -1,10 +1,11 @@
-//! Memory that is used up: by replies, by connections and by those who wait. Where a runtime supplies nothing, its defaults hold.
+//! Memory that is exhausted: by replies, by connections and by waiters. The defaults apply where a
+//! runtime supplies nothing.
 
 use super::*;
 use poolhouse_core::pool::Memory;
 use poolhouse_core::storage::Store;
 
-/// Three elements of what a pool keeps, and `N` of what the shell keeps beside it.
+/// Memory for three elements of the pool's tables, and for `N` of the driver's tables.
 struct Few<T, const N: usize>(heapless::Vec<T, 3>);
 
 impl<T, const N: usize> Store<T> for Few<T, N> {
@@ -93,13 +94,14 @@ impl Buffer for Slab {
     }
 }
 
-/// The runtime of the other tests in such memory, whose sockets are as private as nobody says.
+/// The runtime of the other tests in such memory. It does not override whether its sockets are
+/// private.
 #[derive(Clone)]
 struct Scant {
     bench: Bench,
-    /// How long a message may be that is received.
+    /// The maximum length of a received message.
     input_bytes: usize,
-    /// How many more servers there may be.
+    /// How many more servers have room.
     rooms: Arc<AtomicUsize>,
 }
 
@@ -147,7 +149,7 @@ fn scant(input_bytes: usize, change: impl FnOnce(&mut HubConfig)) -> Place {
     (bench, hub, server)
 }
 
-/// A check-out, and what came of it when a worker had its turn.
+/// Returns the result of a check-out after a worker was polled.
 fn check_out<'h>((_, hub, server): &'h Place) -> Result<Guard<'h, Scant>, OperationError> {
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
     if let Poll::Ready(outcome) = poll(&mut waiting) {
@@ -179,7 +181,7 @@ fn hello_that_no_buffer_holds_is_an_error_of_resources() {
     let mut guard = check_out(&place).expect("there is room for it");
     done(guard.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
     assert_eq!(guard.established().map(|known| known.max_wire_version), Some(21));
-    // What cannot grow is not made small either, unless the runtime says how.
+    // A buffer that cannot grow is not shrunk either, unless the runtime implements it.
     let mut slab = Slab { bytes: Vec::new(), limit: 4 };
     assert_eq!((slab.append(b"abcd"), slab.resize(5)), (Ok(()), Err(Full)));
     slab.shrink(0);
@@ -197,7 +199,7 @@ fn connection_that_there_is_no_place_for_fails_and_the_others_go_on() {
     check_out(&place).expect("one is available");
 }
 
-/// Of those who wait until the pool is filled; one has given up by then.
+/// Two tasks wait until the pool is filled. One of them has been cancelled by then.
 #[test]
 fn warm_up_beyond_the_places_fails_for_those_who_still_wait() {
     let place = scant(4096, |_| ());
@@ -228,7 +230,7 @@ fn check_out_that_there_is_no_place_to_wait_for_is_refused() {
     assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
 }
 
-/// A selection has its place among those who wait, too.
+/// A selection also needs a slot for waiters.
 #[test]
 fn selection_that_there_is_no_place_to_wait_for_is_refused() {
     let (_, hub, _) = &scant(4096, |_| ());
@@ -241,7 +243,7 @@ fn selection_that_there_is_no_place_to_wait_for_is_refused() {
     assert!(poll(&mut third).is_pending(), "the place of the first is free");
 }
 
-/// It is placed as soon as somebody asks and there is one.
+/// The server gets its slot when a task polls `next_server` and a slot is free.
 #[test]
 fn server_that_is_refused_a_place_waits_for_one() {
     let runtime = Scant::new(4096, 1);
@@ -257,7 +259,7 @@ fn server_that_is_refused_a_place_waits_for_one() {
     assert!(poll(&mut Box::pin(hub.next_server())).is_pending(), "each is given once");
 }
 
-/// The others are none the worse for it.
+/// The other servers are not affected.
 #[test]
 fn server_whose_address_no_text_holds_is_not_served() {
     let seeds = ["a-name-that-is-too-long.example", "b"];
@@ -272,7 +274,7 @@ fn server_whose_address_no_text_holds_is_not_served() {
     assert_eq!(seen, 1);
 }
 
-/// Unless a runtime says otherwise anybody reads along.
+/// Unless a runtime states otherwise, a socket is not private.
 #[cfg(feature = "auth")]
 #[test]
 fn password_is_not_sent_as_it_is_where_nobody_says_that_it_is_private() {

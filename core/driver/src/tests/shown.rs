@@ -1,4 +1,5 @@
-//! What is shown of a client's parts: which they are, and nothing of what they hold.
+//! The `Debug` and `Display` texts of a client's parts: they identify the part, and show nothing of
+//! its contents.
 
 use super::*;
 use crate::event::Tap;
@@ -35,7 +36,7 @@ fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
     assert_eq!(format!("{attempts:?}"), "Attempts { server: None, .. }");
 }
 
-/// Who polls it once more is told so, and gets nothing that is another's.
+/// A further poll returns an error, and does not touch another waiter's outcome.
 #[test]
 fn check_out_that_is_over_is_one_of_no_server() {
     let (_, hub, server) = open();
@@ -85,7 +86,7 @@ fn events_of_monitors_reach_whoever_listens_and_nobody_else() {
     let Some(Notice::Event { event: Event::Heartbeat(heard), .. }) = subscription.try_next() else { panic!("heard") };
     assert_eq!(heard, event);
     assert!(subscription.try_next().is_none(), "of the first one nobody heard");
-    // Nobody takes note of anything, and that is no error either.
+    // The observer `()` discards every event, and a call without context is no error.
     assert!(!().is_active());
     let ready = PoolEvent::PoolReady { pool: PoolId::new(1) };
     ().publish_in(Instant::ORIGIN, EventRef::Pool(&ready), &EventContext::NONE);

@@ -1,4 +1,4 @@
-//! News of what is another's by now, and connections that are of no use any more.
+//! Results for connections whose slot was reused, and connections that must be closed.
 
 use super::wide::Bell;
 use super::workers::{guard, hub_clear};
@@ -55,7 +55,7 @@ fn worker_is_woken_where_it_waits_now() {
     assert_eq!(bells.map(|bell| bell.rings()), [0, 1]);
 }
 
-/// A connection that took too long, in whose place is another; and an error of it.
+/// A connection that was established too late, after its slot was reused; and an error of it.
 #[test]
 fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
     let (bench, hub, server) = open();
@@ -90,7 +90,7 @@ fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
     assert_eq!(counts(&server), PoolCounts::default());
 }
 
-/// Checked out and returned without a look at the clock, if all were well.
+/// If the connection stays usable, it is checked out and returned without a clock read.
 #[test]
 fn connection_that_is_of_no_use_any_more_is_closed_also_where_the_time_does_not_matter() {
     for is_answered in [true, false] {
@@ -127,7 +127,8 @@ fn socket_that_takes_no_bytes_has_failed() {
     assert_eq!(counts(&server), PoolCounts::default());
 }
 
-/// Server Selection, "Determine compatibility": no server of it is given, not even the only one.
+/// Server Selection, "Determine compatibility": no server of the deployment is selected, not even
+/// the only one.
 #[test]
 fn deployment_that_is_too_old_gives_no_server_and_says_so() {
     use alloc::string::ToString;

@@ -1,11 +1,11 @@
-//! When a check-out and a check-in read the clock, and what follows if they do not.
+//! When a check-out and a check-in read the clock, and the consequences if they do not.
 
 use super::*;
 use poolhouse_core::pool::PoolEvent;
 
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// A hub whose only connection is established and available.
+/// A client core with one connection, which is established and available.
 fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let (bench, hub, server) = open_as(|config| config.pool = options.validate().unwrap());
     {
@@ -21,7 +21,8 @@ fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) 
     (bench, hub, server)
 }
 
-/// Checks out and drops the guard. Returns the connection's id, and the number of clock reads of each.
+/// Checks out and drops the guard. Returns the connection's id, and the number of clock reads of
+/// each.
 fn cycle(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> (u64, [usize; 2]) {
     let looks = || bench.looks.swap(0, Ordering::Relaxed);
     looks();
@@ -35,7 +36,7 @@ fn cycle(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> (u64, 
 fn clock_is_not_read_where_the_time_does_not_matter() {
     let (bench, hub, server) = filled(PoolOptions::DEFAULT);
     assert_eq!(cycle(&bench, &hub, &server), (1, [0, 0]));
-    // Nor for a deadline, because the check-out does not wait.
+    // A deadline causes no clock read, because the check-out does not wait.
     let deadline = Some(Instant::from_nanos(1));
     drop(done(hub.check_out_of(server.clone(), deadline, deadline)).expect("a connection"));
     assert_eq!(counts(&server).available, 1);

@@ -1,15 +1,16 @@
-//! Wakers run anybody's code when they are woken and when they are dropped: never under a lock.
+//! Wakers run arbitrary code when they are woken and when they are dropped, so neither happens
+//! under a lock.
 
 use super::wide::Bell;
 use super::*;
 use alloc::sync::Weak;
 use alloc::task::Wake;
 
-/// Looks at the whole client when it is dropped.
+/// A waker that reads the state of the whole client when it is dropped.
 struct Nosy {
     hub: Weak<Hub<Bench>>,
     dropped: Arc<AtomicUsize>,
-    /// Polled when it is woken.
+    /// Polled when the waker is woken.
     other: Mutex<Option<Pin<Box<dyn Future<Output = bool> + Send>>>>,
 }
 
@@ -26,7 +27,7 @@ impl Drop for Nosy {
     fn drop(&mut self) {
         let Some(hub) = self.hub.upgrade() else { return };
         let mut servers = 0;
-        // Takes the hub's lock and each server's, and then again.
+        // Takes the lock of the client core and of each server, and then each again.
         hub.for_each_server(|_| {
             hub.for_each_server(|_| servers += 1);
         });
@@ -55,7 +56,8 @@ fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
 }
 
-/// Two wait and both are to be woken; the first that is woken polls the second, which finds its outcome before its own waking.
+/// Two tasks wait and both must be woken. The first waker polls the second task, which finds its
+/// outcome before it is woken.
 #[test]
 fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
     let (bench, hub, server) = open();
@@ -96,7 +98,7 @@ fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
 }
 
-/// Those who start tasks are each of a task of their own where a runtime has a fixed number of them.
+/// If a runtime has a fixed number of tasks, each task that starts servers' tasks waits separately.
 #[test]
 fn all_who_wait_for_servers_are_woken_when_some_are_found() {
     let hub = hub_for(Bench::new(), TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
@@ -107,7 +109,7 @@ fn all_who_wait_for_servers_are_woken_when_some_are_found() {
     for (bell, next) in &mut waiting {
         assert!(bell.poll(next).is_pending());
     }
-    // One that is gone takes nobody's turn.
+    // A waiter that was dropped takes no other waiter's turn.
     let _gone = waiting.pop();
     hub.change_seeds(["a", "b", "c", "d"].into_iter()).expect("there is room");
     let found = waiting.iter_mut().map(|(bell, next)| {

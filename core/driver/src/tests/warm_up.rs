@@ -1,11 +1,11 @@
-//! Connections before they are needed.
+//! Connections that are established before they are needed.
 
 use super::wide::{Bell, House};
 use super::*;
 
 const TEN: PoolOptions = PoolOptions { max_pool_size: 10, ..PoolOptions::DEFAULT };
 
-/// A server whose connections hang until they are let go.
+/// A server that answers no connection until the test calls `answer`.
 fn house(pool: PoolOptions) -> House {
     let mut house = House::open(pool, None);
     house.bench.mute(true);
@@ -16,14 +16,14 @@ fn house(pool: PoolOptions) -> House {
     house
 }
 
-/// A warm-up, and the bell that tells when it wants to be polled.
+/// A warm-up, and the waker that counts its wake-ups.
 struct WarmUp {
     bell: Arc<Bell>,
     future: Boxed<'static, Result<(), OperationError>>,
 }
 
 impl WarmUp {
-    /// It has begun, and waits.
+    /// Begins a warm-up, which waits.
     fn begin(house: &mut House, count: Option<u32>, deadline: Option<Instant>) -> Self {
         let (hub, server) = (house.hub, house.server.clone());
         let future = Box::pin(async move { hub.warm_up_server(&server, count, deadline).await });
@@ -37,7 +37,7 @@ impl WarmUp {
         self.bell.poll(&mut self.future)
     }
 
-    /// What it gives if it was woken.
+    /// Returns the result if the warm-up was woken and is complete.
     fn woken(&mut self) -> Option<Result<(), OperationError>> {
         if self.bell.rings() == 0 {
             return None;
@@ -58,7 +58,8 @@ fn target(house: &House) -> u32 {
     house.server.state.with(|state| state.pool.fill_target())
 }
 
-/// The server answers from now on: also those who have been waiting, who are cut off and come again.
+/// Makes the server answer from now on. Connections that wait for it are closed, and are
+/// established again.
 fn answer(house: &mut House) {
     house.bench.mute(false);
     let cause = Cause::Network;
@@ -82,7 +83,7 @@ fn warm_up_ends_when_as_many_are_there() {
     assert_eq!(house.counts(), [0, 5, 0, 0]);
 }
 
-/// CMAP-01: it waits for no more than there may be by now.
+/// CMAP-01: the warm-up waits for no more connections than the current maximum.
 #[test]
 fn warm_up_ends_when_max_pool_size_is_lowered_below_it() {
     let mut house = house(TEN);
@@ -107,7 +108,7 @@ fn warm_up_takes_nothing_from_operations() {
     let mut warm_up = WarmUp::begin(&mut house, Some(10), None);
     assert_eq!(house.counts(), [1, 2, 0, 0]);
     let guards = house.guards(2);
-    // Nor is it an operation that waits too long in the queue.
+    // waitQueueTimeoutMS does not apply to the warm-up.
     house.pass(Duration::from_secs(5));
     assert_eq!(warm_up.woken(), None);
     assert_eq!(house.counts(), [1, 0, 2, 0]);
@@ -118,7 +119,7 @@ fn warm_up_takes_nothing_from_operations() {
 fn warm_up_ends_when_others_have_made_the_pool_warm() {
     let mut house = house(TEN);
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
-    // Its connection hangs; operations find better ones.
+    // The warm-up's connection hangs; operations get others that do not.
     house.bench.mute(false);
     let mut waiting: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
     waiting.iter_mut().for_each(|one| assert!(poll(one).is_pending()));
@@ -158,7 +159,7 @@ fn each_of_several_is_told_when_its_own_number_is_there() {
     let mut house = house(TEN);
     let mut two = WarmUp::begin(&mut house, Some(2), None);
     let mut three = WarmUp::begin(&mut house, Some(3), None);
-    // Its connection hangs; operations find better ones.
+    // The warm-up's connection hangs; operations get others that do not.
     house.bench.mute(false);
     let mut guards = house.guards(1);
     assert_eq!((two.woken(), three.woken()), (None, None));
@@ -172,7 +173,7 @@ fn each_of_several_is_told_when_its_own_number_is_there() {
     drop(guards);
 }
 
-/// A clear is no error: the warm-up goes on when the server is back.
+/// A clear is no error: the warm-up continues when the server is known again.
 #[test]
 fn warm_up_goes_on_after_a_clear() {
     let mut house = house(TEN);
@@ -190,7 +191,7 @@ fn warm_up_tells_why_a_connection_was_not_established() {
     let mut house = house(TEN);
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
     assert_eq!(house.counts(), [1, 0, 0, 0]);
-    // Both workers end, one of them in the middle of its work.
+    // Both workers end, one of them during an establishment.
     house.stop(2);
     house.stop(1);
     let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
@@ -205,7 +206,7 @@ fn warm_pool_is_no_failure() {
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
     house.stop(2);
     house.stop(1);
-    // Somebody else establishes what was missing before anybody looks.
+    // Another worker establishes the missing connections before the warm-up is polled.
     house.bench.mute(false);
     house.start(ServerTask::Worker);
     let guards = house.guards(2);
@@ -243,7 +244,7 @@ fn warm_up_to_the_minimum_follows_the_options() {
     assert_eq!(warm_up.woken(), Some(Ok(())), "nothing is asked for any more");
 }
 
-/// With memory for one connection, one may wait.
+/// With memory for one connection, one task may wait.
 #[test]
 fn warm_up_in_fixed_memory_ends_when_that_is_full() {
     let (bench, hub, server) = open();

@@ -48,7 +48,7 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    /// How often it rang since the last look.
+    /// Returns the number of wake-ups since the last call.
     pub(super) fn rings(&self) -> usize {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -58,12 +58,12 @@ impl Bell {
     }
 }
 
-/// A hub with one server, and tasks of it that are polled when they are woken.
+/// A client core with one server, and tasks of it that are polled when they are woken.
 pub(super) struct House {
     pub(super) bench: Bench,
     pub(super) hub: &'static Hub<Wide>,
     pub(super) server: Arc<Server<Wide>>,
-    /// Those that have ended do nothing any more.
+    /// The tasks. A task that has ended is `None`.
     tasks: Vec<(Arc<Bell>, Option<Boxed<'static, ()>>)>,
 }
 
@@ -75,11 +75,11 @@ impl House {
             config.connect_timeout = login.as_ref().map(|_| Duration::from_secs(1));
             config.login = login;
         });
-        // The test's tasks and guards borrow it; a test is short.
+        // The core is leaked, because the test's tasks and guards borrow it, and a test is short.
         Self { bench, hub: Box::leak(Box::new(hub)), server, tasks: Vec::new() }
     }
 
-    /// Starts a task of the server, not attended, and gives its number.
+    /// Starts a task of the server, without a task guard, and returns its index.
     pub(super) fn start(&mut self, task: ServerTask) -> usize {
         let (hub, server) = (self.hub, Arc::clone(&self.server));
         let work: Boxed<'static, ()> = Box::pin(async move { hub.work(&server, task).await });
@@ -92,7 +92,7 @@ impl House {
         self.tasks.remove(task);
     }
 
-    /// How often each task was woken since the last look.
+    /// Returns how often each task was woken since the last call.
     pub(super) fn rings(&self) -> Vec<usize> {
         self.tasks.iter().map(|(bell, _)| bell.rings()).collect()
     }
@@ -121,7 +121,7 @@ impl House {
         panic!("the tasks never come to rest");
     }
 
-    /// Lets time pass; every task may have waited for that.
+    /// Advances the clock and polls every task, because each may wait for a time.
     pub(super) fn pass(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap();
         self.bench.now.fetch_add(nanos, Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl House {
         Box::pin(CheckingOut::new(self.hub, Arc::clone(&self.server), deadline, deadline))
     }
 
-    /// A connection for each, established if it has to be.
+    /// Checks out this many connections, and establishes them if necessary.
     pub(super) fn guards(&mut self, count: usize) -> Vec<Guard<'static, Wide>> {
         let mut waiting: Vec<_> = (0..count).map(|_| self.check_out(None)).collect();
         let mut guards = Vec::new();

@@ -1,14 +1,14 @@
-//! Workers that come to an end before their work does; operations that end before they were sent.
+//! Workers that end before their work does; operations that end before they are sent.
 
 use super::*;
 
-/// The pool hears of the end, the operation that waits fails, and there is room for another worker.
+/// The pool is notified of the end, the waiting operation fails, and another worker can join.
 #[test]
 fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
     let (bench, hub, server) = open();
     for dial in [Dial::Hangs, Dial::Stands] {
         bench.dial(dial);
-        // Nobody answers its hello.
+        // The peer does not answer the hello.
         bench.mute(true);
         let mut first = worker(&hub, &server);
         let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
@@ -20,7 +20,7 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
         let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has failed") };
         let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
         assert_eq!(error, OperationError::check_out_of("a:27017", failed));
-        // There is place for one worker only.
+        // The pool allows only one worker.
         bench.mute(false);
         bench.dial(Dial::Stands);
         let mut second = worker(&hub, &server);
@@ -28,7 +28,7 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut second).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
-        // Closed when it returns.
+        // The connection is closed when it is returned.
         hub_clear(&bench, &server);
         drop(guard);
         assert_eq!(counts(&server), PoolCounts::default());
@@ -55,7 +55,7 @@ fn worker_that_panics_leaves_nothing_behind() {
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }
 
-/// Clears as a check does that timed out, and makes the pool ready again.
+/// Clears the pool as a check that timed out does, and makes it ready again.
 pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
     let cause = Cause::NetworkTimeout;
     let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause };
@@ -78,7 +78,7 @@ pub(super) fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Gua
     }
 }
 
-/// CMAP-84: it was never sent, so it may be done elsewhere.
+/// CMAP-84: the operation was never sent, so it may be executed on another server.
 #[test]
 fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
     let (bench, hub, server) = open();

@@ -1,4 +1,4 @@
-//! News of applications, and how they reach monitors.
+//! Errors and hellos of applications, and their effects on monitors.
 
 use super::*;
 use crate::pool::Clear;
@@ -15,7 +15,7 @@ pub(super) const fn app_error(kind: AppErrorKind<'static>) -> AppError<'static> 
     }
 }
 
-/// A server that is no longer what it was, with the topologyVersion of [`versioned`].
+/// A state change error, with the topologyVersion of [`versioned`].
 pub(super) const fn state_change(code: i32, counter: i64) -> AppError<'static> {
     app_error(AppErrorKind::Command(CommandError {
         command: Some(ReplyError { code: Some(code), message: "" }),
@@ -77,14 +77,14 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
     assert!(!rig.control.owes_line(a, Line::Check), "no retry at once");
     assert_eq!(rig.control.poll_timeout(), Some(at(10_300)));
-    // SDAM-85: unless somebody waits.
+    // SDAM-85: unless a selector waits.
     rig.control.request_check(rig.now);
     assert_eq!(rig.control.poll_timeout(), Some(at(800)));
     assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
 }
 
-/// SDAM-69, SDAM-75: every error that ends an establishment cancels the check in flight, because the server may answer a streaming check
-/// only after heartbeatFrequencyMS.
+/// SDAM-69, SDAM-75: every error that ends an establishment cancels the check in flight, because
+/// the server may answer a streaming check only after heartbeatFrequencyMS.
 #[test]
 fn o7_failed_establishment_cancels_the_streaming_check() {
     let refused = CommandError {
@@ -108,7 +108,8 @@ fn o7_failed_establishment_cancels_the_streaming_check() {
         assert!(verdict.marked_unknown && verdict.cancel_check, "{kind:?}");
         assert_eq!(rig.lines().last().unwrap(), "#1 failed: cancelled by the caller", "{kind:?}");
         assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
-        // The next operation finds no server, and the check that it requests begins 500 ms after the error.
+        // The next operation finds no server, and the check that it requests begins 500 ms after
+        // the error.
         rig.control.request_check(rig.now);
         assert_eq!(rig.control.poll_timeout(), Some(at(800)), "{kind:?}");
     }
@@ -174,7 +175,7 @@ fn state_change_asks_for_a_check_and_clears_only_when_it_shuts_down() {
         let MonitorAction::SendHello { line, .. } = rig.line("a", Line::Check) else {
             panic!("the check that was asked for")
         };
-        // MON-55: it was Unknown already, so its network error is not retried at once.
+        // MON-55: the server was Unknown already, so its network error is not retried at once.
         rig.control.handle_failed(rig.now, a, line, Cause::Network, &mut rig.log).unwrap();
         assert_eq!(rig.control.monitor(a).unwrap().state(), MonitorState::Waiting);
     }
@@ -219,7 +220,8 @@ fn deposed_primary_gets_a_check_and_keeps_its_pool() {
     assert_eq!(rig.control.monitor(a).unwrap().state(), MonitorState::Checking);
 }
 
-/// MON-55, S6: the primary that was deposed is Unknown, so that its network error is not retried at once.
+/// MON-55, S6: the primary that was deposed is Unknown, so its network error is not retried at
+/// once.
 #[test]
 fn deposed_primary_is_not_retried_at_once() {
     let hosts = ["a", "b", "c"];

@@ -4,7 +4,7 @@ use crate::monitor::{MonitorOptions, ServerMonitoringMode};
 use crate::topology::{AppErrorKind, Fixed, HandshakePhase, SdamEvent, TopologyOptions};
 use core::time::Duration;
 
-/// What a test looks at in an event.
+/// The fields of an event that tests compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Started,
@@ -59,7 +59,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// One server, polled.
+    /// One server that is polled.
     fn new() -> Self {
         let monitor = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
         let options = TopologyOptions { seeds: &["a:1"], direct_connection: true, ..TopologyOptions::default() };
@@ -76,7 +76,7 @@ impl Rig {
         self.control.poll_line(now, self.server, Line::Check)
     }
 
-    /// Dials, and has the hello sent.
+    /// Dials, and takes the hello.
     fn dial(&mut self, now: Instant) -> LineId {
         let Some(MonitorAction::Dial(line)) = self.line(now) else { panic!("a dial is owed") };
         self.control.handle_dialed(now, self.server, line, &mut self.log).expect("current");
@@ -113,7 +113,7 @@ impl Rig {
     }
 }
 
-/// The description, then the pool, then those who wait, all within one step (MON-52, SDAM-64).
+/// The description, then the pool, then waiting selectors, all within one step (MON-52, SDAM-64).
 #[test]
 fn good_check_tells_the_topology_and_then_the_pool() {
     let mut rig = Rig::new();
@@ -123,7 +123,7 @@ fn good_check_tells_the_topology_and_then_the_pool() {
     assert_eq!(rig.seen()[..], [Seen::Started, Seen::Succeeded, Seen::Server(ServerType::Standalone)]);
     let ready = ControlAction::Pool(rig.server, PoolCommand::Ready);
     assert_eq!(rig.actions()[..], [ready, ControlAction::WakeSelectors]);
-    // Ten seconds to the next one.
+    // The next check is due ten seconds later.
     assert_eq!(rig.control.poll_timeout(), Some(at(10_005)));
     assert!(!rig.control.owes_line(rig.server, Line::Check));
 }
@@ -147,13 +147,13 @@ fn failed_check_clears_the_pool_and_is_retried() {
         assert_eq!(rig.actions().first(), Some(&ControlAction::Pool(rig.server, clear)));
         assert_eq!(rig.line(at(10_010)), Some(MonitorAction::Hangup(line)));
         assert!(matches!(rig.line(at(10_010)), Some(MonitorAction::Dial(_))));
-        // Late news of the old connection changes nothing.
+        // A late reply on the old connection changes nothing.
         let late = rig.control.handle_reply(at(10_011), rig.server, line, &GREETING, Matched::Last, &mut rig.log);
         assert_eq!(late, Err(Stale));
     }
 }
 
-/// A check that its host forgot is ended by the clock.
+/// A check without any response ends at its deadline.
 #[test]
 fn check_without_an_answer_ends_at_its_deadline() {
     let mut rig = Rig::new();
@@ -163,12 +163,13 @@ fn check_without_an_answer_ends_at_its_deadline() {
     assert_eq!(rig.seen()[..], [Seen::Started]);
     rig.control.handle_timeout(at(10_000), &mut rig.log);
     rig.control.assert_invariants();
-    // It is described as Unknown before and after.
+    // The server's description is Unknown before and after.
     assert_eq!(rig.seen().first(), Some(&Seen::Failed(Cause::NetworkTimeout)));
     assert_eq!(rig.line(at(10_000)), Some(MonitorAction::Hangup(line)));
 }
 
-/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in flight.
+/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in
+/// flight.
 #[test]
 fn network_error_of_an_application_cancels_the_check() {
     let mut rig = Rig::new();
@@ -183,7 +184,8 @@ fn network_error_of_an_application_cancels_the_check() {
     assert_eq!(rig.seen()[..], [Seen::Server(ServerType::Unknown), Seen::Failed(Cause::Cancelled)]);
     assert_eq!(rig.line(at(10_006)), Some(MonitorAction::Hangup(line)));
     assert_eq!(rig.line(at(10_006)), None);
-    // Somebody who finds no server has it checked soon: minHeartbeatFrequencyMS after the check's end (MON-15).
+    // A selector that finds no server requests a check, which begins minHeartbeatFrequencyMS after
+    // the end of the last one (MON-15).
     rig.control.request_check(at(10_007));
     assert_eq!(rig.control.poll_timeout(), Some(at(10_506)));
 }
@@ -198,7 +200,7 @@ fn hello_of_an_application_makes_the_pool_ready() {
     assert_eq!(rig.seen()[..], [Seen::Started, Seen::Server(ServerType::Standalone)]);
 }
 
-/// MON-49, SDAM-10: everything ends at once, and late news is stale.
+/// MON-49, SDAM-10: everything ends at once, and late results are stale.
 #[test]
 fn close_ends_everything_and_is_final() {
     let mut rig = Rig::new();

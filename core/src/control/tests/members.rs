@@ -1,4 +1,4 @@
-//! Servers that come and go, and the end of everything.
+//! Servers that are added and removed, and the close of the machine.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn servers_that_come_are_checked_and_those_that_go_are_ended_whatever_was_in_fli
     let rest: Vec<&str> = lines[1..].iter().map(String::as_str).filter(|line| !line.contains("Changed")).collect();
     assert_eq!(rest, ["ServerClosed b:27017", "ServerOpening d:27017", "#2 failed: closed", "#4 started"]);
     assert!(rig.control.is_ended(b) && !rig.control.is_ended(c));
-    // The late outcome is nobody's.
+    // The late result is stale.
     assert_eq!(rig.reply(b, line, &secondary(&["x"])), Err(Stale));
     assert_eq!(rig.control.handle_failed(rig.now, b, line, Cause::Network, &mut rig.log), Err(Stale));
     assert_eq!(rig.control.handle_dialed(rig.now, b, line, &mut rig.log), Err(Stale));
@@ -48,7 +48,7 @@ fn servers_that_come_are_checked_and_those_that_go_are_ended_whatever_was_in_fli
     let ready = ControlAction::Pool(a, PoolCommand::Ready);
     let (removed, added) = (ControlAction::ServerRemoved(b), ControlAction::ServerAdded(d));
     assert_eq!(rig.actions(), [ready, removed, added, ControlAction::WakeSelectors]);
-    // What is left of it is to hang up, at most.
+    // Its only remaining action can be to hang up.
     assert!(matches!(rig.owed(b, Line::Check), Some(MonitorAction::Hangup(_)) | None));
     assert_eq!(rig.owed(b, Line::Check), None);
     assert_eq!(rig.owed(b, Line::Rtt), None);
@@ -69,7 +69,7 @@ fn reply_that_removes_its_own_server_ends_its_monitor() {
     assert_eq!(rig.control.monitor(b).unwrap().state(), MonitorState::Closed);
 }
 
-/// The places of servers are used again, under other names.
+/// Slots of servers are reused for servers with other names.
 #[test]
 fn place_is_used_again_by_another_server_and_old_news_is_stale() {
     let mut rig: Rig = set_of_three();
@@ -94,14 +94,15 @@ fn place_is_used_again_by_another_server_and_old_news_is_stale() {
     assert_eq!(rig.server_type("e"), ServerType::RsSecondary);
 }
 
-/// One that goes and one that comes are noticed although there are as many as before, and so is one that only goes.
+/// An added and a removed server are detected although the number of servers stays the same, and so
+/// is a removal alone.
 #[test]
 fn no_change_of_members_is_missed() {
     let mut rig = open(&["a"]);
     let all = ["b", "c", "d", "e"];
     let mut hosts = alloc::vec!["a"];
     rig.check("a", &primary(&hosts, 1));
-    // Every way from one set of the others to another.
+    // Many transitions between subsets of the other members.
     for step in 1..=256_u32 {
         let bits = (step * 7) % 16;
         hosts.truncate(1);
@@ -117,7 +118,8 @@ fn no_change_of_members_is_missed() {
     }
 }
 
-/// Advances the clock to `end`. Returns the times in milliseconds at which the monitor of this server dialed its check connection.
+/// Advances the clock to `end`. Returns the times in milliseconds at which the monitor of this
+/// server dialed its check connection.
 fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
     let mut dials = Vec::new();
     while let Some(due) = rig.control.poll_timeout().filter(|due| *due <= at(end)) {
@@ -152,7 +154,8 @@ fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_aga
     assert_eq!(rig.control.departed.slots().len(), 1, "expired entries are removed");
 }
 
-/// Other addresses are checked at once, and this one as soon as the interval has passed. A requested check does not shorten the interval.
+/// Other addresses are checked at once, and this one as soon as the interval has passed. A
+/// requested check does not shorten the interval.
 #[test]
 fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
     let mut rig = open(&["a"]);
@@ -178,7 +181,8 @@ fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
     assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
 }
 
-/// If more addresses were removed than the table of removed addresses can hold, every new address waits.
+/// If more addresses were removed than the table of removed addresses can hold, every new address
+/// waits.
 #[test]
 fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     let mut rig = open(&["a"]);
@@ -222,7 +226,7 @@ fn close_ends_every_check_then_the_topology() {
     assert_eq!(rig.actions(), [ControlAction::ServerRemoved(a), ControlAction::WakeSelectors]);
     assert_eq!(rig.control.poll_timeout(), None);
     assert!(rig.control.is_closed() && rig.control.is_ended(a));
-    // And nothing ever after.
+    // No event is emitted after that.
     rig.control.close(at(78), &mut rig.log);
     rig.control.request_check(at(79));
     rig.control.handle_timeout(at(100_000), &mut rig.log);
@@ -252,7 +256,7 @@ fn load_balancer_is_known_at_once_and_never_checked() {
     assert_eq!(rig.actions(), [ControlAction::ServerRemoved(lb), ControlAction::WakeSelectors]);
 }
 
-/// In fixed memory everything is the same, until it is full.
+/// Fixed memory behaves the same until it is full.
 #[test]
 fn fixed_memory_does_the_same_until_it_is_full() {
     let mut rig: Rig<Fixed<4, 8, 16, 256>> = set_of_three();
@@ -262,7 +266,8 @@ fn fixed_memory_does_the_same_until_it_is_full() {
     assert_eq!(rig.server_type("d"), ServerType::RsSecondary);
     let b = rig.id("b");
     rig.drain();
-    // "b" is to go and "e" to come, but the place of "b" is not free before the host has heard: it is by the next check of "a".
+    // "b" is removed and "e" is added, but the slot of "b" is free only after the host has taken
+    // the removal, which is before the next check of "a".
     rig.at(20_000).timeout();
     rig.check("a", &primary(&["a", "c", "d", "e"], 1));
     assert_eq!(rig.server_type("a"), ServerType::Unknown);
@@ -285,15 +290,16 @@ fn seeds_that_do_not_fit_are_refused() {
     assert_eq!(full.err(), Some(Full));
 }
 
-/// A place is taken by another server only after the removal of the one before was told, however many come and go in a step: a host
-/// that carries out a step's actions before the next step never has two servers at one place.
+/// A slot is reused only after the removal of its previous server was reported, however many
+/// servers are added and removed in a step. A host that carries out a step's actions before the
+/// next step never has two servers in one slot.
 #[test]
 fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
     let mut rig: Rig = set_of_three();
     let mut election = 1;
     for round in 0..20_u64 {
         rig.at(10_000 * (round + 1)).timeout();
-        // The primary stays, everybody else is replaced.
+        // The primary stays, all other members are replaced.
         let names: [String; 2] = core::array::from_fn(|each| format!("x{round}-{each}"));
         let hosts = ["a", names[0].as_str(), names[1].as_str()];
         election += 1;
@@ -310,7 +316,7 @@ fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
     }
 }
 
-/// Whoever looks only at the places that were touched finds every line that owes something, and every server that ended.
+/// The touched slots include every server with a pending action, and every server that ended.
 #[test]
 fn whatever_owes_something_new_is_at_a_place_that_was_touched() {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b", "c"], ..TopologyOptions::default() }, POLLING);
@@ -325,7 +331,7 @@ fn whatever_owes_something_new_is_at_a_place_that_was_touched() {
     assert!(rig.control.take_touched().contains(&1));
     let line = rig.connect("a");
     rig.control.take_touched();
-    // c goes, d comes.
+    // "c" is removed, "d" is added.
     let a = rig.id("a");
     let c = rig.id("c");
     rig.reply(a, line, &primary(&["a", "b", "d"], 1)).unwrap();

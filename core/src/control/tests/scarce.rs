@@ -1,10 +1,11 @@
-//! Memory that is out, at each place where it is asked for.
+//! Memory that is exhausted, at each allocation in turn.
 
 use super::*;
 use crate::storage::tests::with_memory_for;
 use crate::topology::tests::scarce::OnScarce;
 
-/// A member for whose monitor memory is out is checked from the next news on that come when memory is there.
+/// If no memory is available for the monitor of a member, the member is checked after the next
+/// input for which memory is available.
 #[test]
 fn member_without_memory_for_its_monitor_gets_one_with_the_next_news() {
     let mut late = 0;
@@ -28,7 +29,7 @@ fn member_without_memory_for_its_monitor_gets_one_with_the_next_news() {
             missing.iter().filter(|is| !**is).count()
         );
 
-        // Whatever happens meanwhile: a monitor that is not there has no part in it.
+        // A missing monitor is not affected by any input.
         let (mut copy, mut log) = (rig.control.clone(), Log::default());
         let network = super::app::app_error(crate::topology::AppErrorKind::Network);
         let (owed, _) = with_memory_for(0, || {
@@ -60,7 +61,7 @@ fn member_without_memory_for_its_monitor_gets_one_with_the_next_news() {
     }
 }
 
-/// The same of a member that comes later; those that are there go on.
+/// The same for a member that is added later. The checks of existing members continue.
 #[test]
 fn members_that_are_there_are_checked_while_memory_is_out_for_others() {
     let mut late = 0;

@@ -1,4 +1,4 @@
-//! A check and what follows from it are one step.
+//! A check and its consequences are one step.
 
 use super::*;
 
@@ -71,10 +71,10 @@ fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
         assert_eq!(lines[0], format!("#1 failed: {cause}"));
         assert_eq!(lines[1], format!("ServerDescriptionChanged a:27017 Mongos -> Unknown: {cause}"));
         assert!(lines[2].starts_with("TopologyDescriptionChanged Sharded -> Sharded"), "{}", lines[2]);
-        // MON-55: only a network error is retried at once, and after everything else was told.
+        // MON-55: only a network error is retried at once, after all other events were emitted.
         let retried = lines.get(3).is_some_and(|line| line == "#1 started");
         assert_eq!((retried, lines.len()), if cause.is_network() { (true, 4) } else { (false, 3) });
-        // On a new connection, after the old one is hung up.
+        // On a new connection, after the hang-up of the old one.
         assert!(matches!(rig.line("a", Line::Check), MonitorAction::Hangup(_)));
         assert_eq!(rig.control.owes_line(a, Line::Check), retried);
     }
@@ -92,7 +92,8 @@ fn reply_that_is_not_ok_fails_the_check() {
     assert_eq!(rig.actions(), [clear(a, Cause::Command { code: 91 }), ControlAction::WakeSelectors]);
 }
 
-/// MON-54: a network timeout interrupts, whoever notices it.
+/// MON-54: a network timeout interrupts connections in use, whether the host or the clock detects
+/// it.
 #[test]
 fn check_that_times_out_interrupts_connections_in_use() {
     let mut rig = open(&["a"]);
@@ -103,13 +104,13 @@ fn check_that_times_out_interrupts_connections_in_use() {
     assert_eq!(rig.actions(), []);
     rig.at(10_000).timeout();
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
-    // At the deadline it is a timeout even when the socket says otherwise.
+    // At the deadline it is a timeout even if the socket reports another error.
     let mut rig = open(&["a"]);
     let line = rig.connect("a");
     rig.now = at(10_000);
     rig.control.handle_failed(rig.now, a, line, Cause::Network, &mut rig.log).unwrap();
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
-    // A dial that stands too late is one, too.
+    // A dial that completes too late is a timeout, too.
     let mut rig = open(&["a"]);
     let MonitorAction::Dial(line) = rig.line("a", Line::Check) else { panic!("it is dialed") };
     assert_eq!(rig.control.handle_dialed(at(10_000), a, line, &mut rig.log), Ok(()));
@@ -117,7 +118,7 @@ fn check_that_times_out_interrupts_connections_in_use() {
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
 }
 
-/// A `Ready` that was not taken before the server failed is never seen.
+/// A `Ready` that was not taken before the server failed is revoked.
 #[test]
 fn ready_is_revoked_by_a_failure() {
     let mut rig = open(&["a"]);
@@ -128,7 +129,7 @@ fn ready_is_revoked_by_a_failure() {
     assert_eq!(rig.actions(), [clear(a, Cause::Network), ControlAction::WakeSelectors]);
 }
 
-/// MON-18, S9: also a check whose reply is too old to count.
+/// MON-18, S9: also a check with a reply that is too old to count.
 #[test]
 fn every_check_that_ends_wakes_selectors() {
     let mut rig = open(&["a"]);
@@ -148,7 +149,8 @@ fn every_check_that_ends_wakes_selectors() {
     assert_eq!(rig.actions().last(), Some(&ControlAction::WakeSelectors));
 }
 
-/// S9, SDAM-85: an error of an application says more than a reply that was on its way; whoever waits keeps asking.
+/// S9, SDAM-85: an application's error is newer than a reply that was in flight. Selectors that
+/// still wait request further checks.
 #[test]
 fn server_that_stays_unknown_by_an_old_reply_is_checked_as_often_as_selectors_ask() {
     let mut rig = open(&["a"]);
@@ -183,7 +185,7 @@ fn round_trip_times_of_the_monitor_reach_the_description() {
     let line = rig.connect("a");
     rig.at(10_011).reply(a, line, &standalone()).unwrap();
     assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
-    // The hello of an application's connection measures nothing.
+    // The hello of an application's connection yields no round-trip time.
     rig.control.handle_app_hello(rig.now, a, &versioned(standalone(), 1), &mut rig.log);
     assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
 }
@@ -209,7 +211,7 @@ fn streamed_reply_is_applied_before_the_next_check_begins() {
     assert_eq!(rig.line("a", Line::Check), MonitorAction::ReadNext { line });
 }
 
-/// MON-42, S13: what happens to the RTT connection is nobody's news.
+/// MON-42, S13: results of the RTT connection cause no event and no action.
 #[test]
 fn rtt_connection_changes_no_description() {
     let (mut rig, _) = streaming(MonitorOptions::DEFAULT);

@@ -1,14 +1,14 @@
-//! When the machine wants to be called.
+//! The times at which the machine must be called.
 
 use super::*;
 
-/// MON-14, S1, S21: the earliest of all, and only what is due.
+/// MON-14, S1, S21: the earliest of all, and only work that is due.
 #[test]
 fn poll_timeout_is_exact_for_many_servers() {
     let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
     let seeds: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut rig: Rig = open_with(TopologyOptions { seeds: &seeds, ..TopologyOptions::default() }, POLLING);
-    // Each one is checked at an instant of its own, in an order of its own.
+    // Each server is checked at a different instant, and in an order that differs from theirs.
     for step in 0..40 {
         let name = names[step * 17 % 40].clone();
         rig.at(step as u64 * 10).check(&name, &mongos());
@@ -31,7 +31,7 @@ fn poll_timeout_is_exact_for_many_servers() {
     }
 }
 
-/// All that is due is done by one call, the earliest first.
+/// One call does all work that is due, the earliest first.
 #[test]
 fn one_call_does_all_that_is_due() {
     let mut rig = open(&["a", "b", "c"]);
@@ -46,7 +46,8 @@ fn one_call_does_all_that_is_due() {
     assert_eq!(rig.actions().len(), 2);
 }
 
-/// SDAM-85, MON-17: while somebody waits and asks at each wake-up, a server is checked every 500 ms.
+/// SDAM-85, MON-17: while a selector waits and requests a check at each wake-up, a server is
+/// checked every 500 ms.
 #[test]
 fn server_is_checked_every_500_ms_while_somebody_waits() {
     let mut rig = open(&["a"]);
@@ -56,7 +57,7 @@ fn server_is_checked_every_500_ms_while_somebody_waits() {
         let line = rig.connect("a");
         starts.push(rig.now);
         let a = rig.id("a");
-        // The answer takes 20 ms, and says that there is no primary.
+        // The answer takes 20 ms, and reports no primary.
         rig.now = rig.now.saturating_add(Duration::from_millis(20));
         rig.reply(a, line, &member(&["a"])).unwrap();
         assert_eq!(rig.actions(), [ControlAction::WakeSelectors]);
@@ -67,7 +68,7 @@ fn server_is_checked_every_500_ms_while_somebody_waits() {
     assert_eq!(starts, [at(0), at(520), at(1_040), at(1_560), at(2_080)]);
 }
 
-/// A clock that goes back is held for all monitors alike.
+/// If the clock goes back, the latest time holds for all monitors.
 #[test]
 fn clock_that_goes_back_is_held() {
     let mut rig = open(&["a", "b"]);
@@ -82,7 +83,7 @@ fn clock_that_goes_back_is_held() {
     rig.control.assert_invariants();
 }
 
-/// A call before anything is due changes nothing, and one at the end of time ends.
+/// A call before anything is due changes nothing, and a call at the end of time ends.
 #[test]
 fn calls_at_odd_times_end() {
     let mut rig = open(&["a"]);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::CertificateFault;
 
-/// Polling, known, with a hello that the host has sent at 10,000 ms.
+/// Polling, with a known server and a hello that the host has sent at 10,000 ms.
 fn known_and_checking() -> (Rig, LineId) {
     let mut rig = Rig::polling();
     let line = rig.connect();
@@ -16,7 +16,8 @@ fn known_and_checking() -> (Rig, LineId) {
 /// MON-53.
 #[test]
 fn mon_53_a_failed_check_closes_the_connection_and_says_so_before_anything_follows() {
-    // LOG-14: the event carries the failure; it comes before the outcome is applied, what follows comes after.
+    // LOG-14: the event carries the failure. It is emitted before the outcome is applied, and its
+    // consequences follow after.
     let (mut rig, line) = known_and_checking();
     rig.at(10_040).fail(line, Cause::Network).expect("current");
     assert_eq!(rig.outcome, failed(Cause::Network));
@@ -233,7 +234,7 @@ fn cancelling_while_an_outcome_is_applied_stops_what_would_follow() {
 /// MON-49.
 #[test]
 fn mon_49_close_ends_a_streamed_wait_at_once() {
-    // LOG-11: the last Started has its end.
+    // LOG-11: the last Started event has its end.
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let rtt = rig.monitor.ping.conn().expect("dialing").id;
@@ -292,7 +293,7 @@ fn late_news_about_an_old_connection_is_stale_and_changes_nothing() {
     assert_eq!(rig.monitor, before);
 }
 
-/// A host that drops an outcome loses what it says of the server, not the monitor.
+/// If the host drops an outcome, its effect on the server is lost, but the monitor continues.
 #[test]
 fn what_follows_a_check_begins_at_the_next_call_that_is_due() {
     let (mut rig, line) = known_and_checking();

@@ -3,7 +3,7 @@ use super::*;
 /// MON-09.
 #[test]
 fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
-    // LOG-12: the event comes before the dial.
+    // LOG-12: the event precedes the dial.
     let mut rig = Rig::polling();
     assert_eq!(rig.actions().len(), 0);
     rig.start();
@@ -31,7 +31,7 @@ fn mon_19_the_handshakes_reply_is_the_check() {
 /// LOG-15.
 #[test]
 fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
-    // MON-40: the time of the dial is not in it.
+    // MON-40: the duration excludes the time of the dial.
     let mut rig = Rig::polling();
     rig.start();
     let line = rig.only_dial();
@@ -116,7 +116,7 @@ fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the
 /// MON-15, MON-17.
 #[test]
 fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
-    // MON-22: whatever heartbeatFrequencyMS is.
+    // MON-22: for any value of heartbeatFrequencyMS.
     let mut rig = Rig::polling();
     let line = rig.connect();
     rig.at(300).reply(line, &OK).expect("current");
@@ -168,7 +168,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
 /// MON-07, MON-34.
 #[test]
 fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
-    // MON-08, MON-25: nothing but connectTimeoutMS limits a check.
+    // MON-08, MON-25: only connectTimeoutMS limits a check.
     let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     rig.start();
@@ -249,7 +249,8 @@ fn mon_10_a_server_that_hangs_does_not_hold_up_another() {
 /// MON-11, MON-12.
 #[test]
 fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_credentials() {
-    // The numbers are the monitor's, the kinds of hello leave no place for a user name.
+    // The monitor numbers its connections itself, and the kinds of hello have no field for a user
+    // name.
     let mut rig = Rig::streaming_from_the_start();
     let ids: heapless::Vec<u64, 4> =
         [rig.monitor.check.conn(), rig.monitor.ping.conn()].iter().flatten().map(|conn| conn.id.number()).collect();

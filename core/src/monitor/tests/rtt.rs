@@ -1,6 +1,6 @@
 use super::*;
 
-/// The RTT line that a rig from `streaming_from_the_start` is dialing.
+/// The RTT connection that a rig from `streaming_from_the_start` is dialing.
 fn rtt_line(rig: &Rig) -> LineId {
     rig.monitor.ping.conn().expect("dialing").id
 }
@@ -45,7 +45,7 @@ fn mon_44_the_minimum_is_zero_until_two_samples_and_forgets_after_ten() {
 /// MON-48.
 #[test]
 fn mon_48_no_sample_is_negative_or_too_long() {
-    // A negative one cannot be said; a clock that goes back makes zero.
+    // The type has no negative values; if the clock goes back, the time is zero.
     let mut rtt = Rtt::new();
     rtt.add_sample(Duration::MAX);
     rtt.add_sample(Duration::MAX);
@@ -223,7 +223,7 @@ fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
     assert_eq!(rig.only_dial().line(), Line::Rtt);
 }
 
-/// Two monitors that will do the same are one state to a search, whatever times they have measured.
+/// Two monitors with equal future behavior have equal hashes, whatever times they have measured.
 #[test]
 fn hashes_tell_lines_apart_and_leave_round_trip_times_out() {
     use crate::storage::tests::hash;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The check line of a rig that streams.
+/// The check connection of a rig that streams.
 fn check_line(rig: &Rig) -> LineId {
     rig.monitor.check.conn().expect("connected").id
 }
@@ -8,7 +8,8 @@ fn check_line(rig: &Rig) -> LineId {
 /// MON-26.
 #[test]
 fn mon_26_streaming_starts_when_a_reply_carries_topology_version() {
-    // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is heartbeatFrequencyMS.
+    // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
+    // heartbeatFrequencyMS.
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");
@@ -75,7 +76,8 @@ fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
 /// MON-32, MON-36, MON-37.
 #[test]
 fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
-    // LOG-13: each further reply has its own Started, awaited, before it is read. MON-30: in the order of arrival.
+    // LOG-13: each further reply has its own Started event, awaited, before it is read. MON-30: in
+    // the order of arrival.
     let mut rig = Rig::streaming_from_the_start();
     let line = check_line(&rig);
     for round in 1..=3 {
@@ -212,7 +214,7 @@ fn a_reply_that_nobody_asked_for_closes_the_connection() {
 
 #[test]
 fn stream_whose_connection_fails_before_it_continues_is_checked_at_the_slow_pace() {
-    // What arrives after a check has ended and before the host calls `handle_timeout`.
+    // Input after a check has ended and before the host calls `handle_timeout`.
     for is_reply in [true, false] {
         let mut rig = Rig::streaming();
         let line = rig.connect();

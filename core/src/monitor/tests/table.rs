@@ -1,7 +1,8 @@
 use super::*;
 use crate::monitor::link::Step;
 
-/// Where a monitor is, in one letter; lower case while the host has not taken the action of the check line.
+/// The state of a monitor as one letter; lower case while the host has not taken the action of the
+/// check connection.
 fn place(monitor: &Monitor) -> char {
     let exchange = monitor.check.exchange();
     let letter = match (&monitor.phase, exchange.map(|exchange| exchange.step)) {
@@ -21,14 +22,14 @@ fn place(monitor: &Monitor) -> char {
 }
 
 impl Link {
-    /// What the host would be told on this line, but for a hang-up.
+    /// Returns the action that the host would take on this connection, except a hang-up.
     fn take_hangup_and_action(&mut self) -> Option<MonitorAction> {
         self.take_hangup();
         self.take_action(Instant::ORIGIN)
     }
 }
 
-/// A monitor at the place of that letter, at 10,000 ms.
+/// A monitor in the state of that letter, at 10,000 ms.
 fn rig_at(letter: char) -> Rig {
     let mut rig = Rig::streaming();
     rig.at(10_000);
@@ -101,7 +102,8 @@ const INPUTS: [&str; 12] = [
     "due",
 ];
 
-/// Does one input; the place after it and after its outcome was applied, with `!` before it for stale news.
+/// Applies one input and its outcome. Returns the state after that, preceded by `!` if the input
+/// was stale.
 fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
     let nobody = LineId { serial: core::num::NonZeroU64::MAX, line: Line::Check };
     let line = rig.monitor.check.conn().map_or(nobody, |conn| conn.id);
@@ -181,7 +183,7 @@ fn commands_while_an_outcome_is_applied_leave_it_or_end_it() {
 
 #[test]
 fn the_rtt_line_takes_every_input_too() {
-    // The RTT line being dialed, its handshake sent, and idle between two measurements.
+    // The RTT connection being dialed, its handshake sent, and idle between two measurements.
     for stage in 0..3 {
         for input in ["dialed", "reply", "refused", "streamed", "failed", "due"] {
             let mut rig = Rig::streaming_from_the_start();
@@ -213,7 +215,7 @@ fn the_rtt_line_takes_every_input_too() {
     }
 }
 
-/// Only what the host was told to do is under way.
+/// A dial is under way only after the host has taken it.
 #[test]
 fn dial_is_under_way_from_when_the_host_was_told() {
     let mut rig = Rig::streaming();

@@ -33,7 +33,7 @@ fn every_id_is_given_out_once_and_none_beyond() {
     }
 }
 
-/// A reply that comes twice meets nobody: an id rests before it is used again.
+/// An id is not reused at once, so a duplicate reply finds no request.
 #[test]
 fn an_id_that_was_freed_is_not_the_next_one() {
     let mut streams = streams(32_768);
@@ -65,7 +65,7 @@ impl VecDequeOf {
     }
 }
 
-/// Tables beside need no more places than that.
+/// Tables indexed by ids therefore need no more slots than that.
 #[test]
 fn few_requests_use_few_ids() {
     let mut streams = streams(32_768);
@@ -103,7 +103,7 @@ fn uses_follow_what_is_told() {
     streams.assert_invariants();
 }
 
-/// Against a set that is as naive as can be.
+/// Compared with a naive set.
 #[test]
 fn random_lives_agree_with_a_set() {
     for seed in 1..200_u64 {
@@ -176,7 +176,8 @@ fn what_is_free_is_not_freed_again_and_an_id_that_is_not_there_is_free() {
     streams.assert_invariants();
 }
 
-/// The last 64 ids under a word have nobody behind them there: the turn goes on elsewhere.
+/// No id follows the last 64 ids under a summary word, so the search continues with the next one,
+/// and from the beginning after the last one.
 #[test]
 fn behind_the_last_ids_under_a_word_the_turn_goes_on_with_the_next_ones() {
     let mut streams = streams(8192);

@@ -1,4 +1,4 @@
-//! Fault points: what they bring about is within what is promised.
+//! Fault points: their effects stay within the documented behavior.
 #![cfg(feature = "sim")]
 
 use super::*;
@@ -50,7 +50,7 @@ fn a_request_that_is_refused_a_place_is_told_so_and_leaves_nothing() {
             }
         };
         assert_eq!((world.state().queued, world.mux.poll_timeout()), (0, None), "queued: {is_queued}");
-        // Whoever needs no place is served.
+        // A request that need not wait is served.
         world.establish();
         let stream = world.stream();
         world.answer(stream);

@@ -1,4 +1,4 @@
-//! Edges: of options, of fixed memory, of time, and of what a peer may do.
+//! Edge cases of options, fixed memory, time, and peers.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn answer_before_the_peer_was_asked_is_one_that_nobody_waits_for() {
     let conn = world.stream().conn();
     world.now = world.now.saturating_add(Duration::from_secs(30));
     world.mux.handle_timeout(world.now, &mut world.events);
-    // The heartbeat has an id, but the host was not told yet.
+    // The heartbeat has an id, but the host has not taken it yet.
     let refused: Vec<_> =
         (1..2).map(|id| world.mux.handle_reply(world.now, conn, id, &mut world.events).is_err()).collect();
     assert_eq!(refused, [true]);
@@ -106,7 +106,7 @@ fn place_of_a_closed_connection_is_taken_at_once_in_fixed_memory() {
     world.establish();
     let stream = world.stream();
     let conn = stream.conn();
-    // The socket fails, and it takes until its place is free.
+    // The socket fails, and its slot is free only later.
     world.mux.handle_failed(world.now, conn, Cause::Network, &mut world.events).expect("it was there");
     world.mux.assert_invariants();
     let waiter = world.waiter();
@@ -138,7 +138,7 @@ fn connection_in_fixed_memory_has_as_many_ids_as_there_is_room_for() {
                 world.state().open > 0
             })
             .count();
-        // Replaced when more than a quarter are given up.
+        // A connection is replaced when more than a quarter of its ids are orphaned.
         assert_eq!(given_up, (expected / 4).min(expected - 1), "{ids} ids");
     }
 }
@@ -173,7 +173,8 @@ fn peer_that_sends_a_long_reply_is_there() {
     let stream = world.stream();
     let conn = stream.conn();
     let options = *world.mux.config().options();
-    // Each piece comes just in time: to put the heartbeat off, then while its answer is awaited.
+    // Each piece arrives just in time: first to postpone the heartbeat, then while its answer is
+    // awaited.
     for _ in 0..3 {
         world.now = world.now.saturating_add(options.heartbeat_interval - SECOND);
         world.act(|mux, now, seen| mux.handle_timeout(now, seen));

@@ -1,4 +1,4 @@
-//! Copies of a pool.
+//! Equality, hashes and copies of a pool.
 
 use super::*;
 use crate::storage::tests::hash;
@@ -37,7 +37,8 @@ fn copies_on_the_heap_and_in_fixed_memory_are_equal_and_go_their_own_ways() {
     copies_go_their_own_ways::<MuxFixed<3, 3, { stream_words(8) }>>();
 }
 
-/// Two pools that will do the same are one state to a search, whatever the ids of connections were used for that are gone.
+/// Two pools with equal future behavior have equal hashes, whatever ids closed connections had
+/// used.
 #[test]
 fn hash_passes_over_the_stream_ids_of_connections_that_are_gone() {
     let mut unused = world(SMALL);
@@ -57,7 +58,7 @@ fn hash_passes_over_the_stream_ids_of_connections_that_are_gone() {
     assert_eq!(hash(&used.mux), hash(&unused.mux));
 }
 
-/// A stream goes back to its pool, and the same one to the pool's copy.
+/// A stream is returned to its pool, and the same one to the pool's copy.
 #[cfg(feature = "sim")]
 #[test]
 fn stream_for_a_copy_is_taken_by_it() {

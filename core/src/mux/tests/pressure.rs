@@ -1,8 +1,9 @@
-//! Who waits when something is in the way: memory that is used up, a connection that is slow to come, ids that are all in use.
+//! Waiting requests when memory is exhausted, a connection is established slowly, or all ids are in
+//! use.
 
 use super::*;
 
-/// The same host for both distances.
+/// The same host options for both distances.
 fn of(host: HostOptions) -> MuxOptions {
     MuxOptions { local: host, remote: host, ..SMALL }
 }
@@ -56,7 +57,7 @@ fn options_for_more_stream_ids_are_cut_to_those_that_connections_have() {
     let options = *world.mux.config().options();
     assert_eq!(options.streams_per_connection, 128);
     assert_eq!(options.validate().map(|config| *config.options()), Ok(options), "they fit each other");
-    // So many take three connections, of which none is trashed and resurrected in turn.
+    // This many requests need three connections, of which none is trashed and resurrected in turn.
     let mut streams = Vec::new();
     for _ in 0..300 {
         let acquired = world.acquire().expect("there is room to wait");
@@ -140,7 +141,7 @@ fn another_connection_is_opened_when_the_resurrected_one_has_no_room() {
     let MuxClaim::Granted(stream) = world.claim(waiter) else { panic!("there is room") };
     let mut second = alloc::vec![stream];
     second.extend((0..7).map(|_| world.stream()));
-    // All are answered on the second one, but nobody has taken the replies.
+    // All are answered on the second one, but the replies are not taken.
     for stream in &second {
         assert_eq!(world.reply(stream), Ok(Reply::Request));
     }
@@ -180,7 +181,7 @@ fn host_that_is_ignored_for_a_moment_keeps_what_it_owes_and_starts_anew() {
     world.answer(new);
 }
 
-/// A peer that shakes hands and hangs up.
+/// A peer that completes handshakes and then closes the connection.
 #[test]
 fn host_that_takes_connections_and_answers_nothing_is_called_on_after_pauses_that_grow() {
     let mut world = world(of(HostOptions { max_connections: 1, ..SMALL.local }));
@@ -197,7 +198,7 @@ fn host_that_takes_connections_and_answers_nothing_is_called_on_after_pauses_tha
         pauses.push(world.now.saturating_since(before).as_secs());
     }
     assert_eq!(pauses, [0, 1, 2, 4, 8]);
-    // A reply, and all is well.
+    // A reply resets the pause.
     let conn = world.establish[0];
     world.establish();
     let stream = world.stream();

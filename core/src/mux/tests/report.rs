@@ -3,7 +3,7 @@
 use super::*;
 use alloc::format;
 
-/// What a connection's life looks like to whoever watches it.
+/// The events of a connection from its creation to its close.
 #[test]
 fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
     let conn = {
@@ -110,7 +110,7 @@ fn options_that_contradict_each_other_are_refused_by_name() {
     assert_eq!(MuxConfig::default().options(), MuxConfig::DEFAULT.options());
 }
 
-/// Whoever writes an event to a place that is too short learns of it, wherever it ends.
+/// The formatter returns an error when an event does not fit, wherever it is cut.
 #[test]
 fn events_that_do_not_fit_are_not_cut_silently() {
     struct Short(usize);

@@ -1,9 +1,9 @@
-//! Memory that is out, at each place where it is asked for.
+//! Memory that is exhausted, at each allocation in turn.
 
 use super::*;
 use crate::storage::tests::{Scarce, with_memory_for};
 
-/// The heap of an allocator that refuses.
+/// Heap memory with an allocator that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct OnScarce;
 
@@ -15,8 +15,9 @@ impl MuxMemory for OnScarce {
 
 const DOWN: AcquireError = AcquireError::Down { cause: Cause::Resources };
 
-/// Five requests, of which a connection takes four. Where memory is out for the connection, its ids, a place to wait or its time, whoever asks is told at once;
-/// once memory is there again all goes on as if nothing had been.
+/// Five requests, of which a connection takes four. If memory is exhausted for the connection, its
+/// ids, a waiter or its deadline, the caller receives an error at once. When memory is available
+/// again, the pool works as if nothing had happened.
 #[test]
 fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
     let one = HostOptions { max_connections: 1, ..SMALL.local };
@@ -61,7 +62,7 @@ fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
             );
         }
 
-        // Memory is there again.
+        // Memory is available again.
         world.wait(SECOND);
         world.establish();
         assert_eq!(world.state().open, 1);
@@ -96,7 +97,7 @@ fn room_that_was_reserved_is_all_that_those_who_wait_need() {
     assert_eq!(world.acquire(), Err(AcquireError::Busy { in_flight: 0, queued: 3, queue_max: 3 }));
 }
 
-/// As many words as even one id takes are not there: the pool never has a connection, and says so.
+/// With fewer words than even one id needs, the pool never has a connection, and returns an error.
 #[test]
 fn fixed_memory_without_room_for_a_stream_id_has_no_connection() {
     let mut world = World::<MuxFixed<2, 2, { stream_words(1) - 1 }>>::new(SMALL);

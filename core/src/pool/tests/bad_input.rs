@@ -1,11 +1,11 @@
-//! Every state with every input: a documented result, counts intact, never a panic.
+//! Every state with every input: a documented result, consistent counts, never a panic.
 
 use super::*;
 
-/// A state, and the way into it.
+/// A state, and the function that reaches it.
 type State<R> = (&'static str, fn(&mut World<OnHeap>) -> R);
 
-/// How a connection came into a state.
+/// The states of a connection, and how each is reached.
 const STATES: [State<ConnId>; 8] = [
     ("owes establish", |world| {
         world.queue();
@@ -51,10 +51,10 @@ fn newest(world: &World<OnHeap>) -> ConnId {
     ConnId(world.pool.conns.key(world.pool.conns.back(conn::OWES_ESTABLISH).expect("one is owed")))
 }
 
-/// Whether an input was accepted.
+/// Applies an input. Returns whether it was accepted.
 type Input = fn(&mut World<OnHeap>, ConnId) -> bool;
 
-/// What a host may say of a connection, and in which of the states above it is accepted.
+/// The inputs of a host for a connection, and in which of the states above each is accepted.
 const INPUTS: [(&str, Input, [bool; 8]); 6] = [
     (
         "established",
@@ -99,7 +99,7 @@ fn prepared(state: fn(&mut World<OnHeap>) -> ConnId) -> (World<OnHeap>, ConnId) 
     (world, conn)
 }
 
-/// P5, P7, P41, P47; late news about a dead connection
+/// P5, P7, P41, P47; late results of a closed connection
 #[test]
 fn every_state_of_a_connection_knows_what_to_do_with_every_input() {
     for (place, (state, prepare)) in STATES.into_iter().enumerate() {
@@ -120,7 +120,7 @@ fn every_state_of_a_connection_knows_what_to_do_with_every_input() {
     }
 }
 
-/// P47: commands are total too
+/// P47: commands also accept every state
 #[test]
 fn every_state_of_a_connection_survives_every_command() {
     let commands: [State<()>; 8] = [

@@ -1,4 +1,4 @@
-//! Fault points: what they bring about is within what is promised.
+//! Fault points: their effects stay within the documented behavior.
 #![cfg(feature = "sim")]
 
 use super::*;
@@ -69,7 +69,7 @@ fn the_oldest_that_is_taken_is_available_and_the_others_stay_in_order() {
     });
 }
 
-/// Seed 3146 of the worlds.
+/// Found by seed 3146 of the simulated runs.
 #[test]
 fn check_out_that_closes_an_idle_connection_and_takes_another_refills() {
     let [start, later, due] = [1_000, 2_000, 1_001_001].map(Instant::from_nanos);
@@ -82,7 +82,8 @@ fn check_out_that_closes_an_idle_connection_and_takes_another_refills() {
             let conn = pool.poll_establish().expect("two are wanted");
             pool.handle_established(at, conn, &mut ()).expect("pending");
         }
-        // The first has been idle for as long as it may, and nobody has looked at the clock yet.
+        // The first connection has reached its maximum idle time, and the pool was not called
+        // since.
         let Ok(CheckOut::Granted(lease)) = pool.check_out(due, None, &mut ()) else { panic!("one is available") };
         assert_eq!(lease.conn().connection_id().get(), 2);
         assert_eq!(pool.counts().total(), 2);

@@ -1,4 +1,4 @@
-//! Checking in, and what perishes a connection.
+//! Check-in, and the reasons why a connection is perished.
 
 use super::*;
 
@@ -128,7 +128,7 @@ fn a_lease_of_another_pool_is_handed_back_and_nothing_changes() {
     });
 }
 
-/// P7: the type system refuses a second check-in; a forged one is refused by the pool
+/// P7: the type system refuses a second check-in; the pool refuses a forged one
 #[test]
 fn a_lease_of_a_connection_that_is_not_out_is_refused() {
     on_each_memory!(DEFAULT, |world| {

@@ -1,4 +1,4 @@
-//! Checking out.
+//! Check-out.
 
 use super::*;
 

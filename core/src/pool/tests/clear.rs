@@ -1,4 +1,4 @@
-//! Clearing, interrupting, forking, being ready again.
+//! Clearing, interrupting, forking, and becoming ready again.
 
 use super::*;
 
@@ -33,7 +33,8 @@ fn a_clear_raises_the_generation_and_pauses_and_then_says_so() {
     });
 }
 
-/// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it emits no event
+/// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it
+/// emits no event
 #[test]
 fn a_clear_of_a_paused_pool_raises_the_generation_in_silence() {
     on_each_memory!(DEFAULT, |world| {
@@ -62,7 +63,8 @@ fn a_second_clear_makes_stale_what_the_first_let_finish() {
     });
 }
 
-/// CMAP-80, P39: also those whose connection is being established; that one is closed as stale when it is there
+/// CMAP-80, P39: also waiters whose connection is being established; that connection is closed as
+/// stale when it is established
 #[test]
 fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
     on_each_memory!(PoolOptions { max_connecting: 2, wait_queue_timeout: Some(ms(1_000)), ..DEFAULT }, |world| {
@@ -157,7 +159,7 @@ fn a_second_interrupt_reaches_connections_two_generations_old_and_none_that_is_n
     });
 }
 
-/// CMAP-85, P30: with the flag, what is being established does not wait for its end
+/// CMAP-85, P30: with the flag, establishments are interrupted at once
 #[test]
 fn an_interrupt_ends_what_is_being_established_in_the_order_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |world| {
@@ -201,7 +203,7 @@ fn a_clear_by_service_is_refused_where_there_are_no_services() {
     });
 }
 
-/// CMAP-75: a verdict of the wrong mode clears nothing, and the failure stands
+/// CMAP-75: a verdict of the wrong mode clears nothing, and the failure is still reported
 #[test]
 fn a_verdict_of_the_other_mode_is_ignored() {
     on_each_memory!(DEFAULT, |world| {

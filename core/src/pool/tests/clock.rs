@@ -1,4 +1,4 @@
-//! Check-outs and check-ins that are given a clock: when it is read.
+//! Check-outs and check-ins with a clock: when they read it.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn a1_idle_time_counts_from_the_change_of_the_options() {
     assert!(world.pool.poll_timeout() > Some(at(60)));
 }
 
-/// A host that polls only after a change must learn that a freed slot makes work due.
+/// A host that polls only after a change must be notified that a freed slot makes work due.
 #[test]
 fn freed_slot_that_a_waiter_needs_is_a_change() {
     let mut world = World::<Fixed<1, 2>>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });

@@ -1,4 +1,4 @@
-//! Closing for good.
+//! Closing a pool.
 
 use super::*;
 
@@ -99,7 +99,7 @@ fn close_twice_is_told_once() {
     });
 }
 
-/// CMAP-39, P33: no call reopens the pool or changes anything of it
+/// CMAP-39, P33: no call reopens the pool or changes it
 #[test]
 fn a_closed_pool_is_deaf() {
     on_each_memory!(DEFAULT, |world| {
@@ -137,7 +137,7 @@ fn a_closed_pool_that_has_everything_back_is_empty_and_asks_for_nothing() {
     );
 }
 
-/// CMAP-36: a pool that never was ready closes too
+/// CMAP-36: a pool that was never ready closes too
 #[test]
 fn a_paused_pool_can_be_closed() {
     on_each_memory!(DEFAULT, |world| {

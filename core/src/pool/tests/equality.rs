@@ -43,7 +43,8 @@ fn copies_on_the_heap_are_equal_and_go_their_own_ways() {
     copies_are_equal_and_go_their_own_ways::<OnHeap>();
 }
 
-/// Found by reading, when the fault point was made: a check-out for which the allocator refused a connection waited until somebody else came.
+/// Found by review when the fault point was added: a check-out for which the allocator refused a
+/// connection waited until the next check-out. It must fail at once.
 #[cfg(feature = "sim")]
 #[test]
 fn check_out_without_memory_for_a_connection_fails() {
@@ -68,7 +69,8 @@ fn check_out_without_memory_for_a_connection_fails() {
     assert!(refused > 0, "memory was never refused");
 }
 
-/// The same in the background: another attempt is made after a pause, and not only when somebody comes.
+/// The same in the background: another attempt is made after a pause, and not only at the next
+/// check-out.
 #[cfg(feature = "sim")]
 #[test]
 fn population_without_memory_is_tried_again_after_a_pause() {
@@ -92,7 +94,7 @@ fn population_without_memory_is_tried_again_after_a_pause() {
     assert!(refused > 0, "memory was never refused");
 }
 
-/// A lease goes back to its pool, and the same lease to the pool's copy.
+/// A lease is returned to its pool, and the same lease to the pool's copy.
 #[cfg(feature = "sim")]
 #[test]
 fn lease_for_a_copy_is_taken_by_it_once() {

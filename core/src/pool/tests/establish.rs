@@ -1,4 +1,4 @@
-//! Establishing.
+//! Establishment of connections.
 
 use super::*;
 
@@ -85,7 +85,8 @@ fn labels_of_an_overloaded_server_reach_the_caller_as_they_were_given() {
     });
 }
 
-/// CMAP-53, CMAP-86: the verdict comes with the news, so that the pool is cleared before the connection is closed
+/// CMAP-53, CMAP-86: the verdict arrives with the failure, so the pool is cleared before the
+/// connection is closed
 #[test]
 fn a_failure_that_clears_is_told_as_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |world| {

@@ -28,7 +28,7 @@ fn a_pool_is_filled_to_its_target_once_and_one_at_a_time() {
         }
         assert!(world.pool.is_filled(3) && !world.pool.is_filled(4));
         assert_eq!(world.pool.fill_target(), 0);
-        // What is lost afterwards is not replaced.
+        // Connections that are closed afterwards are not replaced.
         let lease = world.take();
         world.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
         assert_eq!(world.counts(), [0, 2, 0, 0]);
@@ -78,7 +78,7 @@ fn a_target_is_no_higher_than_the_room() {
     assert_eq!((world.counts(), world.pool.fill_target()), ([0, 2, 0, 0], 0));
 }
 
-/// CMAP-76, CMAP-85: what is stale does not count, and what is established afterwards does.
+/// CMAP-76, CMAP-85: stale connections do not count, and those that are established afterwards do.
 #[test]
 fn a_target_survives_a_clear() {
     on_each_memory!(DEFAULT, |world| {
@@ -160,7 +160,7 @@ fn a_pool_without_a_background_works_by_itself_until_it_is_filled() {
     });
 }
 
-/// CMAP-61: an operation takes the connection that is being established for nobody.
+/// CMAP-61: an operation takes the connection that the filling is establishing.
 #[test]
 fn a_check_out_comes_before_the_filling() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {

@@ -1,9 +1,9 @@
-//! What a pool in fixed memory does at the ends of its tables.
+//! A pool in fixed memory at the limits of its tables.
 
 use super::*;
 use alloc::string::ToString;
 
-/// A full waiter table is busy, and stays usable
+/// With a full waiter table the pool returns `Busy`, and stays usable
 #[test]
 fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() {
     let mut world = World::<Fixed<1, 3>>::new(DEFAULT);
@@ -25,7 +25,7 @@ fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() 
     let _ = world.granted(last);
 }
 
-/// An outcome keeps its place until it is claimed
+/// An outcome keeps its slot until it is claimed
 #[test]
 fn an_outcome_that_nobody_claimed_keeps_its_place() {
     let mut world = World::<Fixed<1, 1>>::new(PoolOptions { wait_queue_timeout: Some(ms(5)), ..DEFAULT });
@@ -38,7 +38,7 @@ fn an_outcome_that_nobody_claimed_keeps_its_place() {
     let _ = world.queue();
 }
 
-/// A full waiter table is no obstacle when a connection is there
+/// A full waiter table is no obstacle when a connection is available
 #[test]
 fn without_a_place_to_wait_a_connection_that_is_there_is_granted() {
     let mut world = World::<Fixed<2, 1>>::new(DEFAULT);
@@ -51,7 +51,7 @@ fn without_a_place_to_wait_a_connection_that_is_there_is_granted() {
     assert_eq!(world.counts(), [0, 0, 2, 0]);
 }
 
-/// CMAP-01: `maxPoolSize` beyond the table means the table
+/// CMAP-01: `maxPoolSize` is limited to the size of the table
 #[test]
 fn more_connections_than_places_are_never_created() {
     let mut world = World::<Fixed<2, 4>>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
@@ -64,7 +64,7 @@ fn more_connections_than_places_are_never_created() {
     assert_eq!(world.counts(), [2, 0, 0, 4]);
 }
 
-/// A closed connection keeps its place until its socket is given up
+/// A closed connection keeps its slot until its socket is released
 #[test]
 fn a_place_is_free_once_the_close_was_fetched_and_then_the_next_is_created() {
     let mut world = World::<Fixed<1, 2>>::new(DEFAULT);
@@ -84,7 +84,7 @@ fn a_place_is_free_once_the_close_was_fetched_and_then_the_next_is_created() {
     let _ = world.granted(waiter);
 }
 
-/// The same for what was being established
+/// The same for a connection that was being established
 #[test]
 fn a_place_is_free_once_the_interrupt_of_an_establishment_was_fetched() {
     let mut world = World::<Fixed<1, 2>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
@@ -99,7 +99,7 @@ fn a_place_is_free_once_the_interrupt_of_an_establishment_was_fetched() {
     assert_eq!(world.counts(), [1, 0, 0, 0], "the minimum is filled");
 }
 
-/// CMAP-90: no place for another service
+/// CMAP-90: no slot for another service
 #[test]
 fn a_service_without_a_place_is_refused_and_one_that_has_its_place_is_not() {
     let options = PoolOptions { load_balanced: true, max_connecting: 4, ..DEFAULT };
@@ -125,7 +125,7 @@ fn a_service_without_a_place_is_refused_and_one_that_has_its_place_is_not() {
     assert_eq!(service(&mut world, conn, 2), Ok(Generation(0)), "the place is free again");
 }
 
-/// A pool without any place at all
+/// A pool without slots
 #[test]
 fn a_pool_without_places_refuses_everybody() {
     let mut world = World::<Fixed<0, 0>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
@@ -135,7 +135,7 @@ fn a_pool_without_places_refuses_everybody() {
     assert_eq!((world.counts(), world.actions()), ([0; 4], Vec::new()));
 }
 
-/// Storage is reserved, and a pool is as large as its tables
+/// Storage is reserved, and the size of a pool is that of its tables
 #[test]
 fn reserving_beyond_a_fixed_capacity_is_not_asked_for() {
     let mut world = World::<Fixed<1, 1>>::new(DEFAULT);

@@ -163,7 +163,7 @@ fn a_load_balanced_pool_is_not_cleared_as_a_whole() {
     });
 }
 
-/// CMAP-88: of a service that nobody is connected to there is nothing to raise
+/// CMAP-88: a service without connections has no generation to increment
 #[test]
 fn a_clear_of_an_unknown_service_keeps_no_entry() {
     on_each_memory!(BALANCED, |world| {
@@ -243,7 +243,7 @@ fn a_forked_child_of_a_load_balanced_pool_stays_ready_with_new_connections_only(
     });
 }
 
-/// As a pool that is paused is not cleared again, a service of it is not, either.
+/// A paused pool is not cleared again, and neither is one of its services.
 #[test]
 fn a_clear_of_a_service_of_a_paused_pool_is_silent() {
     on_each_memory!(BALANCED, |world| {

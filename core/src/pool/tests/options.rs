@@ -1,4 +1,4 @@
-//! Options, and what each of them limits.
+//! Options and their limits.
 
 use super::*;
 use alloc::string::ToString;

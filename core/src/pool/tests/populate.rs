@@ -1,4 +1,4 @@
-//! Filling the pool to `minPoolSize`, and the background's work.
+//! Filling the pool to `minPoolSize`, and background work.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_connection_that_is_lost_is_replaced() {
     });
 }
 
-/// CMAP-56: one at a time in the background, so that whoever waits takes it before the next is begun
+/// CMAP-56: one at a time in the background, so a waiter takes it before the next is begun
 #[test]
 fn the_background_establishes_one_connection_at_a_time() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..MIN_3 }, |world| {
@@ -61,7 +61,8 @@ fn the_background_establishes_one_connection_at_a_time() {
     });
 }
 
-/// CMAP-54, P4: the background establishes no more connections than minPoolSize requires. Connections for waiters count too
+/// CMAP-54, P4: the background establishes no more connections than minPoolSize requires.
+/// Connections for waiters count too
 #[test]
 fn the_background_never_goes_beyond_the_minimum() {
     on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |world| {
@@ -254,7 +255,7 @@ fn a_run_of_the_background_does_what_can_be_done_now_and_ends() {
     });
 }
 
-/// CMAP-54: only a failure in the background makes the background wait
+/// CMAP-54: only a failure of a background establishment delays the next one
 #[test]
 fn a_failure_for_a_waiter_does_not_delay_the_background() {
     on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |world| {

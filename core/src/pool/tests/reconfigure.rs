@@ -1,4 +1,4 @@
-//! Options that change while the pool lives.
+//! Options that change while the pool is open.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn connections_in_use_beyond_a_lower_maximum_go_when_they_are_returned() {
         assert_eq!(world.counts(), [0, 0, 3, 0]);
         let waiter = world.queue();
         world.events();
-        // Somebody waits, and gets the first that may stay.
+        // The waiter gets the first connection that the new maximum allows to stay.
         world.give_back(one);
         world.give_back(two);
         assert_eq!(closed(&world.events()), [(1, "idle"), (2, "idle")]);
@@ -74,7 +74,7 @@ fn whoever_waits_is_served_when_a_limit_is_raised() {
         assert_eq!(world.counts(), [1, 0, 1, 3]);
         world.reconfigure(PoolOptions { max_pool_size: 4, max_connecting: 2, ..DEFAULT });
         assert_eq!(world.counts(), [2, 0, 1, 3]);
-        // Fewer may be established: those that are begun go on, and no other begins.
+        // Fewer may be established at once: pending establishments continue, and no other begins.
         world.reconfigure(PoolOptions { max_pool_size: 4, max_connecting: 1, ..DEFAULT });
         assert_eq!(world.counts(), [2, 0, 1, 3]);
         world.establish();

@@ -97,7 +97,7 @@ fn durations_are_those_since_creation_and_since_the_start() {
     });
 }
 
-/// CMAP-99: "a connection" in lower case, as the tests have it and the text does not
+/// CMAP-99: "a connection" in lower case, as in the specification's tests and unlike in its text
 #[test]
 fn errors_have_the_types_and_texts_that_the_official_tests_compare() {
     let closed = CheckOutError::PoolClosed;

@@ -1,9 +1,9 @@
-//! Memory that is out, at each place where it is asked for.
+//! Memory that is exhausted, at each allocation in turn.
 
 use super::*;
 use crate::storage::tests::{Scarce, with_memory_for};
 
-/// The heap of an allocator that refuses.
+/// Heap memory with an allocator that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct OnScarce;
 
@@ -15,8 +15,9 @@ impl Memory for OnScarce {
 
 const NO_CONN: CheckOutError = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
 
-/// Three check-outs, for each of which memory is out somewhere: no place to wait, none for its deadline, none for a connection. Nobody waits without need,
-/// and once memory is there again all goes on as if nothing had been.
+/// Three check-outs. Memory is exhausted for a waiter, for its deadline, or for a connection. No
+/// check-out waits without need. When memory is available again, the pool works as if nothing had
+/// happened.
 #[test]
 fn check_out_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
     let (mut busy, mut without_conn) = (0, 0);
@@ -49,7 +50,7 @@ fn check_out_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
         assert_eq!(failures(&world.events()), expected);
         assert_eq!(world.counts()[3] as usize, waiting.len(), "those who were refused have left");
 
-        // Memory is there again.
+        // Memory is available again.
         while waiting.len() < 3 {
             waiting.push(world.queue());
         }

@@ -1,4 +1,4 @@
-//! Deadlines, and the one instant that the pool asks to be called at.
+//! Deadlines, and the single instant at which the pool must be called.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn without_a_timeout_a_waiter_waits_for_ever() {
     });
 }
 
-/// A deadline at the end of time is none
+/// A deadline at the end of time counts as none
 #[test]
 fn a_deadline_at_the_end_of_time_asks_for_no_wake_up() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(Duration::MAX), ..FULL }, |world| {
@@ -84,7 +84,7 @@ fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() 
     });
 }
 
-/// CMAP-28: a deadline at the end of time is one, too
+/// CMAP-28: a caller's deadline at the end of time also counts as a deadline
 #[test]
 fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_time() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
@@ -116,7 +116,8 @@ fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment
     });
 }
 
-/// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the establishment too
+/// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the
+/// establishment too
 #[test]
 fn the_callers_deadline_bounds_waiting_and_establishing_together() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |world| {
@@ -142,7 +143,7 @@ fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
     });
 }
 
-/// CMAP-26: a waiter that is bound later leaves the queue's time behind
+/// CMAP-26: waitQueueTimeoutMS no longer applies to a waiter that is bound later
 #[test]
 fn a_waiter_that_gets_a_connection_coming_is_no_longer_subject_to_the_queue_timeout() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
@@ -175,7 +176,7 @@ fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
     });
 }
 
-/// P19, P21: what is over stays over, whichever of two is looked at first
+/// P19, P21: an expired deadline stays expired, whichever of two is checked first
 #[test]
 fn two_waiters_whose_times_end_together_both_fail() {
     on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
@@ -314,7 +315,7 @@ fn the_end_of_time_saturates() {
     });
 }
 
-/// P24: the host times the establishment and says that it failed
+/// P24: the host limits the time of the establishment and reports its failure
 #[test]
 fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
@@ -332,7 +333,7 @@ fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
     });
 }
 
-/// P50: an extra look at the clock changes nothing
+/// P50: an additional call with the current time changes nothing
 #[test]
 fn a_call_before_anything_is_due_changes_nothing() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_idle_time: Some(ms(50)), ..FULL }, |world| {

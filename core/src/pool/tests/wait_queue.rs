@@ -1,4 +1,4 @@
-//! Waiting: order, hand-over, giving up.
+//! The wait queue: order, hand-over, cancellation.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_newcomer_never_gets_what_an_older_one_waits_for() {
     });
 }
 
-/// CMAP-64, CMAP-65, P14: first come, first wins
+/// CMAP-64, CMAP-65, P14: first come, first served
 #[test]
 fn a_returned_connection_serves_the_oldest_although_another_is_being_established_for_it() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
@@ -52,7 +52,7 @@ fn a_returned_connection_serves_the_oldest_although_another_is_being_established
     });
 }
 
-/// First come, first wins: nobody is left
+/// First come, first served: no waiter is left
 #[test]
 fn a_connection_that_nobody_waits_for_any_more_becomes_available() {
     on_each_memory!(DEFAULT, |world| {
@@ -68,7 +68,7 @@ fn a_connection_that_nobody_waits_for_any_more_becomes_available() {
     });
 }
 
-/// First come, first wins: the younger's connection is there first
+/// First come, first served: the connection of the younger waiter is established first
 #[test]
 fn the_connection_that_is_ready_first_goes_to_the_oldest() {
     on_each_memory!(DEFAULT, |world| {
@@ -231,7 +231,8 @@ fn a_broken_connection_makes_room_for_one_for_the_next_waiter() {
 /// P10
 #[test]
 fn nobody_waits_while_something_could_be_done_for_it() {
-    // `assert_invariants`, which every step ends in, knows the rule; this drives it through every kind of step.
+    // `assert_invariants`, which every step ends with, checks the rule. This test covers every kind
+    // of step.
     on_each_memory!(
         PoolOptions { max_pool_size: 3, max_connecting: 2, wait_queue_timeout: Some(ms(10)), ..DEFAULT },
         |world| {
@@ -251,7 +252,7 @@ fn nobody_waits_while_something_could_be_done_for_it() {
     );
 }
 
-/// CMAP-26, CMAP-35: nothing is established for nobody while somebody waits
+/// CMAP-26, CMAP-35: no establishment is unbound while a check-out waits
 #[test]
 fn a_newcomer_is_bound_to_the_connection_that_is_being_established_for_nobody() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {

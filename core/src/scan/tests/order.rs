@@ -14,7 +14,7 @@ fn the_first_operation_makes_the_first_scan() {
     assert!(world.done().is_empty(), "the next operation needs no scan");
 }
 
-/// MON-59: heartbeatFrequencyMS counts from the end of the last scan, 60 s unless said otherwise.
+/// MON-59: heartbeatFrequencyMS counts from the end of the last scan, 60 s by default.
 #[test]
 fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
     let mut world = healthy();
@@ -33,7 +33,7 @@ fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
     assert_eq!(world.asked().len(), 3);
 }
 
-/// MON-61, MON-62: a seed leads to a possible primary, and that one to the rest.
+/// MON-61, MON-62: a seed leads to a possible primary, and its reply to the remaining members.
 #[test]
 fn servers_that_are_discovered_are_checked_in_the_same_scan() {
     let mut world = World::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
@@ -52,7 +52,7 @@ fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
     world.operate(&WRITE);
     assert_eq!(world.asked(), [&["a:1".to_string()][..], &others].concat());
 
-    // One that is unknown comes last, though its description is the oldest but for the primary's.
+    // An unknown server is last, although only the primary's description is older.
     world.servers.insert("b:1", Is::Failing(1, false));
     world.sleep(60_000);
     world.operate(&WRITE);
@@ -63,7 +63,7 @@ fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
     assert_eq!(world.asked(), ["a:1", "c:1", "b:1"]);
 }
 
-/// MON-62: seeds are all as old, so chance decides.
+/// MON-62: all seeds have the same age, so the order is random.
 #[test]
 fn ties_are_broken_by_the_entropy() {
     let mut orders = BTreeSet::new();
@@ -79,7 +79,7 @@ fn ties_are_broken_by_the_entropy() {
     assert_eq!(orders.len(), 6, "all orders of three servers come up");
 }
 
-/// MON-61: a member that the primary does not list is gone, and not checked.
+/// MON-61: a member that the primary does not list is removed, and not checked.
 #[test]
 fn a_server_that_is_removed_during_the_scan_is_not_checked() {
     let mut world = World::set(&["a:1", "x:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
@@ -92,7 +92,7 @@ fn a_server_that_is_removed_during_the_scan_is_not_checked() {
     assert!(world.open.len() == 1, "the connection to a removed server is closed");
 }
 
-/// SDAM-55: the former primary is asked once more in that scan.
+/// SDAM-55: the former primary is checked once more in that scan.
 #[test]
 fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
     let mut world = World::set(&["a:1", "b:1"]);
@@ -105,7 +105,7 @@ fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
     assert!(asked.len() >= 3, "{asked:?}");
 }
 
-/// A scan ends, whatever names a server makes up.
+/// A scan ends, whatever names a server invents.
 #[test]
 fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
     let config = TopologyOptions { seeds: &["h0:1"], ..TopologyOptions::default() }.validate().expect("valid");
@@ -126,7 +126,8 @@ fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
                 let me = scan.topology().address(socket.server()).expect("a member").to_string();
                 let next = alloc::format!("h{checks}:1");
                 let hosts = [me.as_str(), next.as_str()];
-                // Each is the primary of a newer election than the one before, and of a set with one more new member.
+                // Each is the primary of a newer election than the previous, and its set has one
+                // more new member.
                 let mut election = [0; 12];
                 election[8..].copy_from_slice(&checks.to_be_bytes());
                 let mut info = hello(ServerType::RsPrimary, Lists { hosts: &hosts, tags: &[], ..Lists::default() });

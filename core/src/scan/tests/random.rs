@@ -101,7 +101,7 @@ fn life(seed: u64) -> (u32, u32) {
     (served, refused)
 }
 
-/// An operation on a connection, with whatever may come of it.
+/// An operation on a connection, with a random outcome.
 fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
     match random.below(8) {
         0 => drop(fail_command(world, socket, 10_107)),
@@ -113,7 +113,7 @@ fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
             let told = world.scan.handle_app_error(now, socket, phase, kind, false, &mut world.events);
             assert!(told.is_ok());
         }
-        // Never given back.
+        // The connection is never returned.
         4 => return,
         _ => {}
     }
@@ -122,7 +122,8 @@ fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
     world.scan.assert_invariants();
 }
 
-/// Every selection ends, every heartbeat has its end, every connection is closed; whatever the servers do.
+/// Every selection ends, every heartbeat has its end, and every connection is closed, for any
+/// behavior of the servers.
 #[test]
 fn two_thousand_random_lives_come_to_an_end() {
     let (mut served, mut refused) = (0, 0);

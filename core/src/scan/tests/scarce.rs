@@ -1,10 +1,10 @@
-//! Memory that is out, and what is asked for too soon or too often.
+//! Memory that is exhausted, and calls that are made too early or too often.
 
 use super::*;
 use crate::storage::tests::with_memory_for;
 use crate::topology::tests::scarce::OnScarce;
 
-/// Servers for whose places memory is out are never checked; the others are, and a selection ends.
+/// Servers without memory for their slots are never checked. The others are, and a selection ends.
 #[test]
 fn selection_ends_where_memory_is_out_for_the_places_of_servers() {
     let mut unplaced = 0;
@@ -53,7 +53,7 @@ fn selection_ends_where_memory_is_out_for_the_places_of_servers() {
     }
 }
 
-/// Nothing is begun beside a check that is under way, and each of its actions comes once.
+/// While a check is under way no other begins, and each of its actions is returned once.
 #[test]
 fn while_a_server_is_checked_there_is_work_and_nothing_else_begins() {
     let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
@@ -71,7 +71,7 @@ fn while_a_server_is_checked_there_is_work_and_nothing_else_begins() {
     assert!(step(&mut world).is_err() && !world.scan.is_busy());
 }
 
-/// A connection that the host was never told to make is not to be closed, one that it is making is.
+/// A hang-up follows only if the host has taken the dial.
 #[test]
 fn close_hangs_up_a_dial_that_the_host_knows_of() {
     for is_told in [false, true] {
@@ -91,7 +91,8 @@ fn close_hangs_up_a_dial_that_the_host_knows_of() {
     }
 }
 
-/// There is nothing to fail while nothing is checked, and nothing to close of a server that is no member.
+/// While no check is under way a failure has no effect, and neither has a hang-up of a server that
+/// is no member.
 #[test]
 fn failure_of_no_check_and_hang_up_of_no_server_change_nothing() {
     let mut world = healthy();

@@ -19,13 +19,14 @@ fn an_operation_that_finds_nobody_fails_after_one_scan() {
     assert_eq!(failure(&mut world), SelectionFailure::TriedOnce);
     assert_eq!(world.done().len(), 3, "each server was dialed once");
     assert_eq!(world.now, 0, "without any pause");
-    // The next one scans as well, but not sooner than 500 ms after the last scan.
+    // The next selection scans as well, but not sooner than 500 ms after the last scan.
     world.sleep(100);
     assert_eq!(failure(&mut world), SelectionFailure::TriedOnce);
     assert_eq!(world.done()[0], "wait 400");
 }
 
-/// MON-60: a topology that was scanned in time, and has nobody, is scanned before the error.
+/// MON-60: a topology that was scanned recently, and has no suitable server, is scanned before the
+/// error.
 #[test]
 fn a_failed_selection_scans_even_if_the_last_scan_is_young() {
     let mut world = World::set(SET).with("b:1", SECONDARY).with("c:1", SECONDARY);
@@ -38,7 +39,8 @@ fn a_failed_selection_scans_even_if_the_last_scan_is_young() {
     assert_eq!(world.asked().len(), 3);
 }
 
-/// MON-60: without serverSelectionTryOnce scans go on, 500 ms apart, until the timeout would pass before the next.
+/// MON-60: without serverSelectionTryOnce scans continue, 500 ms apart, until the timeout would
+/// expire before the next.
 #[test]
 fn scans_are_repeated_until_the_timeout() {
     let mut world =
@@ -87,7 +89,7 @@ fn a_connection_that_was_idle_for_five_seconds_is_checked_before_use() {
     assert_eq!(world.done(), ["check a:1"]);
 }
 
-/// MON-64: a server that no longer suits is not used.
+/// MON-64: a server that is no longer suitable is not used.
 #[test]
 fn a_server_that_changed_while_its_connection_was_idle_is_not_selected() {
     let mut world = healthy();
@@ -100,7 +102,7 @@ fn a_server_that_changed_while_its_connection_was_idle_is_not_selected() {
     assert_eq!(world.asked()[..2], ["a:1", "b:1"], "the possible primary is the first to be asked");
 }
 
-/// MON-55, MON-64: an idle connection that was cut costs a dial.
+/// MON-55, MON-64: an idle connection that the peer has closed costs one dial.
 #[test]
 fn an_idle_connection_that_was_cut_is_replaced_at_once() {
     let mut world = healthy();

@@ -16,7 +16,7 @@ fn a_server_that_failed_by_the_network_cools_down() {
     }
 }
 
-/// MON-58: an error reply is none of the network.
+/// MON-58: an error reply is not a network error.
 #[test]
 fn a_server_that_answered_with_an_error_does_not_cool_down() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(1, false));
@@ -27,7 +27,8 @@ fn a_server_that_answered_with_an_error_does_not_cool_down() {
     assert_eq!(world.done(), ["dial a:1", "greet a:1", "hangup"], "on a new connection (MON-53)");
 }
 
-/// MON-62: dead servers cost their connectTimeoutMS once in five seconds, not with each scan.
+/// MON-62: servers that are down cost their connectTimeoutMS once in five seconds, not with each
+/// scan.
 #[test]
 fn servers_that_cool_down_are_skipped_by_the_scan() {
     let mut world = World::set(SET).with("b:1", SECONDARY).with("c:1", Is::Silent);
@@ -41,7 +42,7 @@ fn servers_that_cool_down_are_skipped_by_the_scan() {
     assert!(!asked.contains(&"c:1".into()), "{asked:?}");
 }
 
-/// MON-53, MON-54: the connection, then the server.
+/// MON-53, MON-54: the connection is closed, and the server becomes Unknown.
 #[test]
 fn a_check_without_answer_fails_at_the_deadline() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Silent);
@@ -54,7 +55,7 @@ fn a_check_without_answer_fails_at_the_deadline() {
     assert_eq!(events, ["started 1", "failed 1"]);
 }
 
-/// MON-55: and it cools down only then.
+/// MON-55: the cooldown begins only after the retry.
 #[test]
 fn a_known_server_that_fails_by_the_network_is_tried_again_once() {
     let options = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
@@ -92,7 +93,7 @@ fn a_labelled_reply_does_not_close_the_connection() {
     assert!(world.done().contains(&"hangup".into()));
 }
 
-/// MON-63: a connection that has not been greeted is of no use yet.
+/// MON-63: a connection with an incomplete handshake cannot be used yet.
 #[test]
 fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(462, true));
@@ -104,7 +105,8 @@ fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
     assert_eq!(world.done(), ["greet a:1"], "on the same connection");
 }
 
-/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too (SDAM-83); 13436 only recovers.
+/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too
+/// (SDAM-83); 13436 only recovers.
 #[test]
 fn the_topology_is_stale_after_some_state_changes_only() {
     for (code, stale, closes) in [(10_107, true, false), (10_058, true, false), (91, true, true), (11_600, true, true)]
@@ -136,7 +138,7 @@ fn the_topology_is_stale_after_some_state_changes_only() {
     }
 }
 
-/// SDAM-72: and the server is not left alone for five seconds because of it.
+/// SDAM-72: the error does not begin the cooldown of five seconds.
 #[test]
 fn a_network_error_of_an_operation_marks_the_server_and_the_next_one_scans() {
     let mut world = healthy();
@@ -151,7 +153,8 @@ fn a_network_error_of_an_operation_marks_the_server_and_the_next_one_scans() {
     assert!(world.done().contains(&"dial a:1".into()));
 }
 
-/// SDAM-70: a timeout of an operation says nothing of the server, but its connection is of no more use.
+/// SDAM-70: a timeout of an operation does not change the server's description, but its connection
+/// is closed.
 #[test]
 fn a_timeout_of_an_operation_costs_the_connection_only() {
     let mut world = healthy();
@@ -165,7 +168,7 @@ fn a_timeout_of_an_operation_costs_the_connection_only() {
     assert_eq!(world.done(), ["hangup", "dial a:1", "greet a:1"]);
 }
 
-/// Late news of connections that are given up changes nothing.
+/// Late results of connections that were closed change nothing.
 #[test]
 fn news_of_connections_that_are_given_up_is_stale() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
@@ -198,7 +201,7 @@ fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
     assert_eq!(server.error(), Some(Cause::Protocol.into()));
 }
 
-/// A scan that has told its host to dial.
+/// A scan with a dial that the host has taken.
 fn dialing(options: ScanOptions) -> (World, SocketId) {
     let set = TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() };
     let mut world = World::new(&["a:1"], set, options);
@@ -217,7 +220,8 @@ fn a_dial_ends_once() {
     world.scan.assert_invariants();
 }
 
-/// MON-53: whatever comes at or after the deadline is a timeout, whether or not anybody was woken at it.
+/// MON-53: every result at or after the deadline is a timeout, whether or not `handle_timeout` was
+/// called.
 #[test]
 fn what_comes_too_late_is_a_timeout() {
     let late = at_ms(10_000);
@@ -280,7 +284,8 @@ fn a_reply_after_the_deadline_is_told_as_a_failed_check() {
     world.scan.assert_invariants();
 }
 
-/// While a connection is being made an error of whatever kind spoils it; later an error of a command does not.
+/// During the handshake every kind of error makes a connection unusable; later an error of a
+/// command does not.
 #[test]
 fn an_error_of_a_command_spoils_a_connection_that_is_not_ready_yet() {
     for (phase, spoiled) in [(HandshakePhase::Before, true), (HandshakePhase::After, false)] {
@@ -297,7 +302,7 @@ fn an_error_of_a_command_spoils_a_connection_that_is_not_ready_yet() {
     }
 }
 
-/// Events of heartbeats come with what they do not say themselves.
+/// Events of heartbeats carry a context: their topology and the address of their server.
 #[test]
 fn heartbeats_are_told_with_their_server_and_their_topology() {
     struct Contexts(Vec<(Option<TopologyId>, Option<String>)>);
@@ -322,7 +327,7 @@ fn heartbeats_are_told_with_their_server_and_their_topology() {
     assert!(!contexts.0.is_empty());
     let expected = (Some(TopologyId::new(1)), Some("a:1".into()));
     assert!(contexts.0.iter().all(|context| *context == expected), "{:?}", contexts.0);
-    // Numbers are never used twice.
+    // Connection numbers are never reused.
     world.sleep(10_000);
     let mut selecting = world.scan.begin(world.time());
     let step = world.scan.select(world.time(), &mut selecting, &WRITE, &[], 1, &mut contexts);

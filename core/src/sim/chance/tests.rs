@@ -37,7 +37,7 @@ fn a_seed_fires_the_same_twice() {
     assert_eq!(run(), run());
 }
 
-/// Runs a body with this point armed by many seeds, by some of which it must fire.
+/// Runs a body with this point armed by many seeds. The point must fire for some of them.
 pub(crate) fn with(point: Point, body: impl Fn()) {
     let mut times = 0;
     for seed in 0..400 {

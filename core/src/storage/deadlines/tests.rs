@@ -109,7 +109,7 @@ fn room_that_is_there_is_not_made_again_and_room_that_is_refused_changes_nothing
     });
     assert_eq!((done, is_out, deadlines.room), (Ok(()), false, 20));
     let before = deadlines.clone();
-    // Of more than it has room for leaves and minima are asked for, one after the other.
+    // More entries than fit require two allocations: for the leaves, and then for the minima.
     for count in 0..2 {
         let (refused, is_out) = with_memory_for(count, || deadlines.reserve(30));
         assert_eq!((refused, is_out), (Err(Full), true));

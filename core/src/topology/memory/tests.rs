@@ -1,6 +1,6 @@
 use super::*;
 
-/// A number of texts or names names each of them, and none.
+/// An index of 16 bits must represent each text or name, and "none".
 #[test]
 fn fixed_memory_is_limited_by_what_its_numbers_can_name() {
     let limits = [(0, 0), (5, 5), (0xfffe, 0xfffe), (0xffff, 0xfffe), (0x1_0000, 0xfffe), (usize::MAX, 0xfffe)];

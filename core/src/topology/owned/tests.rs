@@ -39,7 +39,8 @@ fn changes(copies: &Copies) -> Vec<[&super::Topology; 2]> {
     changes.collect()
 }
 
-/// Without sharing, the copy for each of many small replies would be as large as that for the largest reply.
+/// Without sharing, the copy for each of many small replies would be as large as that for the
+/// largest reply.
 #[test]
 fn security_5_consecutive_events_share_descriptions_and_texts() {
     let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };

@@ -1,4 +1,4 @@
-//! What errors of applications do.
+//! The effects of application errors.
 
 use super::*;
 use crate::CertificateFault;
@@ -18,7 +18,7 @@ fn reply(code: Option<i32>, message: &str) -> CommandError<'_> {
     CommandError { command: Some(ReplyError { code, message }), write_concern: None, topology_version: None }
 }
 
-/// A primary, with nothing left to do.
+/// A primary, without pending actions.
 fn net() -> Net<OnHeap> {
     let mut net = ready(&["a"]);
     net.hello("a", &primary(&["a"]));
@@ -40,7 +40,7 @@ fn is_ignored(error: &AppError<'_>) -> bool {
     is_known
 }
 
-/// SDAM-65: older, and greater than the pool's.
+/// SDAM-65: older generations, and generations above the pool's.
 #[test]
 fn error_of_another_generation_changes_nothing() {
     for generation in [0, 2, 4, u64::MAX] {
@@ -67,7 +67,7 @@ fn error_with_a_topology_version_that_is_not_newer_changes_nothing() {
     }
 }
 
-/// SDAM-68: labelled errors of a handshake, of every kind.
+/// SDAM-68: labeled errors of a handshake, of every kind.
 #[test]
 fn overload_in_a_handshake_changes_nothing() {
     for kind in [Network, NetworkTimeout, Command(reply(Some(462), "")), Command(reply(Some(91), ""))] {
@@ -98,7 +98,7 @@ fn any_other_error_of_a_handshake_marks_unknown_and_clears() {
     }
 }
 
-/// SDAM-75: but not what is this side's own doing.
+/// SDAM-75: except failures that this side causes.
 #[test]
 fn own_failure_says_nothing_of_the_server() {
     for cause in [Cause::Cancelled, Cause::Closed, Cause::Forked, Cause::Interrupted, Cause::Resources] {
@@ -106,7 +106,8 @@ fn own_failure_says_nothing_of_the_server() {
     }
 }
 
-/// A state change in a handshake is both: Unknown with its topologyVersion, and a clear (ambiguity 7).
+/// A state change in a handshake has both effects: Unknown with its topologyVersion, and a clear
+/// (ambiguity 7).
 #[test]
 fn state_change_in_a_handshake_clears_too() {
     let (verdict, net) = judged(&error(Command(reply(Some(10_107), "")), Before));
@@ -162,7 +163,7 @@ fn state_change_codes_do_what_their_kind_asks_for() {
     }
 }
 
-/// SDAM-77: messages, only without a code.
+/// SDAM-77: messages are compared only without a code.
 #[test]
 fn message_tells_only_without_a_code() {
     for (message, change) in [

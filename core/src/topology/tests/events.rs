@@ -17,7 +17,7 @@ fn topology_opens_with_its_seeds_unknown() {
     );
 }
 
-/// LOG-06: with members that come and go in one update.
+/// LOG-06: with members that are added and removed in one update.
 #[test]
 fn servers_that_change_go_and_come_are_told_before_the_topology() {
     let mut net = ready(&["a", "b"]);
@@ -46,7 +46,7 @@ fn deposed_primary_is_told_after_the_new_one() {
     assert_eq!(lines.len(), 3);
 }
 
-/// LOG-05: what is replaced twice in one step is told once, or not at all.
+/// LOG-05: a description that is replaced twice in one step causes one event, or none.
 #[test]
 fn stale_primary_that_insists_makes_no_events() {
     let mut net = ready(&["a", "b"]);
@@ -71,7 +71,7 @@ fn possible_primary_alone_is_no_event() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// LOG-07: a server that is removed is told so, and nothing else of it.
+/// LOG-07: a removed server causes the event of its removal, and no other.
 #[test]
 fn removed_responder_is_only_closed() {
     let mut net = ready(&["a", "b"]);
@@ -151,7 +151,7 @@ fn every_event_carries_the_id_of_its_topology() {
     assert!(ids.0.is_sorted_by_key(|(_, now)| *now));
 }
 
-/// Keeps copies of events, and what their originals showed.
+/// Keeps copies of events, and the texts of their originals.
 #[derive(Default)]
 struct Copies(Vec<(String, String, OwnedSdamEvent)>);
 

@@ -1,4 +1,4 @@
-//! Replies that are wrong, huge or contradictory, and memory that is short.
+//! Replies that are wrong, huge or contradictory, and limited memory.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn borrowed(hosts: &[String]) -> Vec<&str> {
     hosts.iter().map(String::as_str).collect()
 }
 
-/// SDAM-22: more than an honest set can have.
+/// SDAM-22: more than a real set can have.
 #[test]
 fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
     let many = hosts(0..10_000);
@@ -124,7 +124,7 @@ fn strange_numbers_are_taken_as_they_are() {
     net.topology.assert_invariants();
 }
 
-/// A primary that names nobody, not even itself, is believed (SDAM-57, SDAM-58).
+/// A primary that lists no host, not even itself, is believed (SDAM-57, SDAM-58).
 #[test]
 fn primary_without_hosts_empties_the_set() {
     let mut net = ready(&["a", "b"]);
@@ -156,7 +156,7 @@ fn fixed_memory_follows_a_set_that_fits() {
     let mut net = small();
     net.hello("a", &primary(&["a", "b", "c"]));
     net.drain();
-    // One member is replaced: four places, three members.
+    // One member is replaced: four slots, three members.
     net.hello("a", &primary(&["a", "b", "d"]));
     assert_eq!(net.actions().len(), 4);
     net.hello("b", &secondary(&["a", "b", "d"]));
@@ -183,7 +183,8 @@ fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
     }
 }
 
-/// A set that was replaced while nobody looked, or whose seeds have other names than its members: the first reply makes room for the second.
+/// A set whose members were all replaced between two checks, or whose seeds have other names than
+/// its members: the first reply makes room for the second.
 #[test]
 fn members_that_do_not_fit_beside_those_they_replace_come_with_the_next_check() {
     let beyond = ServerError::Beyond { limit: Limit::Servers, count: 4 };
@@ -202,7 +203,7 @@ fn members_that_do_not_fit_beside_those_they_replace_come_with_the_next_check() 
         members.sort_unstable();
         assert_eq!(members, hosts.map(|host| format!("{host}:27017")));
     }
-    // A stale primary removes nobody.
+    // A stale primary removes no server.
     let mut net = small();
     let of = |version, hosts| HelloReply {
         set_version: Some(version),
@@ -225,7 +226,7 @@ fn seeds_beyond_fixed_memory_are_refused() {
     assert!(lines.0.is_empty());
 }
 
-/// Texts that nobody names any more make room for others.
+/// Texts that are no longer referenced make room for others.
 #[test]
 fn fixed_memory_outlives_any_number_of_names() {
     let mut net = small();
@@ -240,7 +241,7 @@ fn fixed_memory_outlives_any_number_of_names() {
     }
 }
 
-/// A peer that invents names cannot make the memory grow without end.
+/// A peer that invents names cannot make the memory grow without limit.
 #[test]
 fn growable_memory_forgets_names_of_the_past() {
     let mut net = ready(&["a"]);
@@ -270,7 +271,7 @@ fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
     Lists { hosts: &["a"], tags, ..Lists::default() }.of(primary(&[]))
 }
 
-/// The server is known without them, and a repeated reply changes nothing.
+/// The server is known without the other tags, and a repeated reply changes nothing.
 #[test]
 fn security_2_tags_beyond_the_limit_are_left_out() {
     let names: Vec<String> = (0..4_000).map(|number| format!("tag{number}")).collect();
@@ -299,7 +300,8 @@ fn security_2_tags_that_are_too_long_are_left_out() {
     assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [tags[0], tags[2]]);
 }
 
-/// Otherwise a hostile member could direct the client to any Unix socket of this machine, without encryption even if `tls` is true.
+/// Otherwise a hostile member could direct the client to any Unix socket of this machine, without
+/// encryption even if `tls` is true.
 #[test]
 fn security_3_reply_that_names_a_unix_socket_is_refused() {
     for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {
@@ -315,7 +317,8 @@ fn security_3_reply_that_names_a_unix_socket_is_refused() {
             (of(Lists { arbiters: &[], tags: &[], hosts: &[path], passives: &[] }), AddressField::Hosts, 0),
         ] {
             let mut net = ready(&["a"]);
-            // The topology already keeps the path as the name of a set. That does not permit it as an address.
+            // The topology already stores the path as the name of a set. That does not permit it as
+            // an address.
             net.hello("a", &HelloReply { set_name: Some(path), ..secondary(&["a"]) });
             assert!(!net.hello("a", &hello));
             assert_eq!(net.see("a").error(), Some(ServerError::BadAddress { field, place }), "{path}");
@@ -361,7 +364,7 @@ fn tag_that_is_said_twice_is_one() {
     assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [("dc", "ny"), ("rack", "1"), ("dc", "la")]);
 }
 
-/// Routers and ghosts are what they are with a set's name and without.
+/// Routers and ghosts keep their type with a set name and without.
 #[test]
 fn set_name_that_comes_or_goes_is_a_change() {
     let mut net = ready(&["a"]);
@@ -376,7 +379,7 @@ fn set_name_that_comes_or_goes_is_a_change() {
     assert_eq!(net.lines().iter().filter(|line| line.starts_with("a:27017")).count(), 4, "one reply said nothing new");
 }
 
-/// Whoever writes an error to a place that is too short learns of it, wherever it ends.
+/// The formatter returns an error when the text does not fit, wherever it is cut.
 #[test]
 fn errors_that_do_not_fit_are_not_cut_silently() {
     let errors = [

@@ -137,7 +137,7 @@ fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
     let mut net = ready(&["a"]);
     assert_eq!(net.see("a").round_trip_time(), None);
     net.hello("a", &primary(&["a"]));
-    // A hello of an application measures nothing, and makes it another type.
+    // An application's hello yields no round-trip time, but changes the type.
     let server = net.at("a");
     net.topology.handle_hello(net.now, server, &secondary(&["a"]), None, &mut ());
     assert_eq!(net.see("a").server_type(), ServerType::RsSecondary);
@@ -187,7 +187,7 @@ fn description_shows_what_the_reply_said() {
     assert_eq!(seen.error(), None);
 }
 
-/// SDAM-32: each field by itself makes an event, or does not.
+/// SDAM-32: whether a change of each single field causes an event.
 #[test]
 fn equality_looks_at_exactly_the_fields_of_the_specification() {
     let version = |counter| Some(TopologyVersion { process_id: ObjectId([1; 12]), counter });
@@ -288,7 +288,7 @@ fn clock_that_goes_back_is_held() {
     assert_eq!(net.see("a").last_update_time(), latest);
 }
 
-/// SDAM-62: a copy is a snapshot; what changes later does not change it.
+/// SDAM-62: a copy is a snapshot; later changes do not affect it.
 #[test]
 fn copies_show_the_topology_as_it_was() {
     let mut net = ready(&["a", "b"]);
@@ -311,7 +311,8 @@ fn copies_show_the_topology_as_it_was() {
     assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x"));
 }
 
-/// A copy has its servers without gaps: the id finds a server there all the same, and one that is gone is not found.
+/// A copy stores its servers without gaps. An id still finds its server there, and the id of a
+/// removed server finds none.
 #[test]
 fn copies_find_servers_by_their_ids_wherever_they_are() {
     let mut net = ready(&["a", "b", "c"]);

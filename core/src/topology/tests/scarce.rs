@@ -1,9 +1,9 @@
-//! Memory that is out, at each place where it is asked for.
+//! Memory that is exhausted, at each allocation in turn.
 
 use super::*;
 use crate::storage::tests::{Scarce, with_memory_for};
 
-/// The heap of an allocator that refuses.
+/// Heap memory with an allocator that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnScarce;
 
@@ -18,7 +18,7 @@ impl Memory for OnScarce {
     const BYTES_MAX: u32 = OnHeap::BYTES_MAX;
 }
 
-/// How many hosts and tags the server had in each change of a description that was known before, and has.
+/// The numbers of hosts and tags before and after each change of a known server's description.
 #[derive(Default)]
 struct Names(Vec<([usize; 2], [usize; 2])>);
 
@@ -41,7 +41,8 @@ fn tagged<'a>(hosts: &'a [&'a str], tags: &'a [(&'a str, &'a str)]) -> Hello<'a>
     Lists { hosts, tags, ..Lists::default() }.of(primary(&[]))
 }
 
-/// A primary says who the members are, for which memory is out somewhere: it is Unknown for that reason, or all of it was taken, and never a part.
+/// A primary lists the members, and memory is exhausted at some allocation: the reply either makes
+/// the primary Unknown for that reason, or is applied whole, but never in part.
 #[test]
 fn reply_for_which_memory_is_out_makes_its_server_unknown_and_is_taken_later() {
     let mut limits = Vec::new();
@@ -76,7 +77,8 @@ fn reply_for_which_memory_is_out_makes_its_server_unknown_and_is_taken_later() {
     assert_eq!(limits.last(), Some(&Limit::Servers), "the last that is asked for");
 }
 
-/// Of what a server said before an event tells without its names, where there is no memory to keep them; nothing else differs.
+/// Without memory for the previous names, the event has the previous description without them.
+/// Nothing else differs.
 #[test]
 fn event_without_memory_for_the_names_before_tells_those_of_now() {
     let mut told = Vec::new();
@@ -84,7 +86,7 @@ fn event_without_memory_for_the_names_before_tells_those_of_now() {
         let mut net: Net<OnScarce> = open_in(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() });
         net.hello("a", &tagged(HOSTS, &[("dc", "ny")]));
         let (server, mut names) = (net.at("a"), Names::default());
-        // As many names as there is room for, and texts that are known.
+        // All names have room, and their texts are already stored.
         let (is_known, is_out) = with_memory_for(count, || {
             net.topology.handle_hello(net.now, server, &tagged(&HOSTS[..2], &[]), None, &mut names)
         });
@@ -96,7 +98,7 @@ fn event_without_memory_for_the_names_before_tells_those_of_now() {
     assert_eq!(told, [[([0, 2], [0, 0])], [([3, 2], [1, 0])]]);
 }
 
-/// New hosts of a router that memory is out for: nobody comes or goes.
+/// New hosts of a router without memory for them: no server is added or removed.
 #[test]
 fn seeds_for_which_memory_is_out_change_nothing() {
     for count in 0.. {

@@ -89,7 +89,8 @@ fn members_of_other_topologies_are_their_own_affair() {
 
 #[test]
 fn unknown_topology_may_have_other_hosts_and_becomes_what_they_are() {
-    // With one host left a standalone server is all there is; with several it is none of them.
+    // A single remaining host may be a standalone server; with several hosts, a standalone server
+    // is removed.
     let mut net = ready(&["a", "b"]);
     change(&mut net, &["c"]).unwrap();
     net.hello("c", &standalone());
@@ -124,7 +125,7 @@ fn without_room_for_new_hosts_nothing_changes() {
     change(&mut net, &["a", "c"]).unwrap();
     assert_eq!(net.topology.server_count(), 2);
     net.drain();
-    // However often, what is no longer named is forgotten.
+    // Names that are no longer used are released, however often names change.
     for round in 0..100 {
         let name = format!("host{round}");
         change(&mut net, &["a", &name]).unwrap();

@@ -1,4 +1,4 @@
-//! The update table: what a server of each type does to a topology of each type.
+//! The update table: the effect of a server of each type on a topology of each type.
 
 use super::*;
 use crate::CertificateFault;
@@ -11,7 +11,7 @@ fn arbiter<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
     HelloReply { arbiter_only: true, ..member(hosts) }
 }
 
-/// Of another set.
+/// Changes the set of a reply to another one.
 fn foreign(hello: Hello<'_>) -> Hello<'_> {
     HelloReply { set_name: Some("other"), ..hello }
 }
@@ -28,7 +28,7 @@ fn pair() -> Net<OnHeap> {
     net
 }
 
-/// SDAM-02: one seed is enough, and a set is followed while its members die and others take their places.
+/// SDAM-02: one seed is enough, and the set is followed while members fail and others replace them.
 #[test]
 fn set_is_discovered_from_one_seed_and_followed_through_deaths_and_reconfiguration() {
     let mut net = ready(&["a"]);
@@ -68,7 +68,7 @@ fn each_router_has_its_own_round_trip_time() {
     assert_eq!(net.see("b").min_round_trip_time(), Some(Duration::from_millis(29)));
 }
 
-/// SDAM-20: it was never checked, and says nothing of the topology that Unknown does not say.
+/// SDAM-20: the server was never checked, and counts as Unknown for the topology.
 #[test]
 fn possible_primary_counts_as_unknown() {
     let mut net = ready(&["a"]);
@@ -83,7 +83,8 @@ fn possible_primary_counts_as_unknown() {
     assert_eq!(net.see("b").server_type(), ServerType::RsSecondary, "a hint is for the Unknown only");
 }
 
-/// SDAM-22: each way to become Unknown leaves words that say which it was, and they are gone with it.
+/// SDAM-22: each way to become Unknown has its own error text, and the text is removed when the
+/// server is known again.
 #[test]
 fn unknown_server_says_in_words_what_happened() {
     let causes = [
@@ -105,7 +106,7 @@ fn unknown_server_says_in_words_what_happened() {
         net.fail("a", cause);
         texts.push(net.see("a").error().unwrap().to_string());
     }
-    // What replies say, and what other servers say.
+    // Errors from replies, and from other servers' replies.
     net.hello("a", &elected(&["a", "b"], 2, 1));
     net.hello("b", &elected(&["a", "b"], 1, 1));
     texts.push(net.see("b").error().unwrap().to_string());
@@ -124,7 +125,7 @@ fn unknown_server_says_in_words_what_happened() {
     let mut direct = open(direct);
     direct.hello("c", &secondary(&["c"]));
     texts.push(direct.see("c").error().unwrap().to_string());
-    // What an application was told.
+    // Errors that an application received.
     for code in [10_107, 11_602, 91] {
         net.hello("b", &elected(&["a", "b"], 3, 1));
         let reply = ReplyError { code: Some(code), message: "" };
@@ -168,7 +169,7 @@ fn first_member_of_a_set_makes_it_one_with_or_without_a_primary() {
         net.hello("a", &hello);
         assert_eq!((net.see("a").server_type(), net.topology_type()), (server_type, topology_type));
         assert_eq!(net.topology.description().set_name(), Some("rs"));
-        // Only a primary says who does not belong to it.
+        // Only a primary removes servers that are not its members.
         assert_eq!(net.topology.find("x").is_some(), server_type != ServerType::RsPrimary);
         assert!(net.topology.find("b").is_some() && net.topology.find("c").is_some());
     }
@@ -208,7 +209,7 @@ fn set_has_no_primary_when_its_primary_is_something_else() {
         assert_eq!(net.topology.find("a").is_some(), stays);
         assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
         assert_eq!(net.see("b").server_type(), ServerType::RsSecondary);
-        // Another member's fall leaves the primary where it is.
+        // The failure of another member does not affect the primary.
         let mut net = pair();
         change(&mut net, "b");
         assert_eq!(net.topology.find("b").is_some(), stays);
@@ -241,7 +242,7 @@ fn primary_of_another_set_is_removed_and_its_hosts_mean_nothing() {
     assert_eq!(net.types(), [("b:27017".into(), ServerType::RsSecondary)]);
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
     assert_eq!(net.topology.description().set_name(), Some("rs"));
-    // While there is another primary, there still is one.
+    // While another primary exists, the topology still has one.
     let mut net = pair();
     net.hello("b", &foreign(elected(&["b", "x"], 9, 9)));
     assert_eq!(net.types(), [("a:27017".into(), ServerType::RsPrimary)]);
@@ -249,7 +250,7 @@ fn primary_of_another_set_is_removed_and_its_hosts_mean_nothing() {
     assert_eq!(net.topology.description().max_election_id(), None, "nor does its election");
 }
 
-/// SDAM-54: the other primary, and nobody else.
+/// SDAM-54: the other primary becomes Unknown, and no other server.
 #[test]
 fn new_primary_makes_the_other_primary_unknown() {
     let hosts = ["a", "b", "c"];

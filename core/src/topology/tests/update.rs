@@ -1,4 +1,4 @@
-//! The rules of the update table, where official files do not reach.
+//! Rules of the update table that the official test files do not cover.
 
 use super::*;
 use TopologyAction::{Pool, RequestCheck, ServerAdded, ServerRemoved, WakeSelectors};
@@ -26,7 +26,7 @@ fn stale_primary_says_which_election_is_newer() {
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
 
-/// SDAM-24, SDAM-55, SDAM-56: a deposed primary is checked at once, and its pool is left alone.
+/// SDAM-24, SDAM-55, SDAM-56: a deposed primary is checked at once, and its pool is not changed.
 #[test]
 fn deposed_primary_is_checked_and_its_pool_not_cleared() {
     let mut net = ready(&["a", "b"]);
@@ -78,7 +78,7 @@ fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
     }
 }
 
-/// SDAM-33: whatever the server turns into, its type is the topology's no more than its hosts are.
+/// SDAM-33: whatever type the server has, neither its type nor its hosts change the topology.
 #[test]
 fn direct_connection_stays_one_to_whatever_the_server_becomes() {
     let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
@@ -115,7 +115,7 @@ fn direct_connection_to_another_set_says_so() {
     }
 }
 
-/// SDAM-35: the texts, and that they go with their cause.
+/// SDAM-35: the texts, and that they are removed with their cause.
 #[test]
 fn incompatible_server_makes_the_topology_unusable_as_long_as_it_is_there() {
     let mut net = ready(&["a", "b"]);
@@ -155,7 +155,7 @@ fn topology_without_servers_warns() {
     );
 }
 
-/// SDAM-37, SDAM-59: late news of a removed server, even when another one has its place.
+/// SDAM-37, SDAM-59: late results of a removed server, even when another one has its slot.
 #[test]
 fn news_of_a_removed_server_changes_nothing() {
     let mut net = ready(&["a", "b"]);
@@ -174,7 +174,7 @@ fn news_of_a_removed_server_changes_nothing() {
     assert_eq!(net.topology.server(old).map(|server| server.server()), None);
 }
 
-/// SDAM-40: the seeds count, not what is left of them.
+/// SDAM-40: the number of seeds counts, not the number of remaining servers.
 #[test]
 fn last_of_several_seeds_that_is_standalone_is_removed() {
     let mut net = ready(&["a", "b"]);
@@ -194,7 +194,8 @@ fn member_that_calls_itself_otherwise_is_removed_while_there_is_a_primary() {
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
 }
 
-/// SDAM-48: hosts of a member mean nothing while there is a primary; a former primary hints at its heir.
+/// SDAM-48: the hosts of a member are ignored while a primary exists; a former primary names the
+/// next one.
 #[test]
 fn former_primary_hints_at_the_next_one() {
     let mut net = ready(&["a", "b"]);
@@ -230,7 +231,7 @@ fn election_of_a_member_that_is_no_primary_is_ignored() {
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
 
-/// SDAM-50: the election first; the configuration may go back with a newer one.
+/// SDAM-50: the election id is compared first; the set version may decrease with a newer election.
 #[test]
 fn newer_election_wins_over_a_larger_set_version() {
     let mut net = ready(&["a", "b"]);
@@ -240,7 +241,7 @@ fn newer_election_wins_over_a_larger_set_version() {
     assert_eq!(net.topology.description().max_set_version(), Some(1));
 }
 
-/// SDAM-51: before 6.0 the configuration came first.
+/// SDAM-51: before 6.0 the set version is compared first.
 #[test]
 fn larger_set_version_wins_before_6_0() {
     let old = |election, version| HelloReply { max_wire_version: 16, ..elected(&["a", "b"], election, version) };
@@ -251,7 +252,7 @@ fn larger_set_version_wins_before_6_0() {
     assert!(matches!(net.see("b").error(), Some(ServerError::StalePrimary { .. })));
     net.hello("b", &old(1, 6));
     assert_eq!(net.see("b").server_type(), ServerType::RsPrimary);
-    // Without an election nothing is compared, and the maximum of versions stays.
+    // Without an election id nothing is compared, and the maximum of versions stays.
     net.hello("a", &HelloReply { election_id: None, ..old(1, 2) });
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
     assert_eq!(net.topology.description().max_set_version(), Some(6));
@@ -284,7 +285,7 @@ fn session_timeout_is_the_least_of_servers_with_data() {
     assert_eq!(timeout(&net), Some(30));
 }
 
-/// SDAM-62, MON-18: whoever waits for a server is woken after every check, and after all the rest is done.
+/// SDAM-62, MON-18: waiting selectors are woken after every check, and after all other effects.
 #[test]
 fn selectors_are_woken_last() {
     let mut net = ready(&["a"]);
@@ -296,7 +297,8 @@ fn selectors_are_woken_last() {
     }
 }
 
-/// SDAM-64, MON-53, MON-54: description first, then the pool; in-use connections only after a timeout.
+/// SDAM-64, MON-53, MON-54: description first, then the pool; in-use connections only after a
+/// timeout.
 #[test]
 fn failed_check_clears_the_pool_of_an_unknown_server() {
     for (cause, interrupt) in [
@@ -316,7 +318,7 @@ fn failed_check_clears_the_pool_of_an_unknown_server() {
     }
 }
 
-/// What is owed and was revoked is never seen.
+/// A pending action that was revoked is never returned.
 #[test]
 fn ready_is_revoked_by_a_failure_before_it_was_taken() {
     let mut net = ready(&["a"]);
@@ -384,7 +386,8 @@ fn load_balanced_topology_is_ready_and_never_changes() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// SDAM-41, SDAM-43: a ghost says nothing of the deployment, until it speaks again in one that has no use for it.
+/// SDAM-41, SDAM-43: a ghost does not affect the topology, and is removed by its next reply if the
+/// topology has another type.
 #[test]
 fn ghost_stays_when_a_router_is_found_and_goes_when_it_speaks_again() {
     let mut net = ready(&["a", "b"]);

@@ -115,7 +115,8 @@ fn each_limit_of_texts_refuses_by_itself() {
     intern(&mut bytes, "short").unwrap();
 }
 
-/// Of an allocator that refuses at each place in turn: what was there is found, and what was refused is there once memory is.
+/// The allocator refuses at each allocation in turn: stored texts are found, and refused texts can
+/// be stored later.
 #[test]
 fn text_for_which_memory_is_out_is_refused_and_may_come_later() {
     use super::super::tests::scarce::OnScarce;

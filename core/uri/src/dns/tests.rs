@@ -20,7 +20,7 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, RCODE, Resource
 
 const NAME: &str = "_mongodb._tcp.cluster.example.com";
 
-/// The instant so many milliseconds after the origin.
+/// The instant this many milliseconds after the origin.
 fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
@@ -29,7 +29,7 @@ fn server(number: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, number], DNS_PORT))
 }
 
-/// So many servers, everything else by default.
+/// Options for this many name servers, everything else by default.
 fn config(servers: u8) -> ResolverConfig {
     ResolverConfig::new((1..=servers).map(server).collect())
 }
@@ -61,12 +61,12 @@ fn soa(owner: &str) -> ResourceRecord<'static> {
     record(owner, 60, RData::SOA(soa))
 }
 
-/// The answer to a request, with these records in it.
+/// The answer to a request, with these records.
 fn reply(request: &[u8], answers: Vec<ResourceRecord<'_>>) -> Vec<u8> {
     reply_with(request, |packet| packet.answers = answers.into_iter().map(ResourceRecord::into_owned).collect())
 }
 
-/// The answer to a request, as `change` makes it.
+/// The answer to a request, modified by `change`.
 fn reply_with(request: &[u8], change: impl FnOnce(&mut Packet<'_>)) -> Vec<u8> {
     let mut packet = Packet::parse(request).unwrap().into_reply();
     packet.set_flags(PacketFlag::RECURSION_AVAILABLE);
@@ -79,7 +79,7 @@ fn refusal(request: &[u8], code: RCODE) -> Vec<u8> {
     reply_with(request, |packet| *packet.rcode_mut() = code)
 }
 
-/// A message as it stands on a stream.
+/// A message with its length prefix, as on a stream.
 fn prefixed(message: &[u8]) -> Vec<u8> {
     let mut bytes = u16::try_from(message.len()).unwrap().to_be_bytes().to_vec();
     bytes.extend_from_slice(message);

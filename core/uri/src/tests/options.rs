@@ -180,7 +180,8 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
     assert_eq!(parse(&long), quiet("mongodb://a"));
 }
 
-/// If the value were ignored, the client would connect without TLS, or with less protection than the string asks for.
+/// If the value were ignored, the client would connect without TLS, or with less protection than
+/// the string asks for.
 #[test]
 fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
     let boolean = UriErrorKind::Value("be true or false");
@@ -382,7 +383,7 @@ fn plus_is_no_blank() {
     assert_eq!(quiet("mongodb://a/?replicaSet=b+c%20d").options().replica_set.as_deref(), Some("b+c d"));
 }
 
-/// Whatever the name is that it was given by.
+/// For every name of the option.
 #[test]
 fn value_with_a_broken_escape_is_an_error_of_its_option() {
     for (name, option) in [
@@ -399,7 +400,8 @@ fn value_with_a_broken_escape_is_an_error_of_its_option() {
     }
 }
 
-/// What was given by its old name counts until the present one comes, whatever that is worth.
+/// A value with the old name applies until the current name occurs, even if the latter has an
+/// invalid value.
 #[test]
 fn present_name_of_an_option_makes_the_old_one_void() {
     let uri = parse("mongodb://a/?j=true&wtimeout=5&journal=x&wTimeoutMS=y");

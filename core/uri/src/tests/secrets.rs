@@ -70,7 +70,8 @@ fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() 
     }
 }
 
-/// A password in which a question mark was not escaped looks like options; the at-sign behind it gives it away.
+/// A password with an unescaped question mark looks like options; the at-sign after it reveals the
+/// error.
 #[test]
 fn part_of_a_password_is_not_taken_for_an_unknown_option() {
     for (uri, offset) in [
@@ -86,7 +87,8 @@ fn part_of_a_password_is_not_taken_for_an_unknown_option() {
     assert_eq!(warnings("mongodb://ann:1@a/?foo=b%40c"), ["foo: unknown option, ignored (at byte 19)"]);
 }
 
-/// An at-sign may stand in the value of an option that is known. What is not known there may be a part of a password.
+/// The value of a known option may contain an at-sign. An unknown option there may be a part of a
+/// password.
 #[test]
 fn unknown_options_have_no_name_where_passwords_may_be() {
     for (uri, offset) in [
@@ -101,7 +103,7 @@ fn unknown_options_have_no_name_where_passwords_may_be() {
         assert!(!shown.contains("hunter"), "{shown}");
         assert_eq!(uri.warnings(), [UriWarning::Unknown { name: None, offset }]);
     }
-    // What was before it is no part of it.
+    // An option before it is not a part of it.
     assert_eq!(
         warnings("mongodb://a/?foo=1&tlsCertificateKeyFilePassword=x")[0],
         "foo: unknown option, ignored (at byte 13)"

@@ -1,4 +1,4 @@
-//! What errors and warnings say.
+//! Texts of errors and warnings.
 
 use super::*;
 
@@ -73,8 +73,8 @@ fn mechanisms_have_the_names_that_connection_strings_give_them() {
     }
 }
 
-/// Connection strings with common mistakes, each with the whole text of its error. The numbers are those of the rows in
-/// `runtime-smol/tests/connection_strings.rs`.
+/// Connection strings with common mistakes, each with the whole text of its error. The numbers are
+/// those of the rows in `runtime-smol/tests/connection_strings.rs`.
 #[test]
 fn error_of_a_probable_mistake_names_the_remedy() {
     for (uri, text) in [
@@ -122,7 +122,7 @@ fn warning_of_a_probable_mistake_names_the_remedy() {
     );
 }
 
-/// Where there is no room for all of it that is said, whichever part it is.
+/// The formatter returns an error when the string does not fit, wherever it is cut.
 #[test]
 fn string_that_cannot_be_printed_whole_is_an_error_of_printing() {
     use core::fmt::Write;

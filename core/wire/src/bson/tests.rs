@@ -76,7 +76,7 @@ fn errors_in_nested_documents_name_the_offset_in_the_outermost() {
     assert_eq!(outer[17], 7);
 }
 
-/// Arrays within arrays, `depth` of them.
+/// `depth` nested arrays.
 fn nested(depth: usize) -> Vec<u8> {
     let mut bytes = document(&[]);
     for _ in 0..depth {
@@ -118,7 +118,7 @@ fn elements_end_after_the_first_error() {
 
 #[test]
 fn get_finds_the_first_of_a_key_and_steps_over_what_it_does_not_look_into() {
-    // The value of `s` is not UTF-8, which only matters to who reads it.
+    // The value of `s` is not UTF-8, which only matters when it is read.
     let bytes = document(b"\x02s\0\x02\0\0\0\xff\0\x08b\0\x01\x08b\0\0");
     let document = RawDocument::new(&bytes).expect("opens");
     assert_eq!(document.get("b"), Ok(Some(RawValue::Boolean(true))));
@@ -363,7 +363,7 @@ fn types_have_a_byte_and_a_name_of_their_own() {
     assert_eq!(names.len(), 21);
 }
 
-/// Numbers that clients and servers write as doubles, up to the ends of 64 bits.
+/// Numbers that clients and servers encode as doubles, up to the limits of 64 bits.
 #[test]
 fn doubles_that_are_whole_are_integers() {
     let integer = |value: f64| RawValue::Double(value).as_integer();

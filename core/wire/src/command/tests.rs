@@ -50,7 +50,7 @@ fn ok_that_is_missing_or_of_a_wrong_type_is_an_error() {
     assert_eq!(parse(&bytes(&|d| d.str("ok", "1").map(drop))).map_err(WireError::kind).err(), Some(wrong));
 }
 
-/// SDAM-84: whatever the order of the fields.
+/// SDAM-84: for every order of the fields.
 #[test]
 fn error_is_read_in_any_order_of_its_fields() {
     let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 9 };
@@ -100,7 +100,7 @@ fn write_concern_error_is_read_with_its_labels_though_ok_is_one() {
     assert_eq!((reply.cause(), reply.code), (None, None));
 }
 
-/// SDAM-79: what is inside `writeErrors` is nobody's business here.
+/// SDAM-79: the contents of `writeErrors` are ignored.
 #[test]
 fn write_errors_are_not_looked_at() {
     let reply = bytes(&|d| {
@@ -161,7 +161,8 @@ fn first_of_several_fields_of_one_name_counts() {
     assert_eq!((reply.ok, reply.code), (false, Some(1)));
 }
 
-/// SDAM-84: the first look may only pass what the closer one finds good, whatever else is in the reply.
+/// SDAM-84: the fast check may accept a reply only if the full parser also finds it successful,
+/// whatever other fields the reply has.
 #[test]
 fn plain_success_is_a_success_to_the_closer_look_too() {
     let ok: [(Write<'_>, bool); 8] = [

@@ -9,12 +9,12 @@ use super::*;
 use crate::bson::DocumentWriter;
 use crate::message::{Flags, Outgoing, encode_message};
 
-/// Every compressor that this build has.
+/// Every compressor that is compiled in.
 fn available() -> Compressors {
     Compressor::ALL.into_iter().collect::<Compressors>().available()
 }
 
-/// A compressed message of these parts, whatever they are worth.
+/// A compressed message of these parts, valid or not.
 fn compressed(opcode: i32, size: i32, id: u8, data: &[u8]) -> Vec<u8> {
     let length_bytes = saturate(COMPRESSED_HEADER_BYTES + data.len());
     let header = Header { length_bytes, request_id: 70, response_to: 7, opcode: OP_COMPRESSED };
@@ -26,7 +26,7 @@ fn compressed(opcode: i32, size: i32, id: u8, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A request of one command and a filler of so many bytes.
+/// A request with one command and this filler.
 fn request(name: &str, flags: Flags, filler: &str) -> Vec<u8> {
     let mut sink = Vec::new();
     let outgoing = Outgoing::request(70).with_flags(flags);

@@ -23,7 +23,7 @@ fn reply(
     sink
 }
 
-/// A conversation whose hello was sent.
+/// A handshake that has sent its hello.
 fn begun(metadata: &ClientMetadata, load_balanced: bool) -> Handshake<'_> {
     let mut handshake = Handshake::new(HandshakeHello { load_balanced, ..HandshakeHello::new(metadata) });
     assert_eq!(handshake.poll_transmit(&mut Vec::new()), Ok(true));
@@ -77,7 +77,7 @@ fn load_balanced_reply_without_service_id_is_an_error() {
     assert!(error.to_string().contains("load balancing mode"), "{error}");
 }
 
-/// CMAP-92: and when it does, the connection belongs to that service.
+/// CMAP-92: and if it does, the connection belongs to that service.
 #[test]
 fn load_balanced_reply_with_service_id_establishes() {
     let metadata = metadata();
@@ -106,7 +106,8 @@ fn command_error_carries_code_labels_and_topology_version_of_the_reply() {
     assert_eq!(error.topology_version, Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 4 }));
 }
 
-/// Without labels in the reply a command error has none (cmap/pool-create-min-size-error relies on it).
+/// A command error has no labels if the reply has none (cmap/pool-create-min-size-error relies on
+/// it).
 #[test]
 fn command_error_without_labels_gets_none() {
     let metadata = metadata();

@@ -46,7 +46,8 @@ fn handshake_hello(hello: &HandshakeHello<'_>) -> Vec<u8> {
 
 // Requests.
 
-/// MON-05, MON-06: the first hello without Stable API has the old name, says helloOk, and backpressure is a string.
+/// MON-05, MON-06: the first hello without Stable API has the old name, contains helloOk, and
+/// backpressure is a string.
 #[test]
 fn handshake_uses_the_old_name_with_hello_ok() {
     let metadata = metadata();
@@ -61,7 +62,7 @@ fn handshake_uses_the_old_name_with_hello_ok() {
     assert_eq!(message(&sent).validate(), Ok(()));
 }
 
-/// MON-05: with the Stable API it is `hello`, and the API is declared.
+/// MON-05: with the Stable API the command is `hello`, and the API is declared.
 #[test]
 fn handshake_with_stable_api_uses_the_new_name() {
     let metadata = metadata();
@@ -79,7 +80,7 @@ fn handshake_with_stable_api_uses_the_new_name() {
     assert_eq!(message(&sent).body().get("apiStrict"), Ok(None));
 }
 
-/// CMAP-92: the load-balanced handshake says so, by `hello`.
+/// CMAP-92: the load-balanced handshake uses `hello` and has the field `loadBalanced`.
 #[test]
 fn load_balanced_handshake_says_so() {
     let metadata = metadata();
@@ -127,7 +128,7 @@ fn later_hello_is_bare() {
     assert_eq!(keys(message(&sink).body()), ["hello", "apiVersion", "$db"]);
 }
 
-/// An awaitable hello after state 8 of a process.
+/// An awaitable hello for changes after the topologyVersion with counter 8.
 const AWAITABLE: HelloKind = HelloKind::Awaitable {
     legacy: false,
     topology_version: TopologyVersion { process_id: ObjectId([5; 12]), counter: 8 },
@@ -147,7 +148,7 @@ fn awaitable_hello_sends_version_and_time_together() {
     assert_eq!(version.get("counter"), Ok(Some(RawValue::Int64(8))));
 }
 
-/// A reply of this id to a message.
+/// A reply with this id to a message.
 fn reply_to(response_to: i32, request_id: i32, flags: Flags, write: Write<'_>) -> Vec<u8> {
     let mut sink = Vec::new();
     let outgoing = Outgoing::reply(request_id, response_to).with_flags(flags);
@@ -155,7 +156,8 @@ fn reply_to(response_to: i32, request_id: i32, flags: Flags, write: Write<'_>) -
     sink
 }
 
-/// MON-28, MON-32: the first hello, then an awaitable one whose second reply comes unasked, then nothing more.
+/// MON-28, MON-32: the first hello, then an awaitable one with a second, streamed reply, then no
+/// further reply.
 #[test]
 fn exchange_writes_hellos_and_reads_the_replies_of_a_stream() {
     let client = metadata();
@@ -202,7 +204,7 @@ fn exchange_is_unchanged_by_a_hello_that_has_no_room() {
     assert_eq!(exchange, HelloExchange::new());
 }
 
-/// MON-05: the new name after helloOk, the old one otherwise; each connection begins anew.
+/// MON-05: the new name after helloOk, the old one otherwise, separately for each connection.
 #[test]
 fn name_of_hello_follows_hello_ok() {
     let api = ServerApi { version: "1", strict: None, deprecation_errors: None };
@@ -283,7 +285,7 @@ fn metadata_leaves_things_out_in_the_prescribed_order() {
             seen.push(shape);
         }
     }
-    // env to its name, os to its type, no env, less platform.
+    // Steps: env reduced to its name, os reduced to its type, env removed, platform cut.
     assert_eq!(seen, [(4, 4, true), (1, 4, true), (1, 1, true), (0, 1, true), (0, 1, false)]);
 }
 
@@ -320,7 +322,7 @@ fn missing_os_type_is_unknown() {
     assert_eq!(os.get("type"), Ok(Some(RawValue::String("unknown"))));
 }
 
-/// MON-04: functions as a service are found by their variables.
+/// MON-04: function services are detected by their variables.
 #[test]
 fn environment_is_found_by_its_variables() {
     let faas = |variables: &[(&str, &str)]| environment(variables).faas;
@@ -402,7 +404,7 @@ fn ok_other_than_one_is_unknown() {
     assert_eq!(parse(&reply).expect("well-formed").server_type(), ServerType::Unknown);
 }
 
-/// SDAM-15, SDAM-16, SDAM-17, SDAM-18, SDAM-19: each rule, and which goes before which.
+/// SDAM-15, SDAM-16, SDAM-17, SDAM-18, SDAM-19: each rule, and their precedence.
 #[test]
 fn server_type_follows_the_rules_in_their_order() {
     use ServerType as Type;
@@ -479,7 +481,7 @@ fn every_field_of_a_reply_is_read() {
     assert_eq!(speculative.get("done"), Ok(Some(RawValue::Boolean(true))));
 }
 
-/// SDAM-26, SDAM-29: absent is null, and null is absent.
+/// SDAM-26, SDAM-29: a null field counts as absent.
 #[test]
 fn null_counts_as_absent() {
     let names = [

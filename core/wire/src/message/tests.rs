@@ -5,7 +5,7 @@ use super::*;
 use crate::bson::{RawDocument, RawValue};
 use crate::{EncodeError, WireError, WireErrorKind};
 
-/// A message of those flags and bytes behind them, with the right length.
+/// A message with these flags and these bytes after them, with the right length.
 fn raw(request_id: i32, response_to: i32, flags: u32, sections: &[u8]) -> Vec<u8> {
     let length_bytes = u32::try_from(20 + sections.len()).expect("small");
     let header = Header { length_bytes, request_id, response_to, opcode: OP_MSG };
@@ -85,7 +85,7 @@ fn command_is_written_with_its_database_last() {
 
 #[test]
 fn checksum_is_crc32c_of_everything_before_it() {
-    // The check value of the algorithm's catalogue entry.
+    // The check value of the algorithm's catalog entry.
     assert_eq!(checksum::crc32c(b"123456789"), 0xe306_9283);
     let bytes = ping(Flags::CHECKSUM_PRESENT);
     for index in 20..bytes.len() {
@@ -104,7 +104,7 @@ fn checksum_is_crc32c_of_everything_before_it() {
 
 #[test]
 fn truncated_checksum_is_an_error() {
-    // Long enough to be a message, and nothing but the checksum where the body should end.
+    // Long enough to be a message, but with only the checksum where the body should end.
     let mut bytes = raw(1, 0, 1, EMPTY_BODY);
     let at = bytes.len() - 4;
     let checksum = checksum::crc32c(&bytes[..at]).to_le_bytes();
@@ -210,7 +210,7 @@ fn malformed_sections_are_refused_with_what_and_where() {
         refused_sections(&[0, 6, 0, 0, 0, 0]),
         (WireErrorKind::DocumentLength { length_bytes: 6, found_bytes: 5 }, 21)
     );
-    // A second body is recognised only once it is all there.
+    // A second body is detected only when it is complete.
     let cut = WireErrorKind::Truncated { needed_bytes: 4, found_bytes: 0 };
     assert_eq!(refused_sections(&[EMPTY_BODY, &[0]].concat()), (cut, 27));
 }
@@ -318,7 +318,7 @@ fn ordinary_reply_answers_the_request_and_only_once() {
     assert_eq!(error.kind(), WireErrorKind::Unsolicited { count_bytes: 26 });
 }
 
-/// MON-28: in a stream each reply answers the one before it.
+/// MON-28: in a stream each reply is a response to the one before it.
 #[test]
 fn exhaust_replies_answer_the_reply_before_them() {
     let mut exchange = Exchange::IDLE;

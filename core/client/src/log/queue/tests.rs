@@ -66,7 +66,8 @@ fn queue_is_bounded_and_says_how_many_were_lost() {
     assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
 }
 
-/// The options may let the queue keep whole replies, and the server chooses the length of each reply.
+/// The options may let the queue keep whole replies, and the server chooses the length of each
+/// reply.
 #[test]
 fn security_5_log_queue_is_bounded_in_bytes() {
     let queue =
@@ -105,7 +106,8 @@ fn subscriber_may_publish_and_deliver_itself() {
             count += 1;
             if count < 3 {
                 publish(&queue);
-                // Not a second one at once: who empties the queue sees what came.
+                // This call does not emit: the thread that empties the queue also emits entries
+                // that arrive meanwhile.
                 queue.deliver();
             }
         });
@@ -113,13 +115,13 @@ fn subscriber_may_publish_and_deliver_itself() {
     });
 }
 
-/// LOG-01: changes by several threads are told in their order, and by one of the threads at a time.
+/// LOG-01: changes by several threads are emitted in their order, and by one thread at a time.
 #[test]
 fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
     const THREADS: u32 = 4;
     const EACH: u32 = 1000;
     let queue = LogQueue::new(LogOptions::DEFAULT);
-    // What stands for the lock that changes are made under.
+    // Represents the lock that protects the changes.
     let changes = Mutex::new(0);
     let (busy, emitted, begin) =
         (AtomicBool::new(false), Mutex::new(alloc::vec::Vec::new()), std::sync::Barrier::new(THREADS as usize));
@@ -150,7 +152,8 @@ fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
     assert_eq!(*emitted.lock().expect("not poisoned"), expected);
 }
 
-/// What it panics at is lost, and nothing else: neither the change that the message is of, nor the messages behind it.
+/// Only the message at which the subscriber panics is lost. The change that the message reports
+/// takes effect, and later messages are emitted.
 #[test]
 fn subscriber_that_panics_is_passed_over() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
@@ -163,7 +166,7 @@ fn subscriber_that_panics_is_passed_over() {
     assert_eq!(captured.len(), 1);
 }
 
-/// Panics when it is asked whether it listens.
+/// Panics when `enabled` is called.
 struct Undecided;
 
 impl tracing::Subscriber for Undecided {
@@ -190,7 +193,7 @@ impl tracing::Subscriber for Undecided {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// It is asked under the lock of what is being changed.
+/// `enabled` is called under the lock of the object that changes.
 #[test]
 fn subscriber_that_panics_when_it_is_asked_listens_to_nothing() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
@@ -212,7 +215,7 @@ fn reply_is_kept_as_short_as_it_is_shown() {
     });
 }
 
-/// The specification of logs has no messages for them, even where everything is logged.
+/// The specification of logs has no messages for these events, even if everything is logged.
 #[test]
 fn events_of_multiplexed_pools_are_not_logged() {
     use poolhouse_core::mux::{MuxEvent, MuxId};
@@ -239,7 +242,8 @@ fn address_that_comes_with_an_event_is_its_own() {
     assert!(captured.iter().map(|event| event.text("serverHost")).eq(["b", "c"]), "{captured:?}");
 }
 
-/// If a server is down, only the server has a line, and its pool has none. A refused credential has one line until the server accepts a connection.
+/// If a server is down, only the server has a line, and its pool has none. A refused credential has
+/// one line until the server accepts a connection.
 #[test]
 fn visible_failures_each_fact_of_a_pool_has_one_line() {
     use poolhouse_core::pool::ClosedReason;

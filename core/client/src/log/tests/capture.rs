@@ -1,4 +1,4 @@
-//! A subscriber of one thread that keeps what it gets.
+//! A subscriber of one thread that keeps the events that it receives.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// One event.
+/// A captured event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Captured {
     pub(crate) level: Level,
@@ -69,7 +69,7 @@ impl Captured {
         }
     }
 
-    /// Checks level, target and all fields: no more and no fewer.
+    /// Checks level, target and all fields: no other field may be present.
     pub(crate) fn check(&self, target: &str, fields: &[(&str, Value)]) {
         assert_eq!((self.level, self.target.as_str()), (Level::DEBUG, target), "{self:?}");
         let expected: BTreeMap<String, Value> =
@@ -83,14 +83,14 @@ struct Capture {
     events: Arc<Mutex<Vec<Captured>>>,
 }
 
-/// What is logged by this thread while `act` runs, of what passes `wants`.
+/// Returns the events that this thread logs while `act` runs and that pass the filter `wants`.
 pub(crate) fn capture_where(wants: fn(&Metadata<'_>) -> bool, act: impl FnOnce()) -> Vec<Captured> {
     let events = Arc::new(Mutex::new(Vec::new()));
     tracing::subscriber::with_default(Capture { wants, events: Arc::clone(&events) }, act);
     core::mem::take(&mut *events.lock().expect("not poisoned"))
 }
 
-/// What is logged by this thread while `act` runs.
+/// Returns the events that this thread logs while `act` runs.
 pub(crate) fn capture(act: impl FnOnce()) -> Vec<Captured> {
     capture_where(|_| true, act)
 }

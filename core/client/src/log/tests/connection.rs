@@ -11,7 +11,7 @@ use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
 const CLEAR: Clear = Clear::All { interrupt_in_use_connections: false };
 
-/// A pool whose observer is the logger.
+/// A pool with the logger as its observer.
 struct World {
     pool: Pool<OnHeap>,
     now: Instant,
@@ -40,7 +40,7 @@ impl World {
         (waiter, self.pool.poll_establish().expect("wanted"))
     }
 
-    /// Checks out a new connection that takes 1.5 ms to be there.
+    /// Checks out a new connection that takes 1.5 ms to be established.
     fn lease(&mut self) -> Lease {
         let (waiter, conn) = self.begin();
         self.pass(1500);
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// Checks a message of a pool: its own fields are beside the host's.
+/// Checks a message of a pool: its own fields in addition to the host's.
 fn check(captured: &Captured, message: &str, fields: &[(&str, capture::Value)]) {
     let mut all: Vec<(&str, capture::Value)> =
         Vec::from([("message", message.into()), ("serverHost", "db.example".into()), ("serverPort", 27018_u64.into())]);

@@ -1,4 +1,4 @@
-//! Who hears what, and what it costs when nobody does (LOG-34, LOG-37, LOG-38).
+//! Which messages are received, and the cost if no subscriber is active (LOG-34, LOG-37, LOG-38).
 
 use super::capture::capture_where;
 use super::*;

@@ -14,7 +14,7 @@ use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// A direct connection to one server, whose observer is the logger.
+/// A direct connection to one server, with the logger as observer.
 struct World {
     control: Control<topology::OnHeap>,
     server: ServerId,
@@ -40,7 +40,7 @@ impl World {
         Self { control, server, now, logs }
     }
 
-    /// Takes the check line to where a reply is due.
+    /// Advances the check connection to the point where a reply is due.
     fn connect(&mut self) -> LineId {
         loop {
             match self.control.poll_line(self.now, self.server, Line::Check).expect("a check is due") {
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// A reply 2.5 ms later, of a server that can stream.
+    /// Delivers, 2.5 ms later, a reply of a server that can stream.
     fn reply(&mut self, line: LineId, document: RawDocument<'_>) {
         self.now = self.now.saturating_add(Duration::from_micros(2500));
         let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 5 });
@@ -86,7 +86,8 @@ fn document(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A check that succeeds with a document, an awaited one that fails, its retry that fails too, and the end.
+/// Runs a check that succeeds with a document, an awaited one that fails, its retry that fails too,
+/// and the close.
 fn life(options: LogOptions, text: &str) -> Vec<Captured> {
     let bytes = document(text);
     let document = RawDocument::new(&bytes).expect("whole");
@@ -244,7 +245,8 @@ fn lost_last_server_is_a_warning() {
     assert_eq!((last.level, last.message()), (Level::WARN, "The topology has no servers"));
 }
 
-/// A topology of no servers is warned of in either style; what a server is now is told by the topology, and not by itself.
+/// A topology without servers causes a warning in either style. The topology logs the change of a
+/// server's description; the server does not.
 #[test]
 fn events_of_the_topology_are_logged_as_their_kind_is() {
     use poolhouse_core::topology::SdamEvent;
@@ -258,7 +260,7 @@ fn events_of_the_topology_are_logged_as_their_kind_is() {
     assert_eq!(format!("{}", text::Sdam(&empty)), "The topology with ID 5 has no servers");
 }
 
-/// LOG-34: heartbeats by themselves, without the server that they are of.
+/// LOG-34: heartbeats alone, without the address of their server.
 #[test]
 fn heartbeats_are_logged_as_far_as_the_topology_is() {
     use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};

@@ -1,4 +1,4 @@
-//! Whole sessions whose clock, sockets and tasks are the test's.
+//! Whole sessions with the clock, sockets and tasks of the test.
 
 use super::*;
 use crate::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// What a server says after each time that something is written to it.
+/// The bytes that a server sends after each write to it.
 type Script = VecDeque<Vec<u8>>;
 
 type Work = Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>;
@@ -24,18 +24,18 @@ type Work = Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>;
 #[derive(Default)]
 struct World {
     now: Duration,
-    /// How much time each look at the clock takes.
+    /// How far the clock advances at each read.
     pace: Duration,
     tasks: Vec<Arc<Work>>,
-    /// Of the connections that will be made, in their order. Further ones are never made.
+    /// The scripts of the next connections, in order. Further connections are never established.
     scripts: VecDeque<Script>,
-    /// Connections take nothing.
+    /// Sockets accept no byte.
     full: bool,
     /// The version of the first envelope on each connection.
     versions: Arc<Mutex<Vec<u8>>>,
 }
 
-/// A platform on which nothing happens unless the test says so.
+/// A platform that does nothing unless the test advances it.
 #[derive(Clone, Default)]
 struct Still(Arc<Mutex<World>>);
 
@@ -80,7 +80,7 @@ impl Still {
         act(&mut self.0.lock().expect("not poisoned"))
     }
 
-    /// Has each task take some turns.
+    /// Polls each task several times.
     fn run(&self) {
         for _ in 0..20 {
             for task in self.with(|world| world.tasks.clone()) {
@@ -161,7 +161,7 @@ impl Platform for Still {
     }
 }
 
-/// A session, its platform, and what happens in it.
+/// A session, its platform, and its events.
 struct Stage {
     platform: Still,
     session: Session<Still>,
@@ -170,7 +170,7 @@ struct Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // They hold the platform, which holds them.
+        // The tasks hold the platform, which holds them.
         self.platform.drop_tasks();
     }
 }
@@ -185,7 +185,8 @@ impl Stage {
         Self { platform, session: session.expect("the options are right"), events: heard }
     }
 
-    /// How many connections were established, and why connections were closed, since the last look.
+    /// Returns the number of established connections, and the reasons of closed ones, since the
+    /// last call.
     fn told(&mut self) -> (usize, Vec<MuxClosed>) {
         let (mut established, mut closed) = (0, Vec::new());
         while let Some(notice) = self.events.try_next() {
@@ -198,7 +199,7 @@ impl Stage {
         (established, closed)
     }
 
-    /// How many connections are established.
+    /// The number of established connections.
     fn connections(&self) -> usize {
         self.session.hosts().iter().map(|host| host.connections.len()).sum()
     }
@@ -208,7 +209,7 @@ fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An envelope of a server's in version 4.
+/// An envelope that a server sends in version 4.
 fn envelope(stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("short").to_be_bytes();
     [&[0x84, 0][..], &stream.to_be_bytes(), &[opcode], &length, body].concat()
@@ -219,12 +220,12 @@ const READY: u8 = 0x02;
 const SUPPORTED: u8 = 0x06;
 const RESULT: u8 = 0x08;
 const EVENT: u8 = 0x0c;
-/// The one thing that it must say of what it supports: a version of the language.
+/// The only entry that SUPPORTED requires: a version of the language.
 const LANGUAGE: &[u8] = b"\0\x01\0\x0bCQL_VERSION\0\x01\0\x053.4.5";
-/// A RESULT that has no rows.
+/// A RESULT without rows.
 const VOID: &[u8] = &[0, 0, 0, 1];
 
-/// The two answers of a good handshake, each with something behind it.
+/// The two answers of a valid handshake, each followed by further bytes.
 fn handshake(behind_supported: &[u8], behind_ready: &[u8]) -> Script {
     let answer = |opcode, body: &[u8], behind: &[u8]| [&envelope(0, opcode, body), behind].concat();
     [answer(SUPPORTED, LANGUAGE, behind_supported), answer(READY, &[], behind_ready)].into()
@@ -237,7 +238,7 @@ fn options() -> SessionOptions {
 #[test]
 fn connection_whose_server_breaks_the_protocol_about_the_handshake_is_closed() {
     let junk = [0x7f; 9];
-    // What comes before it was asked for, and what no envelope begins with.
+    // An envelope that arrives before its request, and bytes with which no envelope begins.
     for (script, established) in [(handshake(&envelope(0, READY, &[]), &[]), 0), (handshake(&[], &junk), 1)] {
         let mut stage = Stage::new(options(), [script]);
         stage.platform.run();
@@ -246,7 +247,7 @@ fn connection_whose_server_breaks_the_protocol_about_the_handshake_is_closed() {
     }
 }
 
-/// Nobody has asked for events, and a server that sends some all the same does no harm.
+/// The session did not register for events. Events that a server sends nevertheless are ignored.
 #[test]
 fn events_of_a_server_are_passed_over() {
     let mut script = handshake(&[], &envelope(-1, EVENT, b"whatever"));
@@ -288,7 +289,7 @@ fn request_that_is_too_long_is_not_sent() {
 #[test]
 fn answer_that_makes_no_sense_is_an_error_of_that_request_alone() {
     let mut script = handshake(&[], &[]);
-    // The body of an error begins with its code, which has four bytes.
+    // The body of an error begins with a code of four bytes.
     script.push_back(envelope(0, ERROR, &[0, 0]));
     let stage = Stage::new(options(), [script]);
     stage.platform.run();
@@ -343,13 +344,15 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
         envelope
     };
     let refusal = || [of_version_3(envelope(0, ERROR, &refusal(0x000a, "unsupported protocol version")))].into();
-    // Its connections fail as soon as they are established: the bytes after READY are not an envelope.
+    // Its connections fail as soon as they are established, because the bytes after READY are not
+    // an envelope.
     let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
     let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
     let versions = stage.platform.with(|world| Arc::clone(&world.versions));
     let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
     stage.platform.run();
-    // The connection after the refused one tries the lower version at once. After two of them fail, no further one is accepted.
+    // The connection after the refused one tries the lower version at once. After two of them fail,
+    // no further one is accepted.
     assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
     assert_eq!(stage.session.hosts()[0].version, Version::V3);
     stage.platform.with(|world| world.now += LOWER_VERSION_FOR);
@@ -363,7 +366,7 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
     assert_eq!(stage.session.hosts()[0].version, Version::V4);
 }
 
-/// It waits for the first connection of its host.
+/// The request waits for the first connection of its host.
 #[test]
 fn request_whose_time_is_over_before_it_is_sent_was_not_executed() {
     let stage = Stage::new(options(), []);
@@ -380,7 +383,7 @@ fn request_whose_time_is_over_before_it_is_sent_was_not_executed() {
     assert_eq!(session.hosts()[0].state.queued, 0);
 }
 
-/// While hosts refuse it time passes.
+/// Time passes while hosts refuse the request.
 #[test]
 fn request_that_hosts_have_refused_until_its_time_was_over_has_timed_out() {
     let mux = MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT };
@@ -415,7 +418,7 @@ fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
     assert!(matches!(session.set_hosts(&[]), Err(Error::Setup(SetupError::Config(_)))));
 }
 
-/// An executor that ends drops what it has; hosts that come after that have no connections any more.
+/// An executor that ends drops its tasks. Hosts that are added after that have no connections.
 #[test]
 fn session_whose_tasks_were_dropped_serves_nobody() {
     let stage = Stage::new(options(), []);

@@ -1,4 +1,5 @@
-//! A platform whose timers fire too early, which breaks its contract but must not keep a thread busy.
+//! A platform whose timers fire too early, which breaks its contract but must not keep a thread
+//! busy.
 
 use super::*;
 use alloc::sync::Arc;
@@ -10,7 +11,7 @@ use core::task::{Context, Waker};
 use core::time::Duration;
 use futures_io::{AsyncRead, AsyncWrite};
 
-/// Virtual time: each sleep takes half of what is left, and a millisecond.
+/// Virtual time: each sleep takes half of the remaining time, and a millisecond.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hasty {
     now_ms: Arc<AtomicU64>,
@@ -19,7 +20,7 @@ pub(crate) struct Hasty {
     is_plain: bool,
 }
 
-/// A stream that nobody has.
+/// A stream type without values.
 pub(crate) enum Socket {}
 
 impl AsyncRead for Socket {
@@ -114,7 +115,7 @@ fn timer_that_fires_early_is_waited_for_again() {
     assert!(Duration::from_millis(platform.now_ms.load(Ordering::Relaxed)) >= all, "every server has had its time");
 }
 
-/// Whoever could guess its id could answer it.
+/// An attacker that can guess the id of a question can answer it.
 #[test]
 fn question_that_could_be_guessed_is_not_asked() {
     let platform = Hasty { is_plain: true, ..Hasty::default() };

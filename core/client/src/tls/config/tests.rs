@@ -8,7 +8,7 @@ fn default_options_load_trusted_roots() {
     let config = TlsConfig::build(&TlsOptions::default()).expect("there are roots");
     assert!(!config.has_certificate());
     assert!(!platform_roots(&mut Vec::new()).expect("the same").is_empty());
-    // Nobody is named by what no certificate can name.
+    // A name that no certificate can contain is refused.
     assert!(config.connection("db.example.com").is_ok() && config.connection("a b").is_err());
 }
 
@@ -77,7 +77,8 @@ fn security_9_default_store_that_cannot_be_loaded_has_a_warning_with_the_file_an
     assert!(warnings[0].to_string().ends_with(" (and 1 more)"), "{warnings:?}");
 }
 
-/// The name of the test below. It starts itself in a second process, and the environment of that process names a store.
+/// The name of the test below. It starts itself in a second process, and the environment of that
+/// process names a store.
 const CHILD: &str = "tls::config::tests::security_9_unreadable_store_that_the_environment_names_is_an_error";
 
 #[test]

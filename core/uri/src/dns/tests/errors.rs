@@ -1,4 +1,4 @@
-//! What errors say.
+//! Texts and sources of errors.
 
 use super::*;
 use alloc::format;

@@ -54,7 +54,8 @@ fn answer_at_the_deadline_is_late() {
     assert_eq!(started(&mut lookup, 5_000), LookupAction::Datagram(server(1)));
 }
 
-/// A server that says something at the last moment each time, and never what was asked for, wins no time by it.
+/// A server that always replies at the last moment, and never with the answer, does not extend the
+/// lookup.
 #[test]
 fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
     let mut aliases = 0_u32;
@@ -89,7 +90,7 @@ fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
     }
 }
 
-/// Of a host that slept meanwhile, or whose timers are late.
+/// For a host that was suspended meanwhile, or with timers that fire late.
 #[test]
 fn no_server_is_asked_after_the_time_of_all_attempts() {
     let mut lookup = lookup(&config(3));
@@ -153,7 +154,7 @@ fn foreign_datagrams_change_nothing() {
         lookup.handle_datagram(at(1), from, &good);
         assert!(!lookup.is_done(), "another source");
     }
-    // Of a stream that there is not.
+    // Bytes of a stream that was not opened.
     lookup.handle_stream(at(1), &prefixed(&good));
     assert!(!lookup.is_done());
     lookup.handle_datagram(at(1), server(1), &good);
@@ -205,7 +206,7 @@ fn stream_that_fails_is_followed_by_the_next_server() {
             _ => lookup.handle_stream(at(1), &[0, 0]),
         }
         assert_eq!(started(&mut lookup, 1), LookupAction::Stream(server(2)), "case {what}");
-        // What has been read of the first is forgotten.
+        // The bytes that were read from the first stream are discarded.
         lookup.handle_stream(at(2), &prefixed(&reply(lookup.request(), vec![srv(NAME, 1, "a.example.com", 1)])));
         assert_eq!(lookup.into_result(), found(&["a.example.com:1"], 1));
     }
@@ -249,7 +250,7 @@ fn server_that_fails_is_followed_by_the_next_one() {
     assert!(!error.is_not_found());
 }
 
-/// The parser has no names for all of them, and none for those of which a part stands in the record of EDNS.
+/// The parser does not name all codes, and cannot name those of which a part is in the EDNS record.
 #[test]
 fn response_code_is_told_as_it_was_sent() {
     for code in [6_u16, 11, 15, 16, 0x123, 0xFF0] {
@@ -259,7 +260,8 @@ fn response_code_is_told_as_it_was_sent() {
         let mut bytes = reply_with(lookup.request(), |packet| *packet.opt_mut() = Some(edns()));
         let [high, low] = (code >> 4 << 8 | code & 15).to_be_bytes();
         bytes[3] |= low;
-        // The last record: its time to live begins six bytes before its end, with the rest of the code.
+        // The EDNS record is the last one. Its time to live begins six bytes before its end, with
+        // the upper part of the code.
         let place = bytes.len() - 6;
         bytes[place] = high;
         lookup.handle_datagram(at(1), server(1), &bytes);
@@ -267,7 +269,8 @@ fn response_code_is_told_as_it_was_sent() {
     }
 }
 
-/// A server that resolves nothing for its clients names others to ask. That is no answer.
+/// A server that does not resolve for its clients refers them to other servers. A referral is no
+/// answer.
 #[test]
 fn referral_is_followed_by_the_next_server() {
     let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(2) });
@@ -288,7 +291,8 @@ fn referral_is_followed_by_the_next_server() {
     assert!(!error.is_not_found());
 }
 
-/// Without records, a server that resolves, or has authority, or names one that has, does answer.
+/// A reply without records is an answer if the server resolves for clients, is authoritative, or
+/// names an authoritative server.
 #[test]
 fn missing_records_are_believed_of_servers_that_know() {
     let changes: [fn(&mut Packet<'_>); 3] = [
@@ -335,7 +339,7 @@ fn what_cannot_be_read_is_followed_by_the_next_server() {
     bytes.truncate(bytes.len() - 1);
     lookup.handle_datagram(at(1), server(1), &bytes);
     assert_eq!(started(&mut lookup, 1), LookupAction::Datagram(server(2)));
-    // Promises of records that are not there.
+    // The header declares more records than the message contains.
     let mut bytes = reply(lookup.request(), Vec::new());
     bytes[6..8].copy_from_slice(&[0xFF, 0xFF]);
     lookup.handle_datagram(at(1), server(2), &bytes);

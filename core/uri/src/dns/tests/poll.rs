@@ -8,7 +8,7 @@ fn poll(options: &str, ttl: u64) -> SrvPoll {
     SrvPoll::new(at(0), question, Duration::from_secs(ttl), HEARTBEAT)
 }
 
-/// What the next lookup, which finds these hosts, makes of the current ones.
+/// Returns the changed hosts, if any, after the next lookup finds these hosts.
 fn change(poll: &mut SrvPoll, hosts: &[&str], entropy: u64) -> Option<Vec<String>> {
     let now = poll.poll_timeout().unwrap();
     assert!(poll.poll_question(now).is_some());
@@ -25,7 +25,7 @@ fn lookup_is_due_after_a_minute_or_when_the_records_are_too_old() {
         assert_eq!(poll.poll_question(at(seconds * 1_000 - 1)), None);
         assert_eq!(poll.poll_question(due).unwrap().srv_name(), "_mongodb._tcp.x.test.com");
         assert_eq!((poll.poll_question(due).is_some(), poll.poll_timeout()), (false, None), "one at a time");
-        // The next one begins to be due when this one has ended.
+        // The next lookup is due an interval after the end of this one.
         let later = at(seconds * 1_000 + 500);
         poll.handle_answer(later, Ok(&answer(&CURRENT, 100)), CURRENT.into_iter(), 0).unwrap();
         assert_eq!(poll.poll_timeout(), Some(later.saturating_add(Duration::from_secs(100))));
@@ -90,7 +90,7 @@ fn hosts_outside_the_domain_do_not_count() {
     assert_eq!(poll.handle_answer(due, Ok(&foreign), CURRENT.into_iter(), 0), Err(none));
     assert_eq!(poll.foreign_hosts(), ["evil.com"]);
     assert_eq!((poll.foreign_count(), poll.poll_timeout()), (1, Some(due.saturating_add(HEARTBEAT))));
-    // Of many, the first few are kept.
+    // Of many hosts, the first few are kept.
     let many: Vec<String> = (0..20).map(|place| alloc::format!("evil{place}.com:1")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).chain(CURRENT).collect();
     assert_eq!(change(&mut poll, &many, 0), None);
@@ -111,7 +111,7 @@ fn topology_that_finds_its_own_hosts_ends_it() {
         poll.handle_topology(TopologyType::Unknown);
         poll.handle_topology(TopologyType::Sharded);
         assert!(poll.poll_timeout().is_some() && !poll.is_stopped());
-        // Also while a lookup is under way, whose answer comes too late then.
+        // Also while a lookup is under way. Its answer is then ignored.
         poll.poll_question(at(60_000)).unwrap();
         poll.handle_topology(topology);
         assert!(poll.is_stopped());
@@ -133,10 +133,10 @@ fn as_many_hosts_are_kept_as_are_wanted_and_new_ones_chosen_at_random() {
         seen.insert(hosts[1].clone());
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["c.test.com:1", "d.test.com:1"]);
-    // No room for a new one while none of the old is gone.
+    // A new host has no room while no old one is removed.
     let four = ["c.test.com:1", "d.test.com:1", "a.test.com:1", "b.test.com:1"];
     assert_eq!(change(&mut poll("?srvMaxHosts=2", 60), &four, 7), None);
-    // Room for all of them.
+    // All of them have room.
     assert_eq!(change(&mut poll("?srvMaxHosts=4", 60), &four, 7).unwrap().len(), 4);
     assert_eq!(change(&mut poll("?srvMaxHosts=0", 60), &four, 7).unwrap().len(), 4);
 }

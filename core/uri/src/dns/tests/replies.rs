@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a lookup makes of the one answer it gets.
+/// Returns the result of a lookup that receives one answer.
 fn result(name: &str, kind: RecordKind, change: impl FnOnce(&mut Packet<'_>)) -> Option<Result<Answer, LookupError>> {
     let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, name, kind, 0).unwrap();
     lookup.poll_action(at(0), 7).unwrap();
@@ -46,7 +46,7 @@ fn aliases_are_followed_within_an_answer_and_shorten_its_life() {
         srv("c.example.com", 80, "x.example.com", 2),
         cname("B.example.com", 70, "c.example.com"),
         cname(NAME, 90, "b.example.com"),
-        // Nobody's alias.
+        // No alias leads to this name.
         srv("d.example.com", 1, "evil.example.com", 3),
     ];
     assert_eq!(of(NAME, RecordKind::Srv, answers), hosts(&["x.example.com:2"], 70));
@@ -67,7 +67,7 @@ fn alias_without_records_has_none() {
         packet.name_servers = vec![soa("example.com")];
     };
     assert_eq!(result(NAME, RecordKind::Srv, change), Some(Err(LookupError::NoRecords)));
-    // The alias is no name that could be asked for.
+    // The alias is not a name that a question could contain.
     let strange = vec![cname(NAME, 1, r"b\.c.example.com")];
     assert_eq!(of(NAME, RecordKind::Srv, strange), Some(Err(LookupError::NoRecords)));
 }
@@ -111,7 +111,7 @@ fn name_that_points_at_itself_is_an_error() {
         let mut bytes = reply_with(lookup.request(), |packet| *packet.opt_mut() = None);
         assert_eq!(bytes.len(), 12 + NAME.len() + 2 + 4);
         bytes[7] = 1;
-        // A record whose name is a pointer, and whose host is, too.
+        // A record whose name and host are pointers.
         bytes.extend_from_slice(&[0xC0, pointer, 0, 33, 0, 1, 0, 0, 0, 9, 0, 8, 0, 0, 0, 0, 0, 1, 0xC0, pointer]);
         let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
         lookup.poll_action(at(0), 7).unwrap();
@@ -122,7 +122,7 @@ fn name_that_points_at_itself_is_an_error() {
     }
 }
 
-/// The reply with these records behind its question, byte by byte.
+/// The result for a reply with these records after its question, given as bytes.
 fn raw(answers: u16, records: &[u8]) -> Option<Result<Answer, LookupError>> {
     let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
     lookup.poll_action(at(0), 7).unwrap();
@@ -142,10 +142,10 @@ fn pointer(to: usize) -> [u8; 2] {
     (0xC000 | u16::try_from(to).unwrap()).to_be_bytes()
 }
 
-/// 2 bytes of a pointer, 10 of the rest.
+/// 2 bytes of a pointer, and 10 of the other fields.
 const RECORD_HEAD: usize = 12;
 
-/// A record in which each of so many pointers points at the one before; the first at the question.
+/// A record with this many pointers, each to the one before, and the first to the question.
 fn chain(length: usize) -> Vec<u8> {
     let begin = 12 + NAME.len() + 2 + 4 + RECORD_HEAD;
     let before = |place: usize| if place == 0 { 12 } else { begin + 2 * (place - 1) };
@@ -153,20 +153,20 @@ fn chain(length: usize) -> Vec<u8> {
     raw_record(&pointer(12), 10, &pointers)
 }
 
-/// Where the last pointer of such a record is.
+/// The offset of the last pointer of such a record.
 fn end_of_chain(length: usize) -> usize {
     12 + NAME.len() + 2 + 4 + RECORD_HEAD + 2 * (length - 1)
 }
 
 #[test]
 fn name_is_followed_no_further_than_the_length_of_its_message_pays_for() {
-    // One such name is dear, but one only.
+    // One such name is expensive, but only one is read.
     let length = 7_000;
     let end = pointer(end_of_chain(length));
     let host = [&[0, 0, 0, 0, 0, 1][..], &end].concat();
     let one = [chain(length), raw_record(&end, 33, &host)].concat();
     assert_eq!(raw(2, &one), hosts(&[&alloc::format!("{NAME}:1")], 9));
-    // Three bytes of a message cannot each cost thousands of steps.
+    // Three bytes of a message must not each cost thousands of steps.
     let question = pointer(12);
     for (owner, kind, data) in [(end, 1, &[1, 2, 3, 4][..]), (question, 33, &host), (question, 5, &end)] {
         let many = [chain(length), raw_record(&owner, kind, data).repeat(900)].concat();
@@ -175,7 +175,7 @@ fn name_is_followed_no_further_than_the_length_of_its_message_pays_for() {
     }
 }
 
-/// What is dear to read, or cannot be read, is not even looked at where it is of no interest.
+/// Records of other kinds are not read, even if reading them is expensive or impossible.
 #[test]
 fn records_of_other_kinds_are_not_read() {
     let beyond = pointer(0x3FFF);
@@ -189,7 +189,7 @@ fn records_of_other_kinds_are_not_read() {
 
 #[test]
 fn long_names_of_many_records_are_followed() {
-    // Names of 34 labels, as those of IPv6 addresses are, a pointer each.
+    // Names of 34 labels, like those of IPv6 addresses, as one pointer each.
     let name = ["a"; 34].join(".");
     let records: Vec<_> = (0..900).map(|last| record(&name, 1, RData::A(A { address: last }))).collect();
     let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, &name, RecordKind::A, 0).unwrap();
@@ -210,19 +210,19 @@ fn addresses_of_six_are_found_where_they_are_asked_for() {
     assert_eq!(found, Some(Ok(Answer::Addresses(vec![IpAddr::V6(Ipv6Addr::LOCALHOST)]))));
 }
 
-/// What is no answer to a question is none to ours.
+/// A message that is not the answer to a query is ignored.
 #[test]
 fn reply_to_something_else_than_a_question_is_not_ours() {
     let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
     lookup.poll_action(at(0), 7).unwrap();
     let mut bytes = reply_with(lookup.request(), |packet| packet.answers = vec![srv(NAME, 1, "x.example.com", 1)]);
-    // The operation is in the bits behind that of a reply: 4 is a notice of the server's.
+    // The operation is in the bits after the reply bit: 4 is a notification by the server.
     bytes[2] |= 4 << 3;
     lookup.handle_datagram(at(1), server(1), &bytes);
     assert!(!lookup.is_done());
 }
 
-/// A record that has its kind and nothing else.
+/// A record with a kind and without data.
 #[test]
 fn record_without_data_is_none() {
     for (kind, of_kind) in [

@@ -1,7 +1,7 @@
 use super::*;
 use crate::UriErrorKind;
 
-/// Whether a host may be one of a string's.
+/// Whether a host may be used for this string.
 fn fits(host: &str, target: &str) -> bool {
     question(&alloc::format!("mongodb+srv://{host}")).check(&SrvRecord::new(target, 27_017)).is_some()
 }

@@ -38,7 +38,7 @@ fn dates_are_readable_up_to_the_year_9999() {
 
 #[test]
 fn malformed_bytes_end_the_text() {
-    // A text whose length is beyond the document.
+    // The length of a text exceeds the document.
     let bytes = [14, 0, 0, 0, 2, b'a', 0, 99, 0, 0, 0, b'x', 0, 0];
     assert_eq!(RawDocument::new(&bytes).expect("whole").relaxed_json().to_string(), "{<malformed>");
 }
@@ -110,7 +110,7 @@ fn arrays_and_scopes_are_followed() {
     })
     .expect("room");
     assert_eq!(RawDocument::new(&bytes).expect("whole").relaxed_json().to_string(), r#"{"v":[1,"x"]}"#);
-    // A boolean that is neither, in an array.
+    // A boolean that is neither true nor false, in an array.
     let malformed = [17, 0, 0, 0, 4, b'v', 0, 9, 0, 0, 0, 8, b'0', 0, 7, 0, 0];
     let text = RawDocument::new(&malformed).expect("whole").relaxed_json().to_string();
     assert!(text.starts_with(r#"{"v":[<malformed>"#), "{text}");
@@ -126,7 +126,7 @@ fn bytes_are_base64_with_their_subtype() {
     }
 }
 
-/// The examples of the specification of decimal128, and what its encoding leaves room for.
+/// The examples of the specification of decimal128, and the encodings that it treats as zero.
 #[test]
 fn decimals_are_written_as_the_specification_of_decimal128_does() {
     let finite = |coefficient: u128, exponent: i32| {
@@ -147,7 +147,8 @@ fn decimals_are_written_as_the_specification_of_decimal128_does() {
         (finite(12, 3), "1.2E+4"),
         (finite(0, 2), "0E+2"),
         (finite(10_u128.pow(34) - 1, 6111), "9.999999999999999999999999999999999E+6144"),
-        // Beyond 34 digits it counts as zero, and so does a coefficient that begins with the bits 100.
+        // A coefficient of more than 34 digits counts as zero, and so does one that begins with the
+        // bits 100.
         (finite(10_u128.pow(34), 0), "0"),
         (0b11 << 125 | u128::from(6176_u16) << 111 | 7, "0"),
         (0x1e << 122, "Infinity"),

@@ -29,7 +29,7 @@ fn every_other_command_is_compressed() {
     }
 }
 
-/// A body behind document sequences is found as well.
+/// A body after document sequences is found as well.
 #[test]
 fn command_is_found_behind_document_sequences() {
     for (name, expected) in [("insert", true), ("saslStart", false)] {
@@ -43,7 +43,7 @@ fn command_is_found_behind_document_sequences() {
     }
 }
 
-/// Whatever is no whole message is not compressed, and no cut of one does harm.
+/// Bytes that are not a whole message are not compressed, and cut messages cause no panic.
 #[test]
 fn what_is_no_message_is_not_compressed() {
     let whole = request("ping", Flags::NONE, "x");
@@ -58,7 +58,7 @@ fn what_is_no_message_is_not_compressed() {
     assert!(!is_compressible(&section));
 }
 
-/// The name of a command behind document sequences is looked for in whole messages only.
+/// The name of a command after document sequences is read only in whole messages.
 #[test]
 fn command_behind_document_sequences_of_a_message_that_is_cut_is_not_compressed() {
     let mut sink = Vec::new();

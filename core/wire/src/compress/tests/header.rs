@@ -25,7 +25,8 @@ fn compressors_keep_their_order_and_each_counts_once() {
     assert!(Compressor::ALL.into_iter().all(|one| list.available().contains(one) == one.is_available()));
 }
 
-/// The order is this side's, whatever the server's; what was not offered is not agreed on, and nonsense is passed over.
+/// The client's order applies, not the server's. Compressors that were not offered and unknown
+/// names are ignored.
 #[test]
 fn first_of_ours_that_the_server_names_is_agreed_on() {
     use Compressor::{Snappy, Zlib, Zstd};
@@ -66,7 +67,7 @@ fn header_gives_the_message_inside() {
     }
 }
 
-/// Every cut asks for what it takes to come further, and never for more than the message.
+/// Every cut requests the bytes for the next step, and never more than the message.
 #[test]
 fn message_that_is_not_all_there_needs_more() {
     let bytes = compressed(OP_MSG, 12, 2, b"datadata...!");
@@ -96,7 +97,7 @@ fn length_is_judged_first_and_by_the_limit() {
     assert_eq!(kind_and_offset(&plain, all()), (WireErrorKind::Opcode { opcode: OP_MSG }, 12));
 }
 
-/// Before its data are there.
+/// The check happens before the data have arrived.
 #[test]
 fn nested_compression_and_other_opcodes_are_refused() {
     for (opcode, kind) in [
@@ -128,7 +129,7 @@ fn compressors_that_are_unknown_or_were_not_agreed_on_are_refused() {
     assert!(decode(&noop, Compressors::NONE.with(Compressor::Snappy)).is_ok());
 }
 
-/// Nothing is waited for, let alone inflated, when the size cannot be.
+/// If the declared size is impossible, the data are neither awaited nor inflated.
 #[test]
 fn declared_size_is_judged_before_the_data_come() {
     let refused = |size: i32, id: u8, data: &[u8], max_bytes: u32| {
@@ -138,14 +139,14 @@ fn declared_size_is_judged_before_the_data_come() {
     };
     for id in 1..=3 {
         for size in [i32::MIN, -1, 0, 1, 9, 985, i32::MAX] {
-            // The limit is 1000, less the header.
+            // The limit is 1000, minus the header.
             refused(size, id, &[0; 60], 984);
         }
         for size in [10, 984] {
             assert!(decode(&compressed(OP_MSG, size, id, &[0; 60]), all()).is_ok(), "{size}");
         }
     }
-    // What so few bytes cannot inflate to, and what they can.
+    // Sizes that so few bytes cannot inflate to, and sizes that they can.
     refused(23, 1, &[0], 22);
     assert!(decode(&compressed(OP_MSG, 22, 1, &[0]), all()).is_ok());
     refused(13, 0, &[0; 12], 12);

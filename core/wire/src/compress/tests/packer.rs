@@ -1,4 +1,4 @@
-//! What the packer makes of messages, good and hostile.
+//! Valid and hostile messages in the packer.
 
 use alloc::string::String;
 
@@ -40,7 +40,7 @@ fn a_message_that_is_as_long_as_it_may_be_is_packed() {
     }
 }
 
-/// What the compressor makes of these bytes.
+/// Compresses these bytes.
 fn squeeze(compressor: Compressor, body: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
     let end = super::super::codec::Codec::new(None).compress(compressor, body, &mut output, 0).expect("memory");
@@ -128,7 +128,7 @@ fn nothing_is_compressed_before_the_server_agreed_or_when_it_does_not() {
     assert!(packer.packed().is_empty());
 }
 
-/// The reply to hello itself may be compressed, by anything that was offered.
+/// The reply to hello itself may be compressed, with any compressor that was offered.
 #[test]
 fn reply_to_the_offer_may_be_compressed() {
     for compressor in available().iter() {
@@ -163,13 +163,13 @@ fn message_that_stays_beyond_the_limit_compressed_is_sent_as_it_is() {
     }
 }
 
-/// However a compressed reply is cut, it is asked for to its end and matched once.
+/// However a compressed reply is cut, all of its bytes are requested and it is matched once.
 #[test]
 fn reply_split_at_every_byte_is_inflated_once() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         let mut message = request("reply", Flags::CHECKSUM_PRESENT, &"x".repeat(300));
-        // A checksum covers the message as it was before it was compressed.
+        // A checksum covers the message before its compression.
         message[8..12].copy_from_slice(&7_i32.to_le_bytes());
         let end = message.len() - 4;
         let checksum = crc::Crc::<u32, crc::Table<1>>::new(&crc::CRC_32_ISCSI).checksum(&message[..end]);
@@ -193,7 +193,7 @@ fn reply_split_at_every_byte_is_inflated_once() {
     }
 }
 
-/// A checksum that was right for other bytes is found out behind the compression.
+/// A wrong checksum is detected after the decompression.
 #[test]
 fn wrong_checksum_inside_is_found_out() {
     for compressor in available().iter() {
@@ -223,7 +223,7 @@ fn limit_is_reached_exactly_and_not_exceeded() {
     }
 }
 
-/// A message that lies about its size, by one and by much, to either side.
+/// Messages with a declared size that is too small or too large, by one and by much.
 #[test]
 fn lies_about_the_size_are_found_out() {
     let body = [7; 500];
@@ -277,7 +277,7 @@ fn malformed_and_truncated_data_are_found_out() {
     }
 }
 
-/// After an error the contexts are as good as new.
+/// After an error the contexts work like new ones.
 #[test]
 fn contexts_are_good_after_an_error() {
     for compressor in available().iter() {
