@@ -8,9 +8,9 @@
 //! of [`crate::model`] predict what *will* happen; an oracle only checks that what *did* happen is
 //! allowed.
 //!
-//! Generators do not call an oracle directly: they use `Watched` in place of the machine. It has
-//! the same methods, and panics with the id and the observed outputs. Traces that contain only
-//! events are checked to the extent possible: see [`trace`].
+//! Generators do not call an oracle directly. They use `Watched` instead of the machine. It has the
+//! same methods, and panics with the id and the observed outputs. Traces that contain only events
+//! are checked to the extent possible: see [`trace`].
 //!
 //! Some invariants need more than one step, two machines, or the simulated run around the machine.
 //! [`OWNERS`] lists the owner of each check.

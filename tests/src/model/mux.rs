@@ -438,8 +438,8 @@ impl Model {
         self.conns.push(conn);
     }
 
-    /// Among the connections with the fewest requests in flight, the one that has been open for
-    /// longest.
+    /// Among the connections with the fewest requests in flight, the one that has accepted requests
+    /// for longest.
     fn least_busy(&self) -> Option<u64> {
         let most = self.host()?.max_requests_per_connection;
         let takes = |conn: &&Conn| conn.in_flight() < most && conn.has_free_id();

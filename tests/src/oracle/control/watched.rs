@@ -53,7 +53,7 @@ impl<'e, O: Observer<SdamEvent<'e>>> Observer<SdamEvent<'e>> for Tee<'_, O> {
     }
 }
 
-/// Calls the machine with a [`Tee`] as the observer.
+/// Calls the machine with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.control.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })

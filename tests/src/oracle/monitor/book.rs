@@ -66,7 +66,7 @@ pub(super) struct Scene<'c> {
     pub(super) told: usize,
     /// The failure of the check connection that this call causes.
     pub(super) failure: Option<Cause>,
-    /// The connection of the failure was being dialed.
+    /// The report was of a connection that was being dialed.
     pub(super) dialing: bool,
     /// Whether the report is of the current connection.
     pub(super) current: bool,

@@ -1,4 +1,4 @@
-//! Effects of a call on a monitor, and the check that they took place.
+//! Effects of a call on a monitor, and checks of these effects.
 
 use super::book::{Judged, Next, Oracle, PAUSE_MIN, Phase, Scene};
 use super::lines::Doing;

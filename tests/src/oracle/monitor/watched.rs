@@ -33,7 +33,7 @@ impl<O: Observer<MonitorEvent>> Observer<MonitorEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the monitor with a [`Tee`] as the observer.
+/// Calls the monitor with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.monitor.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })

@@ -50,7 +50,7 @@ impl<O: Observer<MuxEvent>> Observer<MuxEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the pool with a [`Tee`] as the observer.
+/// Calls the pool with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.mux.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })

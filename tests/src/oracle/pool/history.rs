@@ -241,7 +241,7 @@ impl Oracle {
             Input::CheckIn { conn, .. } => conn == Some(number),
             _ => false,
         };
-        // A pending connection may also be closed as surplus.
+        // The reported connection was closed as surplus in this step.
         scene.gone |= is_news && conn.place == Place::Pending;
         scene.closed += 1;
         self.conns.remove(&number);
@@ -440,7 +440,8 @@ impl Oracle {
             CheckOutError::PoolCleared { .. } | CheckOutError::PoolClosed => match (scene.input, scene.bereft) {
                 (Input::CheckOut { .. }, _) => by_turn(scene.newcomer?),
                 (Input::Established { .. }, Some(turn)) => by_turn(turn),
-                // Several check-outs fail, and each of the others must match by its duration.
+                // Several check-outs fail in one call: the first one with a matching duration is
+                // taken.
                 _ => self.queue.iter().position(fits),
             },
             CheckOutError::EstablishFailed { .. } => {

@@ -52,7 +52,7 @@ impl<O: Observer<PoolEvent>> Observer<PoolEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the pool with a [`Tee`] as the observer.
+/// Calls the pool with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.pool.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
