@@ -1,8 +1,8 @@
 //! Naive server selection over plain lists, in the steps of the specification. The core's selection
 //! is compared with it.
 //!
-//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "tag_sets", "maxStalenessSeconds"; Max
-//! Staleness, "Smallest allowed value for maxStalenessSeconds".
+//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "tag_sets",
+//! "maxStalenessSeconds"; Max Staleness, "Smallest allowed value for maxStalenessSeconds".
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;

@@ -261,7 +261,7 @@ impl<M: Bounded> Client<M> {
         Some(overloaded)
     }
 
-    /// Reports an event of a connection that was closed.
+    /// Reports the result of the establishment of a closed connection.
     pub(super) fn late_conn(&mut self, server: ServerId, conn: ConnId, is_good: bool) -> Result<(), Stale> {
         let Some(at) = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server)) else {
             return Err(Stale);

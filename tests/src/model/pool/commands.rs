@@ -219,7 +219,7 @@ impl Model {
                 self.close_conn(conn.id, reason, None, Some(Place::OwesClose));
             }
         }
-        // The host has not begun these connections, so they may serve other waiters now.
+        // The new options may allow more connections, for waiters and in the background.
         self.serve(self.in_background());
     }
 

@@ -1,4 +1,5 @@
-//! For each id, a short history that breaks only that invariant; and a correct history, which passes.
+//! For each id, a short history that breaks only that invariant; and a correct history, which
+//! passes.
 
 use super::{Answer, CHECKED, Event, Fault, FaultKind, Input, Looks, Oracle, Outputs, Seen};
 use crate::oracle::monitor::{Action, Wire};

@@ -1,4 +1,5 @@
-//! For each id, a short history that breaks only that invariant; and a correct history, which passes.
+//! For each id, a short history that breaks only that invariant; and a correct history, which
+//! passes.
 
 use super::{Action, Answer, CHECKED, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::tests::{assert_all_broken, breaks};

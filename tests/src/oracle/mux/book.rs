@@ -132,7 +132,8 @@ impl Oracle {
 
     /// Checks one step.
     ///
-    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last one.
+    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last
+    ///   one.
     ///
     /// # Errors
     ///

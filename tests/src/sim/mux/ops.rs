@@ -186,7 +186,7 @@ impl<M: Bounded> World<'_, M> {
                 self.establish_failed(conn, choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Dns]));
             }
             Kind::LateNews => {
-                // A pending connection can have a report at the right time.
+                // The connection may still be pending: then the report is not late.
                 let conn = choices.one_of(&self.silent());
                 let in_time = self.establishing.contains(&conn);
                 match choices.below(3) {
