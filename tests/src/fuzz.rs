@@ -1,5 +1,5 @@
-//! Fuzz bodies: ordinary functions over bytes. A target in `fuzz/` is one line, and `cargo test` runs the same bodies
-//! on seeds, on mutations of them, and exhaustively on tiny inputs.
+//! Fuzz bodies: functions over bytes. A target in `fuzz/` is one line, and `cargo test` runs the
+//! same bodies on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod bson;
 pub mod control;
@@ -36,10 +36,10 @@ pub use self::topology::topology;
 pub use self::uri::uri;
 pub use self::wire::wire;
 
-/// A body.
+/// A fuzz body.
 pub type Body = fn(&[u8]);
 
-/// Every target by the name that it has in `fuzz/fuzz_targets`.
+/// Each target, with its name in `fuzz/fuzz_targets`.
 pub const TARGETS: [(&str, Body); 16] = [
     ("bson", bson),
     ("control", control),

@@ -1,14 +1,19 @@
-//! One oracle, many generators: judges what a machine was told and what it answered, step by step, by the ids of [`crate::invariants`].
+//! One oracle for many generators. It checks the inputs and outputs of a machine step by step
+//! against the ids of [`crate::invariants`].
 //!
-//! For each kind of machine there is an `Oracle` whose `step` takes the time, the call (`Input`) and whatever was seen of the machine then (`Outputs`): the result, the
-//! events, the action that was polled, and getters afterwards. It keeps a book of its own, written from the invariants and not from the machines: no code of
-//! theirs is in it, only their words (causes, reasons, options). The reference models of [`crate::model`] say what *will* happen; an oracle only says of what *did*
-//! whether it may.
+//! There is an `Oracle` for each kind of machine. Its `step` takes the time, the call (`Input`) and
+//! the observed outputs (`Outputs`): the result, the events, the polled action, and the getters
+//! after the call. An oracle keeps its own state. It is written from the invariants and shares no
+//! code with the machines, only their value types (causes, reasons, options). The reference models
+//! of [`crate::model`] predict what *will* happen; an oracle only checks that what *did* happen is
+//! allowed.
 //!
-//! Generators do not call it themselves: they use `Watched` in place of the machine, which has the same methods, and panics with the id and what was
-//! seen. What was recorded from outside, where only events are known, is judged as far as that goes: see [`trace`].
+//! Generators do not call an oracle directly. They use `Watched` instead of the machine. It has the
+//! same methods, and panics with the id and the observed outputs. Traces that contain only events
+//! are checked to the extent possible: see [`trace`].
 //!
-//! Some invariants need more than one step's view, or two machines', or the world around: who checks which is in [`OWNERS`].
+//! Some invariants need more than one step, two machines, or the simulated run around the machine.
+//! [`OWNERS`] lists the owner of each check.
 
 #![allow(
     clippy::wildcard_enum_match_arm,

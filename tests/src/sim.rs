@@ -1,8 +1,8 @@
-//! A seeded simulator of the pool: one seed is one life.
+//! A seeded simulator of the pool. One seed is one simulated run.
 //!
-//! A life draws its options and a mix of operations, runs them against the pool and its reference model, and
-//! compares everything that can be seen after each of them. At its end come peace and the close of the pool:
-//! every check-out must get its end, and nothing may be left (P43, P51).
+//! A run draws its options and a mix of operations, applies them to the pool and to its reference
+//! model, and compares all observable state after each operation. At the end the faults stop and
+//! the pool is closed: each check-out must have ended, and nothing may be left (P43, P51).
 
 #[macro_use]
 mod kind;
@@ -23,39 +23,39 @@ use std::panic::catch_unwind;
 use world::World;
 pub(crate) use world::translated;
 
-/// What is written down of a life, when somebody wants to read it.
+/// The log of a run, for readers.
 pub type Trace = RefCell<Vec<String>>;
 
-/// How a life is drawn.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// The options of the pool.
     pub options: PoolOptions,
-    /// Where it keeps its slots.
+    /// The memory of its slots.
     pub store: Store,
-    /// How often each kind of operation comes, in the order of [`Kind::ALL`]; 0 is never.
+    /// Weights of the kinds of operation, in the order of [`Kind::ALL`]; 0 is never.
     pub weights: [u32; Kind::COUNT],
-    /// In how many of a hundred steps the last kind comes again.
+    /// Percentage of steps in which the last kind is repeated.
     pub sticky: u32,
-    /// How many operations there are.
+    /// Number of operations.
     pub steps: u32,
-    /// Whether the smallest set of parameters is drawn from, as an exhaustive search needs.
+    /// Whether parameters are drawn from the smallest set, as an exhaustive search requires.
     pub tiny: bool,
 }
 
-/// Where a pool keeps its slots.
+/// The memory of a pool's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// On the heap.
     Heap,
-    /// In place, with room for 2 connections, 3 check-outs and 1 service.
+    /// Inline, with capacity for 2 connections, 3 check-outs and 1 service.
     Fixed2,
-    /// In place, with room for 6 connections, 8 check-outs and 2 services.
+    /// Inline, with capacity for 6 connections, 8 check-outs and 2 services.
     Fixed6,
 }
 
 impl Shape {
-    /// Other options that are valid, for a pool of these.
+    /// Draws other valid options for a pool with these options.
     pub(crate) fn other_options(options: &PoolOptions, choices: &mut impl Choices) -> PoolOptions {
         let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8]);
         let min_pool_size = choices.one_of(&[0, 0, 1, 2, 4]);
@@ -65,28 +65,28 @@ impl Shape {
             max_idle_time: choices.one_of(&[None, None, Some(1), Some(10)]).map(Duration::from_millis),
             max_connecting: choices.below(8) + 1,
             wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
-            // Those two are not changed, whatever is said.
+            // The pool must ignore changes of these two options.
             load_balanced: options.load_balanced != choices.one_in(4),
             background: options.background != choices.one_in(4),
         }
     }
 
-    /// Lets the options change in the course of life.
+    /// Allows changes of the options during the run.
     #[must_use]
     pub fn with_reconfiguration(mut self) -> Self {
         self.weights[Kind::Reconfigure as usize] = 10;
         self
     }
 
-    /// Lets the pool be filled now and then.
+    /// Allows fill targets during the run.
     #[must_use]
     pub fn with_filling(mut self) -> Self {
         self.weights[Kind::Fill as usize] = 10;
         self
     }
 
-    /// Simulates a client without a subscriber that does not read the clock for part of its check-outs and check-ins. maxIdleTimeMS is zero until
-    /// options change.
+    /// Simulates a client without a subscriber that does not read the clock for part of its
+    /// check-outs and check-ins. maxIdleTimeMS is zero until options change.
     #[must_use]
     pub fn with_untimed_calls(mut self) -> Self {
         self.options = PoolOptions { max_idle_time: None, load_balanced: false, background: true, ..self.options };
@@ -101,7 +101,8 @@ impl Shape {
         self
     }
 
-    /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
+    /// Draws all parameters (swarm testing): extremes are as likely as ordinary values, and some
+    /// kinds of operation never occur.
     pub fn draw(choices: &mut impl Choices) -> Self {
         let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
         let min_pool_size = choices.one_of(&[0, 0, 1, 2, 4]);
@@ -135,7 +136,7 @@ impl Shape {
         Self { options, store, weights, sticky, steps: choices.below(150) + 10, tiny: false }
     }
 
-    /// A small pool, and of the kinds only these.
+    /// A small pool, with only these kinds of operation.
     #[must_use]
     pub fn tiny(options: PoolOptions, store: Store, kinds: &[Kind], steps: u32) -> Self {
         let mut weights = [0; Kind::COUNT];
@@ -146,7 +147,7 @@ impl Shape {
     }
 }
 
-/// Lives one life of this shape.
+/// Runs one simulation with these parameters.
 ///
 /// # Panics
 ///
@@ -160,7 +161,7 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
     }
 }
 
-/// Lives the life of this seed.
+/// Runs the simulation of this seed.
 ///
 /// # Errors
 ///
@@ -168,7 +169,8 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let seed = of.seed();
     let mut shape = Shape::draw(&mut of.stream("shape"));
-    // Even ones live as they did before there was such a thing, and are pinned.
+    // Runs of even seeds stay as they were before reconfiguration was added, because some of them
+    // are pinned.
     if !seed.is_multiple_of(2) {
         shape = shape.with_reconfiguration();
     }
@@ -186,9 +188,10 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
     caught(|| live(&shape, &mut operations, counters, trace))
 }
 
-/// The kind of the next operation, of those that can be done now: perhaps that of the last one again.
+/// Draws the kind of the next operation among those that are possible now. It may repeat the last
+/// kind.
 ///
-/// - `weights`: how likely each is. - `sticky`: how often of a hundred times the last one comes again.
+/// - `weights`: the weight of each kind. - `sticky`: percentage of steps that repeat the last kind.
 fn next_kind<K: Copy, const N: usize>(
     all: [K; N],
     mut weights: [u32; N],

@@ -1,14 +1,19 @@
-//! A seeded world in virtual time: a deployment with faults, and a client made of the real control machine, real pools and the real codec.
+//! A simulated network with faults in virtual time: a deployment, and a client with the real
+//! control machine, real pools and the real codec.
 //!
-//! The deployment (`truth`) is a replica set, routers, or a server on its own. Its members hear and say bytes: they read them by other
-//! code than the client's, act, and answer (`member`); what becomes of bytes and connections on the way is drawn (`network`). The client
-//! (`client`, `near`, `tasks`) drives a [`Control`](poolhouse_core::control::Control) and a [`Pool`](poolhouse_core::pool::Pool) for each
-//! server as a host does, shakes hands on each connection, and runs commands on those that it checks out.
+//! The deployment (`truth`) is a replica set, routers, or a single server. Its members receive and
+//! send bytes; their decoder is independent of the client's (`member`). The faults of bytes and
+//! connections on the way are drawn (`network`). The client (`client`, `near`, `tasks`) runs a
+//! [`Control`](poolhouse_core::control::Control) and a [`Pool`](poolhouse_core::pool::Pool) for
+//! each server as a host does, performs the handshake on each connection, and sends commands on
+//! connections that it checks out.
 //!
-//! First come faults: the oracles check everything that is observable after each step, of pools, of the control machine and of each of its
-//! monitors. In a quarter of the lives fault points of core are armed besides ([`POINTS`]). Then they stop, and within a bound in virtual time the
-//! client must see the deployment as it is, some of its members dead for good, and its pools must work; then it closes, and nothing may be
-//! left. Some lives are closed before.
+//! In the first phase faults occur. After each step, the oracles check all observable state of
+//! pools, of the control machine and of each of its monitors. In a quarter of the runs fault points
+//! of core are also armed ([`POINTS`]). In the second phase the faults have stopped, and some
+//! members stay dead. Within a bound in virtual time the client's view must match the deployment,
+//! and its pools must work. Then the client is closed, and nothing may be left. Some runs are
+//! closed earlier.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the others have no part in it")]
 
@@ -36,15 +41,16 @@ use plan::{Draws, Plan, Store};
 use poolhouse_core::pool::{Fixed, OnHeap};
 use poolhouse_core::sim::chance::{self, Point};
 
-/// What core may do in a quarter of the lives although it hardly ever does.
+/// Rare behaviour of core that is forced in a quarter of the runs.
 ///
-/// Not what multiplexed pools do, which no world has; nor what the pool's oracle takes for a fault: `ServeOne` (P10), `PopulateLater` (P4) and
+/// The points of multiplexed pools are left out, because a run has none. Also left out are points
+/// that the pool's oracle reports as violations: `ServeOne` (P10), `PopulateLater` (P4) and
 /// `RefuseConn` (P31).
 pub const POINTS: [Point; 5] =
     [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
 
-/// And where pools keep their slots in place: there is no room for one more check-out that waits. Of a pool on the heap the oracle takes that for a
-/// fault (P31).
+/// The points for pools with inline slots: a waiter may also be refused for lack of capacity. For a
+/// pool on the heap the oracle reports that as a violation (P31).
 pub const POINTS_IN_PLACE: [Point; 6] = [
     Point::OtherPlace,
     Point::OtherTimeout,
@@ -54,14 +60,14 @@ pub const POINTS_IN_PLACE: [Point; 6] = [
     Point::RefuseWaiter,
 ];
 
-/// What a world checks besides its oracles.
+/// Invariants that a run checks in addition to its oracles.
 pub const CHECKED: [&str; 10] = ["P20", "P41", "P43", "P51", "P53", "P54", "S15", "S17", "S18", "S19"];
 
-/// Lives one life.
+/// Executes one run.
 ///
 /// # Errors
 ///
-/// The message of the panic, when an invariant is broken or the view does not converge.
+/// The message of the panic, when an invariant is broken or the client's view does not converge.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let before = chance::fired();
     let outcome = caught(|| {

@@ -1,16 +1,16 @@
-//! Arbitrary bytes as documents, against the bson crate value by value.
+//! Arbitrary bytes as documents, compared with the bson crate value by value.
 
 use bson::RawBsonRef;
 use poolhouse_wire::bson::{DEPTH_MAX, RawDocument, RawValue};
 
 use super::wire::{document, framed};
 
-/// Reads `data` as a document and as the elements of one; checks what [`wire`](super::wire()) checks of documents, and that each value is what the bson
-/// crate reads.
+/// Reads `data` as a document and as the elements of one. Checks the same properties as
+/// [`wire`](super::wire()), and that each value equals that of the bson crate.
 ///
 /// # Panics
 ///
-/// Panics when one of these does not hold.
+/// Panics when one of these properties does not hold.
 pub fn bson(data: &[u8]) {
     one(data);
     one(&framed(data));
@@ -19,7 +19,7 @@ pub fn bson(data: &[u8]) {
 fn one(bytes: &[u8]) {
     document(bytes);
     let Ok(document) = RawDocument::new(bytes) else { return };
-    // As much of it is read as is well-formed.
+    // Only the well-formed prefix is read.
     let read = document.iter().take_while(Result::is_ok).count();
     assert!(read * 2 <= bytes.len());
     if document.validate().is_err() {
@@ -29,7 +29,7 @@ fn one(bytes: &[u8]) {
     assert!(same(document, theirs) <= DEPTH_MAX);
 }
 
-/// Both documents say the same; how deep they are.
+/// Compares both documents. Returns their depth.
 fn same(ours: RawDocument<'_>, theirs: &bson::RawDocument) -> usize {
     let mut depth = 0;
     let mut count = 0;

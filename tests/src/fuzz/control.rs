@@ -1,5 +1,6 @@
-//! Any inputs to a control machine, in any order and at any time: hellos of every role and of none, failures, errors of
-//! applications, late news, time that jumps; by a host that takes what is owed at once, or when it likes.
+//! Arbitrary inputs to a control machine, in any order and at any time: hellos of all roles and of
+//! none, failures, errors of applications, stale reports, jumps of time. The host takes owed
+//! actions immediately or at random times.
 
 use crate::choices::{Bytes, Choices};
 use crate::oracle::control::Watched;
@@ -19,16 +20,16 @@ use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// Who may be named, and names that are none.
+/// Hosts that can be named, and invalid names.
 const HOSTS: [&str; 8] = ["a:1", "b:1", "C:1", "d:27017", "e", "/tmp/f.sock", "bad:0", ""];
-/// Those among them that can be a seed.
+/// Number of these that can be a seed.
 const SEEDS: usize = 6;
 
-/// Runs the life that the bytes describe.
+/// Executes the run that the bytes describe.
 ///
 /// # Panics
 ///
-/// When the machine does what it must not: that is a finding.
+/// On a finding: the machine breaks a rule.
 pub fn control(data: &[u8]) {
     let mut choices = Bytes::new(data);
     match choices.below(3) {
@@ -42,11 +43,11 @@ struct Life<M: Memory> {
     control: Watched<M>,
     log: Log,
     now: u64,
-    /// Whether the host takes everything that is owed after each input.
+    /// Whether the host takes all owed actions after each input.
     eager: bool,
-    /// Whether the pool of each server is ready, and what it was cleared to.
+    /// Whether the pool of each server is ready, according to the actions.
     pools: BTreeMap<ServerId, bool>,
-    /// Servers and lines that were ever named, of which some are gone.
+    /// All servers and monitor connections that were ever named, including removed ones.
     servers: Vec<ServerId>,
     lines: Vec<(ServerId, LineId)>,
 }
@@ -105,7 +106,7 @@ impl<M: Memory> Life<M> {
         match choices.below(17) {
             16 => {
                 let seeds: Vec<&str> = (0..choices.below(4)).map(|_| HOSTS[choices.index(HOSTS.len())]).collect();
-                // In fixed memory there may be no room.
+                // With fixed memory the capacity may be exhausted.
                 let _ = self.control.handle_seeds(now, seeds.into_iter(), &mut self.log);
             }
             0..=4 => self.poll_lines(choices),
@@ -145,7 +146,8 @@ impl<M: Memory> Life<M> {
             let woken = self.drain();
             assert!(woken || !ended, "a check that ends wakes selectors (MON-18)");
         } else if choices.one_in(4) {
-            // A host that takes some of it, and then does something else, is wrong and must do no harm.
+            // A host that takes only a part of the actions is wrong, but must not break the
+            // machine.
             if let Some(action) = self.control.poll_action() {
                 self.apply(action);
             }
@@ -153,7 +155,7 @@ impl<M: Memory> Life<M> {
         }
     }
 
-    /// A server that is or was a member, or never was.
+    /// A current, a removed or an unknown server.
     fn server(&self, choices: &mut Bytes<'_>) -> ServerId {
         let members: Vec<ServerId> = self.control.topology().servers().map(|server| server.server()).collect();
         if members.is_empty() || choices.one_in(8) {
@@ -162,7 +164,7 @@ impl<M: Memory> Life<M> {
         members[choices.index(members.len())]
     }
 
-    /// A line that was named lately, or long ago, or of another server.
+    /// A recent or old monitor connection, perhaps of another server.
     fn line(&self, choices: &mut Bytes<'_>) -> Option<(ServerId, LineId)> {
         if self.lines.is_empty() {
             return None;
@@ -267,7 +269,7 @@ impl<M: Memory> Life<M> {
         }
     }
 
-    /// Takes everything that is owed. Whether selectors were woken.
+    /// Takes all owed actions. Returns whether selectors were woken.
     fn drain(&mut self) -> bool {
         let mut woken = false;
         while let Some(action) = self.control.poll_action() {
@@ -312,7 +314,7 @@ impl<M: Memory> Life<M> {
         }
     }
 
-    /// Descriptions and pools agree once everything is taken.
+    /// Descriptions and pools must agree when all actions are taken.
     fn check(&self) {
         let topology = self.control.topology();
         assert_eq!(topology.server_count() as usize, self.pools.len());
@@ -336,7 +338,7 @@ fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
     (!choices.one_in(3)).then_some(TopologyVersion { process_id, counter })
 }
 
-/// Draws a hello, and does something with it.
+/// Draws a hello, and calls a function with it.
 fn with_hello<M: Memory>(
     choices: &mut Bytes<'_>,
     act: impl FnOnce(&HelloReply<'_>, &mut Log, &mut Watched<M>),

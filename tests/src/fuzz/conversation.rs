@@ -1,6 +1,8 @@
-//! Arbitrary bytes as what a server does to the good replies of a whole conversation: hello, authentication, commands.
+//! Arbitrary bytes as changes of a server's correct replies in a complete conversation: hello,
+//! authentication, commands.
 //!
-//! The keys of the one password are made once, so that no input has to pay for them and the fuzzer gets past authentication.
+//! The keys of the password are derived once, so inputs are fast and the fuzzer gets past
+//! authentication.
 
 use std::sync::OnceLock;
 
@@ -28,30 +30,30 @@ mod tests;
 
 const USER: &str = "ann";
 const PASSWORD: &str = "nobody knows it";
-/// What the server's random numbers are, and so its salts.
+/// The server's random number, which determines its salts.
 const RANDOM: u64 = 0x0706_0504_0302_0100;
-/// Commands that follow the handshake.
+/// Number of commands after the handshake.
 const COMMANDS: i32 = 2;
-/// The one connection.
+/// The number of the connection.
 const CONNECTION: u64 = 1;
 
-/// What became of a conversation.
+/// The result of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The handshake failed.
     Refused(HandshakeError),
     /// The connection was established.
     Established {
-        /// As what.
+        /// The result of the handshake.
         with: Box<Established>,
-        /// Commands that were answered.
+        /// Number of answered commands.
         answered: i32,
-        /// What ended them early.
+        /// The error that ended the commands early.
         error: Option<WireError>,
     },
 }
 
-/// Who calls, and how.
+/// The authentication method and options of the client.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     mechanism: Option<Mechanism>,
@@ -73,20 +75,22 @@ impl Call {
         Self { mechanism, speculative: bits & 1 == 0, load_balanced: bits & 2 != 0, exempt: bits & 4 != 0 }
     }
 
-    /// Whether the server has to prove that it knows the password.
+    /// Whether the server must prove knowledge of the password.
     fn wants_proof(self) -> bool {
         !matches!(self.mechanism, Some(Mechanism::Plain | Mechanism::X509))
     }
 }
 
-/// The first byte of `data` says who calls. The others, up to each 0xfe, are what the server does to one good reply: see `Server::reply`.
+/// The first byte of `data` chooses the client's method. The rest is split at each byte 0xfe, and
+/// each part changes one correct reply: see `spoiled`.
 ///
-/// Has the conversation with the replies whole and byte by byte; what comes of it must be the same, nobody is believed who has not proved that he
-/// knows the password, and no error tells the password.
+/// Runs the conversation with whole replies and byte by byte, and checks that the result is the
+/// same, that no server is accepted without proof of the password, and that no error contains the
+/// password.
 ///
 /// # Panics
 ///
-/// When one of these does not hold.
+/// When one of these properties does not hold.
 pub fn conversation(data: &[u8]) {
     let whole = talk(data, usize::MAX);
     let cut = talk(data, 1);
@@ -95,7 +99,7 @@ pub fn conversation(data: &[u8]) {
     }
 }
 
-/// Bytes behind the last reply are found out with it only if they are there already.
+/// Bytes after the last reply are detected with it only if they have already arrived.
 fn is_unsolicited(outcome: &Outcome) -> bool {
     let error = match outcome {
         Outcome::Refused(error) => error.wire,
@@ -104,11 +108,11 @@ fn is_unsolicited(outcome: &Outcome) -> bool {
     error.is_some_and(|error| matches!(error.kind(), WireErrorKind::Unsolicited { .. }))
 }
 
-/// Has the conversation, the replies coming in pieces of this length.
+/// Runs the conversation with replies in pieces of this length.
 ///
 /// # Panics
 ///
-/// As [`conversation`].
+/// Like [`conversation`].
 pub fn talk(data: &[u8], piece: usize) -> Outcome {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let call = Call::of(choice);
@@ -181,7 +185,7 @@ fn shake(
     panic!("a conversation has an end")
 }
 
-/// Commands on the established connection: how many were answered, and what was wrong.
+/// Sends commands on the established connection. Returns the number of answers, and the error.
 fn commands(with: &Established, server: &mut Server<'_>, piece: usize) -> (i32, Option<WireError>) {
     let mut ids = with.request_ids;
     let limits = with.sizes.limits();
@@ -193,7 +197,7 @@ fn commands(with: &Established, server: &mut Server<'_>, piece: usize) -> (i32, 
         let written = encode_command(&mut sent, Outgoing::request(id), &limits, "db", |command| {
             command.int32("ping", 1).map(drop)
         });
-        // A server may say that it takes no more than a few bytes.
+        // The server may report a message size limit of only a few bytes.
         if written.is_err() {
             return (answered, None);
         }
@@ -221,7 +225,7 @@ fn commands(with: &Established, server: &mut Server<'_>, piece: usize) -> (i32, 
     (COMMANDS, None)
 }
 
-/// What was made once.
+/// Values that are computed once.
 struct Known {
     auth: Auth,
     sha_1: ScramKeys,
@@ -245,16 +249,16 @@ fn known() -> &'static Known {
     })
 }
 
-/// The server, which is honest but for what the bytes say.
+/// The server. It is honest, except for the changes in the bytes.
 struct Server<'a> {
     auth: Auth,
     call: Call,
     parts: Vec<&'a [u8]>,
-    /// Was said, and has not arrived.
+    /// Sent bytes that have not arrived.
     under_way: Vec<u8>,
-    /// The request that is to be answered.
+    /// The request to answer.
     request_id: i32,
-    /// Whether it has said a nonce of its own, or signed with another key.
+    /// Whether it has sent a wrong nonce, or a signature with a wrong key.
     has_lied: bool,
 }
 
@@ -265,12 +269,12 @@ impl<'a> Server<'a> {
         Self { auth: known().auth.clone(), call, parts, under_way: Vec::new(), request_id: 0, has_lied: false }
     }
 
-    /// Whether it has proved that it knows the password, in this conversation.
+    /// Whether it has proved knowledge of the password in this conversation.
     fn has_proved(&self) -> bool {
         !self.auth.users_on(CONNECTION).is_empty() && !self.has_lied
     }
 
-    /// Lies in its next message of SCRAM, as the bytes say.
+    /// Makes its next SCRAM message wrong, as chosen by the bytes.
     fn lie(&mut self, said: &[u8]) {
         let lie = match said.first().map_or(0, |byte| byte % 4) {
             0 => ScramLie::Nonce,
@@ -281,7 +285,7 @@ impl<'a> Server<'a> {
         self.auth.lie = Some(lie);
     }
 
-    /// Takes a request, and answers it.
+    /// Receives a request, and answers it.
     fn take(&mut self, request: &[u8]) {
         let Ok(Decoded::Done { value: message, rest: [] }) = decode_message(request, &Limits::DEFAULT) else {
             panic!("a request is a message");
@@ -296,7 +300,7 @@ impl<'a> Server<'a> {
         let reply = self.reply(&command);
         let answer = reply.get_document("speculativeAuthenticate").unwrap_or(&reply);
         let front = answer.get_binary_generic("payload").ok().and_then(|payload| payload.first().copied());
-        // It does so only in the message that has the nonce, or the signature.
+        // Only the message that contains the nonce, or the signature, becomes wrong.
         let lied = [(ScramLie::Nonce, b'r'), (ScramLie::Signature, b'v')];
         self.has_lied |= lied.into_iter().any(|(lie, begin)| self.auth.lie == Some(lie) && front == Some(begin));
         let reply = reply.to_vec().expect("it can be written");
@@ -304,7 +308,7 @@ impl<'a> Server<'a> {
         self.under_way.extend_from_slice(&said);
     }
 
-    /// The good reply.
+    /// The correct reply.
     fn reply(&mut self, command: &Document) -> Document {
         let name = command.keys().next().map_or("", String::as_str);
         let answer = match name {
@@ -331,7 +335,8 @@ impl<'a> Server<'a> {
         answer.unwrap_or_else(|error| error.document(None))
     }
 
-    /// What was taken for a reply is a message of this kind, answers the request, and is the only one.
+    /// Checks that accepted bytes are a message of this kind, answer the request, and contain no
+    /// second reply.
     fn check(&self, taken: &[u8]) {
         if taken.is_empty() {
             return;
@@ -343,7 +348,7 @@ impl<'a> Server<'a> {
         assert_eq!(word(16) & !0x1_0001 & 0xffff, 0, "flags that must be understood, or another reply to come");
     }
 
-    /// Gives so many of the bytes that are under way; false when there are none.
+    /// Delivers this number of the bytes in transit. Returns false when there are none.
     fn say(&mut self, received: &mut Vec<u8>, piece: usize) -> bool {
         let count = piece.min(self.under_way.len());
         received.extend(self.under_way.drain(..count));
@@ -351,8 +356,10 @@ impl<'a> Server<'a> {
     }
 }
 
-/// What the server says instead of `reply`. The first byte of `part` chooses: elements in front of the good ones, or behind them; only these elements; an
-/// error of a code; the bytes as they are; another flag; a byte that is changed; a cut; bytes behind it; a lie in SCRAM. Without a part the reply is good.
+/// The bytes of the server instead of `reply`. The first byte of `part` chooses: elements before or
+/// after the correct ones; only these elements; an error with a code; the bytes unchanged; another
+/// flag; a changed byte; a truncation; trailing bytes; a wrong SCRAM message. Without a part the
+/// reply is correct.
 fn spoiled(request_id: i32, reply: &[u8], part: &[u8]) -> Vec<u8> {
     let Some((choice, rest)) = part.split_first() else { return message(request_id, 0, reply) };
     let elements = &reply[4..reply.len() - 1];
@@ -379,7 +386,7 @@ fn spoiled(request_id: i32, reply: &[u8], part: &[u8]) -> Vec<u8> {
             bytes
         }
         8 => [&message(request_id, 0, reply)[..], rest].concat(),
-        // It is the reply itself that lies.
+        // The reply itself is already wrong.
         _ => message(request_id, 0, reply),
     }
 }

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as what a Cassandra server says: on a connection, and while hands are shaken.
+//! Arbitrary bytes as the output of a Cassandra server: on a connection, and during the handshake.
 
 use flate2::Crc;
 use poolhouse_cql::{
@@ -8,16 +8,16 @@ use poolhouse_cql::{
 };
 use poolhouse_wire::{Decoded, Unauthenticated};
 
-/// Small enough to be exceeded by little input.
+/// Small enough to be exceeded by short inputs.
 const LIMITS: Limits = Limits { body_bytes_max: 64 * 1024 };
 
-/// Inputs up to this length are cut at every byte, longer ones at so many places.
+/// Inputs up to this length are cut at every byte, longer ones at this number of positions.
 const CUTS_MAX: usize = 256;
 
-/// Fewer replies than this end every handshake.
+/// Each handshake ends within fewer replies.
 const ROUNDS_MAX: usize = 40;
 
-/// What was agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Connection {
     version: Version,
@@ -25,7 +25,7 @@ struct Connection {
     started: bool,
 }
 
-/// Every kind of connection.
+/// All kinds of connection.
 const CONNECTIONS: [Connection; 9] = [
     Connection { version: Version::V3, compression: None, started: true },
     Connection { version: Version::V3, compression: Some(Compression::Lz4), started: true },
@@ -38,19 +38,21 @@ const CONNECTIONS: [Connection; 9] = [
     Connection { version: Version::V5, compression: Some(Compression::Lz4), started: true },
 ];
 
-/// How the bytes become a stream.
+/// Number of ways to convert the bytes to a stream.
 const SHAPES: u8 = 4;
 
-/// The first byte of `data` says what kind of connection it is (modulo 9), and how the others become what the server says: as they are, as bodies of
-/// envelopes, or as the payload of segments with the right checksums, whole and in parts.
+/// The first byte of `data` chooses the kind of connection (modulo 9), and the conversion of the
+/// rest to the server's output: unchanged, as bodies of envelopes, or as the payload of segments
+/// with correct checksums, whole and in parts.
 ///
-/// Gives it to a decoder in pieces of several lengths, and checks that nothing panics, that it makes no difference how it was cut, that memory grows
-/// only with what has come, and that each envelope can be read, and survives being written and read again in every way that it can travel. Then shakes hands with
-/// a server that says it, which must come to an end.
+/// Passes the output to a decoder in pieces of several lengths. Checks that nothing panics, that
+/// the pieces do not affect the result, that memory grows only with the received bytes, and that
+/// each envelope can be read, and is unchanged after it was written and read again in each form of
+/// transport. Then runs handshakes with a server that sends the bytes. They must end.
 ///
 /// # Panics
 ///
-/// Panics when one of these does not hold.
+/// Panics when one of these properties does not hold.
 pub fn cql(data: &[u8]) {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let connection = CONNECTIONS[usize::from(choice) % CONNECTIONS.len()];
@@ -73,7 +75,8 @@ pub fn cql(data: &[u8]) {
     handshakes(choice, rest);
 }
 
-/// Envelopes whose bodies are `data` up to each byte 0xfe. What they are, and their flags, their first byte says.
+/// Envelopes with bodies from `data`, split at each byte 0xfe. The first byte of a part chooses the
+/// opcode and the flags.
 fn bodies(connection: Connection, data: &[u8]) -> Vec<u8> {
     let responses: Vec<_> = Opcode::ALL.into_iter().filter(|one| one.direction() == Direction::Response).collect();
     let mut stream = Vec::new();
@@ -89,8 +92,10 @@ fn bodies(connection: Connection, data: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Segments with the right checksums. Whole ones hold `data` up to each byte 0xfd, as it is, or the envelopes of [`bodies`] of it; the others have
-/// parts of so many bytes as `data` begins with. Those of a connection that compresses say that they inflate to so many bytes as their first byte says; 0 is not compressed.
+/// Segments with correct checksums. Self-contained ones hold the parts of `data`, split at each
+/// byte 0xfd: unchanged, and as the envelopes of [`bodies`]. The others hold pieces of the
+/// envelopes; the first byte of `data` is the length of a piece. On a connection with compression,
+/// the first byte of a payload is the declared uncompressed length; 0 is uncompressed.
 fn segments(connection: Connection, data: &[u8], self_contained: bool) -> Vec<u8> {
     let packs = connection.compression.is_some();
     let mut stream = Vec::new();
@@ -121,7 +126,7 @@ fn segments(connection: Connection, data: &[u8], self_contained: bool) -> Vec<u8
     stream
 }
 
-/// A segment, by other code than that of the library.
+/// Encodes a segment, independently of the library.
 fn segment(payload: &[u8], inflated: Option<u64>, self_contained: bool) -> Vec<u8> {
     let length = u64::try_from(payload.len()).expect("short");
     let (bits, front) = match inflated {
@@ -145,12 +150,12 @@ fn segment(payload: &[u8], inflated: Option<u64>, self_contained: bool) -> Vec<u
     bytes
 }
 
-/// Where to cut `len` bytes: everywhere, or at many places.
+/// Positions at which to cut `len` bytes: all, or many.
 fn ends(len: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by(len / CUTS_MAX + 1).chain([len])
 }
 
-/// Where the bytes themselves say that they are to be cut.
+/// Positions of cuts that the bytes choose.
 fn places(bytes: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -162,7 +167,7 @@ fn places(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Envelopes, and the error behind them.
+/// Envelopes, and the error after them.
 type Outcome = (Vec<(Header, Vec<u8>)>, Option<CqlError>);
 
 fn decoder(connection: Connection, direction: Direction) -> Decoder<Vec<u8>> {
@@ -174,7 +179,7 @@ fn decoder(connection: Connection, direction: Direction) -> Decoder<Vec<u8>> {
     decoder
 }
 
-/// Gives a decoder of responses pieces that end where `ends` say.
+/// Passes a decoder of responses pieces that end at `ends`.
 fn decode(connection: Connection, stream: &[u8], ends: impl IntoIterator<Item = usize>) -> Outcome {
     let mut decoder = decoder(connection, Direction::Response);
     let (mut start, mut envelopes) = (0, Vec::new());
@@ -203,7 +208,8 @@ fn decode(connection: Connection, stream: &[u8], ends: impl IntoIterator<Item = 
     (envelopes, None)
 }
 
-/// Memory is within what has come, doubled because it grows that way, and what that inflates to.
+/// Memory is bounded by the received bytes and their inflated size. The factor 2 is the growth of
+/// the buffer.
 fn bounded(connection: Connection, decoder: &Decoder<Vec<u8>>, came: usize) {
     let times = if connection.compression.is_some() { 255 } else { 1 };
     let [received, assembled] = decoder.memory().map(Vec::capacity);
@@ -211,7 +217,7 @@ fn bounded(connection: Connection, decoder: &Decoder<Vec<u8>>, came: usize) {
     assert!(assembled <= 2 * came * times + 512, "{assembled} of {came}");
 }
 
-/// Every front of `bytes` as a header: what is found out early is not found to be otherwise later.
+/// Each prefix of `bytes` as a header. An early result must equal the final one.
 fn headers(bytes: &[u8]) {
     for direction in [Direction::Request, Direction::Response] {
         for version in [None, Some(Version::V4)] {
@@ -234,7 +240,7 @@ fn headers(bytes: &[u8]) {
     }
 }
 
-/// Everything that can be asked of a response.
+/// Calls all getters of a response.
 fn read(envelope: &Envelope<'_>) {
     let length = HEADER_BYTES + envelope.body.len();
     let within = |error: CqlError| assert!(error.offset() as usize <= length, "{error} of {length} bytes");
@@ -270,7 +276,7 @@ fn read(envelope: &Envelope<'_>) {
     let _ = format!("{envelope:?} {response:?}");
 }
 
-/// Writes an envelope again, and has it back however it travels.
+/// Writes an envelope and reads it again, in each form of transport.
 fn again(header: Header, body: &[u8]) {
     let Header { version, flags, stream, opcode, .. } = header;
     let mut plain = Vec::new();
@@ -278,7 +284,7 @@ fn again(header: Header, body: &[u8]) {
     let length = encode_envelope(&mut plain, outgoing, opcode, &LIMITS, |writer| writer.raw(body).map(drop));
     assert_eq!(length, Ok(HEADER_BYTES + body.len()));
     assert_eq!(plain, [&header.to_bytes()[..], body].concat());
-    // Two of them, so that segments are shared.
+    // Two envelopes, so segments are shared.
     let twice = plain.repeat(2);
     for connection in CONNECTIONS.into_iter().filter(|connection| connection.version == version && connection.started) {
         let mut travels = Vec::new();
@@ -289,7 +295,7 @@ fn again(header: Header, body: &[u8]) {
     }
 }
 
-/// Shakes hands with a server that says `data`, in several ways to begin.
+/// Runs several kinds of handshake with a server that sends `data`.
 fn handshakes(choice: u8, data: &[u8]) {
     let version = Version::ALL[usize::from(choice) % 3];
     for (ask_supported, compressions) in [(true, &Compression::ALL[..]), (false, &Compression::ALL), (false, &[])] {
@@ -301,11 +307,12 @@ fn handshakes(choice: u8, data: &[u8]) {
     }
 }
 
-/// What became of a handshake.
+/// The result of a handshake.
 type Shaken = Option<Result<CqlNext, CqlHandshakeError>>;
 
-/// The server says nothing before it was spoken to, and then as much of `data` as is up to the next byte 0xfe, as a response that the first byte of it says,
-/// or as it is. `None` if it has no more to say.
+/// The server sends nothing before the first request. After each request it sends the next part of
+/// `data`, split at each byte 0xfe: as a response with the opcode in its first byte, or unchanged.
+/// Returns `None` if no part is left.
 fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u8], bytewise: bool) -> Shaken {
     let mut handshake = CqlHandshake::new(options, who, Vec::new(), Vec::new());
     let mut said = 0;
@@ -327,7 +334,7 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
                 Ok(handled) => handled,
                 Err(error) => {
                     assert_eq!(handshake.handle_input(piece), Err(CqlHandshakeError::Ended));
-                    // How many bytes nobody has asked for depends on how they come.
+                    // The number of unsolicited bytes depends on the sizes of the pieces.
                     return if speaks { None } else { Some(Err(error)) };
                 }
             };
@@ -342,7 +349,7 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
                     assert_eq!(established.version, options.version);
                     return Some(Ok(handled.next));
                 }
-                // Whatever is left nobody has asked for; both ways must find out.
+                // The rest is unsolicited. Both kinds of pieces must detect it.
                 CqlNext::Transmit => {
                     speaks = true;
                     if !piece.is_empty() {
@@ -358,14 +365,14 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
     None
 }
 
-/// What the server says.
+/// The bytes that the server sends.
 fn reply(options: CqlHandshakeOptions<'_>, said: usize, part: &[u8]) -> Vec<u8> {
     let Some((first, body)) = part.split_first() else { return Vec::new() };
     let Some(opcode) = Opcode::from_number(*first) else { return part.to_vec() };
     let mut bytes = vec![options.version.number() | 0x80, 0, 0, 0, opcode.number()];
     bytes.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes());
     bytes.extend_from_slice(body);
-    // Once STARTUP was answered segments come.
+    // After the reply to STARTUP, bytes are in segments.
     let startups = 1 + usize::from(options.ask_supported);
     if options.version == Version::V5 && said > startups {
         let size = if options.compressions.is_empty() { None } else { Some(0) };
@@ -379,11 +386,11 @@ fn string(text: &str) -> Vec<u8> {
     [&u16::try_from(text.len()).expect("short").to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-/// Well-formed inputs to begin with, for every kind of connection and every shape.
+/// Well-formed seed inputs for each kind of connection and each conversion.
 ///
 /// # Panics
 ///
-/// Never: what it encodes fits.
+/// Never: the encoded values fit.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let text = "pool house ".repeat(20);
@@ -429,7 +436,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             seeds.push([&[number + 9 * shape][..], &parts.join(&0xfe)].concat());
         }
     }
-    // Handshakes from their first byte to their last.
+    // Complete handshakes.
     let spoken = |order: &[usize]| {
         let parts: Vec<_> =
             order.iter().map(|at| [&[messages[*at].0.number()][..], &messages[*at].1].concat()).collect();

@@ -10,16 +10,17 @@ use poolhouse_wire::message::{
 
 use crate::fake::{Algorithm, compressed};
 
-/// Small enough to be exceeded by little input.
+/// Small enough to be exceeded by short inputs.
 const LIMITS: Limits = Limits { message_bytes_max: 256 * 1024, document_bytes_max: 64 * 1024 };
 
-/// Gives `data` to a packer as it is, and as the compressed bytes of messages whose header is right and whose size is declared
-/// right, too small and too large; checks that nothing panics, that nothing becomes larger than was declared and allowed, that a
-/// cut is asked to be continued, and that the packer is as good as before. Then compresses `data` and has it back.
+/// Passes `data` to a packer: unchanged, and as the compressed bytes of messages with a correct
+/// header and a declared size that is correct, too small or too large. Checks that nothing panics,
+/// that no output exceeds the declared and the allowed size, that a truncated message asks for more
+/// bytes, and that the packer stays usable. Then compresses `data` and decompresses it again.
 ///
 /// # Panics
 ///
-/// Panics when one of these does not hold.
+/// Panics when one of these properties does not hold.
 pub fn decompress(data: &[u8]) {
     let all: Compressors = Compressor::ALL.into_iter().collect();
     let mut packer = Packer::new(all, None);
@@ -43,14 +44,15 @@ pub fn decompress(data: &[u8]) {
     }
 }
 
-/// What was not agreed on is not inflated, and nothing is made room for.
+/// A compressor that was not negotiated must not inflate or allocate.
 fn not_agreed(compressor: Compressor, input: &[u8]) {
     let others: Compressors = Compressor::ALL.into_iter().filter(|other| *other != compressor).collect();
     for accepted in [Compressors::NONE, others] {
         let mut packer = Packer::new(others, None);
         packer.agree(accepted);
         let outcome = packer.unpack(input, &LIMITS);
-        // Without any compressor it is left to whoever reads messages, and refuses it.
+        // If no compressor was negotiated, the message is passed on unchanged, and the message
+        // decoder rejects it.
         let is_left = outcome == Ok(Unpacked::Plain) && accepted.is_empty() && decode_message(input, &LIMITS).is_err();
         assert!(
             is_left || matches!(outcome, Err(UnpackError::Wire(_))),
@@ -60,7 +62,7 @@ fn not_agreed(compressor: Compressor, input: &[u8]) {
     }
 }
 
-/// A compressed message of these bytes.
+/// A compressed message with these bytes.
 fn framed(id: u8, size: u32, data: &[u8]) -> Vec<u8> {
     let length_bytes = u32::try_from(COMPRESSED_HEADER_BYTES + data.len()).unwrap_or(u32::MAX);
     let header = Header { length_bytes, request_id: 9, response_to: 7, opcode: OP_COMPRESSED };
@@ -72,7 +74,7 @@ fn framed(id: u8, size: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Unpacks `input` whole and cut.
+/// Unpacks `input` whole and truncated.
 fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
     let declared = match decode_compressed(input, &LIMITS, accepted) {
         Ok(Decoded::Done { value, rest }) => {
@@ -104,7 +106,7 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
                 let _ = value.validate();
             }
             let _ = is_compressible(&inflated);
-            // The same bytes come out again, and all but the last one are not enough.
+            // A second call has the same result, and all bytes except the last are not enough.
             assert_eq!(packer.unpack(input, &LIMITS), Ok(Unpacked::Inflated { length_bytes }));
             assert_eq!(packer.inflated(), inflated);
             let cut = packer.unpack(&input[..length_bytes - 1], &LIMITS);
@@ -116,11 +118,11 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
         }
         Err(UnpackError::Full) => panic!("no memory for {declared:?} bytes"),
     }
-    // Requests keep the buffers within what was allowed: nobody else can have made them grow.
+    // Requests bound the buffers by the allowed size, because nothing else can have grown them.
     assert!(packer.buffer_bytes() <= LIMITS.message_bytes_max as usize, "{packer:?}");
 }
 
-/// What is not compressed is there as it is; what snappy has packed its own crate unpacks to the same.
+/// Compares uncompressed bytes with the input, and snappy output with that of the `snap` crate.
 fn same_by_others(input: &[u8], inflated: &[u8]) {
     let data = &input[COMPRESSED_HEADER_BYTES..];
     match input[COMPRESSED_HEADER_BYTES - 1] {
@@ -134,7 +136,8 @@ fn same_by_others(input: &[u8], inflated: &[u8]) {
     }
 }
 
-/// Compresses a request with `data` inside and has it back, also as another program compresses it.
+/// Compresses a request that contains `data` and decompresses it again, also from the output of
+/// another implementation.
 fn round_trip(compressor: Compressor, data: &[u8], level: u32) {
     let mut request = Vec::new();
     let written =
@@ -161,11 +164,11 @@ fn round_trip(compressor: Compressor, data: &[u8], level: u32) {
     }
 }
 
-/// Inputs to begin with: compressed messages and streams of each compressor.
+/// Seed inputs: compressed messages and streams of each compressor.
 ///
 /// # Panics
 ///
-/// Never: what it encodes fits.
+/// Never: the encoded values fit.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut message = Vec::new();

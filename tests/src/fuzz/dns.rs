@@ -1,4 +1,4 @@
-//! Name servers that say anything, and lookups that must come to an end all the same.
+//! Arbitrary replies of name servers. Lookups must always end.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -21,11 +21,11 @@ const NAME: &str = "_mongodb._tcp.x.b.example.com";
 const URI: &str = "mongodb+srv://x.b.example.com/";
 const DOMAIN: &str = ".b.example.com";
 
-/// Takes the bytes as files of the system, as the answer of a server, and as a whole conversation.
+/// Processes the bytes as system files, as the reply of a server, and as a whole conversation.
 ///
 /// # Panics
 ///
-/// When something panics, goes on for ever, or believes what it must not: that is a finding.
+/// On a finding: a panic, an endless lookup, or an accepted reply that must be rejected.
 pub fn dns(data: &[u8]) {
     files(&String::from_utf8_lossy(data));
     for kind in KINDS {
@@ -46,7 +46,7 @@ fn files(text: &str) {
     }
 }
 
-/// A lookup gets these bytes behind the begin of a reply that is in order.
+/// A lookup receives these bytes after the valid beginning of a reply.
 fn answered(data: &[u8], kind: RecordKind) {
     let server = SocketAddr::from(([10, 0, 0, 1], 53));
     let config = ResolverConfig { attempts: 1, ..ResolverConfig::new(vec![server]) };
@@ -54,7 +54,7 @@ fn answered(data: &[u8], kind: RecordKind) {
     let begin = |lookup: &mut Lookup| {
         assert_eq!(lookup.poll_action(now, 7), Some(LookupAction::Datagram(server)));
         let mut bytes = lookup.request().to_vec();
-        // The question stays, with what the bytes say of flags and of counts.
+        // The question stays; flags and counts are from the bytes.
         bytes.truncate(12 + NAME.len() + 2 + 4);
         bytes[2] |= 0x80;
         bytes[11] = 0;
@@ -67,7 +67,7 @@ fn answered(data: &[u8], kind: RecordKind) {
     let mut lookup = Lookup::new(&config, NAME, kind, 0).expect("a name");
     let bytes = begin(&mut lookup);
     lookup.handle_datagram(now, server, &bytes);
-    // Whole or in pieces, over a stream it is the same.
+    // A stream must return the same result, whole or in pieces.
     let mut stream = Lookup::new(&ResolverConfig { tcp: true, ..config }, NAME, kind, 0).expect("a name");
     assert_eq!(stream.poll_action(now, 7), Some(LookupAction::Stream(server)));
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
@@ -79,13 +79,13 @@ fn answered(data: &[u8], kind: RecordKind) {
         assert!(stream.is_done());
         assert_eq!(format!("{:?}", lookup.into_result()), format!("{:?}", stream.into_result()));
     }
-    // As they are.
+    // The bytes unchanged.
     let mut lookup = Lookup::new(&ResolverConfig::new(vec![server]), NAME, kind, 0).expect("a name");
     lookup.poll_action(now, 7).expect("an attempt");
     lookup.handle_datagram(now, server, data);
 }
 
-/// A lookup with several servers, that answer well, wrongly, late or not at all.
+/// A lookup with several servers that answer correctly, wrongly, late or not at all.
 fn conversation(choices: &mut impl Choices, data: &[u8]) {
     let servers = [0, 1, 2, 3].map(|last| SocketAddr::from(([10, 0, 0, last], 53)));
     let count = 1 + choices.index(servers.len());
@@ -98,13 +98,14 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
     let mut lookup = Lookup::new(&config, NAME, kind, choices.below(9)).expect("a name");
     let mut now = Instant::ORIGIN;
     let (mut begun, mut server) = (0, config.servers[0]);
-    // However often servers make it ask once more.
+    // The bound holds however often servers cause another attempt.
     let time = config.timeout * u32::try_from(attempts_max).expect("a few");
     let mut deadline = None;
     while !lookup.is_done() {
         if let Some(action) = lookup.poll_action(now, choices.below(4)) {
             begun += 1;
-            // Each attempt, each over a stream once more, one more for the size of datagrams and one for each alias.
+            // All attempts, each repeated once over a stream, one more for the datagram size, and
+            // one for each alias.
             assert!(begun <= 2 * (attempts_max + 9), "attempts without end");
             deadline.get_or_insert(now.saturating_add(time));
             let (LookupAction::Datagram(to) | LookupAction::Stream(to)) = action;
@@ -132,7 +133,7 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
             _ => now = until,
         }
         lookup.handle_timeout(now);
-        // A fuzzer that has no more to say lets time pass.
+        // An exhausted fuzzer lets time pass.
         if choices.is_over() {
             now = now.saturating_add(Duration::from_secs(1));
             lookup.handle_timeout(now);
@@ -147,10 +148,10 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
     }
 }
 
-/// An answer to the request that is under way, more or less.
+/// A more or less correct reply to the request in flight.
 fn spoken(lookup: &Lookup, choices: &mut impl Choices, data: &[u8]) -> Vec<u8> {
     let mut bytes = lookup.request().to_vec();
-    // The last record says how large a datagram may be.
+    // The last record contains the maximum datagram size.
     let question = bytes.len() - if bytes[11] == 1 { 11 } else { 0 };
     bytes[2] |= 0x80;
     bytes[3] = choices.one_of(&[0, 0, 0, 0, 1, 2, 3, 4]);
@@ -162,7 +163,7 @@ fn spoken(lookup: &Lookup, choices: &mut impl Choices, data: &[u8]) -> Vec<u8> {
     }
     bytes.truncate(question);
     bytes[11] = 0;
-    // The kind of record that was asked for.
+    // The requested kind of record.
     let kind = bytes[question - 3];
     let count = choices.one_of(&[0_u8, 1, 2, 3]);
     bytes[7] = count;
@@ -200,7 +201,7 @@ fn options(text: &str) {
     }
 }
 
-/// Hosts that were found are in the domain, or they are not taken.
+/// Hosts of an answer are accepted only within the domain.
 fn hosts(answer: &SrvAnswer, choices: &mut impl Choices) {
     let max = choices.below(4);
     let uri = ConnectionString::parse(&format!("{URI}?srvMaxHosts={max}")).expect("a string");

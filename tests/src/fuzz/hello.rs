@@ -1,4 +1,5 @@
-//! Arbitrary documents as replies to hello, and what a topology makes of them, against a reading of them that is naive.
+//! Arbitrary documents as hello replies, and their effect on a topology, compared with a naive
+//! reader.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most types of values are wrong for a field, and there are many")]
 
@@ -15,14 +16,14 @@ use super::wire::framed;
 #[cfg(test)]
 mod tests;
 
-/// What was made of a reply.
+/// The result of reading a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// It is no document that is in order.
+    /// It is no well-formed document.
     Malformed,
-    /// It is no reply to hello.
+    /// It is no hello reply.
     Refused,
-    /// It says that the command failed.
+    /// It reports that the command failed.
     Failed,
     /// It describes a server of this kind.
     Described(ServerType),
@@ -32,7 +33,7 @@ pub enum Read {
 ///
 /// # Panics
 ///
-/// When a description differs from what the document says, or a topology does what it must not: that is a finding.
+/// On a finding: a description differs from the document, or a topology breaks a rule.
 pub fn hello(data: &[u8]) {
     read(data);
     read(&framed(data));
@@ -42,17 +43,17 @@ pub fn hello(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// As [`hello`].
+/// Like [`hello`].
 pub fn read(bytes: &[u8]) -> Read {
     let Ok(document) = RawDocument::new(bytes) else { return Read::Malformed };
     if document.validate().is_err() {
-        // What is refused is refused without a panic.
+        // A rejection must not panic.
         let _ = HelloReply::parse(document);
         return Read::Malformed;
     }
     let theirs: &Theirs = document.try_into().expect("opened by both");
     let naive = Naive::read(theirs);
-    // What a field that comes twice means is told by other tests.
+    // Duplicate fields are covered by other tests.
     let twice = comes_twice(theirs)
         || first(theirs, "topologyVersion").and_then(RawBsonRef::as_document).is_some_and(comes_twice);
     if twice {
@@ -95,7 +96,8 @@ pub fn read(bytes: &[u8]) -> Read {
     Read::Described(naive.server_type)
 }
 
-/// Gives it to a topology of one seed, twice: what is seen of it is what the reply says, or why it is not.
+/// Passes the reply twice to a topology with one seed. The resulting description must match the
+/// reply, or the reason for its rejection.
 fn describes<M: Memory>(reply: &HelloReply<'_>, naive: &Naive<'_>, replica_set: Option<&str>, direct: bool) {
     let options = TopologyOptions { seeds: &["a:27017"], replica_set, direct_connection: direct, load_balanced: false };
     let config = options.validate().expect("options that go together");
@@ -127,7 +129,8 @@ fn describes<M: Memory>(reply: &HelloReply<'_>, naive: &Naive<'_>, replica_set: 
     topology.assert_invariants();
 }
 
-/// Whether `kept` is the normal form of `said`: paths as they are, else the host in lower case and the port as a number.
+/// Whether `kept` is the normal form of `said`: paths unchanged, else the host in lower case and
+/// the port as a number.
 fn is_same_address(kept: &str, said: &str) -> bool {
     if said.starts_with('/') || said.ends_with(".sock") {
         return kept == said;
@@ -140,10 +143,10 @@ fn is_same_address(kept: &str, said: &str) -> bool {
     kept == format!("{}:{number}", host.to_ascii_lowercase())
 }
 
-/// What a reply says, field by field, by the bson crate: of a field that comes twice the first.
+/// The fields of a reply, read with the bson crate. Of duplicate fields the first counts.
 struct Naive<'a> {
     ok: bool,
-    /// Whether each field that must have some type has it.
+    /// Whether all fields with a required type have that type.
     is_good: bool,
     server_type: ServerType,
     set_name: Option<&'a str>,
@@ -156,7 +159,7 @@ struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    /// `None` without `ok`.
+    /// Returns `None` without `ok`.
     fn read(document: &'a Theirs) -> Option<Self> {
         let mut is_good = true;
         let ok = match first(document, "ok")? {
@@ -228,7 +231,7 @@ impl<'a> Naive<'a> {
     }
 }
 
-/// Fields of which nothing else is compared here.
+/// Checks the fields that are not compared otherwise.
 fn others_are_good(document: &Theirs) -> bool {
     let id = |name| first(document, name).is_none_or(|value| value.as_object_id().is_some());
     let version = first(document, "topologyVersion").is_none_or(|value| {
@@ -240,20 +243,20 @@ fn others_are_good(document: &Theirs) -> bool {
     id("electionId") && id("serviceId") && version && first(document, "setVersion").is_none_or(|v| whole(v).is_some())
 }
 
-/// Whether a key comes more than once.
+/// Whether a key is duplicated.
 fn comes_twice(document: &Theirs) -> bool {
     let mut keys: Vec<&str> = document.iter().flatten().map(|(key, _)| key.as_str()).collect();
     keys.sort_unstable();
     keys.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// The first value of a field that stands for something.
+/// The first value of a field that is not null or undefined.
 fn first<'a>(document: &'a Theirs, name: &str) -> Option<RawBsonRef<'a>> {
     let stands = |value: &RawBsonRef<'_>| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
     document.iter().flatten().find_map(|(key, value)| (key.as_str() == name && stands(&value)).then_some(value))
 }
 
-/// The number of any numeric type without a fraction.
+/// The integer value of any numeric type.
 fn whole(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(value) => Some(i64::from(value)),

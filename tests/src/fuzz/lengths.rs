@@ -1,16 +1,18 @@
-//! Length prefixes put right after bytes were changed at random: without that, hardly any change gets past the first length that it has made wrong.
+//! Repairs length prefixes after random changes. Without this, hardly any changed input gets past
+//! its first wrong length.
 
 use poolhouse_wire::message::{HEADER_BYTES, OP_MSG};
 
-/// Deeper than this nothing is put right.
+/// Maximum depth of repairs.
 const DEPTH_MAX: usize = 40;
 
-/// Bytes of a header of Cassandra's protocol; its last four are the length.
+/// Length of an envelope header of Cassandra's protocol; its last four bytes are the body length.
 const ENVELOPE_BYTES: usize = 9;
 
-/// Puts lengths in `data` right, taken as what `seed` says: nothing, a message, a document, or the elements of one.
+/// Repairs the lengths in `data`, interpreted as `seed` chooses: not at all, as a message, as a
+/// document, or as the elements of one.
 ///
-/// What stands there stays what it is as far as it goes: only lengths, and the terminators that they lead to, are changed.
+/// Only lengths, and the terminators at the positions they imply, are changed.
 pub fn mend(data: &mut [u8], seed: u32) {
     match seed % 4 {
         0 => {}
@@ -20,7 +22,8 @@ pub fn mend(data: &mut [u8], seed: u32) {
     }
 }
 
-/// Puts the lengths of envelopes of Cassandra's protocol right, one behind the other from the second byte on; in one of four cases none.
+/// Repairs the lengths of consecutive envelopes of Cassandra's protocol, from the second byte on.
+/// In one of four cases nothing is repaired.
 pub fn mend_envelopes(data: &mut [u8], seed: u32) {
     if seed.is_multiple_of(4) {
         return;
@@ -35,7 +38,7 @@ pub fn mend_envelopes(data: &mut [u8], seed: u32) {
     }
 }
 
-/// Writes a length at the front of `data`.
+/// Writes a length at the beginning of `data`.
 fn put(data: &mut [u8], length: usize) {
     if let (Some(place), Ok(length)) = (data.get_mut(..4), i32::try_from(length)) {
         place.copy_from_slice(&length.to_le_bytes());
@@ -68,7 +71,7 @@ fn message(data: &mut [u8]) {
     }
 }
 
-/// The whole of `data` becomes one document.
+/// Makes all of `data` one document.
 fn document(data: &mut [u8], depth: usize) {
     let length = data.len();
     if length < 5 {
@@ -79,7 +82,7 @@ fn document(data: &mut [u8], depth: usize) {
     let _ = elements(&mut data[4..], depth, 0);
 }
 
-/// Walks elements; returns where they end, behind the terminator.
+/// Repairs elements. Returns the position after the terminator.
 fn elements(data: &mut [u8], depth: usize, from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -93,13 +96,13 @@ fn elements(data: &mut [u8], depth: usize, from: usize) -> Option<usize> {
     }
 }
 
-/// Puts the lengths of one value right; returns where it ends.
+/// Repairs the lengths of one value. Returns its end.
 fn value(data: &mut [u8], kind: u8, depth: usize, at: usize) -> Option<usize> {
     let rest = data.get_mut(at..)?;
     let claimed = rest.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
     Some(match kind {
         0x01 | 0x09 | 0x11 | 0x12 => at + 8,
-        // Text ends with the first NUL behind its length.
+        // Text ends with the first NUL after its length.
         0x02 | 0x0d | 0x0e => {
             let length = rest.iter().skip(4).position(|byte| *byte == 0)? + 1;
             put(rest, length);
@@ -142,7 +145,7 @@ fn value(data: &mut [u8], kind: u8, depth: usize, at: usize) -> Option<usize> {
     })
 }
 
-/// Where the text of code with a scope ends, once its length is right.
+/// The end of the text of code with scope, after its length was repaired.
 fn value_end(code: &mut [u8]) -> Option<usize> {
     let length = code.iter().skip(8).position(|byte| *byte == 0)? + 1;
     put(code.get_mut(4..)?, length);

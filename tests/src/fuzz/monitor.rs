@@ -1,4 +1,4 @@
-//! Any inputs to a monitor, in any order and at any time, against the naive model of it.
+//! Arbitrary inputs to a monitor, in any order and at any time, compared with its naive model.
 
 use core::time::Duration;
 
@@ -11,20 +11,21 @@ use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, ServerId, Topol
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::monitor::Watched;
 
-/// Runs one life of a monitor that the bytes describe: its options, then inputs until they end.
+/// Executes the run of a monitor that the bytes describe: its options, then inputs until the bytes
+/// end.
 ///
 /// # Panics
 ///
-/// When the monitor does what it must not: that is a finding.
+/// On a finding: the monitor breaks a rule.
 pub fn monitor(data: &[u8]) {
     life(data);
 }
 
-/// As [`monitor`]; says what the life has seen.
+/// Like [`monitor`]. Returns the counts of the run.
 ///
 /// # Panics
 ///
-/// When the monitor does what it must not: that is a finding.
+/// On a finding: the monitor breaks a rule.
 pub fn life(data: &[u8]) -> Counts {
     let mut choices = Choices(data);
     let mut life = Life::new(&mut choices);
@@ -38,7 +39,7 @@ pub fn life(data: &[u8]) -> Counts {
     life.end()
 }
 
-/// Choices out of bytes; all zero when they have run out.
+/// Choices from bytes; 0 after the bytes end.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -57,20 +58,20 @@ impl Choices<'_> {
     }
 }
 
-/// What happens in a life in which servers and hosts mostly do what they should.
+/// Inputs of a run in which servers and hosts mostly behave correctly.
 const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
 
 struct Life {
-    /// Whether little goes wrong in it.
+    /// Whether few faults occur.
     calm: bool,
     monitor: Watched,
     model: ModelMonitor,
     trace: Trace,
     now: Instant,
-    /// The instant of the last input, at which its outcome is applied.
+    /// The instant of the last input. Its outcome is applied at this instant.
     told: Instant,
     events: Vec<(Instant, MonitorEvent)>,
-    /// Every connection that was ever named, and some that never were.
+    /// All connection ids that were ever named, and some that never were.
     ids: Vec<LineId>,
 }
 
@@ -145,7 +146,7 @@ impl Life {
         self.model.start(self.now);
     }
 
-    /// Tells both that time has passed.
+    /// Advances the time of the monitor and of the model.
     fn timeout(&mut self, now: Instant) {
         self.told = now;
         self.monitor.handle_timeout(now, &mut self.events);
@@ -171,7 +172,7 @@ impl Life {
         }
     }
 
-    /// The host does everything that it is told, and notes the connections.
+    /// The host takes all actions, and records the connections.
     fn take_actions(&mut self) {
         loop {
             let action = self.monitor.poll_action(self.now);
@@ -185,7 +186,7 @@ impl Life {
         }
     }
 
-    /// News that a host may have of a line that waits for it.
+    /// A valid report about a monitor connection that waits for one.
     fn answer(&mut self, line: Line, choices: &mut Choices<'_>) {
         self.take_actions();
         let Some(&id) = self.ids.iter().rev().find(|id| id.line() == line) else { return };
@@ -203,7 +204,7 @@ impl Life {
         }
     }
 
-    /// Any news about any connection.
+    /// An arbitrary report about an arbitrary connection.
     fn nonsense(&mut self, choices: &mut Choices<'_>) {
         let id = self.ids[usize::from(choices.byte()) % self.ids.len()];
         match choices.below(3) {
@@ -249,7 +250,8 @@ impl Life {
         }
     }
 
-    /// Applies the outcome, if there is one; now and then something intervenes, or the topology disagrees.
+    /// Applies the outcome, if there is one. Sometimes another input precedes it, or the topology
+    /// disagrees.
     fn apply(&mut self, choices: &mut Choices<'_>) {
         assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
@@ -274,12 +276,12 @@ impl Life {
         self.model.settle(self.told, known);
     }
 
-    /// Whatever can be seen of the monitor is what the model says.
+    /// Compares all observable state of the monitor with the model.
     fn compare(&mut self) {
         assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
     }
 
-    /// Closes it: nothing is left.
+    /// Closes the monitor, and checks that nothing is left.
     fn end(mut self) -> Counts {
         self.monitor.close(self.now, &mut self.events);
         self.model.close(self.now);
@@ -292,7 +294,7 @@ impl Life {
     }
 }
 
-/// Names that another monitor gave its connections.
+/// Connection ids of another monitor.
 fn foreign_ids() -> Vec<LineId> {
     let config = MonitorOptions::DEFAULT.validate().expect("the defaults are valid");
     let mut other = Monitor::new(ServerId::new(u32::MAX), config);
@@ -331,7 +333,7 @@ fn any_version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
     }
 }
 
-/// A reply that a server in its senses may give.
+/// A plausible reply of a correct server.
 fn likely_reply(choices: &mut Choices<'_>) -> CheckReply {
     if choices.below(8) == 0 {
         return any_reply(choices);

@@ -1,4 +1,5 @@
-//! Arbitrary bytes as what a server says to its monitor, cut anywhere: how they came makes no difference.
+//! Arbitrary bytes as the output of a server to its monitor. The pieces in which they arrive must
+//! not affect the result.
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -20,27 +21,29 @@ use crate::world::log::Log;
 #[cfg(test)]
 mod tests;
 
-/// What a life came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// Every event and action, in words.
+    /// All events and actions, as text.
     pub lines: Vec<String>,
-    /// Replies that were taken.
+    /// Number of accepted replies.
     pub replies: u32,
-    /// Awaited replies that came without being asked for again.
+    /// Number of streamed replies.
     pub streamed: u32,
-    /// Bytes stood behind the last reply: found out with it only if they are there already.
+    /// Bytes followed the last reply. They are detected with it only if they have already arrived.
     pub unsolicited: bool,
 }
 
-/// The first byte says how the monitor is to watch. The others are what the server says: up to each 0xfd on a connection of its own, up to each 0xfe in
-/// one message, whose first byte says what is wrong with it.
+/// The first byte chooses the options of the monitor. The rest is the output of the server: split
+/// at each 0xfd into connections, and at each 0xfe into messages. The first byte of a message
+/// chooses its fault.
 ///
-/// Watches the server with the bytes as they are, byte by byte, and in pieces; what is seen must be the same.
+/// Runs the monitor with the bytes unchanged, byte by byte, and in pieces. The results must be
+/// equal.
 ///
 /// # Panics
 ///
-/// When it is not, or a machine does what it must not: that is a finding.
+/// On a finding: the results differ, or a machine breaks a rule.
 pub fn monitor_bytes(data: &[u8]) {
     let whole = watch(data, usize::MAX);
     for piece in [1, 7] {
@@ -51,11 +54,11 @@ pub fn monitor_bytes(data: &[u8]) {
     }
 }
 
-/// Watches the server, whose bytes come in pieces of this length.
+/// Runs the monitor with bytes in pieces of this length.
 ///
 /// # Panics
 ///
-/// As [`monitor_bytes`].
+/// Like [`monitor_bytes`].
 pub fn watch(data: &[u8], piece: usize) -> Watched {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
@@ -74,7 +77,7 @@ pub fn watch(data: &[u8], piece: usize) -> Watched {
     let server = control.topology().servers().next().expect("the seed").server();
     let connections = rest.split(|byte| *byte == 0xfd);
     let check = Connection::new(&[]);
-    // Each byte makes few of them.
+    // Each byte causes only a few steps.
     let steps_max = 100 + 10 * data.len();
     Life { control, log, now, server, check, connections, piece, steps_max, watched: Watched::default() }.live()
 }
@@ -85,21 +88,21 @@ struct Life<'a, I> {
     now: Instant,
     server: ServerId,
     check: Connection<'a>,
-    /// What is said on the connections that follow.
+    /// The output of the server on the next connections.
     connections: I,
     piece: usize,
     steps_max: usize,
     watched: Watched,
 }
 
-/// One connection, with both of its ends.
+/// A connection with both ends.
 struct Connection<'a> {
     parts: Vec<&'a [u8]>,
     exchange: Exchange,
     ids: RequestIds,
-    /// Was said and not received.
+    /// Sent and not received.
     under_way: Vec<u8>,
-    /// Was received and not read.
+    /// Received and not read.
     received: Vec<u8>,
 }
 
@@ -110,7 +113,7 @@ impl<'a> Connection<'a> {
         Self { parts, exchange: Exchange::IDLE, ids: RequestIds::new(), under_way: Vec::new(), received: Vec::new() }
     }
 
-    /// The server answers a request: with one message, and those that follow without being asked for.
+    /// The server answers a request with one message, and with the streamed ones that follow it.
     fn answer(&mut self, request_id: i32, exhaust: bool) {
         let mut response_to = request_id;
         while let Some((choice, said)) = self.parts.pop().and_then(<[u8]>::split_first) {
@@ -131,7 +134,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads the next reply as a host does. `None`: the server has no more to say.
+    /// Reads the next reply like a host. Returns `None` when the server has no more output.
     fn read(&mut self, piece: usize) -> Option<Result<(Vec<u8>, Matched), WireError>> {
         loop {
             let (error, bytes_min) = match self.exchange.decode_reply(&self.received, &Limits::DEFAULT) {
@@ -157,9 +160,10 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A message whose body has these elements, and some that make it a reply to hello if there are none of the kind.
+/// A message with these body elements, and the elements that make it a hello reply if they are
+/// missing.
 fn reply(request_id: i32, response_to: i32, flags: u32, said: &[u8]) -> Vec<u8> {
-    // The short elements that every good reply has are chosen by the first byte: what stands behind them is the fuzzer's.
+    // The first byte chooses the short elements of a correct reply. The fuzzer chooses the rest.
     let (choice, rest) = said.split_first().map_or((0, said), |(first, rest)| (*first, rest));
     let mut elements = Vec::new();
     if choice & 1 == 0 {
@@ -227,7 +231,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
         self.log.seen.clear();
     }
 
-    /// Does what the monitor wants; false when the server takes no connection any more.
+    /// Executes an action of the monitor. Returns false when the server accepts no more
+    /// connections.
     fn perform(&mut self, action: MonitorAction) -> bool {
         self.now = self.now.saturating_add(Duration::from_millis(1));
         match action {
@@ -263,7 +268,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
         self.check.answer(id, matches!(hello, HelloKind::Awaitable { .. }));
     }
 
-    /// Reads a reply and tells the monitor; or that there is none, or none that can be read.
+    /// Reads a reply and reports it to the monitor, or reports that there is none, or that it
+    /// cannot be decoded.
     fn receive(&mut self, line: LineId) -> bool {
         let (body, matched) = match self.check.read(self.piece) {
             Some(Ok(read)) => read,

@@ -3,7 +3,7 @@
 use crate::choices::Bytes;
 use crate::sim::mux::{Counters, Shape, live};
 
-/// Draws a shape and a life from the bytes.
+/// Draws parameters and a run from the bytes.
 ///
 /// # Panics
 ///
@@ -11,7 +11,7 @@ use crate::sim::mux::{Counters, Shape, live};
 pub fn mux(data: &[u8]) {
     let mut choices = Bytes::new(data);
     let mut shape = Shape::draw(&mut choices);
-    // The bytes say when it is over.
+    // The run ends with the bytes.
     shape.steps = 1_000;
     live(&shape, &mut choices, &mut Counters::default(), None);
 }

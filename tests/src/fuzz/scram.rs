@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a server's part of an authentication.
+//! Arbitrary bytes as the server's part of an authentication.
 
 use poolhouse_auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, ITERATIONS_PER_STEP, Mechanism, Nonce, Scram,
@@ -11,16 +11,17 @@ use poolhouse_wire::{AuthError, Authenticator, Round};
 /// The nonce of all conversations.
 const NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
 
-/// No more work than this for one input.
+/// Maximum number of iterations for one input.
 const ITERATIONS_MAX: u32 = 4096;
 
-/// Gives `data` to conversations of SCRAM as one message and as several (a byte 0xff ends one), with every number of
-/// rounds that a server may claim, and as the documents of its replies; checks that nothing panics, that what is
-/// accepted is well-formed, that an error is the end, and that nobody is believed who does not know the password.
+/// Passes `data` to SCRAM conversations as one message and as several (a byte 0xff ends one), with
+/// each number of rounds that a server may claim, and as the documents of its replies. Checks that
+/// nothing panics, that accepted messages are well-formed, that an error ends the conversation, and
+/// that a server without the password is never accepted.
 ///
 /// # Panics
 ///
-/// Panics when one of these does not hold.
+/// Panics when one of these properties does not hold.
 pub fn scram(data: &[u8]) {
     for mechanism in [ScramMechanism::Sha256, ScramMechanism::Sha1] {
         conversation(mechanism, data);
@@ -68,7 +69,7 @@ fn conversation(mechanism: ScramMechanism, data: &[u8]) {
     }
 }
 
-/// The document as a reply in every place, by every mechanism.
+/// The document as the reply in each position, for each mechanism.
 fn replies(document: RawDocument<'_>) {
     if document.validate().is_err() {
         return;
@@ -106,7 +107,7 @@ fn replies(document: RawDocument<'_>) {
     }
 }
 
-/// Does the work that is asked for; it has an end.
+/// Executes the requested work, which must end.
 fn worked(authentication: &mut Authentication<'_>, mut round: Result<Round, AuthError>) -> Result<Round, AuthError> {
     let mut steps = 0;
     while round == Ok(Round::Work) {
@@ -117,7 +118,7 @@ fn worked(authentication: &mut Authentication<'_>, mut round: Result<Round, Auth
     round
 }
 
-/// Good messages to begin with, alone and in documents.
+/// Correct seed messages, alone and in documents.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let first = format!("r={NONCE}server,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096");

@@ -1,4 +1,4 @@
-//! Selection among random servers against its naive model.
+//! Selection among random servers, compared with its naive model.
 
 use poolhouse_core::ServerType;
 use poolhouse_core::selection::{Candidate, ReadMode, Selection, has_readable_server, select};
@@ -6,20 +6,20 @@ use poolhouse_core::topology::TopologyType;
 
 use crate::model::selection::{Query, Server, Tags, World, selected, with_core};
 
-/// What random selections came to: a check that they get everywhere.
+/// Results of random selections. They prove that all cases occur.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// The criteria were not valid.
+    /// The criteria were invalid.
     pub invalid: u32,
-    /// No server suited.
+    /// No server was suitable.
     pub none: u32,
     /// One server was in the window.
     pub one: u32,
-    /// Several were.
+    /// Several servers were in the window.
     pub several: u32,
-    /// Servers suited that were not in the window.
+    /// Suitable servers were outside the window.
     pub narrowed: u32,
-    /// A deprioritized server had to be taken.
+    /// A deprioritized server had to be used.
     pub fell_back: u32,
 }
 
@@ -28,7 +28,7 @@ struct Choices<'a> {
 }
 
 impl Choices<'_> {
-    /// A number below `count`; zeros when the bytes are used up.
+    /// A number below `count`; 0 after the bytes end.
     fn below(&mut self, count: u8) -> u8 {
         match self.bytes.split_first() {
             Some((first, rest)) => {
@@ -82,10 +82,10 @@ const SERVERS: [ServerType; 14] = [
     ServerType::LoadBalancer,
 ];
 
-/// Selects once, as `bytes` say, with the core and with the model.
+/// Runs one selection from `bytes`, with the core and with the model.
 ///
 /// # Panics
-/// When the two disagree.
+/// When the results differ.
 pub fn selection(bytes: &[u8]) -> Counts {
     let mut choices = Choices { bytes };
     let world = world(&mut choices);

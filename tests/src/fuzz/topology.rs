@@ -1,4 +1,4 @@
-//! Any news to a topology, in any order, against the naive model of it.
+//! Arbitrary reports to a topology, in any order, compared with its naive model.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
@@ -14,21 +14,21 @@ use crate::model::topology::{
     ModelAction, ModelError, ModelErrorKind, ModelEvent, ModelTopology, ModelVerdict, Reply, Server,
 };
 
-/// Runs one life of a topology that the bytes describe, on the heap and in place.
+/// Executes the run of a topology that the bytes describe, on the heap and inline.
 ///
 /// # Panics
 ///
-/// When a topology does what it must not: that is a finding.
+/// On a finding: a topology breaks a rule.
 pub fn topology(data: &[u8]) {
     lives(data);
     hostile(data);
 }
 
-/// One life, on the heap and in place; says what it has seen.
+/// Executes one run, on the heap and inline. Returns its counts.
 ///
 /// # Panics
 ///
-/// When a topology does what it must not: that is a finding.
+/// On a finding: a topology breaks a rule.
 pub fn lives(data: &[u8]) -> Counts {
     let on_heap = life::<OnHeap>(data);
     let in_place = life::<Fixed<24, 32, 48, 1024>>(data);
@@ -36,33 +36,33 @@ pub fn lives(data: &[u8]) -> Counts {
     on_heap
 }
 
-/// What a life has seen.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// News.
+    /// Reports.
     pub news: u64,
     /// Events.
     pub events: u64,
-    /// Servers that came.
+    /// Added servers.
     pub added: u64,
-    /// Servers that went.
+    /// Removed servers.
     pub removed: u64,
-    /// Updates after which there was a primary.
+    /// Updates that resulted in a topology with a primary.
     pub primaries: u64,
-    /// Primaries that were deposed or stale.
+    /// Deposed or stale primaries.
     pub stale: u64,
     /// Errors that cleared a pool.
     pub clears: u64,
-    /// News of servers that had gone.
+    /// Reports about removed servers.
     pub late: u64,
-    /// Times that the topology was one of a sharded cluster.
+    /// Updates that resulted in a sharded cluster.
     pub sharded: u64,
-    /// Times that other hosts took the place of the seeds.
+    /// Replacements of the seeds by other hosts.
     pub seeds: u64,
 }
 
 impl Counts {
-    /// Adds those of another life.
+    /// Adds the counts of another run.
     pub const fn add(&mut self, other: &Self) {
         self.news += other.news;
         self.events += other.events;
@@ -77,7 +77,7 @@ impl Counts {
     }
 }
 
-/// Runs one life against the model; says what it has seen.
+/// Executes one run against the model. Returns its counts.
 fn life<M: Memory>(data: &[u8]) -> Counts {
     let mut choices = Choices(data);
     let mut life = Life::<M>::new(&mut choices);
@@ -88,7 +88,7 @@ fn life<M: Memory>(data: &[u8]) -> Counts {
     life.end()
 }
 
-/// Choices out of bytes; all zero when they have run out.
+/// Choices from bytes; 0 after the bytes end.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -111,13 +111,13 @@ impl Choices<'_> {
     }
 }
 
-/// The hosts of this world.
+/// The hosts of this run.
 const HOSTS: [&str; 7] = ["a:27017", "b:27017", "c:27017", "d:1", "[::1]:27017", "/tmp/s.sock", "x:27017"];
 
 /// The only path among the hosts.
 const PATH: &str = HOSTS[5];
 
-/// What was told.
+/// Received events.
 #[derive(Default)]
 struct Told {
     /// Since the last comparison.
@@ -151,9 +151,9 @@ struct Life<M: Memory> {
     topology: Topology<M>,
     model: ModelTopology,
     told: Told,
-    /// Every server that there ever was.
+    /// All servers of the run, including removed ones.
     ids: Vec<(ServerId, String)>,
-    /// Whether hosts mostly agree.
+    /// Whether the hosts mostly agree.
     calm: bool,
     now: Instant,
     counts: Counts,
@@ -165,7 +165,7 @@ impl<M: Memory> Life<M> {
         let count = 1 + usize::from(choices.below(3));
         let direct_connection = count == 1 && choices.one_in(4);
         let replica_set = choices.one_in(3).then_some("rs");
-        // If the path is a seed, servers may name it too.
+        // If the path is a seed, servers may also name it.
         let seeds = [[HOSTS[0], "", ""], [HOSTS[0], HOSTS[1], ""], [HOSTS[0], HOSTS[1], PATH]];
         let seeds = &seeds[count - 1][..count];
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
@@ -187,7 +187,8 @@ impl<M: Memory> Life<M> {
         let (server, address) = self.ids[usize::from(choices.byte()) % self.ids.len()].clone();
         let is_late = self.topology.server(server).is_none();
         self.counts.late += u64::from(is_late);
-        // The model knows addresses only: news of one that went must not reach its heir.
+        // The model identifies servers by address: a report about a removed server must not reach a
+        // later server of the same address.
         let address = if is_late { "nobody" } else { address.as_str() };
         match choices.below(10) {
             8 | 9 => self.seeds(choices),
@@ -215,13 +216,13 @@ impl<M: Memory> Life<M> {
         self.note_ids();
     }
 
-    /// The hosts were looked up again.
+    /// Replaces the seeds by newly resolved hosts.
     fn seeds(&mut self, choices: &mut Choices<'_>) {
         let wanted = choices.byte();
         let seeds = HOSTS.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1).map(|(_, host)| *host);
-        // A path among the hosts that were looked up is ignored.
+        // A path among the resolved hosts is ignored.
         let names: Vec<String> = seeds.clone().filter(|host| *host != PATH).map(str::to_owned).collect();
-        // Capital letters, twice the same, and what is no address make no difference.
+        // Upper case, duplicates and invalid addresses must have no effect.
         let spelled: Vec<String> = seeds.clone().map(|host| host.replace(":27017", "")).collect();
         let spelled = spelled.iter().map(String::as_str);
         let all = seeds.chain(spelled).chain(["no address:x"]);
@@ -271,7 +272,7 @@ impl<M: Memory> Life<M> {
         self.counts.clears += u64::from(found.clear);
     }
 
-    /// The host does everything that is owed.
+    /// The host takes all owed actions.
     fn take_actions(&mut self) {
         let names: BTreeMap<ServerId, String> = self.ids.iter().cloned().collect();
         let name = |server| names[&server].clone();
@@ -296,7 +297,7 @@ impl<M: Memory> Life<M> {
                     continue;
                 }
             });
-            // A name that went and came may go again.
+            // A server that was removed and added again may be removed again.
             assert!(is_new || matches!(action, TopologyAction::ServerRemoved(_)), "{action:?} is owed twice");
         }
         self.topology.assert_invariants();
@@ -442,7 +443,7 @@ fn reply(address: &str, calm: bool, choices: &mut Choices<'_>) -> Reply {
     reply
 }
 
-/// The same reply in other words: capital letters, no default port.
+/// The same reply with other spellings: upper case, no default port.
 fn respelled(reply: &Reply) -> Reply {
     let spell = |text: &String| match text.strip_suffix(":27017") {
         Some(host) => host.to_uppercase(),
@@ -459,7 +460,8 @@ fn respelled(reply: &Reply) -> Reply {
     }
 }
 
-/// Replies of any text to a topology with little room: values or errors, and nothing worse.
+/// Passes replies with arbitrary texts to a topology with little capacity. Only values and errors
+/// are allowed as results.
 fn hostile(data: &[u8]) {
     let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() };
     let config = options.validate().expect("options that go together");

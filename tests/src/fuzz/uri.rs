@@ -1,4 +1,4 @@
-//! Connection strings of any kind: parsed, printed and parsed again.
+//! Arbitrary connection strings: parsed, printed and parsed again.
 
 use core::fmt::Write;
 
@@ -8,14 +8,14 @@ use poolhouse_uri::{ConnectionString, Host, Scheme};
 #[cfg(test)]
 mod tests;
 
-/// What a password of the strings made here looks like.
+/// The password in the generated strings.
 const PASSWORD: &str = "pa55w0rd-0f-ann";
 
-/// Parses the bytes as they are, as options of a string that is in order, and as pieces put together.
+/// Parses the bytes unchanged, as options of a valid string, and as combined pieces.
 ///
 /// # Panics
 ///
-/// When something panics, or what is printed is not what was parsed: that is a finding.
+/// On a finding: a panic, or a printed string that differs from the parsed one.
 pub fn uri(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     whole(&text);
@@ -29,7 +29,7 @@ pub fn uri(data: &[u8]) {
     if let Err(error) = ConnectionString::parse(&named) {
         assert!(!format!("{error} {error:?}").contains(PASSWORD), "an error with the password in it");
     }
-    // What a password looks like in which something was not escaped.
+    // Strings that contain a part of a password because a character was not escaped.
     for broken in [
         format!("mongodb://ann:p@1?{PASSWORD}={text}@a/"),
         format!("mongodb://a/?tlsCertificateKeyFilePassword=p&{PASSWORD}={text}"),
@@ -44,7 +44,7 @@ pub fn uri(data: &[u8]) {
     }
 }
 
-/// What a string says it says again when it is printed, with and without credentials.
+/// Checks that a printed string parses to the same value, with and without credentials.
 fn whole(text: &str) -> Option<ConnectionString> {
     let uri = match ConnectionString::parse(text) {
         Ok(uri) => uri,
@@ -88,7 +88,7 @@ fn shows_no_password(uri: &ConnectionString) {
     assert!(!shown.contains(PASSWORD), "the password is shown");
 }
 
-/// A lookup, whatever it finds, leaves a string that can be printed.
+/// The result of any lookup must leave a string that can be printed.
 fn resolves(uri: &ConnectionString, txt: &str) {
     let hosts = ["B.example.com", "::1", "127.0.0.1"].map(|name| Host::tcp(name, Some(27_018)).expect("a host"));
     for count in 1..=hosts.len() {
@@ -104,7 +104,7 @@ fn resolves(uri: &ConnectionString, txt: &str) {
     }
 }
 
-/// Strings that are often in order: each byte chooses what comes next.
+/// Strings that are often valid: each byte chooses the next piece.
 fn pieces(data: &[u8]) -> String {
     const AUTHORITY: [&str; 16] = [
         "ann:p%40ss@",

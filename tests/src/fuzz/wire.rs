@@ -1,4 +1,4 @@
-//! Arbitrary bytes as everything that `poolhouse_wire` decodes.
+//! Arbitrary bytes as all values that `poolhouse_wire` decodes.
 
 use poolhouse_core::ObjectId;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
@@ -11,19 +11,20 @@ use poolhouse_wire::message::{
 };
 use poolhouse_wire::{EncodeError, WireError, WireErrorKind};
 
-/// Inputs up to this length are cut at every byte, longer ones at so many places.
+/// Inputs up to this length are cut at every byte, longer ones at this number of positions.
 const CUTS_MAX: usize = 256;
 
-/// Limits that small inputs can break.
+/// Limits that small inputs can exceed.
 const TIGHT: Limits = Limits { message_bytes_max: 200, document_bytes_max: 100 };
 
-/// Decodes `data` as a document, as the elements of one, as a message, as the sections of one with and without a
-/// checksum, and as the peer's side of a conversation; checks that nothing panics, that accepted things survive
-/// being written and read again, that it does not matter how the bytes were cut, and that the bson crate agrees.
+/// Decodes `data` as a document, as the elements of one, as a message, as the sections of one with
+/// and without a checksum, and as the peer's side of a conversation. Checks that nothing panics,
+/// that accepted values are unchanged after they were written and read again, that the positions of
+/// cuts do not affect the result, and that the bson crate agrees.
 ///
 /// # Panics
 ///
-/// Panics when one of these does not hold.
+/// Panics when one of these properties does not hold.
 pub fn wire(data: &[u8]) {
     document(data);
     document(&framed(data));
@@ -48,12 +49,12 @@ pub(super) fn framed(data: &[u8]) -> Vec<u8> {
 /// `data` as the sections of a reply to message 1.
 fn with_header(data: &[u8], flags: u32) -> Vec<u8> {
     let length_bytes = u32::try_from(HEADER_BYTES + 4 + data.len()).unwrap_or(u32::MAX);
-    // As the second of two replies it answers the first one, whose id is the same.
+    // As the second of two replies it answers the first reply, which has the same id.
     let header = Header { length_bytes, request_id: 1, response_to: 1, opcode: OP_MSG };
     [&header.to_bytes()[..], &flags.to_le_bytes(), data].concat()
 }
 
-/// `data` as the sections of a message with the right checksum.
+/// `data` as the sections of a message with a correct checksum.
 fn with_checksum(data: &[u8]) -> Vec<u8> {
     let mut bytes = with_header(&[data, &[0; 4]].concat(), 1);
     let Err(error) = decode_message(&bytes, &Limits::DEFAULT) else { return bytes };
@@ -104,7 +105,7 @@ fn rewrite(document: RawDocument<'_>, writer: &mut DocumentWriter<'_, Vec<u8>>) 
     Ok(())
 }
 
-/// What we accept the bson crate accepts, and the other way round, except where its rules are others.
+/// The bson crate must accept and reject the same documents, except where its rules differ.
 fn compare(document: RawDocument<'_>, verdict: Result<(), WireError>) {
     let kind = verdict.map_err(WireError::kind);
     if kind == Err(WireErrorKind::TooDeep) {
@@ -125,7 +126,7 @@ fn compare(document: RawDocument<'_>, verdict: Result<(), WireError>) {
     }
 }
 
-/// An error lies within the bytes, or right behind them.
+/// The offset of an error is within the bytes, or directly after them.
 fn assert_offset<T>(result: Result<T, WireError>, len: usize) {
     if let Err(error) = result {
         assert!(error.offset() as usize <= len, "{error} of {len} bytes");
@@ -187,18 +188,19 @@ fn encode_again(message: &Message<'_>) {
     assert_eq!(names(&value), names(message));
 }
 
-/// A stream of replies: cut anywhere, it gives the same replies, and the same error.
+/// A stream of replies: any cuts must result in the same replies, and the same error.
 fn exchange(bytes: &[u8], flags: Flags) {
     let whole = replies(bytes, flags, [bytes.len()].into_iter());
     let cut = replies(bytes, flags, cuts(bytes.len()).chain([bytes.len()]));
     assert_eq!(cut.1.is_some(), whole.1.is_some());
-    // Bytes behind the last reply are found out with the reply, if they are there already.
+    // Bytes after the last reply are detected with it only if they have already arrived.
     if !matches!(whole.1.map(WireError::kind), Some(WireErrorKind::Unsolicited { .. })) {
         assert_eq!(cut, whole);
     }
 }
 
-/// Feeds `bytes` up to each of `ends`; how many replies come out, and the error.
+/// Passes the prefixes of `bytes` up to each of `ends`. Returns the number of replies, and the
+/// error.
 fn replies(bytes: &[u8], flags: Flags, ends: impl Iterator<Item = usize>) -> (usize, Option<WireError>) {
     let mut exchange = Exchange::IDLE;
     exchange.begin(1, flags);
@@ -220,7 +222,7 @@ fn replies(bytes: &[u8], flags: Flags, ends: impl Iterator<Item = usize>) -> (us
     (count, None)
 }
 
-/// A server that says `bytes` to a hello.
+/// A server that sends `bytes` as the reply to a hello.
 fn handshake(bytes: &[u8]) {
     let options = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
     let client = ClientMetadata::new(&options).expect("short");
@@ -249,7 +251,7 @@ fn handshake(bytes: &[u8]) {
     }
 }
 
-/// Bytes behind a reply are found out before the reply is read, if they are there already.
+/// Bytes after a reply are detected before the reply is read, if they have already arrived.
 fn is_unsolicited(outcome: &Outcome) -> bool {
     let Outcome::Failed(HandshakeError { wire: Some(wire), .. }) = outcome else { return false };
     matches!(wire.kind(), WireErrorKind::Unsolicited { .. })
@@ -270,7 +272,7 @@ fn outcome(result: Result<Next, HandshakeError>) -> Outcome {
     }
 }
 
-/// What writes a document.
+/// A function that writes a document.
 type Write<'a> = &'a dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>;
 
 fn written(write: Write<'_>) -> Vec<u8> {
@@ -279,7 +281,7 @@ fn written(write: Write<'_>) -> Vec<u8> {
     sink
 }
 
-/// Well-formed inputs to begin with: documents, messages, replies to hello.
+/// Well-formed seed inputs: documents, messages, hello replies.
 ///
 /// # Panics
 ///

@@ -1,8 +1,9 @@
-//! A naive monitor to compare the real one with.
+//! A naive monitor that the real one is compared with.
 //!
-//! It keeps every connection and every sample there ever was, counts time in 128 bits that cannot overflow, and says
-//! after each input what must have been seen: events, outcome, actions, the next instant. It shares no code with the
-//! machine but the types at its border. On top of the comparison, [`Trace`] checks the events by themselves. Comments name the
+//! It keeps all connections and samples of the run and counts time in 128 bits, which cannot
+//! overflow. After each input it computes the expected events, outcome, actions and next deadline.
+//! It shares only the types of the public interface with the machine. In addition to the
+//! comparison, [`Trace`] checks the events independently of the model. Comments name the
 //! [invariants](crate::invariants) S1..S21.
 
 mod trace;
@@ -21,10 +22,10 @@ pub use trace::{Counts, Trace};
 /// minHeartbeatFrequencyMS, in nanoseconds.
 const PAUSE_MIN: u128 = 500_000_000;
 
-/// Beyond this the machine's clock says nothing, so what would be due then never is.
+/// The clock of the machine cannot represent later instants. A deadline beyond this is never due.
 const NEVER: u128 = u64::MAX as u128 - 1;
 
-/// What a connection is asked for.
+/// The step that a connection performs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     Dial,
@@ -46,7 +47,7 @@ struct Flight {
 #[derive(Clone, Debug)]
 struct Connection {
     line: Line,
-    /// The host was told to dial.
+    /// The host has taken the dial action.
     told: bool,
     gone: bool,
     hangup_owed: bool,
@@ -76,7 +77,7 @@ pub struct ModelMonitor {
     started: bool,
     closed: bool,
     known: bool,
-    /// Connection `n` is at `n - 1`.
+    /// Connection `n` is at index `n - 1`.
     connections: Vec<Connection>,
     last_end: Option<u128>,
     sleeping_until: Option<Option<u128>>,
@@ -88,12 +89,12 @@ pub struct ModelMonitor {
     average: f64,
     measured: u64,
     pending: Option<(CheckOutcome, Then)>,
-    /// What must have been seen since it was cleared.
+    /// Expected events since the list was last cleared.
     pub events: Vec<(Instant, MonitorEvent)>,
 }
 
 impl ModelMonitor {
-    /// A model of a monitor with these options.
+    /// Creates a model of a monitor with these options.
     #[must_use]
     pub const fn new(server: ServerId, options: &MonitorOptions) -> Self {
         let may_stream = match options.server_monitoring_mode {
@@ -139,7 +140,7 @@ impl ModelMonitor {
     ///
     /// # Panics
     ///
-    /// When the model itself is at fault.
+    /// When the model itself is wrong.
     pub fn request_check(&mut self, now: Instant) {
         self.tick(now);
         let Some(until) = self.sleeping_until else { return };
@@ -170,7 +171,7 @@ impl ModelMonitor {
         self.known = false;
     }
 
-    /// Something else has changed whether the server is known.
+    /// Sets whether the server is known, after a change that was not caused by this monitor.
     pub const fn set_server_known(&mut self, known: bool) {
         self.known = known;
     }
@@ -192,7 +193,7 @@ impl ModelMonitor {
     ///
     /// # Panics
     ///
-    /// When the model itself is at fault.
+    /// When the model itself is wrong.
     pub fn settle(&mut self, now: Instant, known: bool) {
         self.tick(now);
         let Some((_, then)) = self.pending.take() else { return };
@@ -210,7 +211,7 @@ impl ModelMonitor {
         }
     }
 
-    /// A dial has succeeded. `false`: the news is stale.
+    /// A dial has succeeded. Returns `false` if the report is stale.
     pub fn dialed(&mut self, now: Instant, id: LineId) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
@@ -227,7 +228,7 @@ impl ModelMonitor {
         true
     }
 
-    /// A reply has come. `false`: the news is stale.
+    /// A reply was received. Returns `false` if the report is stale.
     pub fn reply(&mut self, now: Instant, id: LineId, reply: &CheckReply) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
@@ -251,7 +252,7 @@ impl ModelMonitor {
         true
     }
 
-    /// A connection has failed. `false`: the news is stale.
+    /// A connection has failed. Returns `false` if the report is stale.
     pub fn failed(&mut self, now: Instant, id: LineId, cause: Cause) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
@@ -264,7 +265,7 @@ impl ModelMonitor {
         true
     }
 
-    /// Time has passed.
+    /// The clock has advanced.
     pub fn timeout(&mut self, now: Instant) {
         self.tick(now);
         let late = |flight: Option<Flight>, clock| {
@@ -281,7 +282,7 @@ impl ModelMonitor {
         self.ping_if_due();
     }
 
-    /// The next action, which the host takes.
+    /// The next action. The host takes it.
     pub fn take_action(&mut self, now: Instant) -> Option<ModelAction> {
         self.tick(now);
         for line in [Line::Check, Line::Rtt] {
@@ -318,11 +319,11 @@ impl ModelMonitor {
         None
     }
 
-    /// When something is due, exactly (S4, S5, S14, S16, S21).
+    /// The exact instant of the next deadline (S4, S5, S14, S16, S21).
     ///
     /// # Panics
     ///
-    /// When the model itself is at fault.
+    /// When the model itself is wrong.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
@@ -331,17 +332,17 @@ impl ModelMonitor {
         Some(Instant::from_nanos(u64::try_from(earliest).expect("what is beyond the clock is never due")))
     }
 
-    /// The outcome that waits to be applied.
+    /// The outcome that has not been applied yet.
     #[must_use]
     pub fn outcome(&self) -> Option<CheckOutcome> {
         self.pending.map(|(outcome, _)| outcome)
     }
 
-    /// Average in nanoseconds, and minimum (S13).
+    /// The average in nanoseconds, and the minimum (S13).
     ///
     /// # Panics
     ///
-    /// When the model itself is at fault.
+    /// When the model itself is wrong.
     #[must_use]
     pub fn round_trip(&self) -> (Option<f64>, Duration) {
         let average = if self.samples.is_empty() { None } else { Some(self.average) };
@@ -350,13 +351,13 @@ impl ModelMonitor {
         (average, Duration::from_nanos(u64::try_from(minimum).expect("samples are short")))
     }
 
-    /// How many of the samples came from the RTT line.
+    /// Number of samples from the RTT connection.
     #[must_use]
     pub const fn measured(&self) -> u64 {
         self.measured
     }
 
-    /// What the connection of that line is waiting for, so that a host can answer it.
+    /// The reply that this monitor connection waits for, so a host can answer.
     #[must_use]
     pub fn waits_for_reply(&self, id: LineId) -> Option<bool> {
         let flight = self.connections[self.current(id)?].flight?;
@@ -562,7 +563,7 @@ impl ModelMonitor {
     }
 }
 
-/// What an action must be, in the model's words.
+/// An expected action, in terms of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelAction {
     line: Line,
@@ -590,11 +591,12 @@ impl From<MonitorAction> for ModelAction {
     }
 }
 
-/// Whatever can be seen of a monitor is what its model says. Its events, all since the last look, go on to the trace.
+/// Compares the observable state of a monitor with its model. Its events since the last comparison
+/// are passed to the trace.
 ///
 /// # Panics
 ///
-/// When something differs.
+/// On a difference.
 pub(crate) fn assert_same(
     monitor: &Hosted,
     model: &mut ModelMonitor,

@@ -1,8 +1,9 @@
-//! What a multiplexed pool must do, said as simply as possible: two lists that every question walks through.
+//! A naive multiplexed pool: two lists that are scanned for each question.
 //!
-//! Written from what `poolhouse_core::mux` says of itself, and from the pooling of the DataStax Java driver 3. It shares value types with the machine
-//! (options, errors, reasons), but no logic: time is nanoseconds, connections, requests and those that wait are numbers. Which of the free stream ids a request
-//! gets is the machine's affair; it tells, and the model says whether that one was free.
+//! Written from the documentation of `poolhouse_core::mux` and from the pooling of the DataStax
+//! Java driver 3. It shares value types with the machine (options, errors, reasons), but no logic:
+//! time is nanoseconds; connections, requests and waiters are numbers. The machine chooses which
+//! free stream id a request receives. It reports the id, and the model checks that the id was free.
 
 mod commands;
 mod news;
@@ -14,29 +15,29 @@ use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxOptions};
 
-/// The end of time, which never comes.
+/// The end of time, which is never reached.
 const END: u64 = u64::MAX - 1;
 
-/// The first pause after a connection could not be established, and the longest.
+/// The first and the longest pause after a failure to establish a connection.
 const PAUSES: [u64; 2] = [1_000_000_000, 60_000_000_000];
 
-/// How many of each there is room for.
+/// Capacities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// Connections, those included whose closing the host was not told yet.
+    /// Connections, including closed ones with an owed close action.
     pub conns: usize,
-    /// Requests that waited and whose outcome was not claimed.
+    /// Waiters with an unclaimed outcome.
     pub waiters: usize,
     /// Stream ids of a connection.
     pub ids: u32,
 }
 
 impl Room {
-    /// As much as one likes.
+    /// No limits.
     pub const ENDLESS: Self = Self { conns: usize::MAX, waiters: usize::MAX, ids: u32::MAX };
 }
 
-/// The events, with numbers in place of ids.
+/// The events, with numbers instead of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// PoolCreated.
@@ -47,52 +48,54 @@ pub enum Event {
     PoolClosed,
     /// ConnectionCreated.
     Created(u64),
-    /// ConnectionReady, and nanoseconds since it was created.
+    /// ConnectionReady, with nanoseconds since the creation.
     Ready(u64, u64),
-    /// ConnectionTrashed, and requests in flight on it.
+    /// ConnectionTrashed, with the number of requests in flight on it.
     Trashed(u64, u32),
     /// ConnectionResurrected.
     Resurrected(u64),
-    /// ConnectionRetired, and its ids that wait for late replies.
+    /// ConnectionRetired, with the number of its ids that wait for late replies.
     Retired(u64, u32),
-    /// ConnectionClosed, and requests in flight on it.
+    /// ConnectionClosed, with the number of requests in flight on it.
     Closed(u64, MuxClosed, u32),
     /// HeartbeatStarted.
     HeartbeatStarted(u64),
-    /// HeartbeatSucceeded, and nanoseconds since it started.
+    /// HeartbeatSucceeded, with nanoseconds since the start.
     HeartbeatSucceeded(u64, u64),
     /// HeartbeatFailed.
     HeartbeatFailed(u64),
-    /// StreamAcquired: the connection, the request (of the machine: the id), and nanoseconds since it was asked for.
+    /// StreamAcquired: the connection, the request (in the machine: the stream id), and nanoseconds
+    /// since the request.
     Acquired(u64, u64, u64),
-    /// RequestQueued, and how many wait.
+    /// RequestQueued, with the number of waiters.
     Queued(u32),
-    /// AcquireFailed, and nanoseconds since it was asked for.
+    /// AcquireFailed, with nanoseconds since the request.
     Failed(AcquireError, u64),
-    /// ReplyReceived, by this id.
+    /// ReplyReceived, with the stream id.
     Reply(u64, u16),
-    /// StreamOrphaned, and the connection's ids that wait for late replies.
+    /// StreamOrphaned, with the stream id and the number of ids of the connection that wait for
+    /// late replies.
     Orphaned(u64, u16, u32),
-    /// LateReply, by this id.
+    /// LateReply, with the stream id.
     Late(u64, u16),
     /// UnknownReply.
     Unknown(u64, i32),
 }
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The host was not told to establish it yet.
+    /// The host has not taken the establish action.
     OwesEstablish,
-    /// The host is at it.
+    /// The host is establishing it.
     Establishing,
-    /// It takes requests.
+    /// It accepts requests.
     Open,
-    /// It is not needed.
+    /// In the trash: surplus, and may be resurrected.
     Trashed,
-    /// It is kept for the requests on it.
+    /// Accepts no requests, and stays open until its requests are done.
     Retired,
-    /// Gone, but the host was not told yet.
+    /// Closed, but the host has not taken the close action.
     OwesClose,
 }
 
@@ -106,14 +109,14 @@ impl Place {
     }
 }
 
-/// How a request that has a stream id stands.
+/// State of a request that has a stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stand {
     /// Its reply is outstanding.
     Waiting,
-    /// Its reply is there.
+    /// Its reply has been received.
     Answered,
-    /// It was given up, and its reply is outstanding.
+    /// It was cancelled, and its reply is outstanding.
     Late,
 }
 
@@ -122,16 +125,16 @@ pub enum Stand {
 pub struct Request {
     /// Its number.
     pub number: u64,
-    /// Its stream id, once the machine has told.
+    /// Its stream id, once the machine has reported it.
     pub id: Option<u16>,
-    /// How it stands.
+    /// Its state.
     pub stand: Stand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Heartbeat {
     asked: u64,
-    /// Its stream id, once the host was told. The peer cannot know it earlier.
+    /// Its stream id, once the host has taken the action. The peer cannot know the id earlier.
     id: Option<u16>,
 }
 
@@ -140,11 +143,11 @@ struct Heartbeat {
 pub struct Conn {
     /// Its number.
     pub id: u64,
-    /// Where it is.
+    /// Its state.
     pub place: Place,
-    /// Who has its stream ids.
+    /// The requests that hold its stream ids.
     pub requests: Vec<Request>,
-    /// How many stream ids it has.
+    /// Number of its stream ids.
     pub ids: u32,
     created: u64,
     heard: u64,
@@ -158,7 +161,7 @@ impl Conn {
         count(self.requests.iter().filter(|request| request.stand == stand))
     }
 
-    /// Requests whose replies are outstanding.
+    /// Requests with an outstanding reply.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.count(Stand::Waiting)
@@ -168,36 +171,36 @@ impl Conn {
         count(self.requests.iter()) + u32::from(self.heartbeat.is_some()) < self.ids
     }
 
-    /// The stream id by which the peer was asked whether it is there.
+    /// The stream id of the outstanding heartbeat.
     #[must_use]
     pub fn heartbeat_id(&self) -> Option<u16> {
         self.heartbeat.and_then(|heartbeat| heartbeat.id)
     }
 
-    /// Whether an id is used for something, as far as the machine has told.
+    /// Whether an id is in use, according to the reports of the machine.
     #[must_use]
     pub fn is_taken(&self, id: u16) -> bool {
         self.heartbeat_id() == Some(id) || self.requests.iter().any(|request| request.id == Some(id))
     }
 }
 
-/// How a request that waits stands.
+/// State of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Not decided.
+    /// Not decided yet.
     Waiting,
-    /// It has a stream id of this connection, as this request.
+    /// Granted a stream id of this connection, as this request.
     Granted(u64, u64),
     /// It failed.
     Failed(AcquireError),
 }
 
-/// A request that was not served at once.
+/// A request that was not served immediately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// Its number: older ones have smaller ones.
+    /// Its number. Older waiters have smaller numbers.
     pub number: u64,
-    /// How it stands.
+    /// Its state.
     pub outcome: Outcome,
     started: u64,
     until: u64,
@@ -207,21 +210,22 @@ pub struct Waiter {
 /// The pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
-    /// Everything that happened since these were last taken, and when.
+    /// Events since they were last taken, with their times.
     pub events: Vec<(u64, Event)>,
     options: MuxOptions,
     room: Room,
     now: u64,
     closed: bool,
-    /// In the order in which they came to their places.
+    /// In the order in which they entered their state.
     conns: Vec<Conn>,
     waiters: Vec<Waiter>,
-    /// While there are more connections than are kept open: when is looked next, and the most requests in flight since the last look.
+    /// Set while more connections are open than the core number: when the window ends, and the
+    /// maximum number of requests in flight in it.
     window: Option<(u64, u32)>,
-    /// Why the last attempt failed, and when the next one may be made.
+    /// The cause of the last failure, and the earliest time of the next attempt.
     down: Option<(Cause, u64)>,
     pause: u64,
-    /// A connection has failed without a reply, and since then there was no first reply on any.
+    /// A connection has failed without a reply, and no connection has had a first reply since.
     fruitless: bool,
     last_conn: u64,
     last_waiter: u64,
@@ -229,11 +233,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// A pool, which establishes the connections that it keeps open.
+    /// Creates a pool and the connections that it keeps open.
     #[must_use]
     pub fn new(now: u64, options: MuxOptions, room: Room) -> Self {
         let streams = options.streams_per_connection;
-        // Of 64 each.
+        // Stream ids are stored in blocks of 64.
         let streams = if streams > room.ids { room.ids / 64 * 64 } else { streams };
         let options = Self::with_streams(options, streams);
         let mut model = Self {
@@ -256,7 +260,7 @@ impl Model {
         model
     }
 
-    /// These options with so many stream ids, and no more requests on a connection than that.
+    /// These options with this number of stream ids, and at most as many requests on a connection.
     fn with_streams(options: MuxOptions, streams_per_connection: u32) -> MuxOptions {
         let within = |host: HostOptions| {
             let most = host.max_requests_per_connection.min(streams_per_connection);
@@ -267,7 +271,7 @@ impl Model {
         MuxOptions { streams_per_connection, local, remote, ..options }
     }
 
-    /// The last time that it was told.
+    /// The time of the last input.
     #[must_use]
     pub const fn now(&self) -> u64 {
         self.now
@@ -279,40 +283,40 @@ impl Model {
         &self.options
     }
 
-    /// A connection that is there, or of which the host was not told that it is not.
+    /// A connection that is open or pending, or closed with an owed close action.
     #[must_use]
     pub fn conn(&self, id: u64) -> Option<&Conn> {
         self.conns.iter().find(|conn| conn.id == id)
     }
 
-    /// A request that waited, until its outcome is claimed.
+    /// A waiter with an unclaimed outcome.
     #[must_use]
     pub fn waiter(&self, number: u64) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.number == number)
     }
 
-    /// The connections in a place, in the order in which they came there.
+    /// The connections in a state, in the order in which they entered it.
     pub fn at(&self, place: Place) -> impl Iterator<Item = &Conn> {
         self.conns.iter().filter(move |conn| conn.place == place)
     }
 
-    /// The connections over which replies may come.
+    /// The connections on which replies can arrive.
     pub fn established(&self) -> impl Iterator<Item = &Conn> {
         [Place::Open, Place::Trashed, Place::Retired].into_iter().flat_map(|place| self.at(place))
     }
 
-    /// Requests that wait, the oldest first.
+    /// Waiters, the oldest first.
     pub fn queue(&self) -> impl Iterator<Item = &Waiter> {
         self.waiters.iter().filter(|waiter| waiter.outcome == Outcome::Waiting)
     }
 
-    /// Requests whose replies are outstanding, on all connections.
+    /// Requests with an outstanding reply, on all connections.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.conns.iter().map(Conn::in_flight).sum()
     }
 
-    /// What the pool says of itself.
+    /// The state that the pool reports.
     #[must_use]
     pub fn state(&self) -> HostState {
         let most = self.host().map_or(0, |host| host.max_requests_per_connection);
@@ -328,7 +332,7 @@ impl Model {
         }
     }
 
-    /// The earliest thing that is due.
+    /// The earliest deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         if self.closed {
@@ -337,7 +341,8 @@ impl Model {
         let waits = self.queue().map(|waiter| waiter.until);
         let look = self.window.map(|(at, _)| at);
         let peers = self.established().filter_map(|conn| self.peer_due(conn));
-        // One that was busy at its time is closed when it is not.
+        // A trashed connection that was busy at its deadline is closed when its last request is
+        // done.
         let trash = self.at(Place::Trashed).filter(|conn| conn.in_flight() == 0 || conn.until > self.now);
         let trash = trash.map(|conn| conn.until);
         let wanted = self.wants_growth(false) && self.conns.len() < self.room.conns;
@@ -345,26 +350,26 @@ impl Model {
         waits.chain(look).chain(peers).chain(trash).chain(growth).min().filter(|at| *at < END)
     }
 
-    /// Those that the host must be told of.
+    /// Waiters with an owed wake action.
     #[must_use]
     pub fn owed_wakes(&self) -> Vec<u64> {
         self.waiters.iter().filter(|waiter| waiter.owes_wake).map(|waiter| waiter.number).collect()
     }
 
-    /// Connections over which the host must be told to ask.
+    /// Connections with an owed heartbeat action.
     #[must_use]
     pub fn owed_heartbeats(&self) -> Vec<u64> {
         let owed = |conn: &&Conn| conn.heartbeat.is_some_and(|heartbeat| heartbeat.id.is_none());
         self.conns.iter().filter(owed).map(|conn| conn.id).collect()
     }
 
-    /// The machine has told which id a request has.
+    /// Records the stream id that the machine reported for a request.
     ///
     /// # Panics
     ///
-    /// Panics when it is not free, or there is no such id.
+    /// Panics when the id is in use or out of range.
     pub fn name(&mut self, conn: u64, request: u64, id: u16) {
-        // With its connection the request is gone.
+        // The request has ended with its connection.
         let Some(conn) = self.conns.iter_mut().find(|known| known.id == conn) else { return };
         assert!(u32::from(id) < conn.ids, "stream {id} of {}", conn.ids);
         assert!(!conn.is_taken(id), "stream {id} of connection {} was not free", conn.id);
@@ -373,13 +378,13 @@ impl Model {
         }
     }
 
-    // --- what follows is said in terms of the rules, for the commands ---
+    // --- The rules, in the terms that the commands use ---
 
     fn emit(&mut self, event: Event) {
         self.events.push((self.now, event));
     }
 
-    /// A clock that goes back is held.
+    /// Sets the time. A time before the current one is ignored.
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
     }
@@ -400,13 +405,13 @@ impl Model {
         count(self.conns.iter().filter(|conn| conn.place.is_pending()))
     }
 
-    /// When the silence of a peer is of interest.
+    /// Deadline of the heartbeat or of its timeout.
     fn peer_due(&self, conn: &Conn) -> Option<u64> {
         let MuxOptions { heartbeat_interval, heartbeat_timeout, .. } = self.options;
         let due = match conn.heartbeat {
             Some(heartbeat) => later(heartbeat.asked, heartbeat_timeout),
             None if conn.has_free_id() => later(conn.heard, heartbeat_interval).max(self.now),
-            // There is no id to ask by.
+            // No id is free for a heartbeat.
             None => later(later(conn.heard, heartbeat_interval), heartbeat_timeout),
         };
         (!heartbeat_interval.is_zero()).then_some(due)
@@ -416,7 +421,7 @@ impl Model {
         self.at(place).next().map(|conn| conn.id)
     }
 
-    /// Its number, and since when it waits.
+    /// The number of the oldest waiter, and the time of its request.
     fn first_waiting(&self) -> Option<(u64, u64)> {
         self.queue().next().map(|waiter| (waiter.number, waiter.started))
     }
@@ -425,7 +430,7 @@ impl Model {
         self.conns.iter_mut().find(|conn| conn.id == id).expect("a connection of the model")
     }
 
-    /// To the end of the connections in a place.
+    /// Moves a connection to the end of those in a state.
     fn put(&mut self, id: u64, place: Place) {
         let index = self.conns.iter().position(|conn| conn.id == id).expect("a connection of the model");
         let mut conn = self.conns.remove(index);
@@ -433,7 +438,8 @@ impl Model {
         self.conns.push(conn);
     }
 
-    /// Of those with the fewest in flight the one that takes requests for longest.
+    /// Among the connections with the fewest requests in flight, the one that has accepted requests
+    /// for longest.
     fn least_busy(&self) -> Option<u64> {
         let most = self.host()?.max_requests_per_connection;
         let takes = |conn: &&Conn| conn.in_flight() < most && conn.has_free_id();
@@ -452,7 +458,7 @@ impl Model {
         request
     }
 
-    /// Who waits has what there is, the oldest first.
+    /// Grants free stream ids to the waiters, the oldest first.
     fn serve(&mut self) {
         while let Some((number, started)) = self.first_waiting() {
             let Some(id) = self.least_busy() else { return };
@@ -478,7 +484,7 @@ impl Model {
         }
     }
 
-    /// Why there is no connection and none on the way, if an attempt has failed.
+    /// The cause of the last failure, while no connection is open or pending.
     fn down_cause(&self) -> Option<Cause> {
         let none = self.at(Place::Open).next().is_none() && self.pending() == 0;
         self.down.filter(|_| none).map(|(cause, _)| cause)
@@ -505,12 +511,12 @@ impl Model {
         n < host.core_connections || (none_comes && (full || pressed || waits))
     }
 
-    /// The newest one that may be resurrected.
+    /// The newest trashed connection that may be resurrected.
     fn usable_trash(&self) -> Option<u64> {
         self.at(Place::Trashed).filter(|conn| conn.until > self.now).last().map(|conn| conn.id)
     }
 
-    /// What is wanted comes out of the trash, the newest first, or is created.
+    /// Resurrects the newest trashed connections as needed, and creates the rest.
     fn provide(&mut self, pressed: bool) {
         let mut pressed = pressed;
         while self.wants_growth(pressed) {
@@ -525,7 +531,7 @@ impl Model {
             } else if self.conns.len() < self.room.conns {
                 self.create();
             } else {
-                // A place will be free, if there ever is one.
+                // A connection slot will become free if the capacity is not 0.
                 if self.conns.is_empty() {
                     self.note_failure(Cause::Resources);
                 }
@@ -551,7 +557,7 @@ impl Model {
         self.emit(Event::Created(self.last_conn));
     }
 
-    /// Of failures within a pause the first counts.
+    /// Of several failures within a pause, the first one counts.
     fn note_failure(&mut self, cause: Cause) {
         if self.down.is_none_or(|(_, at)| at <= self.now) {
             self.down = Some((cause, self.now.saturating_add(self.pause).min(END)));
@@ -559,7 +565,7 @@ impl Model {
         }
     }
 
-    /// As long as there are more connections than are kept open, it is looked at times whether they are needed.
+    /// Keeps the shrink window open while more connections are open than the core number.
     fn look(&mut self) {
         let kept = self.host().map_or(0, |host| host.core_connections);
         if count(self.at(Place::Open)) <= kept {
@@ -569,7 +575,7 @@ impl Model {
         }
     }
 
-    /// A connection is gone, and who is on it.
+    /// Closes a connection. Its requests end with it.
     fn lose(&mut self, id: u64, reason: MuxClosed) {
         let conn = self.conn_mut(id);
         let in_flight = conn.in_flight();
@@ -584,7 +590,7 @@ impl Model {
         self.look();
     }
 
-    /// The peer serves.
+    /// A reply proves that the peer serves requests.
     fn note_reply(&mut self, id: u64) {
         if !self.conn(id).is_some_and(|conn| conn.answered) {
             self.conn_mut(id).answered = true;
@@ -593,7 +599,7 @@ impl Model {
         }
     }
 
-    /// The second in a row that failed before any reply came counts as an attempt that failed.
+    /// The second consecutive failure without a first reply counts as a failed attempt.
     fn fail(&mut self, id: u64, cause: Cause) {
         if !self.conn(id).is_some_and(|conn| conn.answered) {
             if self.fruitless {
@@ -606,11 +612,11 @@ impl Model {
         self.fail_if_down();
     }
 
-    /// Beyond a number of connections the least busy are trashed, of these the newest.
+    /// Trashes the least busy connections beyond a number. Of equally busy ones, the newest.
     fn trash_beyond(&mut self, number: u32) {
         while count(self.at(Place::Open)) > number {
             let open: Vec<_> = self.at(Place::Open).collect();
-            // The first of the smallest, from the end.
+            // `min_by_key` returns the first minimum, so the iteration is reversed.
             let conn = open.iter().rev().min_by_key(|conn| conn.in_flight()).expect("some are open");
             let (id, in_flight) = (conn.id, conn.in_flight());
             self.put(id, Place::Trashed);
@@ -642,7 +648,7 @@ impl Model {
         }
     }
 
-    /// A connection has a request less in flight.
+    /// The number of requests in flight on a connection has decreased.
     fn one_less(&mut self, id: u64) {
         if self.conn_mut(id).place == Place::Open {
             self.serve();

@@ -1,7 +1,8 @@
-//! What a pool must do, said as simply as possible: two lists that every question walks through.
+//! A naive pool: two lists that are scanned for each question.
 //!
-//! Written from CMAP-01..102 and the [invariants](crate::invariants) P1..P54. It shares value types with the machine (causes,
-//! reasons, errors), but no logic: durations are nanoseconds, connections and check-outs are numbers.
+//! Written from CMAP-01..102 and the [invariants](crate::invariants) P1..P54. It shares value types
+//! with the machine (causes, reasons, errors), but no logic: durations are nanoseconds, connections
+//! and check-outs are numbers.
 
 mod commands;
 mod news;
@@ -14,23 +15,23 @@ use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pinned, PoolOptions, PoolState, Usage};
 use poolhouse_core::{Cause, ObjectId};
 
-/// How many of each there is room for.
+/// Capacities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// Connections, those included whose closing the host was not told yet.
+    /// Connections, including closed ones with an owed close action.
     pub conns: usize,
-    /// Check-outs whose outcome was not claimed yet.
+    /// Check-outs with an unclaimed outcome.
     pub waiters: usize,
     /// Services.
     pub services: usize,
 }
 
 impl Room {
-    /// As much as one likes.
+    /// No limits.
     pub const ENDLESS: Self = Self { conns: usize::MAX, waiters: usize::MAX, services: usize::MAX };
 }
 
-/// The events, with numbers in place of ids.
+/// The events, with numbers instead of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// PoolCreated.
@@ -41,43 +42,43 @@ pub enum Event {
     PoolCleared {
         /// The service, in load-balanced mode.
         service: Option<ObjectId>,
-        /// The flag.
+        /// `interruptInUseConnections`.
         interrupt: bool,
-        /// The error behind it.
+        /// The error that caused it.
         cause: Option<Cause>,
     },
     /// PoolClosed.
     PoolClosed,
     /// ConnectionCreated.
     Created(u64),
-    /// ConnectionReady, and nanoseconds since it was created.
+    /// ConnectionReady, with nanoseconds since the creation.
     Ready(u64, u64),
     /// ConnectionClosed.
     Closed(u64, ClosedReason, Option<Cause>),
     /// ConnectionCheckOutStarted.
     Started,
-    /// ConnectionCheckOutFailed, and nanoseconds since it started.
+    /// ConnectionCheckOutFailed, with nanoseconds since the start.
     Failed(CheckOutFailedReason, CheckOutError, u64),
-    /// ConnectionCheckedOut, and nanoseconds since it started.
+    /// ConnectionCheckedOut, with nanoseconds since the start.
     CheckedOut(u64, u64),
     /// ConnectionCheckedIn.
     CheckedIn(u64),
 }
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The host was not told to establish it yet.
+    /// The host has not taken the establish action.
     OwesEstablish,
-    /// The host is at it.
+    /// The host is establishing it.
     Establishing,
-    /// Nobody uses it.
+    /// Available for check-out.
     Available,
-    /// Somebody does.
+    /// Checked out.
     InUse,
-    /// Gone, but the host was not told to give up establishing it yet.
+    /// Closed, but the host has not taken the action to abandon the establishment.
     OwesAbandon,
-    /// Gone, but the host was not told to close its socket yet.
+    /// Closed, but the host has not taken the action to close the socket.
     OwesClose,
 }
 
@@ -92,45 +93,45 @@ impl Place {
 pub struct Conn {
     /// Its number.
     pub id: u64,
-    /// Where it is.
+    /// Its state.
     pub place: Place,
-    /// The generation of the pool, or of its service, when it was made.
+    /// The generation of the pool, or of its service, at its creation.
     pub generation: u64,
     /// Its service, once known.
     pub service: Option<ObjectId>,
     created: u64,
     available_since: u64,
-    /// Rises with each connection that becomes available.
+    /// Increases with each connection that becomes available.
     turn: u64,
     pinned: Pinned,
     interrupted: bool,
     owes_interrupt: bool,
-    /// The check-out that it is established for.
+    /// The check-out for which it is established.
     bound: Option<u64>,
     background: bool,
 }
 
-/// How a check-out stands.
+/// State of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Not decided.
+    /// Not decided yet.
     Waiting,
-    /// It has this connection.
+    /// Granted this connection.
     Granted(u64),
     /// It failed.
     Failed(CheckOutError),
 }
 
-/// A check-out that was not served at once.
+/// A check-out that was not served immediately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// Its number: older ones have smaller ones.
+    /// Its number. Older check-outs have smaller numbers.
     pub number: u64,
-    /// How it stands.
+    /// Its state.
     pub outcome: Outcome,
     started: u64,
     deadline: Option<u64>,
-    /// waitQueueTimeoutMS as it was when it began to wait; 0 is none.
+    /// waitQueueTimeoutMS when the wait began; 0 is no limit.
     limit: Option<u64>,
     /// The connection that is established for it.
     bound: Option<u64>,
@@ -140,7 +141,7 @@ pub struct Waiter {
 /// The pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
-    /// Everything that happened since these were last taken, and when.
+    /// Events since they were last taken, with their times.
     pub events: Vec<(u64, Event)>,
     options: PoolOptions,
     room: Room,
@@ -154,24 +155,24 @@ pub struct Model {
     last_id: u64,
     last_number: u64,
     last_turn: u64,
-    /// Not before then is the next connection established in the background.
+    /// Earliest time at which the next connection is established in the background.
     populate_at: Option<u64>,
-    /// A clear asked for a background run.
+    /// A clear has requested a background run.
     run_due: bool,
     backoff_ms: u64,
-    /// So many connections are wanted, once.
+    /// The one-time fill target, in connections.
     fill_target: u32,
-    /// The options were changed.
+    /// The options have been changed.
     reconfigured: bool,
 }
 
 /// The first pause after a failure in the background.
 const BACKOFF_FIRST_MS: u64 = 100;
-/// The longest one.
+/// The longest pause.
 const BACKOFF_LAST_MS: u64 = 10_000;
 
 impl Model {
-    /// A pool: paused and empty (CMAP-32, P37).
+    /// Creates a pool: paused and empty (CMAP-32, P37).
     #[must_use]
     pub fn new(now: u64, options: PoolOptions, room: Room) -> Self {
         Self {
@@ -196,81 +197,81 @@ impl Model {
         }
     }
 
-    /// The last time that it was told.
+    /// The time of the last input.
     #[must_use]
     pub const fn now(&self) -> u64 {
         self.now
     }
 
-    /// Whether it hands out connections.
+    /// Whether the pool grants connections.
     #[must_use]
     pub const fn state(&self) -> PoolState {
         self.state
     }
 
-    /// How often it was cleared.
+    /// Number of clears.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How often a service was cleared; 0 for one without connections (CMAP-90).
+    /// Number of clears of a service; 0 for a service without connections (CMAP-90).
     #[must_use]
     pub fn service_generation(&self, service: ObjectId) -> u64 {
         self.services.get(&service).map_or(0, |&(generation, _)| generation)
     }
 
-    /// How many services have connections.
+    /// Number of services that have connections.
     #[must_use]
     pub fn service_count(&self) -> usize {
         self.services.len()
     }
 
-    /// A connection that the pool counts, or of which it still owes an action.
+    /// A connection that the pool counts, or for which it still owes an action.
     #[must_use]
     pub fn conn(&self, id: u64) -> Option<&Conn> {
         self.conns.iter().find(|conn| conn.id == id)
     }
 
-    /// A check-out whose outcome was not claimed.
+    /// A check-out with an unclaimed outcome.
     #[must_use]
     pub fn waiter(&self, number: u64) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.number == number)
     }
 
-    /// Whether a connection is being established for a check-out that waits.
+    /// Whether a connection is being established for a waiter.
     #[must_use]
     pub fn is_bound(&self, number: u64) -> bool {
         self.waiter(number).is_some_and(|waiter| waiter.bound.is_some())
     }
 
-    /// Pending, available, in use (CMAP-21).
+    /// Pending, available and in-use connections (CMAP-21).
     #[must_use]
     pub fn counts(&self) -> [usize; 3] {
         let count = |test: fn(Place) -> bool| self.conns.iter().filter(|conn| test(conn.place)).count();
         [count(Place::is_pending), count(|place| place == Place::Available), count(|place| place == Place::InUse)]
     }
 
-    /// Check-outs that wait.
+    /// Number of waiters.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue().count()
     }
 
-    /// Check-outs that wait and have no connection coming.
+    /// Number of waiters for which no connection is being established.
     #[must_use]
     pub fn unbound(&self) -> usize {
         self.queue().filter(|waiter| waiter.bound.is_none()).count()
     }
 
-    /// The earliest thing that is due (P20).
+    /// The earliest deadline (P20).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let deadlines = self.queue().filter_map(Self::due);
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.in_background());
         let perishing = perishing.filter_map(|conn| self.idle_at(conn));
         let run = (self.run_due && self.in_background()).then_some(self.now);
-        // A place became free, and nobody was there to use it.
+        // A connection slot is free and a waiter is unserved.
         let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
         let populate = if self.in_background() && self.wants_population() && self.conns.len() < self.room.conns {
             self.populate_at.or_else(|| self.may_create().then_some(self.now))
@@ -280,38 +281,39 @@ impl Model {
         deadlines.chain(perishing).chain(run).chain(serve).chain(populate).min()
     }
 
-    /// Check-outs that the host must be told of.
+    /// Waiters with an owed wake action.
     #[must_use]
     pub fn owed_wakes(&self) -> Vec<u64> {
         self.waiters.iter().filter(|waiter| waiter.owes_wake).map(|waiter| waiter.number).collect()
     }
 
-    /// Connections that the host must be told to interrupt.
+    /// Connections with an owed interrupt action.
     #[must_use]
     pub fn owed_interrupts(&self) -> Vec<u64> {
         let owed = self.conns.iter().filter(|conn| conn.owes_interrupt || conn.place == Place::OwesAbandon);
         owed.map(|conn| conn.id).collect()
     }
 
-    /// Connections that the host must be told to close.
+    /// Connections with an owed close action.
     #[must_use]
     pub fn owed_closes(&self) -> Vec<u64> {
         self.conns.iter().filter(|conn| conn.place == Place::OwesClose).map(|conn| conn.id).collect()
     }
 
-    /// Connections that the host must be told to establish, in the order in which they were created.
+    /// Connections with an owed establish action, in the order of their creation.
     #[must_use]
     pub fn owed_establishes(&self) -> Vec<u64> {
         self.conns.iter().filter(|conn| conn.place == Place::OwesEstablish).map(|conn| conn.id).collect()
     }
 
-    // --- what follows is said in terms of the requirements, for the commands ---
+    // --- The requirements, in the terms that the commands use ---
 
     fn emit(&mut self, event: Event) {
         self.events.push((self.now, event));
     }
 
-    /// A call that changes nothing else tells the time all the same; a clock that goes back is held (P25).
+    /// Every call sets the time, also one without another effect. A time before the current one is
+    /// ignored (P25).
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
     }
@@ -320,17 +322,17 @@ impl Model {
         self.waiters.iter().filter(|waiter| waiter.outcome == Outcome::Waiting)
     }
 
-    /// When the wait of a check-out is over. waitQueueTimeoutMS counts only for one without a deadline (CMAP-28), and until a connection
-    /// is on its way (CMAP-26).
+    /// End of the wait of a check-out. waitQueueTimeoutMS applies only to a check-out without a
+    /// deadline (CMAP-28), and only until a connection is being established for it (CMAP-26).
     fn due(waiter: &Waiter) -> Option<u64> {
         let limit = waiter.limit.filter(|_| waiter.bound.is_none());
         let by_option = limit.map(|limit| waiter.started.saturating_add(limit));
         let at = if waiter.deadline.is_some() { waiter.deadline } else { by_option };
-        // The end of time never comes.
+        // The end of time is never reached.
         at.filter(|&at| at < u64::MAX - 1)
     }
 
-    /// The most connections that there may be.
+    /// The maximum number of connections.
     fn limit(&self) -> usize {
         match self.options.max_pool_size as usize {
             0 => self.room.conns,
@@ -342,7 +344,7 @@ impl Model {
         self.counts().iter().sum()
     }
 
-    /// More than there may be: only after that was lowered.
+    /// Whether there are more connections than the maximum: only after it was lowered.
     #[must_use]
     pub fn is_beyond_max(&self) -> bool {
         self.options.max_pool_size > 0 && self.total() > self.options.max_pool_size as usize
@@ -353,25 +355,25 @@ impl Model {
         self.state == PoolState::Ready && below_limits && self.conns.len() < self.room.conns
     }
 
-    /// What the pool is being filled to; 0 is nothing.
+    /// The fill target of the pool; 0 is none.
     #[must_use]
     pub const fn fill_target(&self) -> u32 {
         self.fill_target
     }
 
-    /// Whether as many are established and fit, or as many as there may be.
+    /// Whether this many connections, or the maximum, are established and fit.
     #[must_use]
     pub fn is_filled(&self, count: u32) -> bool {
         let [_, available, in_use] = self.counts();
         self.state == PoolState::Ready && !self.run_due && available + in_use >= self.limit().min(count as usize)
     }
 
-    /// Whether it looks after itself: always, or while it is being filled.
+    /// Whether it establishes connections in the background: always, or during a fill.
     const fn in_background(&self) -> bool {
         self.options.background || self.fill_target > 0
     }
 
-    /// Whether a connection is being established for nobody in particular.
+    /// Whether a connection is being established for no particular check-out.
     #[must_use]
     pub fn has_background(&self) -> bool {
         self.conns.iter().any(|conn| conn.place.is_pending() && conn.background)
@@ -383,7 +385,7 @@ impl Model {
         self.state == PoolState::Ready && self.total() < min && !at_it
     }
 
-    /// CMAP-18; in load-balanced mode only the service counts (CMAP-91).
+    /// CMAP-18. In load-balanced mode only the generation of the service counts (CMAP-91).
     fn is_stale(&self, conn: &Conn) -> bool {
         let current = match (self.options.load_balanced, conn.service) {
             (false, _) => self.generation,
@@ -393,7 +395,7 @@ impl Model {
         conn.interrupted || conn.generation != current
     }
 
-    /// When an available connection will have been available for longer than maxIdleTimeMS (CMAP-19).
+    /// The time at which an available connection will exceed maxIdleTimeMS (CMAP-19).
     fn idle_at(&self, conn: &Conn) -> Option<u64> {
         let limit = self.options.max_idle_time.map_or(0, nanos);
         (limit > 0).then(|| conn.available_since.saturating_add(limit).saturating_add(1))
@@ -443,7 +445,7 @@ impl Model {
         self.conn_mut(id).bound = Some(number);
     }
 
-    /// A pending connection that is for nobody goes to the oldest check-out that has none coming.
+    /// Binds an unbound pending connection to the oldest waiter that has none.
     fn rebind(&mut self, id: u64) {
         self.conn_mut(id).bound = None;
         let conn = self.conn(id).cloned().expect("a connection of the model");
@@ -453,7 +455,8 @@ impl Model {
         }
     }
 
-    /// Creates what waits for it, oldest first, and then what minPoolSize or the target asks for (CMAP-54, CMAP-63, CMAP-64).
+    /// Creates connections for waiters, the oldest first, and then for minPoolSize or the fill
+    /// target (CMAP-54, CMAP-63, CMAP-64).
     fn serve(&mut self, populate: bool) {
         while self.may_create() {
             let Some(number) = self.queue().find(|waiter| waiter.bound.is_none()).map(|waiter| waiter.number) else {
@@ -475,7 +478,8 @@ impl Model {
         }
     }
 
-    /// A connection that is there goes to the oldest check-out, whoever it was for (CMAP-23, CMAP-66).
+    /// Grants an established connection to the oldest waiter, also if it was created for another
+    /// one (CMAP-23, CMAP-66).
     fn give(&mut self, id: u64) {
         let Some(oldest) = self.queue().next().cloned() else {
             if self.is_beyond_max() {
@@ -505,7 +509,8 @@ impl Model {
         }
     }
 
-    /// Ends the wait of a check-out; what was established for it is for nobody then.
+    /// Ends the wait of a check-out. A connection that was being established for it becomes
+    /// unbound.
     fn fail(&mut self, number: u64, error: CheckOutError) -> Option<u64> {
         let now = self.now;
         let waiter = self.waiter_mut(number);
@@ -525,7 +530,8 @@ impl Model {
         }
     }
 
-    /// Leaves the counts, is announced, and stays only as long as the host must be told (CMAP-47).
+    /// Removes a connection from the counts and emits its event. It stays in the list only while
+    /// the host must take an action (CMAP-47).
     fn close_conn(&mut self, id: u64, reason: ClosedReason, cause: Option<Cause>, owed: Option<Place>) {
         let conn = self.conn_mut(id);
         conn.owes_interrupt = false;

@@ -1,7 +1,8 @@
-//! Server selection, step by step over plain lists: what is compared with the core's.
+//! Naive server selection over plain lists, in the steps of the specification. The core's selection
+//! is compared with it.
 //!
-//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "tag_sets", "maxStalenessSeconds"; Max
-//! Staleness, "Smallest allowed value for maxStalenessSeconds".
+//! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "tag_sets",
+//! "maxStalenessSeconds"; Max Staleness, "Smallest allowed value for maxStalenessSeconds".
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -10,41 +11,41 @@ use poolhouse_core::selection::{Candidate, Candidates, ReadMode};
 use poolhouse_core::topology::{TopologyType, WireMismatch};
 use poolhouse_core::{Instant, ServerType};
 
-/// Names and values.
+/// Tag names and values.
 pub type Tags = BTreeMap<String, String>;
 
-/// A server as it is described.
+/// A server description.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// Its address.
     pub address: String,
-    /// What it is.
+    /// Its type.
     pub server_type: ServerType,
-    /// Its average round-trip time, nanoseconds.
+    /// Its average round-trip time, in nanoseconds.
     pub rtt_nanos: Option<u64>,
     /// Its tags.
     pub tags: Tags,
-    /// When it was updated, nanoseconds.
+    /// Time of its last update, in nanoseconds.
     pub update_nanos: u64,
-    /// When it was last written to, milliseconds.
+    /// Time of its last write, in milliseconds.
     pub write_ms: Option<i64>,
 }
 
-/// A deployment as it is described.
+/// A topology description.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What it is.
+    /// Its type.
     pub topology_type: TopologyType,
     /// Its servers.
     pub servers: Vec<Server>,
 }
 
-/// What an operation wants.
+/// The criteria of an operation.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// Whether it writes.
     pub write: bool,
-    /// Which members.
+    /// The mode of the read preference.
     pub mode: ReadMode,
     /// Tag sets, best first.
     pub tag_sets: Vec<Tags>,
@@ -54,18 +55,18 @@ pub struct Query {
     pub heartbeat_ms: u64,
     /// localThresholdMS.
     pub threshold_ms: u64,
-    /// The places of the servers that are deprioritized.
+    /// Indices of the deprioritized servers.
     pub deprioritized: Vec<usize>,
 }
 
-/// The criteria are not valid.
+/// The criteria are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
-/// The places of the suitable servers, and of those in the latency window.
+/// The indices of the suitable servers, and of those in the latency window.
 ///
 /// # Errors
-/// [`Invalid`], as the specifications want it.
+/// [`Invalid`], in the cases that the specifications require.
 pub fn selected(world: &World, query: &Query) -> Result<(Vec<usize>, Vec<usize>), Invalid> {
     if !query.write {
         check(world, query)?;
@@ -98,7 +99,7 @@ fn check(world: &World, query: &Query) -> Result<(), Invalid> {
     if is_replica_set(world) && seconds.is_some_and(too_small) { Err(Invalid) } else { Ok(()) }
 }
 
-/// The servers among `places` that suit.
+/// The suitable servers among `places`.
 fn find(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     let of = |wanted: &[ServerType]| -> Vec<usize> {
         places.iter().copied().filter(|&place| wanted.contains(&world.servers[place].server_type)).collect()
@@ -130,7 +131,7 @@ fn find(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     }
 }
 
-/// Leaves out secondaries that are too stale.
+/// Removes the secondaries that are too stale.
 fn fresh(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     let Some(seconds) = query.max_staleness_seconds.filter(|seconds| *seconds > 0) else { return places.to_vec() };
     let nanos = |ms: i64| i128::from(ms) * 1_000_000;
@@ -156,7 +157,7 @@ fn fresh(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     places.iter().copied().filter(is_fresh).collect()
 }
 
-/// Keeps the servers that have the first tag set that any of them has.
+/// Keeps the servers that match the first tag set that any server matches.
 fn tagged(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     if query.tag_sets.is_empty() {
         return places.to_vec();
@@ -168,7 +169,7 @@ fn tagged(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
     query.tag_sets.iter().map(having).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// A server of a [`World`], as the core sees it.
+/// A server of a [`World`], as input of the core.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     place: usize,
@@ -176,7 +177,7 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Its place in the world.
+    /// Its index in the world.
     #[must_use]
     pub fn place(&self) -> usize {
         self.place
@@ -228,7 +229,7 @@ impl<'a> Candidates for &'a World {
     }
 }
 
-/// Calls `with` with the criteria of a query as the core wants them.
+/// Calls `with` with the criteria of a query, in the types of the core.
 pub fn with_core<R>(
     query: &Query,
     with: impl FnOnce(Result<poolhouse_core::selection::SelectionCriteria<'_>, poolhouse_core::ConfigError>) -> R,

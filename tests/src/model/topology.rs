@@ -1,6 +1,7 @@
-//! A naive topology: names instead of numbers, a whole new copy for each update, events by comparing the two.
+//! A naive topology: names instead of numbers, a full copy for each update, and events from the
+//! comparison of the two copies.
 //!
-//! Written from SDAM-01..84 and LOG-01..20; it knows no limits of memory.
+//! Written from SDAM-01..84 and LOG-01..20. It has no capacity limits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use poolhouse_core::topology::{MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType}
 use poolhouse_core::{Cause, CertificateFault, ObjectId, ServerType, TopologyVersion};
 use poolhouse_wire::hello::HelloReply;
 
-/// A reply to a hello, with texts of its own. Addresses are as in the normal form.
+/// A reply to a hello that owns its texts. Addresses are in the normal form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// `isWritablePrimary`.
@@ -51,13 +52,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The bytes of its lists.
+    /// The encoded bytes of its lists.
     #[must_use]
     pub fn lists(&self) -> Lists {
         Lists::new(&self.hosts, &self.passives, &self.arbiters, &self.tags)
     }
 
-    /// The reply as a topology takes it.
+    /// The reply in the form that a topology accepts.
     #[must_use]
     pub fn hello<'a>(&'a self, lists: &'a Lists) -> HelloReply<'a> {
         lists.of(HelloReply {
@@ -95,14 +96,14 @@ impl Reply {
     }
 }
 
-/// What is known of a server.
+/// The description of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// What it is.
+    /// Its type.
     pub server_type: ServerType,
     /// Why it is Unknown.
     pub error: Option<String>,
-    /// What it said last; nothing while Unknown.
+    /// Its last reply; the default while Unknown.
     pub reply: Reply,
 }
 
@@ -126,7 +127,7 @@ impl Server {
             passives: Vec::new(),
             arbiters: Vec::new(),
             tags: Vec::new(),
-            // Roles show in the type.
+            // The type contains the role.
             writable: false,
             secondary: false,
             arbiter: false,
@@ -145,9 +146,9 @@ impl Server {
 /// One state of a topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What it is.
+    /// Its type.
     pub topology_type: TopologyType,
-    /// The set's name.
+    /// The name of the replica set.
     pub set_name: Option<String>,
     /// maxSetVersion.
     pub max_set_version: Option<i64>,
@@ -185,7 +186,7 @@ impl State {
     }
 }
 
-/// An event, as far as the model tells it.
+/// An event, reduced to what the model predicts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelEvent {
     /// ServerDescriptionChanged, with the types.
@@ -198,33 +199,33 @@ pub enum ModelEvent {
     TopologyChanged(&'static str, &'static str),
 }
 
-/// What is owed, by address.
+/// An owed action, by address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelAction {
-    /// A server came.
+    /// A server was added.
     Added(String),
     /// Its pool is cleared, with or without interruption.
     Clear(String, bool),
-    /// Its pool is ready.
+    /// Its pool is marked ready.
     Ready(String),
     /// Its check is cancelled.
     Cancel(String),
-    /// It is checked at once.
+    /// It is checked immediately.
     Check(String),
-    /// A server went.
+    /// A server was removed.
     Removed(String),
 }
 
-/// What an error of an application is.
+/// An application error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelError {
-    /// Whether the generations are the same.
+    /// Whether the generation of the connection is the current one.
     pub current: bool,
-    /// Whether the connection was being established.
+    /// Whether the connection was still being established.
     pub before: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: ModelErrorKind,
-    /// Whether it is labelled.
+    /// Whether it has the overload label.
     pub overloaded: bool,
 }
 
@@ -237,18 +238,18 @@ pub enum ModelErrorKind {
     Timeout,
     /// A reply with this code.
     Code(i32, Option<TopologyVersion>),
-    /// A certificate that was refused.
+    /// A rejected certificate.
     Certificate,
 }
 
-/// What follows from an error.
+/// Consequences of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelVerdict {
     /// The pool is cleared.
     pub clear: bool,
-    /// The server is Unknown.
+    /// The server becomes Unknown.
     pub unknown: bool,
-    /// It is checked at once.
+    /// It is checked immediately.
     pub check: bool,
     /// Its check is cancelled.
     pub cancel: bool,
@@ -259,10 +260,10 @@ pub struct ModelVerdict {
 /// The naive topology.
 #[derive(Clone, Debug)]
 pub struct ModelTopology {
-    /// What is known.
+    /// The current state.
     pub state: State,
     seeds: usize,
-    /// Seeds that are paths of unix sockets.
+    /// Seeds that are paths of Unix sockets.
     paths: Vec<String>,
     /// Events since they were taken.
     pub events: Vec<ModelEvent>,
@@ -271,7 +272,8 @@ pub struct ModelTopology {
 }
 
 impl ModelTopology {
-    /// A topology of these seeds, all different and in the normal form. Its opening is not told.
+    /// Creates a topology of these seeds, all different and in the normal form. Its opening events
+    /// are left out.
     #[must_use]
     pub fn new(seeds: &[String], topology_type: TopologyType, set_name: Option<String>) -> Self {
         let servers = seeds.iter().map(|seed| (seed.clone(), Server::unknown(None))).collect();
@@ -284,7 +286,7 @@ impl ModelTopology {
         }
     }
 
-    /// A good reply. Whether the server is known afterwards.
+    /// Applies a successful reply. Returns whether the server is known afterwards.
     pub fn hello(&mut self, address: &str, reply: &Reply) -> bool {
         let Some(known) = self.state.servers.get(address) else { return false };
         // SDAM-11
@@ -306,7 +308,8 @@ impl ModelTopology {
         is_known
     }
 
-    /// The error for the first field of a reply that names the path of a unix socket which is not a seed.
+    /// The error for the first field of a reply that names the path of a Unix socket that is not a
+    /// seed.
     fn bad_address(&self, reply: &Reply) -> Option<String> {
         let is_bad = |text: &String| text.starts_with('/') && !self.paths.contains(text);
         for (field, text) in [("me", &reply.me), ("primary", &reply.primary)] {
@@ -321,7 +324,7 @@ impl ModelTopology {
         })
     }
 
-    /// A check that failed.
+    /// A check failed.
     pub fn failed(&mut self, address: &str, cause: Cause) {
         if !self.state.servers.contains_key(address) {
             return;
@@ -335,7 +338,7 @@ impl ModelTopology {
         self.actions.insert(ModelAction::Clear(address.to_owned(), interrupt));
     }
 
-    /// Other hosts, all different and in the normal form.
+    /// Replaces the seeds by these hosts, all different and in the normal form.
     pub fn seeds(&mut self, seeds: &[String]) {
         let is_open = [TopologyType::Unknown, TopologyType::Sharded].contains(&self.state.topology_type);
         if !is_open || seeds.is_empty() {
@@ -352,7 +355,7 @@ impl ModelTopology {
         self.state = after;
     }
 
-    /// An error of an application.
+    /// Applies an application error.
     pub fn app_error(&mut self, address: &str, error: &ModelError) -> ModelVerdict {
         let nothing = ModelVerdict::default();
         let Some(server) = self.state.servers.get(address) else { return nothing };
@@ -360,7 +363,7 @@ impl ModelTopology {
             return nothing;
         }
         let before = error.before;
-        // Every error that ends an establishment cancels the check.
+        // Each error that ends an establishment cancels the check.
         let marked = |clear| ModelVerdict { clear, unknown: true, cancel: before, ..nothing };
         let (verdict, text, version) = match error.kind {
             ModelErrorKind::Network if error.overloaded => return nothing,
@@ -411,7 +414,7 @@ impl ModelTopology {
         verdict
     }
 
-    /// One description in, and all that follows.
+    /// Applies one description, with its consequences.
     fn step(&mut self, address: &str, server: Server) {
         let before = self.state.clone();
         let mut after = before.clone();
@@ -428,7 +431,7 @@ impl ModelTopology {
         self.state = after;
     }
 
-    /// Events and comings and goings by comparison. LOG-05..07
+    /// Emits the events, additions and removals by comparison. LOG-05..07
     fn tell(&mut self, responder: &str, before: &State, after: &State) {
         let mut changed = Vec::new();
         for (name, old) in &before.servers {
@@ -446,7 +449,7 @@ impl ModelTopology {
         for name in before.servers.keys().filter(|name| !after.servers.contains_key(*name)) {
             self.events.push(ModelEvent::ServerClosed(name.clone()));
             let was_told = !self.actions.contains(&ModelAction::Added(name.clone()));
-            // An earlier server of this address may still be owed its end.
+            // The removal of an earlier server of this address may still be owed.
             self.actions.retain(|action| address_of(action) != name || matches!(action, ModelAction::Removed(_)));
             if was_told {
                 self.actions.insert(ModelAction::Removed(name.clone()));
@@ -457,7 +460,8 @@ impl ModelTopology {
             self.actions.insert(ModelAction::Added(name.clone()));
         }
         let fields = |state: &State| State { servers: BTreeMap::new(), ..state.clone() };
-        // Compatibility and session timeout only change with a server, which is told then.
+        // Compatibility and session timeout change only together with a server description, and
+        // that change is reported.
         if self.events.len() > seen || fields(before) != fields(after) {
             let types = (before.topology_type.name(), after.topology_type.name());
             self.events.push(ModelEvent::TopologyChanged(types.0, types.1));
@@ -465,7 +469,7 @@ impl ModelTopology {
     }
 }
 
-/// The address in an action.
+/// The address of an action.
 #[must_use]
 pub fn address_of(action: &ModelAction) -> &str {
     match action {

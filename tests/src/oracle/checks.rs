@@ -1,14 +1,14 @@
-//! What an oracle finds, and how often it looked.
+//! Violations found by an oracle, and counts of its checks.
 
 use core::fmt;
 use serde_json::{Map, Value};
 
-/// Something that must not happen has happened.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which invariant was broken.
+    /// The id of the invariant.
     pub id: &'static str,
-    /// What was seen.
+    /// Description of the observed violation.
     pub what: String,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// The kinds of id, and how many there are of each.
+/// The kinds of id, and the number of ids of each.
 const KINDS: [(char, usize); 3] = [('P', 54), ('M', 6), ('S', 21)];
 const PLACES: usize = 54 + 6 + 21;
 
@@ -35,51 +35,51 @@ impl Default for Checks {
 }
 
 impl Checks {
-    /// Notes that an invariant was looked at.
+    /// Counts a check of an invariant.
     ///
     /// # Panics
     ///
-    /// If there is no such id.
+    /// If the id does not exist.
     #[inline]
     pub fn add(&mut self, id: &str) {
         self.0[place(id)] += 1;
     }
 
-    /// Looks at an invariant: `what` says what is wrong if it does not hold.
+    /// Checks an invariant. `what` describes the violation if it does not hold.
     ///
     /// # Errors
     ///
-    /// When it does not.
+    /// When the invariant does not hold.
     #[inline]
     pub fn check(&mut self, id: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
         self.add(id);
         if holds { Ok(()) } else { Err(Violation { id, what: what() }) }
     }
 
-    /// How often this one was checked.
+    /// Number of checks of this invariant.
     ///
     /// # Panics
     ///
-    /// If there is no such id.
+    /// If the id does not exist.
     #[must_use]
     pub fn of(&self, id: &str) -> u64 {
         self.0[place(id)]
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another instance.
     pub fn merge(&mut self, other: &Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
         }
     }
 
-    /// Those of `ids` that were never checked.
+    /// The `ids` that were never checked.
     #[must_use]
     pub fn missing(&self, ids: &[&'static str]) -> Vec<&'static str> {
         ids.iter().copied().filter(|id| self.of(id) == 0).collect()
     }
 
-    /// `{"P1": n, ..}`, without those that were never checked.
+    /// `{"P1": n, ..}`, without ids that were never checked.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut object = Map::new();
@@ -96,7 +96,7 @@ impl Checks {
     }
 }
 
-/// Where an id is counted.
+/// Index of an id's counter.
 #[inline]
 fn place(id: &str) -> usize {
     let mut bytes = id.bytes();

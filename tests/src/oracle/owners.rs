@@ -1,19 +1,20 @@
-//! Who checks which invariant.
+//! The owners of the checks of each invariant.
 
 use Owner::{Generator, Oracle, Test};
 
-/// Who checks an invariant.
+/// The owner of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// An oracle, after each step: in every generator.
+    /// An oracle, after each step of all generators.
     Oracle,
-    /// A generator, in a phase of its own: its test target. It names the id there or in its part of this library, or counts it.
+    /// A generator: the name of its test target. A separate phase names the id, there or in the
+    /// generator's part of this library, or counts it.
     Generator(&'static str),
-    /// A test: its target, or its file in the unit tests of core. It names the id.
+    /// A test that names the id: its target, or its file in the unit tests of core.
     Test(&'static str),
 }
 
-/// Of each id, who.
+/// The owners for each id.
 #[rustfmt::skip]
 pub const OWNERS: [(&str, &[Owner]); 81] = [
     ("P1", &[Oracle]),
@@ -99,7 +100,7 @@ pub const OWNERS: [(&str, &[Owner]); 81] = [
     ("S21", &[Oracle]),
 ];
 
-/// Who checks this one; none of an id that does not exist.
+/// The owners of an id; empty for an unknown id.
 #[must_use]
 pub fn owner_of(id: &str) -> &'static [Owner] {
     OWNERS.iter().find(|(known, _)| *known == id).map_or(&[], |(_, owners)| owners)

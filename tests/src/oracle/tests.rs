@@ -1,4 +1,4 @@
-//! No invariant without somebody who checks it.
+//! Each invariant must have a check.
 
 use super::{Checks, OWNERS, Owner, Violation, control, monitor, mux, owner_of, pool};
 use crate::{requirements, world};
@@ -7,7 +7,8 @@ use core::fmt::Debug;
 use core::slice;
 use std::path::Path;
 
-/// A history that is right, and a step more by which it breaks this invariant, and no other before.
+/// Checks that a correct history passes, and that one more step breaks this invariant and no other
+/// first.
 pub(super) fn breaks<S: Clone + Debug, T>(
     id: &str,
     right: &[S],
@@ -21,7 +22,7 @@ pub(super) fn breaks<S: Clone + Debug, T>(
     assert_eq!(found.id, id, "{found}");
 }
 
-/// Whatever an oracle is said to check is broken by some history.
+/// Checks that a history exists for each invariant that an oracle checks.
 pub(super) fn assert_all_broken(checked: &[&str], broken: &[&str]) {
     let missing: Vec<_> = checked.iter().filter(|id| !broken.contains(id)).collect();
     assert!(missing.is_empty(), "no history breaks {missing:?}");
@@ -46,9 +47,9 @@ fn what_an_oracle_is_said_to_check_it_checks() {
     }
 }
 
-/// A generator's part of this library, and what it demands to be counted besides what oracles check.
+/// A generator's part of this library, and the additional invariants that it must count.
 fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str]) {
-    // All of them are run as lives by seeds, some of which are lived twice.
+    // All of them run from seeds, and some runs are repeated.
     match generator {
         "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/world.rs", "tests/src/sim/ops.rs"], &[]),
         "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),

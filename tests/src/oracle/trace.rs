@@ -1,6 +1,8 @@
-//! Traces from outside: the pools' events of a client, with their times. They can be written down, and judged by the event part of the [oracle](super::pool).
+//! Recorded traces of the pool events of a client, with their times. They can be written, and
+//! checked by the event part of the [oracle](super::pool).
 //!
-//! Of what was called nothing is known, so that only what events say by themselves is judged: their grammar and order, limits, durations, numbers.
+//! The calls are unknown. Only the events can be checked: their grammar and order, limits,
+//! durations, numbers.
 
 use super::pool::{Answer, Event, Input, Oracle, Outputs, Room};
 use super::{Checks, Violation};
@@ -12,31 +14,31 @@ use poolhouse_driver as shell;
 use poolhouse_driver::{EventRef, Notice, Subscribers, Subscription};
 use serde_json::{Value, json};
 
-/// What is kept until it is looked at: more than a case tells.
+/// Maximum number of queued events. A case emits fewer.
 const NOTICES_MAX: usize = 1 << 20;
 
-/// Events of pools, in their order: when, whose, what.
+/// Events of pools in order: time, pool, event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace(pub Vec<(Instant, u64, Event)>);
 
-/// Records the pools' events of a client.
+/// Records the pool events of a client.
 #[derive(Debug)]
 pub struct Recorder {
     subscription: Subscription,
     trace: Trace,
-    /// Events were lost: what is left proves nothing.
+    /// Events were lost, so the rest of the trace proves nothing.
     lost: bool,
 }
 
 impl Recorder {
-    /// Records from now on; before the client is made, to have all.
+    /// Starts to record. Call it before the client is created, so the trace is complete.
     #[must_use]
     pub fn new(subscribers: &Subscribers) -> Self {
         let subscription = subscribers.subscribe(NOTICES_MAX, |event| matches!(event, EventRef::Pool(_)));
         Self { subscription, trace: Trace::default(), lost: false }
     }
 
-    /// What was recorded so far; `None` when something was lost.
+    /// The trace so far; `None` when events were lost.
     pub fn take(&mut self) -> Option<Trace> {
         while let Some(notice) = self.subscription.try_next() {
             match notice {
@@ -53,11 +55,11 @@ impl Recorder {
 }
 
 impl Trace {
-    /// Judges each pool's events.
+    /// Checks the events of each pool.
     ///
     /// # Errors
     ///
-    /// The first invariant that is broken, and by which event.
+    /// The first broken invariant, and the event that breaks it.
     pub fn judge(&self, checks: &mut Checks) -> Result<(), Violation> {
         let mut pools: BTreeMap<u64, Vec<(Instant, Event)>> = BTreeMap::new();
         for &(at, pool, event) in &self.0 {
@@ -74,17 +76,17 @@ impl Trace {
         Ok(())
     }
 
-    /// As JSON, without causes, which are not judged.
+    /// As JSON, without causes, which are not checked.
     #[must_use]
     pub fn json(&self) -> Value {
         self.0.iter().map(|(at, pool, event)| json!([at.as_nanos(), pool, write(event)])).collect()
     }
 
-    /// What [`Trace::json`] wrote; `life --events` judges it again.
+    /// Reads the output of [`Trace::json`]; `life --events` checks it again.
     ///
     /// # Errors
     ///
-    /// Says what is not understood.
+    /// Describes the text that cannot be parsed.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let events = value.as_array().ok_or("a trace is a list")?;
         let read = |entry: &Value| {
@@ -103,7 +105,7 @@ impl Trace {
 const REASONS: [ClosedReason; 4] =
     [ClosedReason::Stale, ClosedReason::Idle, ClosedReason::Error, ClosedReason::PoolClosed];
 
-/// The errors of check-outs, one of each kind.
+/// The errors of check-outs, one for each kind.
 const ERRORS: [CheckOutError; 7] = [
     CheckOutError::PoolClosed,
     CheckOutError::PoolCleared { cause: None },
@@ -123,7 +125,7 @@ fn kind_of(error: CheckOutError) -> usize {
         CheckOutError::EstablishFailed { overloaded: true, .. } => 4,
         CheckOutError::Busy { .. } => 5,
         CheckOutError::Cancelled => 6,
-        // It would be read as another one.
+        // It would be read as a different error.
         _ => unreachable!("{error:?} has no number among ERRORS"),
     }
 }

@@ -1,6 +1,6 @@
-//! The kinds of operation, and how often each was done.
+//! The kinds of operation, and their counters.
 
-/// The kinds of a simulator, each with how much less common than most it is, and what counts them.
+/// Declares the kinds of a simulator, each with its rarity, and their counters.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $rarity:literal,)*) => {
         /// A kind of operation.
@@ -12,10 +12,10 @@ macro_rules! kinds {
         impl Kind {
             /// Each kind, in the order of its number.
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
-            /// How many there are.
+            /// Number of kinds.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// By how much it is less common than most.
+            /// The factor by which it is less common than the most common kinds.
             #[must_use]
             pub const fn rarity(self) -> u32 {
                 match self {
@@ -24,17 +24,17 @@ macro_rules! kinds {
             }
         }
 
-        /// How often each kind was done.
+        /// Counters for each kind.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Counters {
             done: [u64; Kind::COUNT],
-            /// How many operations there were.
+            /// Number of operations.
             pub steps: u64,
-            /// How many events there were.
+            /// Number of events.
             pub events: u64,
-            /// How many lives came to their end.
+            /// Number of completed runs.
             pub lives: u64,
-            /// What the oracle looked at in those.
+            /// The checks of the oracle in these runs.
             pub checks: crate::oracle::Checks,
         }
 
@@ -46,7 +46,7 @@ macro_rules! kinds {
         }
 
         impl Counters {
-            /// How often this kind was done.
+            /// Number of operations of this kind.
             #[must_use]
             pub const fn of(&self, kind: Kind) -> u64 {
                 self.done[kind as usize]
@@ -57,7 +57,7 @@ macro_rules! kinds {
                 self.steps += 1;
             }
 
-            /// Adds what another one counted.
+            /// Adds the counts of another instance.
             pub fn add(&mut self, other: &Self) {
                 for (sum, more) in self.done.iter_mut().zip(other.done) {
                     *sum += more;
@@ -82,7 +82,7 @@ macro_rules! kinds {
                 serde_json::json!({ "lives": self.lives, "steps": self.steps, "inputs": inputs, "invariants": invariants })
             }
 
-            /// Kinds that were never done.
+            /// Kinds that did not occur.
             #[must_use]
             pub fn missing(&self) -> Vec<Kind> {
                 Kind::ALL.into_iter().filter(|&kind| self.of(kind) == 0).collect()
@@ -94,25 +94,25 @@ macro_rules! kinds {
 kinds! {
     /// A check-out without a deadline.
     CheckOut = 1,
-    /// A check-out with a deadline, perhaps one that has passed.
+    /// A check-out with a deadline that may have passed.
     CheckOutDeadline = 1,
     /// Claims the outcome of a check-out.
     Claim = 1,
-    /// Claims what was claimed or cancelled before.
+    /// Claims an outcome that was claimed or cancelled before.
     ClaimUsedUp = 8,
-    /// Cancels a check-out that has no connection coming.
+    /// Cancels a waiter without a bound connection.
     CancelUnbound = 3,
-    /// Cancels a check-out that has a connection coming.
+    /// Cancels a waiter with a bound connection.
     CancelBound = 3,
     /// Cancels a check-out that was granted and not claimed.
     CancelGranted = 3,
     /// Cancels a check-out that failed and was not claimed.
     CancelFailed = 3,
-    /// Cancels what was claimed or cancelled before.
+    /// Cancels a check-out that was claimed or cancelled before.
     CancelUsedUp = 8,
     /// Returns a connection.
     CheckIn = 1,
-    /// Returns a connection that failed.
+    /// Returns a failed connection.
     CheckInBroken = 3,
     /// Returns the connection of another pool.
     CheckInForeign = 8,
@@ -124,56 +124,57 @@ kinds! {
     PollPrompt = 2,
     /// Takes all actions.
     Drain = 1,
-    /// Tells a connection's service.
+    /// Reports the service of a connection.
     Service = 1,
-    /// Tells a service of a connection that has none to tell.
+    /// Reports a service for a connection that has none.
     ServiceNonsense = 8,
     /// A connection is established.
     Established = 1,
     /// A connection could not be established.
     EstablishFailed = 3,
-    /// A connection could not be established, and that clears the pool.
+    /// A connection could not be established, and the failure clears the pool.
     EstablishFailedClear = 5,
-    /// News of a connection that is not being established.
+    /// A report about a connection that is not being established.
     LateNews = 6,
     /// Clears the pool.
     Clear = 8,
-    /// Clears the pool and interrupts.
+    /// Clears the pool and interrupts connections in use.
     ClearInterrupt = 8,
     /// Clears one service.
     ClearService = 6,
-    /// Clears in the way of the other mode.
+    /// Clears in a way that belongs to the other mode.
     ClearWrongMode = 20,
     /// Marks the pool ready.
     Ready = 1,
     /// Closes the pool.
     Close = 100,
-    /// Gives up everything after a fork.
+    /// Resets the pool after a fork.
     Fork = 30,
     /// Pins a lease.
     Pin = 6,
     /// Pins the lease of another pool.
     PinForeign = 20,
-    /// Goes to the instant at which something is due.
+    /// Advances the time to the next deadline.
     TimeExact = 2,
-    /// Goes to just before that.
+    /// Advances the time to just before the next deadline.
     TimeBefore = 3,
-    /// Goes beyond it.
+    /// Advances the time past the next deadline.
     TimePast = 3,
-    /// Time goes on, and the pool is not called.
+    /// Advances the time without a call of the pool.
     TimeOnly = 3,
-    /// The clock goes back.
+    /// The clock jumps back.
     TimeBack = 8,
-    /// A call although nothing need be due.
+    /// Calls `handle_timeout` although nothing need be due.
     Tick = 4,
-    /// Puts other options in force.
+    /// Changes the options.
     Reconfigure = 6,
-    /// Fills the pool to a number of connections, or stops that.
+    /// Sets or cancels a fill target.
     Fill = 6,
     /// A check-out by a client without a subscriber, which does not read the clock.
     CheckOutUntimed = 1,
     /// A check-in by a client without a subscriber, which does not read the clock.
     CheckInUntimed = 1,
-    /// A check-out and a check-in that need the time or affect a waiter, and so read the clock.
+    /// A check-out and a check-in that need the time or affect a waiter, and therefore read the
+    /// clock.
     ClockRead = 3,
 }

@@ -1,10 +1,12 @@
-//! A seeded simulator of the multiplexed pool: one seed is one life.
+//! A seeded simulator of the multiplexed pool. One seed is one simulated run.
 //!
-//! A life draws its options and a mix of operations of the host, of honest and of hostile peers, runs them against the pool and its reference model, and
-//! compares everything that can be seen after each of them. Beside them a book is kept of who has which stream id: no reply may reach
-//! another request than the one that was written with its id on its connection, every request ends once, and every id is freed, or gone with its connection.
+//! A run draws its options and a mix of operations of the host, of honest and of hostile peers,
+//! applies them to the pool and to its reference model, and compares all observable state after
+//! each operation. A separate book records the owner of each stream id: a reply may reach only the
+//! request that was written with its id on its connection, each request ends once, and each id is
+//! freed or ends with its connection.
 //!
-//! [`day`] is a day of load in virtual time.
+//! [`day`] simulates a day of load in virtual time.
 
 mod book;
 pub mod day;
@@ -23,36 +25,37 @@ use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions
 use world::World;
 pub(crate) use world::translated;
 
-/// How a life is drawn.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// The options of the pool.
     pub options: MuxOptions,
-    /// Where it keeps its slots.
+    /// The memory of its slots.
     pub store: Store,
-    /// How often each kind of operation comes, in the order of [`Kind::ALL`]; 0 is never.
+    /// Weights of the kinds of operation, in the order of [`Kind::ALL`]; 0 is never.
     pub weights: [u32; Kind::COUNT],
-    /// In how many of a hundred steps the last kind comes again.
+    /// Percentage of steps in which the last kind is repeated.
     pub sticky: u32,
-    /// How many operations there are.
+    /// Number of operations.
     pub steps: u32,
 }
 
-/// Where a pool keeps its slots.
+/// The memory of a pool's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// On the heap.
     Heap,
-    /// In place, with room for 2 connections, 3 requests that wait and 64 ids.
+    /// Inline, with capacity for 2 connections, 3 waiters and 64 ids.
     Fixed2,
-    /// In place, with room for 6 connections, 8 requests that wait and 128 ids.
+    /// Inline, with capacity for 6 connections, 8 waiters and 128 ids.
     Fixed6,
-    /// In place, without room for connections.
+    /// Inline, without capacity for connections.
     Fixed0,
 }
 
 impl Shape {
-    /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
+    /// Draws all parameters (swarm testing): extremes are as likely as ordinary values, and some
+    /// kinds of operation never occur.
     pub fn draw(choices: &mut impl Choices) -> Self {
         let options = options(choices);
         let store =
@@ -88,7 +91,7 @@ impl Kind {
     }
 }
 
-/// Options that are valid.
+/// Draws valid options.
 fn options(choices: &mut impl Choices) -> MuxOptions {
     let streams_per_connection = choices.one_of(&[1, 2, 3, 4, 5, 8, 8, 20, 65, 130]);
     let millis = |choices: &mut dyn FnMut(u32) -> u32, values: &[u64]| {
@@ -122,7 +125,7 @@ fn options(choices: &mut impl Choices) -> MuxOptions {
             }
         }
     }
-    // Nobody asks, so it does not matter.
+    // Without heartbeats the timeout has no effect.
     if options.heartbeat_interval.is_zero() && choices.one_in(2) {
         options.heartbeat_timeout = Duration::ZERO;
     }
@@ -141,7 +144,7 @@ fn host(choices: &mut impl Choices, streams: u32) -> HostOptions {
     }
 }
 
-/// Lives one life of this shape.
+/// Runs one simulation with these parameters.
 ///
 /// # Panics
 ///
@@ -160,7 +163,7 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
     }
 }
 
-/// Lives the life of this seed.
+/// Runs the simulation of this seed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The operations: each is done to the pool and to the model, and what both answer is compared.
+//! The operations. Each is applied to the pool and to the model, and their results are compared.
 
 use super::kind::Kind;
 use super::world::{SERVICES, TIME_MAX, World};
@@ -13,7 +13,7 @@ use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
 const MS: u64 = 1_000_000;
 
-/// What a check-out that was not taken looks like, from the model.
+/// State of an unclaimed check-out, according to the model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stand {
     Unbound,
@@ -49,7 +49,7 @@ impl<M: Bounded> World<'_, M> {
             Kind::Service => self.shape.options.load_balanced && self.without_service().next().is_some(),
             Kind::Established | Kind::EstablishFailed | Kind::EstablishFailedClear => !self.establishing.is_empty(),
             Kind::ServiceNonsense | Kind::LateNews => !self.gone.is_empty() || !self.leases.is_empty(),
-            // A tiny life has no use for what changes nothing.
+            // In a tiny run, operations without effect are left out.
             Kind::Ready => !self.shape.tiny || self.pool.state() == PoolState::Paused,
             Kind::Drain => !self.shape.tiny || self.owes(),
             Kind::PollEstablish => !self.shape.tiny || !self.model.owed_establishes().is_empty(),
@@ -84,9 +84,10 @@ impl<M: Bounded> World<'_, M> {
         self.establishing.iter().copied().filter(|&conn| self.pool.conn_service(conn).is_none())
     }
 
-    /// Indices of the leases whose check-in needs neither the time nor an observer, or (`false`) of the others.
+    /// Indices of the leases that can be checked in without the time and an observer, or (`false`)
+    /// of the others.
     fn untimed_leases(&self, is_untimed: bool) -> Vec<usize> {
-        // A pool whose options were changed may read the clock at any check-in.
+        // After a change of options, the pool may read the clock at any check-in.
         let is_reconfigured = self.model.is_reconfigured();
         let is_one = |lease: &Lease| {
             let id = lease.conn().connection_id().get();
@@ -102,7 +103,7 @@ impl<M: Bounded> World<'_, M> {
                 let now = self.now;
                 let far = [now + MS, now + 5 * MS, now + 10 * MS, now + 10_000 * MS, now, now - 1, 0, u64::MAX - 1];
                 let count = if self.shape.tiny { 2 } else { far.len() };
-                // Own deadlines and those of the option hardly ever fall on one instant.
+                // A random offset, so deadlines of callers hardly ever equal those of the option.
                 let odd = if self.shape.tiny { 0 } else { u64::from(choices.below(100_000)) };
                 self.check_out(Some(far[choices.index(count)].saturating_add(odd)));
             }
@@ -122,7 +123,7 @@ impl<M: Bounded> World<'_, M> {
                 self.note(|| format!("cancel used up {waiter:?}"));
                 let now = self.at();
                 self.pool.cancel(now, waiter, &mut self.log);
-                // Time has gone on all the same.
+                // The call has no effect except on the time.
                 self.model.cancel(self.now, 0);
             }
             Kind::CheckIn => self.check_in(choices.index(self.leases.len()), None),
@@ -230,7 +231,7 @@ impl<M: Bounded> World<'_, M> {
 
     fn pass_time(&mut self, kind: Kind, choices: &mut impl Choices) {
         let due = self.pool.poll_timeout().map(Instant::as_nanos);
-        // Not to the end of time: after that everything is due for ever.
+        // The end of time is excluded: after it everything is always due.
         let due = due.filter(|&due| due < TIME_MAX);
         let was = self.now;
         if kind == Kind::TimeExact {
@@ -244,7 +245,7 @@ impl<M: Bounded> World<'_, M> {
             self.note(|| "time goes on".into());
             return;
         } else if kind == Kind::TimeBack {
-            // For this call only.
+            // Only for this call.
             self.now -= choices.one_of(&[1, MS, 500 * MS]);
         }
         self.tick();
@@ -270,7 +271,7 @@ impl<M: Bounded> World<'_, M> {
         same::check_out(outcome, expected, &mut self.leases, &mut self.waiters);
     }
 
-    /// Checks out as a client without a subscriber does.
+    /// Checks out like a client without a subscriber.
     fn check_out_untimed(&mut self) {
         let lease = self.pool.check_out_without_clock();
         self.note(|| format!("check_out without the clock: {lease:?}"));
@@ -282,7 +283,7 @@ impl<M: Bounded> World<'_, M> {
         self.leases.push(lease);
     }
 
-    /// Checks in as a client without a subscriber does.
+    /// Checks in like a client without a subscriber.
     fn check_in_untimed(&mut self, place: usize) {
         let lease = self.leases.remove(place);
         let id = lease.conn().connection_id().get();
@@ -342,7 +343,7 @@ impl<M: Bounded> World<'_, M> {
         self.foreign = Some(refused.expect_err("the lease of another pool").0);
     }
 
-    /// True when there was no place for the service.
+    /// Returns true when the capacity for services is exhausted.
     pub(super) fn service(&mut self, conn: ConnId, service: ObjectId) -> bool {
         let told = self.pool.handle_service(conn, service);
         self.note(|| format!("service of {conn:?} is {service}: {told:?}"));
@@ -372,7 +373,7 @@ impl<M: Bounded> World<'_, M> {
         assert_eq!(told.is_ok(), expected, "handle_establish_failed");
     }
 
-    /// A connection of which no news of an establishment can come.
+    /// A connection that is not being established.
     fn not_pending(&self, choices: &mut impl Choices) -> ConnId {
         let in_use = self.leases.iter().map(poolhouse_core::pool::Lease::conn);
         let conns: Vec<_> = self.gone.iter().copied().chain(in_use).collect();

@@ -1,4 +1,5 @@
-//! What a pool has done and what it shows, against what its model says: for whoever drives both.
+//! Comparison of the events and the state of a pool with its model, for all generators that run
+//! both.
 
 use crate::model::pool::{CheckedOut, Event, Model, Outcome};
 use poolhouse_core::pool::{
@@ -6,7 +7,8 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Machine, ObjectId};
 
-/// The events since the last look. Of check-outs that time out in one call, any may be first.
+/// Compares the events since the last call. Check-outs that time out in one call may do so in any
+/// order.
 pub(crate) fn assert_events(mut actual: Vec<(u64, Event)>, mut expected: Vec<(u64, Event)>) {
     if actual != expected {
         in_any_order(&mut actual);
@@ -15,7 +17,7 @@ pub(crate) fn assert_events(mut actual: Vec<(u64, Event)>, mut expected: Vec<(u6
     }
 }
 
-/// Sorts each run of timeouts by how long they waited.
+/// Sorts each run of timeouts by the length of the wait.
 fn in_any_order(events: &mut [(u64, Event)]) {
     let is_timeout = |event: &Event| matches!(event, Event::Failed(CheckOutFailedReason::Timeout, ..));
     for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
@@ -23,7 +25,8 @@ fn in_any_order(events: &mut [(u64, Event)]) {
     }
 }
 
-/// Everything that can be seen of a pool besides its connections. Gives when something is due, which is now for whatever should have been done before.
+/// Compares all observable state of a pool except its connections. Returns the next deadline;
+/// overdue deadlines count as now.
 pub(crate) fn assert_state<M: Memory>(pool: &Pool<M>, model: &Model, services: &[ObjectId]) -> Option<u64> {
     pool.assert_invariants();
     let counts = pool.counts();
@@ -46,7 +49,7 @@ pub(crate) fn assert_state<M: Memory>(pool: &Pool<M>, model: &Model, services: &
     due
 }
 
-/// What can be seen of a connection; whether it is there.
+/// Compares the observable state of a connection. Returns whether it exists.
 pub(crate) fn assert_conn<M: Memory>(pool: &Pool<M>, model: &Model, conn: ConnId) -> bool {
     let expected = model.conn(conn.connection_id().get());
     let generation = pool.conn_generation(conn).map(|generation| generation.get());
@@ -55,7 +58,7 @@ pub(crate) fn assert_conn<M: Memory>(pool: &Pool<M>, model: &Model, conn: ConnId
     expected.is_some()
 }
 
-/// What became of a check-out at once: a lease more, one more who waits, or this error.
+/// Compares the immediate result of a check-out: a new lease, a new waiter, or an error.
 pub(crate) fn check_out(
     outcome: Result<CheckOut, CheckOutError>,
     expected: CheckedOut,
@@ -77,7 +80,7 @@ pub(crate) fn check_out(
     None
 }
 
-/// What a claim gives: perhaps a lease more. Whether the check-out is over.
+/// Compares the result of a claim, which may add a lease. Returns whether the check-out is over.
 pub(crate) fn claim(outcome: Claim, expected: Option<Outcome>, leases: &mut Vec<Lease>) -> bool {
     match (outcome, expected) {
         (Claim::Waiting, Some(Outcome::Waiting)) => return false,

@@ -1,4 +1,4 @@
-//! The pool, its model, and whatever a host would hold; after each operation the two are compared.
+//! The pool, its model, and the state of a host. Pool and model are compared after each operation.
 
 use super::kind::{Counters, Kind};
 use super::{Shape, Trace, next_kind, same};
@@ -10,16 +10,16 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Instant, Machine, ObjectId};
 
-/// No life goes on so long.
+/// Upper bound of the time of a run.
 pub(super) const TIME_MAX: u64 = 1_000_000_000 * 1_000_000;
 
-/// How many connections that are gone are still asked about.
+/// Number of closed connections that are still used in calls.
 const GONE_MAX: usize = 8;
 
 /// The services behind the load balancer.
 pub(super) const SERVICES: [ObjectId; 3] = [ObjectId([1; 12]), ObjectId([2; 12]), ObjectId([3; 12])];
 
-/// A pool and what belongs to it.
+/// A pool with its model and its host.
 pub(super) struct World<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
@@ -29,13 +29,13 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) log: Vec<(Instant, PoolEvent)>,
     pub(super) now: u64,
     pub(super) leases: Vec<Lease>,
-    /// Check-outs whose outcome was not taken, and their numbers in the model.
+    /// Unclaimed check-outs, and their numbers in the model.
     pub(super) waiters: Vec<(WaiterId, u64)>,
-    /// Ids of check-outs that are over.
+    /// Ids of check-outs that have ended.
     pub(super) used_up: Vec<WaiterId>,
-    /// What the host is establishing, as far as it knows.
+    /// Connections that the host is establishing, from its view.
     pub(super) establishing: Vec<ConnId>,
-    /// Connections that the pool may know, and some that it does not any more.
+    /// Connections that the pool may know, and some closed ones.
     pub(super) known: Vec<ConnId>,
     pub(super) gone: Vec<ConnId>,
     pub(super) foreign: Option<Lease>,
@@ -64,7 +64,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// A whole life.
+    /// Executes the complete run.
     pub(super) fn live(mut self, choices: &mut impl Choices) {
         self.compare();
         let mut last = None;
@@ -79,7 +79,7 @@ impl<'a, M: Bounded> World<'a, M> {
             self.operate(kind, choices);
             self.compare();
         }
-        // In the other half those with a limit are left to what peace brings.
+        // In the other half of the runs, waiters with a limit are served when the faults stop.
         if self.shape.steps.is_multiple_of(2) {
             self.silence();
         }
@@ -103,7 +103,7 @@ impl<'a, M: Bounded> World<'a, M> {
         found.expect("the pool speaks of a check-out that is not over").1
     }
 
-    /// Everything that can be seen of the pool is as the model says.
+    /// Compares all observable state of the pool with the model.
     pub(super) fn compare(&mut self) {
         let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
         for (at, event) in self.log.drain(..) {
@@ -136,7 +136,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.establishing.retain(|conn| !self.gone.contains(conn));
     }
 
-    /// Takes one action of a kind, or finds that none is owed.
+    /// Takes one action of a kind. Returns false if none is owed.
     pub(super) fn poll(&mut self, establish: bool, prompt: bool) -> bool {
         let action = match (establish, prompt) {
             (true, false) => self.pool.poll_establish().map(PoolAction::Establish),
@@ -181,13 +181,14 @@ impl<'a, M: Bounded> World<'a, M> {
         while self.poll(true, true) {}
     }
 
-    /// The server answers nobody and nothing is returned: who waits for so long and no longer has its end by then (P52).
+    /// The server does not answer and no connection is returned: each waiter with a limit must have
+    /// ended by then (P52).
     fn silence(&mut self) {
         if self.pool.state() != PoolState::Ready {
             return;
         }
         self.note(|| "silence".into());
-        // Not to the end of time: after that everything is due for ever.
+        // The end of time is excluded: after it everything is always due.
         let last = self.pool.oracle().last_limit().map(|at| at.as_nanos().min(TIME_MAX));
         while let Some(due) = self.pool.poll_timeout().map(Instant::as_nanos).filter(|due| Some(*due) <= last) {
             self.now = self.now.max(due);
@@ -201,7 +202,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.pool.assert_peace(true);
     }
 
-    /// No faults any more, and everything is returned: each check-out has its end soon (P51).
+    /// Faults have stopped and all connections are returned: each check-out must end soon (P51).
     fn peace(&mut self) {
         if self.pool.state() == PoolState::Closed {
             return;
@@ -237,7 +238,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.pool.assert_peace(false);
     }
 
-    /// After the close and all returns nothing is left (P43).
+    /// After the close and all returns, nothing may be left (P43).
     fn end(&mut self) {
         self.close();
         self.compare();
@@ -261,7 +262,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.pool.assert_over();
     }
 
-    /// A lease of another pool.
+    /// Creates a lease of another pool.
     pub(super) fn foreign_lease(&mut self) -> Lease {
         self.foreign.take().unwrap_or_else(|| {
             let now = self.at();
@@ -282,7 +283,7 @@ impl<'a, M: Bounded> World<'a, M> {
     }
 }
 
-/// An event of the pool in the words of its model.
+/// Converts an event of the pool to one of the model.
 pub(crate) fn translated(event: &PoolEvent) -> Event {
     let id = |conn: ConnId| conn.connection_id().get();
     let nanos = |duration: core::time::Duration| u64::try_from(duration.as_nanos()).expect("a short time");

@@ -1,4 +1,5 @@
-//! The client: the control machine, a pool for each server, and what a host keeps beside them.
+//! The client: the control machine, a pool for each server, and the state that a host keeps for
+//! them.
 
 use super::kind::Kind;
 use super::log::Log;
@@ -24,7 +25,7 @@ use poolhouse_wire::handshake::HandshakeError;
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// What the client wants of the network.
+/// A request of the client to the network.
 #[derive(Debug)]
 pub(super) enum Want {
     Dial {
@@ -50,18 +51,18 @@ pub(super) enum Want {
         conn: ConnId,
         member: usize,
     },
-    /// The socket of a connection.
+    /// Close the socket of a connection.
     Close {
         server: ServerId,
         conn: ConnId,
     },
-    /// Lines of this server are nobody's.
+    /// The server was removed: its monitor connections have no owner.
     Gone {
         server: ServerId,
     },
 }
 
-/// A connection that is leased.
+/// A leased connection.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) server: ServerId,
@@ -72,7 +73,7 @@ struct Server<M: Bounded> {
     pool: Watched<M>,
     member: usize,
     dials: VecDeque<Instant>,
-    /// It may owe something.
+    /// It may owe actions.
     touched: bool,
 }
 
@@ -86,7 +87,7 @@ impl<M: Bounded> Server<M> {
 pub(super) struct Client<M: Bounded> {
     pub(super) control: control::Watched<OnHeap>,
     monitors: Monitors,
-    /// The control machine may owe something.
+    /// The control machine may owe actions.
     touched: bool,
     pub(super) log: Log,
     servers: BTreeMap<ServerId, Server<M>>,
@@ -96,11 +97,11 @@ pub(super) struct Client<M: Bounded> {
     pub(super) now: Instant,
     pool: PoolConfig,
     next_pool: u32,
-    /// Pools of servers that are gone, until all is returned.
+    /// Pools of removed servers, until all connections are returned.
     leaving: BTreeMap<ServerId, Server<M>>,
-    /// Somebody waits for a primary, or for any server.
+    /// A selection waits for a primary, or for any server.
     pub(super) selecting: bool,
-    /// How often something was carried out.
+    /// Number of executions of owed actions.
     pub(super) steps: u64,
 }
 
@@ -137,9 +138,10 @@ impl<M: Bounded> Client<M> {
         client
     }
 
-    /// Time goes on, or back for the caller: then it is held. Whether anything was due.
+    /// Advances the time. A time before the current one is passed to the machines, but not stored.
+    /// Returns whether anything was due.
     ///
-    /// - `anyway`: the machines are called although nothing is.
+    /// - `anyway`: call the machines even if nothing is due.
     pub(super) fn advance(&mut self, now: Instant, anyway: bool) -> bool {
         self.now = self.now.max(now);
         let limit = self.now;
@@ -147,7 +149,7 @@ impl<M: Bounded> Client<M> {
         let mut did = false;
         let control_is_due = is_due(self.control.poll_timeout());
         if control_is_due || anyway {
-            // Told as the caller has it.
+            // The machine receives the time as passed by the caller.
             self.touched = true;
             self.control.handle_timeout(now, &mut self.log);
             self.follow(now, None, Some(Call::Timeout));
@@ -210,7 +212,8 @@ impl<M: Bounded> Client<M> {
         self.settle();
     }
 
-    /// The hello of a connection that is being established: news of the server, unless its pool was cleared since.
+    /// The hello of a connection that is being established. It updates the server, unless its pool
+    /// was cleared since.
     pub(super) fn app_hello(&mut self, server: ServerId, conn: ConnId, hello: &HelloReply<'_>) {
         let Some(at) = self.servers.get(&server) else { return };
         if at.pool.conn_generation(conn).is_some_and(|generation| generation == at.pool.generation()) {
@@ -221,7 +224,7 @@ impl<M: Bounded> Client<M> {
         }
     }
 
-    /// A connection stands. Whether anybody wants it still.
+    /// A connection was established. Returns whether the pool still needs it.
     pub(super) fn established(&mut self, server: ServerId, conn: ConnId) -> bool {
         let Some(at) = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server)) else { return false };
         let is_there = at.pool_mut().handle_established(self.now, conn, &mut self.log).is_ok();
@@ -229,7 +232,8 @@ impl<M: Bounded> Client<M> {
         is_there
     }
 
-    /// A connection could not be established: whether by overload; `None` when nobody wants it any more.
+    /// A connection could not be established. Returns whether the cause is overload; `None` when
+    /// the pool has already abandoned it.
     pub(super) fn not_established(&mut self, server: ServerId, conn: ConnId, error: &HandshakeError) -> Option<bool> {
         let (at, is_member) = match self.servers.get_mut(&server) {
             Some(at) => (at, true),
@@ -257,7 +261,7 @@ impl<M: Bounded> Client<M> {
         Some(overloaded)
     }
 
-    /// News of a connection that is gone.
+    /// Reports the result of the establishment of a closed connection.
     pub(super) fn late_conn(&mut self, server: ServerId, conn: ConnId, is_good: bool) -> Result<(), Stale> {
         let Some(at) = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server)) else {
             return Err(Stale);
@@ -269,17 +273,17 @@ impl<M: Bounded> Client<M> {
         at.pool_mut().handle_establish_failed(self.now, conn, error, &mut self.log)
     }
 
-    /// Every server of the client's view, with the state of its pool.
+    /// The servers of the client's view, with the states of their pools.
     pub(super) fn pools(&self) -> impl Iterator<Item = (ServerId, usize, PoolState)> {
         self.servers.iter().map(|(id, at)| (*id, at.member, at.pool.state()))
     }
 
-    /// The counts of every pool, also of those that close.
+    /// The counts of all pools, including those that are closing.
     pub(super) fn counts(&self) -> impl Iterator<Item = (ServerId, PoolCounts)> {
         self.servers.iter().chain(&self.leaving).map(|(id, at)| (*id, at.pool.counts()))
     }
 
-    /// Asks a pool for a connection.
+    /// Checks a connection out.
     pub(super) fn check_out(&mut self, server: ServerId, deadline: Option<Instant>) -> Result<CheckOut, CheckOutError> {
         let at = self.servers.get_mut(&server).expect("a server of the view");
         let result = at.pool_mut().check_out(self.now, deadline, &mut self.log);
@@ -287,7 +291,7 @@ impl<M: Bounded> Client<M> {
         result
     }
 
-    /// Takes the outcome of a check-out that waited.
+    /// Takes the outcome of a waiter.
     pub(super) fn claim(&mut self, server: ServerId, waiter: WaiterId) -> Claim {
         let now = self.now;
         let claim = self.pool(server).pool_mut().claim(now, waiter);
@@ -307,7 +311,8 @@ impl<M: Bounded> Client<M> {
         at.expect("a pool stays until all is returned")
     }
 
-    /// An operation failed: its server is judged, and its pool cleared if that follows. Whether the server is unknown from now on.
+    /// Reports a failed operation. The server is updated, and its pool cleared if required. Returns
+    /// whether the server became unknown.
     pub(super) fn report(&mut self, op: &Op, kind: AppErrorKind<'_>) -> bool {
         let Some(at) = self.servers.get_mut(&op.server) else { return false };
         let generation = at.pool.conn_generation(op.lease.conn()).expect("it is leased").get();
@@ -342,7 +347,7 @@ impl<M: Bounded> Client<M> {
         self.settle();
     }
 
-    /// Returns a connection to another pool, if there is one: it is handed back.
+    /// Returns a connection to another pool, if there is one. That pool must reject it.
     pub(super) fn check_in_elsewhere(&mut self, op: Op) -> (Op, bool) {
         let Op { server, lease } = op;
         let Some(at) = self.servers.iter_mut().find(|(id, _)| **id != server).map(|(_, at)| at) else {
@@ -354,7 +359,7 @@ impl<M: Bounded> Client<M> {
         (Op { server, lease }, true)
     }
 
-    /// Clears a pool and makes it ready again, many times; in the end it is as ready as it was.
+    /// Clears a pool and marks it ready again, many times. Its final state is the initial one.
     pub(super) fn storm(&mut self, server: ServerId, times: u32, interrupt: bool) {
         let Some(at) = self.servers.get_mut(&server) else { return };
         let was_ready = at.pool.state() == PoolState::Ready;
@@ -376,7 +381,7 @@ impl<M: Bounded> Client<M> {
         self.settle();
     }
 
-    /// Nothing is left after the end (S18, P43).
+    /// Checks that nothing is left after the close (S18, P43).
     pub(super) fn assert_over(&mut self) {
         assert_eq!(self.control.poll_timeout(), None);
         assert!(self.servers.is_empty());
@@ -388,14 +393,14 @@ impl<M: Bounded> Client<M> {
         self.log.assert_over();
     }
 
-    /// Nobody waits any more (P51).
+    /// Checks that no check-out waits (P51).
     pub(super) fn assert_peace(&mut self) {
         for server in self.servers.values_mut().chain(self.leaving.values_mut()) {
             server.pool.assert_peace(false);
         }
     }
 
-    /// What the oracles have checked.
+    /// Takes the check counts of the oracles.
     pub(super) fn take_checks(&mut self) -> Checks {
         let mut checks = self.control.checks().clone();
         checks.merge(&self.monitors.checks());
@@ -409,7 +414,7 @@ impl<M: Bounded> Client<M> {
         self.servers.get(&server).map(|at| at.pool.state())
     }
 
-    /// Whether the client finds whom it waits for.
+    /// Whether the selection of the client succeeds.
     fn finds(&self) -> bool {
         self.control.topology().description().has_writable_server()
     }
@@ -418,7 +423,7 @@ impl<M: Bounded> Client<M> {
         self.monitors.follow(&self.control, now, about, call);
     }
 
-    /// Carries out everything that is owed, as one step, and then looks at everything.
+    /// Executes all owed actions as one step, and then checks the state.
     fn settle(&mut self) {
         self.steps += 1;
         let mut woken = false;
@@ -443,7 +448,7 @@ impl<M: Bounded> Client<M> {
             self.follow(self.now, None, Some(Call::Request));
             assert_eq!(self.control.poll_action(), None, "a request changes nothing yet");
         }
-        // What only pools were told is none of the control machine's business.
+        // Calls that concern only pools do not affect the control machine.
         if core::mem::take(&mut self.touched) {
             self.settle_lines();
             self.check();
@@ -540,7 +545,7 @@ impl<M: Bounded> Client<M> {
         }
     }
 
-    /// Everything that must hold between any two steps.
+    /// Checks the invariants that hold between any two steps.
     fn check(&self) {
         self.control.assert_invariants();
         let topology = self.control.topology();
@@ -565,7 +570,7 @@ impl<M: Bounded> Client<M> {
                     .is_some_and(|monitor| { monitor.state() == poolhouse_core::monitor::MonitorState::Checking }),
                 "the events say whether {server} is being checked"
             );
-            // S14: the connection for round-trip times is there only while it streams.
+            // S14: the RTT connection exists only during streaming.
             let monitor = self.control.monitor(id).expect("a member is checked");
             assert!(monitor.is_streaming() || !monitor.owes_line(Line::Rtt));
             if !server_type.is_known() {

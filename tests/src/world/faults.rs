@@ -1,4 +1,4 @@
-//! What goes wrong, and how it stops.
+//! Faults, and the end of faults.
 
 use super::kind::Kind;
 use super::life::World;
@@ -8,7 +8,7 @@ use super::truth::{Deployment, HOSTS, Way};
 use crate::choices::Choices;
 use crate::oracle::pool::Bounded;
 
-/// What happens to members, to connections, or to the host, at times of its own.
+/// Faults of members, of connections and of the host, at drawn times.
 const FAULTS: [Kind; 25] = [
     Kind::Kill,
     Kind::Vanish,
@@ -38,7 +38,7 @@ const FAULTS: [Kind; 25] = [
 ];
 
 impl<M: Bounded> World<'_, M> {
-    /// One more fault, or the end of all.
+    /// Executes the next fault, or ends the faults.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
             return self.make_peace();
@@ -83,7 +83,7 @@ impl<M: Bounded> World<'_, M> {
         self.say(|| format!("== {kind:?} {what}"));
     }
 
-    /// What peace brings about besides was not drawn, and does not count.
+    /// Changes that the end of faults causes were not drawn, and are not counted.
     fn note_member(&mut self, kind: Kind, member: usize) {
         if !self.peace || matches!(kind, Kind::DeadForGood | Kind::Election) {
             self.counters.count(kind);
@@ -110,7 +110,7 @@ impl<M: Bounded> World<'_, M> {
         self.lose_primary(member);
     }
 
-    /// The others miss a primary.
+    /// The primary is lost, and the other members notice it.
     fn lose_primary(&mut self, member: usize) {
         if self.truth.primary != Some(member) {
             return;
@@ -157,12 +157,12 @@ impl<M: Bounded> World<'_, M> {
         for id in self.net.of_member(member) {
             self.hear(id);
         }
-        // Streams whose time has come meanwhile go on.
+        // Streams that became due in the meantime continue.
         self.changed(member);
         self.sync_later(member);
     }
 
-    /// What passes between the client and a member goes another way from now on.
+    /// Changes the faults of the path between the client and a member.
     fn lead(&mut self, kind: Kind, member: usize, way: Way) {
         if self.truth.members[member].way == way {
             return;
@@ -177,7 +177,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// Some members are held up, one after the other, and let go again in another order.
+    /// Holds back some members one after the other, and releases them in another order.
     fn swizzle(&mut self) {
         let members: Vec<usize> = (0..HOSTS.len()).filter(|_| self.draws.faults.one_in(2)).collect();
         let last = self.now + u64::from(self.draws.faults.below(1_500)) * MS;
@@ -196,7 +196,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// What was held up goes on, in its order.
+    /// Delivers the held messages of a member in order.
     pub(super) fn unclog(&mut self, member: usize) {
         self.truth.members[member].way.clogged = false;
         let held = self.net.clogged.remove(&member).unwrap_or_default();
@@ -223,7 +223,7 @@ impl<M: Bounded> World<'_, M> {
         self.net.at(at, Event::Elect);
     }
 
-    /// Somebody becomes primary, if nobody is.
+    /// Elects a primary if there is none.
     pub(super) fn elect(&mut self) {
         let candidates = self.truth.candidates();
         if self.truth.primary.is_some() || candidates.is_empty() || self.truth.deployment != Deployment::Set {
@@ -234,7 +234,7 @@ impl<M: Bounded> World<'_, M> {
         self.install(chosen);
     }
 
-    /// Another one becomes primary, and the old one does not know yet.
+    /// Elects another primary. The old one is not notified immediately.
     fn elect_another(&mut self) {
         let mut candidates = self.truth.candidates();
         candidates.retain(|&member| self.truth.primary != Some(member));
@@ -255,7 +255,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// Somebody comes or goes, or both at once; never the first member, nor the primary.
+    /// Adds a member, removes one, or both; never the first member, nor the primary.
     fn join_or_leave(&mut self) {
         let Some(primary) = self.truth.primary.filter(|&primary| self.truth.members[primary].is_running()) else {
             return;
@@ -288,7 +288,7 @@ impl<M: Bounded> World<'_, M> {
         let id = links[self.draws.faults.index(links.len())];
         let Some(link) = self.net.links.get_mut(&id) else { return };
         let member = link.member;
-        // What does not arrive is no fault.
+        // Without delivery, the fault has no effect.
         let is_lost = if kind == Kind::HalfOpen { link.lost_there } else { link.lost_back };
         match kind {
             _ if is_lost => return,
@@ -301,7 +301,8 @@ impl<M: Bounded> World<'_, M> {
         self.note_member(kind, member);
     }
 
-    /// Faults stop: whoever is not to stay dead comes back, and all know how things are.
+    /// Stops the faults. Members that are not to stay dead are restarted, and all members learn the
+    /// state of the set.
     fn make_peace(&mut self) {
         self.peace = true;
         self.say(|| "== peace".to_owned());
@@ -309,7 +310,7 @@ impl<M: Bounded> World<'_, M> {
             self.unclog(member);
             self.lead(Kind::Heal, member, Way::default());
             self.thaw(member);
-            // The first member comes back; of the others some never do.
+            // The first member is always restarted; some of the others stay dead.
             if member == 0 || self.draws.faults.one_in(2) {
                 self.restart(member);
             }

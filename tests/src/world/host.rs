@@ -1,4 +1,4 @@
-//! What the client's host does wrong: clocks, timers, old news, storms.
+//! Faults of the client's host: clocks, timers, stale reports, clear storms.
 
 use super::kind::Kind;
 use super::life::{BACK_MAX, World};
@@ -26,7 +26,7 @@ impl<M: Bounded> World<'_, M> {
         self.note(Kind::ClockBack, by / MS);
     }
 
-    /// Timers and those who wait are looked at for nothing.
+    /// Processes timers and waiters although nothing is due.
     pub(super) fn look(&mut self) {
         self.note(Kind::Spurious, 0);
         let clock = self.clock();
@@ -40,7 +40,7 @@ impl<M: Bounded> World<'_, M> {
         self.client.request();
     }
 
-    /// The host tells old news: nothing comes of it.
+    /// Sends stale reports, which must have no effect.
     pub(super) fn tell_old_news(&mut self) {
         let lines: Vec<_> = self.net.gone_lines.iter().copied().collect();
         let conns: Vec<_> = self.net.gone_conns.iter().copied().collect();

@@ -1,11 +1,11 @@
-//! What happened in a life, counted.
+//! Counters of the events of a run.
 
 use crate::oracle::Checks;
 use poolhouse_core::sim::chance::Point;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Something that is to happen often enough.
+        /// An event that must occur often enough.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind {
             $($(#[$doc])* $name,)*
@@ -14,210 +14,210 @@ macro_rules! kinds {
         impl Kind {
             /// Each kind, in the order of its number.
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
-            /// How many there are.
+            /// Number of kinds.
             pub const COUNT: usize = Self::ALL.len();
         }
     };
 }
 
 kinds! {
-    // What becomes of members.
+    // Members.
     /// An election, after the set had no primary.
     Election,
-    /// An election while the old primary still thinks that it is one.
+    /// An election before the old primary has noticed that it was replaced.
     TwoPrimaries,
     /// A primary steps down.
     StepDown,
     /// A member is killed, and its connections are reset.
     Kill,
-    /// A member is gone without a word.
+    /// A member disappears without a reset of its connections.
     Vanish,
-    /// A member starts again, as another process.
+    /// A member restarts as a new process.
     Restart,
-    /// A member stands still.
+    /// A member freezes.
     Freeze,
-    /// It goes on.
+    /// A frozen member continues.
     Thaw,
     /// A member joins the set.
     Join,
     /// A member leaves the set.
     Leave,
-    /// A member stays dead when faults stop.
+    /// A member stays dead after the faults stop.
     DeadForGood,
-    // What becomes of the way to a member.
-    /// Whatever is sent to and by a member is lost.
+    // The network path to a member.
+    /// All messages to and from a member are lost.
     Partition,
-    /// Whatever is sent to a member is lost; what it sends arrives.
+    /// All messages to a member are lost; its replies arrive.
     PartitionThere,
-    /// Whatever a member sends is lost; what is sent to it arrives.
+    /// All messages from a member are lost; requests to it arrive.
     PartitionBack,
-    /// Connections to a member are refused, and those that stand are reset.
+    /// Connections to a member are refused, and existing ones are reset.
     Refuse,
     /// TLS handshakes with a member fail.
     TlsBroken,
-    /// A member can be reached again.
+    /// The faults of the path to a member end.
     Heal,
-    /// Some members are held up one after the other, and let go in another order.
+    /// Some members are held back one after the other, and released in another order.
     Swizzle,
-    /// Whatever was under way to and from a member that was held up goes on.
+    /// The held messages of a member are delivered.
     Unclog,
-    // What becomes of a connection.
+    // Connections.
     /// A connection is refused.
     ConnectRefused,
-    /// A connection is never answered.
+    /// A connection attempt is never answered.
     ConnectBlackHole,
-    /// A connection takes long to stand.
+    /// A connection attempt takes long.
     ConnectSlow,
     /// The TLS handshake of a connection fails.
     TlsFailure,
-    /// The name of a host is not found.
+    /// A host name cannot be resolved.
     DnsFailure,
     /// A connection is reset.
     Reset,
-    /// What the client writes vanishes, and nobody tells.
+    /// The writes of the client are lost without an error.
     HalfOpen,
-    /// A member sends bytes that nobody asked for.
+    /// A member sends unsolicited bytes.
     Unsolicited,
-    // What becomes of a reply.
-    /// The connection is reset before the member has acted.
+    // Replies.
+    /// The connection is reset before the member has executed the command.
     ResetBefore,
-    /// The connection is reset when the member has acted, instead of the reply.
+    /// The connection is reset after the member has executed the command, instead of the reply.
     ResetInstead,
-    /// The connection is reset behind the reply.
+    /// The connection is reset after the reply.
     ResetAfter,
-    /// The member closes its half behind the reply.
+    /// The member closes its half after the reply.
     HalfClose,
-    /// A reply is lost, and all that would follow on its connection.
+    /// A reply is lost, with all later bytes on its connection.
     LostReply,
-    /// A message takes long.
+    /// A message is delayed for long.
     Slow,
-    /// A message arrives before one of another connection that was sent earlier.
+    /// A message arrives before an earlier message of another connection.
     Reordered,
     /// A reply arrives byte by byte.
     Split,
-    /// A reply waits, and arrives together with what follows.
+    /// A reply is held back, and arrives together with the next bytes.
     Coalesced,
-    /// A reply trickles.
+    /// A reply arrives slowly, in small parts.
     SlowLoris,
-    /// A reply comes twice.
+    /// A reply is duplicated.
     Duplicate,
-    /// A reply is cut, and the connection is reset.
+    /// A reply is truncated, and the connection is reset.
     Truncated,
-    /// A reply is rubbish.
+    /// A reply is corrupted.
     Garbage,
     /// A reply answers another request.
     WrongResponseTo,
-    /// A reply says that more comes, or that no more does, and that is not so.
+    /// The flag moreToCome of a reply is wrong.
     MoreToComeLie,
     /// A hello is answered with an error.
     HelloError,
-    /// A hello tells an older state than the one before.
+    /// A hello contains an older topologyVersion than the one before.
     VersionBack,
     /// A stream of replies stops.
     StreamStall,
-    /// A command fails by a change of state that the client knows already.
+    /// A command fails with a state change error that the client already knows.
     StateChangeStale,
-    /// A command fails by a change of state that is news.
+    /// A command fails with a state change error that is new to the client.
     StateChangeFresh,
-    /// A user is refused.
+    /// An authentication is rejected.
     AuthFailure,
-    // What the client's host does.
+    // The client's host.
     /// The client's clock jumps forward.
     ClockForward,
     /// The client's clock jumps back.
     ClockBack,
-    /// The host looks at its timers late.
+    /// The host processes its timers late.
     LateTimer,
-    /// The host looks at its timers, and at those who wait, for nothing.
+    /// The host processes its timers and waiters although nothing is due.
     Spurious,
-    /// Somebody who was woken looks late.
+    /// A woken waiter claims its outcome late.
     LateClaim,
-    /// News of a connection that was given up.
+    /// A report about an abandoned connection.
     LateNews,
-    /// A check of a server that was asked for.
+    /// A requested check of a server.
     Request,
-    /// A pool is cleared and made ready many times.
+    /// A pool is cleared and marked ready many times.
     Storm,
-    /// The client closes in the middle of everything.
+    /// The client is closed before the faults stop.
     ClosedEarly,
-    /// A check-out is cancelled while it waits.
+    /// A waiting check-out is cancelled.
     CancelQueued,
-    /// A check-out is cancelled when it was granted a connection.
+    /// A check-out is cancelled after it was granted a connection.
     CancelGranted,
-    /// An operation is cancelled while it waits for its reply.
+    /// An operation is cancelled during the wait for its reply.
     CancelBusy,
-    /// A connection with an error is returned.
+    /// A connection is returned with an error.
     ErroredCheckIn,
-    /// A connection is returned to a pool that it is not of.
+    /// A connection is returned to another pool.
     ForeignCheckIn,
-    /// There is no place left to wait.
+    /// The capacity for waiters is exhausted.
     MemoryFull,
-    // What comes of it.
-    /// An operation that succeeds.
+    // Results.
+    /// An operation succeeds.
     OpDone,
-    /// A write that asks for no reply.
+    /// A write without a requested reply.
     Unacknowledged,
-    /// An operation that fails with its connection.
+    /// An operation fails with a network error.
     OpNetwork,
-    /// An operation that times out.
+    /// An operation times out.
     OpTimeout,
-    /// An operation whose reply breaks the protocol.
+    /// An operation fails because its reply violates the protocol.
     OpProtocol,
-    /// An operation that fails by its server's answer.
+    /// An operation fails with an error reply of the server.
     OpRefused,
-    /// An operation that is interrupted by the pool.
+    /// An operation is interrupted by the pool.
     OpInterrupted,
-    /// An operation that is never answered, and never given up.
+    /// An operation is never answered and never cancelled.
     OpHangs,
-    /// A check-out that fails because of the pool's state, or of its connection.
+    /// A check-out fails because of the state of the pool, or of its connection.
     CheckOutFailed,
-    /// A check-out that times out.
+    /// A check-out times out.
     CheckOutTimeout,
-    /// A connection that is established.
+    /// A connection is established.
     Established,
-    /// A connection that is established, and proved who is calling.
+    /// A connection is established and authenticated.
     Authenticated,
-    /// A connection that is not, because the server is overloaded.
+    /// A connection is not established because the server is overloaded.
     Overloaded,
-    /// A connection that is not.
+    /// A connection is not established.
     NotEstablished,
-    /// A connection that is, when nobody wants it any more.
+    /// A connection is established after the pool has abandoned it.
     EstablishedLate,
-    /// A good answer to a check.
+    /// A polled check succeeds.
     Polled,
-    /// A streamed answer to a check.
+    /// A streamed reply succeeds.
     Streamed,
-    /// A check that failed.
+    /// A check fails.
     CheckFailed,
-    /// A check that was cancelled.
+    /// A check is cancelled.
     CheckCancelled,
-    /// A retry at once.
+    /// An immediate retry.
     Retried,
-    /// A server that was added.
+    /// A server is added.
     Added,
-    /// A server that was removed.
+    /// A server is removed.
     Removed,
-    /// A pool that was made ready.
+    /// A pool is marked ready.
     Readied,
-    /// A pool that was cleared by a check.
+    /// A pool is cleared by a failed check.
     Cleared,
-    /// A primary of the client's view that was deposed by another one.
+    /// A primary of the client's view is deposed by another primary.
     Deposed,
 }
 
-/// How often each kind came.
+/// Counters for each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     seen: [u64; Kind::ALL.len()],
-    /// How often each fault point of core fired, in the order of [`Point::ALL`].
+    /// Number of times that each fault point of core fired, in the order of [`Point::ALL`].
     pub(super) points: [u64; Point::COUNT],
-    /// How many steps the client made.
+    /// Number of steps of the client.
     pub steps: u64,
     /// Virtual time, in seconds.
     pub seconds: u64,
-    /// Bytes that went over the wire, either way.
+    /// Bytes on the wire, in both directions.
     pub bytes: u64,
-    /// How often each invariant was checked, by the oracles and by the world itself.
+    /// Number of checks of each invariant, by the oracles and by the run itself.
     pub checks: Checks,
 }
 
@@ -235,7 +235,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// How often this kind came.
+    /// Number of occurrences of this kind.
     #[must_use]
     pub const fn of(&self, kind: Kind) -> u64 {
         self.seen[kind as usize]
@@ -245,7 +245,7 @@ impl Counters {
         self.seen[kind as usize] += 1;
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another instance.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in self.seen.iter_mut().zip(other.seen) {
             *sum += more;
@@ -259,13 +259,13 @@ impl Counters {
         self.checks.merge(&other.checks);
     }
 
-    /// How often this fault point of core fired.
+    /// Number of times that this fault point of core fired.
     #[must_use]
     pub const fn fired(&self, point: Point) -> u64 {
         self.points[point as usize]
     }
 
-    /// Kinds that never came.
+    /// Kinds that did not occur.
     #[must_use]
     pub fn missing(&self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|&kind| self.of(kind) == 0).collect()

@@ -1,4 +1,4 @@
-//! A life: how its parts are put together, and how time goes on.
+//! A run: its parts, and the advance of time.
 
 use super::client::Client;
 use super::kind::{Counters, Kind};
@@ -18,12 +18,13 @@ use poolhouse_core::{Instant, ServerId};
 use std::sync::LazyLock;
 
 const START: u64 = 1_000_000 * MS;
-/// How far the client's clock may go back.
+/// The maximum jump back of the client's clock.
 pub(super) const BACK_MAX: u64 = 2_000 * MS;
-/// No life has so many steps, unless it goes round in a circle.
+/// Upper bound of the steps of a run. More steps mean an endless loop.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What the members know of the user: the same in every life, as it takes long to make.
+/// The members' data of the user. They are the same in each run, because they are expensive to
+/// derive.
 static AUTH: LazyLock<Auth> = LazyLock::new(|| {
     let user = FakeUser::new(near::USER, near::PASSWORD).with_mechanisms(&["SCRAM-SHA-256"]);
     Auth::new(&[user.with_iterations(near::ITERATIONS)], true, None, || near::SALT_WORD)
@@ -35,7 +36,7 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) counters: &'a mut Counters,
     pub(super) trace: Option<&'a Trace>,
     pub(super) now: u64,
-    /// What the client's clock is ahead of the world's.
+    /// The client's clock minus the clock of the simulation.
     pub(super) skew: i64,
     pub(super) truth: Truth,
     pub(super) net: Network,
@@ -44,27 +45,27 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) tasks: BTreeMap<u64, Task>,
     pub(super) next_task: u64,
     pub(super) next_number: i64,
-    /// Numbers of the commands that members have carried out.
+    /// Numbers of the commands that members have executed.
     pub(super) executed: BTreeSet<i64>,
     pub(super) peace: bool,
     pub(super) faults_left: u32,
-    /// The last one of those at times of their own.
+    /// The last fault that occurs at its own time.
     pub(super) last_kind: Option<Kind>,
-    /// The last one of those that befall messages.
+    /// The last fault of a message.
     pub(super) last_fault: Option<Kind>,
-    /// No task begins any more.
+    /// No more tasks are begun.
     pub(super) is_evening: bool,
     /// The servers on which a probe has succeeded.
     pub(super) probed: BTreeSet<ServerId>,
-    /// When an operation failed last that made its server unknown; 0 is never.
+    /// The time of the last failed operation that made its server unknown; 0 is never.
     pub(super) lost_at: u64,
     pub(super) hung: Option<peace::Hung>,
     pub(super) dead: peace::Dead,
-    /// Between one task and the next in peace.
+    /// The interval between tasks after the faults stop.
     pub(super) peace_gap_ms: u32,
-    /// The host does not look at its timers before.
+    /// The host does not process its timers before this time.
     asleep_until: u64,
-    /// It has slept, for what was due at this instant.
+    /// The deadline for which the host was already delayed.
     slept_for: Option<Instant>,
     is_settling: bool,
     steps: u64,
@@ -119,12 +120,12 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// A whole life.
+    /// Executes the complete run.
     pub(super) fn live(mut self) {
         self.settle();
         self.net.at(self.now + self.plan.pause, Event::Fault);
         self.net.at(self.now + 10 * MS, Event::Task);
-        // Somewhere before the last fault.
+        // A random point before the last fault.
         let early = self.draws.faults.below(self.plan.faults + 1);
         while !(self.peace || self.plan.closes_early && self.faults_left <= early) {
             self.step();
@@ -155,7 +156,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// Takes over what the client has told.
+    /// Takes over the counts and log lines of the client.
     fn tell(&mut self) {
         for kind in self.client.log.seen.drain(..) {
             self.counters.count(kind);
@@ -165,7 +166,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// When the host looks at its timers next.
+    /// The time at which the host processes its timers next.
     fn due(&mut self) -> Option<u64> {
         let at = self.client.poll_timeout()?;
         let due = at.as_nanos().saturating_add_signed(-self.skew).max(self.now);
@@ -183,7 +184,7 @@ impl<'a, M: Bounded> World<'a, M> {
         Some(due.max(self.asleep_until))
     }
 
-    /// To the next thing that happens.
+    /// Advances to the next event.
     pub(super) fn step(&mut self) {
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "a life without end");
@@ -207,7 +208,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.tell();
     }
 
-    /// A time that messages take.
+    /// The latency of a message.
     pub(super) fn delay(&mut self) -> u64 {
         if self.roll(&[Kind::Slow]).is_some() {
             return u64::from(self.draws.network.below(700)) * MS;
@@ -215,9 +216,9 @@ impl<'a, M: Bounded> World<'a, M> {
         u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
     }
 
-    /// Does what the client wants, in its order, until it wants nothing.
+    /// Executes the requests of the client in order until there are none.
     pub(super) fn settle(&mut self) {
-        // What comes of it is wanted behind it.
+        // Requests that arise meanwhile are executed after the earlier ones.
         if core::mem::replace(&mut self.is_settling, true) {
             return;
         }
@@ -239,7 +240,7 @@ impl<'a, M: Bounded> World<'a, M> {
         self.check();
     }
 
-    /// Everything that must hold whenever nothing is wanted.
+    /// Checks the invariants that hold when the client has no open requests.
     fn check(&mut self) {
         if !core::mem::take(&mut self.net.changed) {
             return;
@@ -292,7 +293,7 @@ impl<'a, M: Bounded> World<'a, M> {
             Event::Unclog(member) => self.unclog(member),
             Event::Task => {
                 if !self.is_evening {
-                    // Now and then many come at once.
+                    // Sometimes several tasks are begun together.
                     let count = if self.draws.tasks.one_in(16) { self.draws.tasks.below(10) + 1 } else { 1 };
                     for _ in 0..count {
                         self.begin_task();

@@ -1,4 +1,4 @@
-//! What the client tells its observers, checked as it comes (S2, S3, S6; LOG-01, LOG-02, LOG-11).
+//! The events of the client, checked as they are received (S2, S3, S6; LOG-01, LOG-02, LOG-11).
 
 use super::kind::Kind;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 struct Beats {
-    /// The check in flight, and whether it waits for a change.
+    /// The check in flight, and whether it is awaitable.
     started: Option<bool>,
     ended: Option<(Instant, Option<Cause>)>,
     retried: Option<Instant>,
@@ -30,7 +30,7 @@ pub(crate) struct Log {
     changed: bool,
     pub(crate) closed: bool,
     pub(crate) seen: Vec<Kind>,
-    /// Lines, if anybody reads them.
+    /// Log lines, if they are requested.
     pub(crate) lines: Option<Vec<String>>,
 }
 
@@ -48,7 +48,7 @@ impl Log {
         self.latest
     }
 
-    /// Every check has ended (LOG-11).
+    /// Checks that each check has ended (LOG-11).
     pub(crate) fn assert_over(&self) {
         for (server, beats) in &self.beats {
             assert_eq!(beats.started, None, "a check of server {server} never ended");
@@ -141,7 +141,7 @@ impl Observer<SdamEvent<'_>> for Log {
                 }
             }
             SdamEvent::TopologyDescriptionChanged { new, .. } => {
-                // The first one comes before the servers open.
+                // The first change is emitted before the servers open.
                 let is_first = !core::mem::replace(&mut self.changed, true);
                 assert!(is_first || new.servers().count() == self.open.len(), "members and their events differ");
             }

@@ -1,4 +1,5 @@
-//! What members do with the bytes that they hear: they read them by other code than the client's, act, and answer.
+//! Members: they decode received bytes independently of the client's codec, execute the requests,
+//! and answer.
 
 use super::kind::Kind;
 use super::life::World;
@@ -11,10 +12,10 @@ use crate::oracle::pool::Bounded;
 use bson::{Bson, Document, doc};
 use poolhouse_core::ServerType;
 
-/// The longest message that a member takes.
+/// The longest message that a member accepts.
 const MESSAGE_BYTES_MAX: usize = 48_000_000;
 
-/// What is answered.
+/// The kind of request that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Hello,
@@ -23,7 +24,7 @@ enum Answer {
     Sasl,
 }
 
-/// Where an answer goes, and what it says besides its document.
+/// The destination of an answer, and the fields of its message header.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     link: u64,
@@ -31,7 +32,7 @@ struct Address {
     more_to_come: bool,
 }
 
-/// What may become of any reply.
+/// Faults of any reply.
 const TO_BYTES: [Kind; 12] = [
     Kind::ResetInstead,
     Kind::ResetAfter,
@@ -48,7 +49,7 @@ const TO_BYTES: [Kind; 12] = [
 ];
 
 impl Answer {
-    /// What may become of its document.
+    /// Faults of its document.
     const fn faults(self, versioned: bool) -> &'static [Kind] {
         match (self, versioned) {
             (Self::Hello, false) => &[Kind::HelloError],
@@ -62,7 +63,7 @@ impl Answer {
 }
 
 impl<M: Bounded> World<'_, M> {
-    /// A member acts on everything that it has heard.
+    /// A member processes all received bytes.
     pub(super) fn hear(&mut self, id: u64) {
         loop {
             let Some(link) = self.net.links.get_mut(&id) else { return };
@@ -147,7 +148,7 @@ impl<M: Bounded> World<'_, M> {
         assert_eq!(await_ns, Some(self.plan.heartbeat), "S15: {body}");
         let now = self.truth.version(member).expect("S15: only who says its version is asked to wait");
         let await_ns = self.plan.heartbeat;
-        // Of another process, the answer comes at once.
+        // If the named version is of another process, the member answers immediately.
         let known = known.unwrap_or(Version { process: u32::MAX, counter: 0 });
         let exhaust = message.has(EXHAUST_ALLOWED);
         let stream = Stream { known, await_ns, serial: 0, answers, exhaust, legacy };
@@ -160,7 +161,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// The version that a client names, if it is of the process that runs.
+    /// The version that a client names, if it is of the current process.
     fn version_of(&self, member: usize, version: &Document) -> Option<Version> {
         let process = self.truth.members[member].process;
         let is_ours = version.get_object_id("processId").is_ok_and(|id| id == object_id(process));
@@ -174,7 +175,7 @@ impl<M: Bounded> World<'_, M> {
         let (member, far) = (link.member, &mut link.far);
         let known = &self.truth.members[member];
         if !known.is_running() || known.process != link.process {
-            // One that stands still goes on with it later.
+            // A frozen member continues the stream later.
             return;
         }
         let Some(stream) = &mut far.stream else { return };
@@ -191,7 +192,7 @@ impl<M: Bounded> World<'_, M> {
         self.answer(Address { link: id, answers, more_to_come }, Answer::Streamed, reply);
     }
 
-    /// A member has something to say to those who wait for it.
+    /// The state of a member has changed: its streams send a reply.
     pub(super) fn changed(&mut self, member: usize) {
         for link in self.net.of_member(member) {
             self.stream(link);
@@ -210,7 +211,7 @@ impl<M: Bounded> World<'_, M> {
             body.get_i64("n").ok()
         };
         let number = named.expect("each command of a task has its number");
-        // The one server of a direct connection may be an arbiter.
+        // The server of a direct connection may be an arbiter, which has no users.
         if self.plan.login && !link.far.knows_no_users {
             assert!(!self.auth.users_on(id).is_empty(), "a command before the user was proved: {body}");
         }
@@ -229,9 +230,9 @@ impl<M: Bounded> World<'_, M> {
         self.answer(Address { link: id, answers, more_to_come: false }, Answer::Command, reply);
     }
 
-    /// What a member says that is not what it was.
+    /// An error reply for a state change.
     ///
-    /// - `back`: its state is that of so many changes ago.
+    /// - `back`: the topologyVersion is older by this number of changes.
     fn state_change(&self, member: usize, code: i32, back: i64) -> Document {
         let text = "it is not what it was";
         let mut reply = doc! { "ok": 0.0, "errmsg": text, "code": code, "codeName": "State" };
@@ -242,12 +243,12 @@ impl<M: Bounded> World<'_, M> {
         reply
     }
 
-    /// A fault for a message, if one comes.
+    /// Draws a fault for a message.
     pub(super) fn roll(&mut self, among: &[Kind]) -> Option<Kind> {
         self.roll_for(among, true)
     }
 
-    /// A fault for what a member says, if one comes. It counts only where it can be heard.
+    /// Draws a fault for a reply of a member. It is counted only if the reply can arrive.
     fn roll_back(&mut self, id: u64, among: &[Kind]) -> Option<Kind> {
         let link = self.net.links.get(&id);
         let is_heard = link.is_some_and(|link| !link.lost_back && !self.truth.members[link.member].way.lost_back);
@@ -267,7 +268,7 @@ impl<M: Bounded> World<'_, M> {
         Some(kind)
     }
 
-    /// A member answers; what becomes of the answer on the way is drawn.
+    /// A member answers. The faults of the answer on its way are drawn.
     fn answer(&mut self, to: Address, answer: Answer, mut reply: Document) {
         let Some(link) = self.net.links.get(&to.link) else { return };
         let member = link.member;
@@ -302,13 +303,13 @@ impl<M: Bounded> World<'_, M> {
                 reply = match self.draws.network.below(3) {
                     0 => doc! { "ok": 0.0, "code": 18, "errmsg": "Authentication failed." },
                     1 => doc! { "ok": 0.0, "code": 11, "errmsg": "no such user" },
-                    // A signature of somebody who does not know the user.
+                    // A signature that was made without the credentials of the user.
                     _ => doc! { "conversationId": 1, "done": true, "payload": "v=AAAA", "ok": 1.0 },
                 };
             }
             _ => {}
         }
-        // An error ends a stream.
+        // An error reply ends a stream.
         let more_to_come = to.more_to_come && fault != Some(Kind::HelloError);
         let Some(link) = self.net.links.get_mut(&to.link) else { return };
         if !more_to_come {
@@ -317,7 +318,7 @@ impl<M: Bounded> World<'_, M> {
         self.write(Address { more_to_come, ..to }, &reply);
     }
 
-    /// Puts a reply on the wire, or what becomes of it.
+    /// Sends a reply, with its fault if there is one.
     fn write(&mut self, to: Address, reply: &Document) {
         let fault = self.roll_back(to.link, &TO_BYTES);
         let id = to.link;
@@ -388,11 +389,11 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// Makes bytes that no client may take for a reply.
+    /// Corrupts bytes so no client may accept them as a reply.
     fn spoil(&mut self, bytes: &mut [u8]) {
         let random = &mut self.draws.network;
         match random.below(8) {
-            // Lengths that nobody may have, and one that never comes to its end.
+            // Invalid lengths, and one that is larger than the message.
             0 => {
                 let length = random.one_of(&[i32::MIN, -1, 0, 1, 15, 48_000_001, i32::MAX]);
                 bytes[..4].copy_from_slice(&length.to_le_bytes());
@@ -401,15 +402,15 @@ impl<M: Bounded> World<'_, M> {
                 let length = i32::try_from(bytes.len()).unwrap_or(0) - 1;
                 bytes[..4].copy_from_slice(&length.to_le_bytes());
             }
-            // Opcodes: OP_REPLY, OP_COMPRESSED with nothing in it that was agreed on, and none.
+            // Opcodes: OP_REPLY, OP_COMPRESSED without a negotiated compressor, and an unknown one.
             2 => bytes[12..HEADER_BYTES].copy_from_slice(&random.one_of(&[1_i32, 2_012, 2_004, 77]).to_le_bytes()),
-            // Flags that must be understood.
+            // Required flags that are unknown.
             3 => bytes[HEADER_BYTES] |= 1 << (random.below(6) + 2),
-            // A checksum that is none.
+            // A missing checksum.
             4 => bytes[HEADER_BYTES] |= 1,
-            // Kinds of sections.
+            // An unknown kind of section.
             5 => bytes[HEADER_BYTES + 4] = 7,
-            // The document is longer than the message, and its end is not where it was.
+            // The document is longer than the message, and its terminator is misplaced.
             6 => bytes[HEADER_BYTES + 5] ^= 0xff,
             _ => {
                 let length = bytes.len();
@@ -426,10 +427,10 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// Bytes that nobody asked for.
+    /// Sends unsolicited bytes.
     pub(super) fn intrude(&mut self, id: u64) {
         let mut bytes = Vec::new();
-        // A reply to what nobody asks: ids of requests are never negative.
+        // A reply to an impossible request: ids of requests are never negative.
         wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
         self.net.send_back(id, self.now, Packet::Bytes(bytes));
     }

@@ -1,5 +1,5 @@
-//! The client's monitors, each watched by an oracle. The control machine drives them and does not tell with which calls: these are found
-//! out by their effect, and made once more on a monitor that is watched.
+//! The client's monitors, each with an oracle. The control machine calls its monitors internally.
+//! The calls are inferred from their effect, and repeated on a monitor with an oracle.
 
 use crate::oracle::Checks;
 use crate::oracle::monitor::{Hosted, Watched};
@@ -10,7 +10,7 @@ use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorConfig, Monito
 use poolhouse_core::topology::OnHeap;
 use poolhouse_core::{Cause, Instant, ServerId};
 
-/// A call of a monitor.
+/// A call to a monitor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     Dialed(LineId),
@@ -23,7 +23,7 @@ pub(super) enum Call {
     Close,
 }
 
-/// What may come of a call of the control machine, besides that which it is for.
+/// Additional monitor calls that a call of the control machine may cause.
 const MORE: [&[Call]; 8] = [
     &[],
     &[Call::Settle],
@@ -35,7 +35,7 @@ const MORE: [&[Call]; 8] = [
     &[Call::Cancel, Call::Settle],
 ];
 
-/// Calls a monitor, or one that is watched.
+/// Calls a monitor, with or without an oracle.
 macro_rules! tell {
     ($call:expr, $monitor:expr, $now:expr, $known:expr) => {
         match $call {
@@ -53,7 +53,7 @@ macro_rules! tell {
     };
 }
 
-/// Whether the server is known after a step is what its monitor is told in the next one.
+/// The state of the server after a step is the input of its monitor in the next step.
 fn note_known(watched: &mut Watched, known: bool) {
     if watched.is_known() != known {
         watched.set_server_known(known);
@@ -64,7 +64,7 @@ pub(super) struct Monitors {
     kept: BTreeMap<ServerId, Watched>,
     config: MonitorConfig,
     now: Instant,
-    /// What was checked of those that are gone.
+    /// The check counts of removed monitors.
     checks: Checks,
 }
 
@@ -73,9 +73,9 @@ impl Monitors {
         Self { kept: BTreeMap::new(), config, now: Instant::ORIGIN, checks: Checks::default() }
     }
 
-    /// After a call of the control machine: makes the same calls.
+    /// Repeats the monitor calls of a call to the control machine.
     ///
-    /// - `call`: what a monitor was told by it, or all of them were; if anything.
+    /// - `call`: the call of the monitor that it causes directly, or of all monitors; if any.
     pub(super) fn follow(
         &mut self,
         control: &Control<OnHeap>,
@@ -89,7 +89,7 @@ impl Monitors {
             let Some(real) = control.monitor(server) else { continue };
             if !self.kept.contains_key(&server) {
                 let mut watched = Watched::new(server, self.config);
-                // An address that was dialed less than 500 ms ago waits.
+                // A monitor waits if its address was dialed less than 500 ms ago.
                 let due = real.poll_timeout().filter(|_| real.state() == MonitorState::Waiting);
                 let dialed = due.map(|due| due.as_nanos().saturating_sub(500_000_000));
                 match dialed {
@@ -131,7 +131,7 @@ impl Monitors {
         });
     }
 
-    /// Something was polled of a line, or nothing.
+    /// The result of a poll of a monitor connection.
     pub(super) fn polled(&mut self, now: Instant, server: ServerId, line: Line, action: Option<&MonitorAction>) {
         self.now = self.now.max(now);
         let Some(watched) = self.kept.get_mut(&server) else { return assert!(action.is_none(), "S18: {action:?}") };
@@ -139,7 +139,7 @@ impl Monitors {
         assert_eq!(own.as_ref(), action, "S21: {server:?} wants this of {line:?}");
     }
 
-    /// What the oracles have checked.
+    /// The check counts of the oracles.
     pub(super) fn checks(&self) -> Checks {
         let mut checks = self.checks.clone();
         self.kept.values().for_each(|watched| checks.merge(watched.checks()));

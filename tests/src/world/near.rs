@@ -1,4 +1,5 @@
-//! The client's end of connections: what its host does with sockets, and what it reads from them by the real codec.
+//! The client's end of connections: the sockets of its host, and the real codec that decodes the
+//! received bytes.
 
 use super::client::Want;
 use super::kind::Kind;
@@ -21,10 +22,10 @@ use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, HelloReply, encode_h
 use poolhouse_wire::message::{Decoded, Limits};
 use std::sync::LazyLock;
 
-/// Who calls.
+/// The user name.
 pub(super) const USER: &str = "user";
 pub(super) const PASSWORD: &str = "password";
-/// What the server salts it with: the same in every life, so that it is stretched once.
+/// The salt of the server. It is the same in each run, so keys are derived only once.
 pub(super) const SALT_WORD: u64 = 0x0102_0304_0506_0708;
 const SALT_BYTES: usize = 28;
 pub(super) const ITERATIONS: u32 = 4_096;
@@ -36,7 +37,7 @@ static KEYS: LazyLock<ScramKeys> = LazyLock::new(|| {
 });
 
 impl<M: Bounded> World<'_, M> {
-    /// Does what the client wants of the network.
+    /// Executes a network request of the client.
     pub(super) fn fulfil(&mut self, want: &Want) {
         match *want {
             Want::Dial { server, line, member } => {
@@ -63,7 +64,8 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// A connection is asked for: how that goes is settled when the request is at the member, unless it never gets there.
+    /// Starts a connection attempt. Its result is decided when the request arrives at the member,
+    /// unless the request is lost.
     fn knock(&mut self, link: u64, member: usize) {
         const FAULTS: [Kind; 5] =
             [Kind::ConnectRefused, Kind::ConnectBlackHole, Kind::ConnectSlow, Kind::TlsFailure, Kind::DnsFailure];
@@ -85,7 +87,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// What a TLS handshake that fails is: a certificate, or the network within it.
+    /// The cause of a failed TLS handshake: a certificate, or the network.
     fn tls_cause(&mut self) -> Cause {
         self.draws.network.one_of(&[
             Cause::Certificate(CertificateFault::Expired),
@@ -95,7 +97,7 @@ impl<M: Bounded> World<'_, M> {
         ])
     }
 
-    /// The request for a connection is at its member, or at its host.
+    /// A connection request arrives at its member, or at its host.
     pub(super) fn arrive(&mut self, id: u64) {
         let Some(link) = self.net.links.get_mut(&id) else { return };
         let known = &self.truth.members[link.member];
@@ -118,7 +120,8 @@ impl<M: Bounded> World<'_, M> {
             }
             Owner::Conn(_) => {
                 let authentication = self.plan.login.then(|| self.authentication());
-                // Whatever it calls itself, an arbiter has to know the user, too, unless it is the one server.
+                // Arbiters must also know the user, whatever type they report, except on a direct
+                // connection.
                 let is_direct = self.plan.direct.is_some();
                 let handshake = Handshake::with_authenticator(HandshakeHello::new(&METADATA), authentication)
                     .with_arbiters_exempt(is_direct);
@@ -137,7 +140,7 @@ impl<M: Bounded> World<'_, M> {
         Authentication::new(credential, options).expect("a good password")
     }
 
-    /// A connection could not be made.
+    /// A connection attempt has failed.
     pub(super) fn connect_failed(&mut self, id: u64, cause: Cause) {
         let Some(link) = self.net.links.get(&id) else { return };
         let (server, owner) = (link.server, link.owner);
@@ -152,7 +155,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// The client writes.
+    /// The client sends bytes.
     pub(super) fn send(&mut self, id: u64, bytes: Vec<u8>) {
         let at = self.now + self.delay();
         let Some(link) = self.net.links.get_mut(&id) else { return };
@@ -179,11 +182,11 @@ impl<M: Bounded> World<'_, M> {
         link.near.exchange.begin(request, flags);
         link.near.reads = true;
         self.send(id, bytes);
-        // What came unasked is read now.
+        // Unsolicited bytes are read now.
         self.pump(id);
     }
 
-    /// Something arrives at the client.
+    /// A packet arrives at the client.
     pub(super) fn receive(&mut self, id: u64, sent: u64, packet: Packet) {
         if self.net.is_reordered(sent) {
             self.counters.count(Kind::Reordered);
@@ -214,7 +217,7 @@ impl<M: Bounded> World<'_, M> {
         self.pump(id);
     }
 
-    /// What waited for more does so no longer.
+    /// Releases the bytes that were held back for more.
     pub(super) fn flush(&mut self, id: u64) {
         if let Some(link) = self.net.links.get_mut(&id) {
             link.near.input.append(&mut link.near.held);
@@ -222,7 +225,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// Reads what has arrived, if somebody wants it.
+    /// Reads the received bytes, if the connection expects any.
     pub(super) fn pump(&mut self, id: u64) {
         let Some(link) = self.net.links.get(&id) else { return };
         match link.near.work {
@@ -263,7 +266,7 @@ impl<M: Bounded> World<'_, M> {
         self.settle();
     }
 
-    /// Goes on with a handshake as far as it goes.
+    /// Continues a handshake until it needs more bytes.
     fn shake(&mut self, id: u64) {
         loop {
             let Self { net, client, .. } = self;
@@ -304,13 +307,13 @@ impl<M: Bounded> World<'_, M> {
                 }
                 Next::Established(_) => return self.established(server, conn),
             }
-            // What the hello brought about may have given the connection up.
+            // The processing of the hello may have abandoned the connection.
             self.settle();
         }
     }
 
     fn established(&mut self, server: ServerId, conn: ConnId) {
-        // What the hello brought about comes first.
+        // The effects of the hello are processed first.
         self.settle();
         let is_wanted = self.client.established(server, conn);
         self.say(|| format!("#{server} {conn:?} is established: {is_wanted}"));
@@ -331,7 +334,7 @@ impl<M: Bounded> World<'_, M> {
         self.settle();
     }
 
-    /// The time for a connection to be established is over.
+    /// The establishment of a connection has timed out.
     pub(super) fn establish_late(&mut self, server: ServerId, conn: ConnId) {
         let Some(id) = self.net.find(server, Owner::Conn(conn)) else { return };
         let link = &self.net.links[&id];
@@ -344,7 +347,7 @@ impl<M: Bounded> World<'_, M> {
         self.not_established(server, conn, &error);
     }
 
-    /// How long the client's host gives what it is told to give.
+    /// A duration of the client's host, from nanoseconds.
     pub(super) const fn duration(nanos: u64) -> Duration {
         Duration::from_nanos(nanos)
     }
@@ -357,7 +360,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 }
 
 impl Network {
-    /// The connection of a pool, which stands.
+    /// The socket of an established pool connection.
     pub(super) fn conn(&mut self, server: ServerId, conn: ConnId) -> u64 {
         self.find(server, Owner::Conn(conn)).expect("a connection has a socket")
     }

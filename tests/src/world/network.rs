@@ -1,4 +1,5 @@
-//! What lies between the client and the members: connections with their two ends, bytes under way, and when they arrive.
+//! The network between the client and the members: connections with their two ends, bytes in
+//! transit, and arrival times.
 
 use super::truth::Version;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -9,18 +10,18 @@ use poolhouse_core::{Cause, ServerId};
 use poolhouse_wire::handshake::Handshake;
 use poolhouse_wire::message::{Exchange, Limits, RequestIds};
 
-/// What happens at an instant.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The request for a connection is at its member.
+    /// A connection request arrives at its member.
     Arrives(u64),
     ConnectFails(u64, Cause),
     ToMember(u64, Vec<u8>),
-    /// With its place in the order in which things were sent.
+    /// With its sequence number in the order of sending.
     ToClient(u64, u64, Packet),
-    /// What waited for more arrives.
+    /// Held bytes are released.
     Flush(u64),
-    /// A stream has been silent for long enough.
+    /// A stream must send its next reply.
     StreamDue(u64, u64),
     Sync(usize),
     Elect,
@@ -28,23 +29,23 @@ pub(super) enum Event {
     Clog(usize),
     Unclog(usize),
     Task,
-    /// A command has waited for its reply for too long.
+    /// A command has timed out.
     TaskLate(u64, u32),
     Cancel(u64),
     Claim(u64),
-    /// A connection takes too long to be established.
+    /// The establishment of a connection has timed out.
     EstablishLate(ServerId, ConnId),
 }
 
-/// What arrives at the client.
+/// A packet that arrives at the client.
 #[derive(Debug)]
 pub(super) enum Packet {
     Bytes(Vec<u8>),
-    /// One by one.
+    /// Byte by byte.
     Split(Vec<u8>),
-    /// To be read together with what follows.
+    /// Read together with the next bytes.
     Held(Vec<u8>),
-    /// The member sends no more.
+    /// End of the stream.
     End,
     Reset,
 }
@@ -55,21 +56,21 @@ pub(super) struct Stream {
     pub(super) known: Version,
     pub(super) await_ns: u64,
     pub(super) serial: u64,
-    /// What the next reply answers.
+    /// The request id that the next reply answers.
     pub(super) answers: i32,
-    /// The client lets it go on.
+    /// The client allows exhaust.
     pub(super) exhaust: bool,
     pub(super) legacy: bool,
 }
 
-/// Whose connection it is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Line(LineId),
     Conn(ConnId),
 }
 
-/// What the client does with a connection.
+/// The use of a connection by the client.
 pub(super) enum Work {
     Connect,
     Line,
@@ -83,13 +84,13 @@ pub(super) enum Work {
 pub(super) struct Near {
     pub(super) work: Work,
     pub(super) input: Vec<u8>,
-    /// Bytes that wait for others.
+    /// Bytes that are held back until more arrive.
     pub(super) held: Vec<u8>,
     pub(super) has_ended: bool,
     pub(super) exchange: Exchange,
     pub(super) ids: RequestIds,
     pub(super) limits: Limits,
-    /// Somebody wants a reply.
+    /// A reply is expected.
     pub(super) reads: bool,
 }
 
@@ -99,11 +100,11 @@ pub(super) struct Far {
     pub(super) input: Vec<u8>,
     pub(super) next_id: i32,
     pub(super) stream: Option<Stream>,
-    /// Nothing is sent any more.
+    /// No more bytes are sent.
     pub(super) has_ended: bool,
-    /// It said something of what follows that is not so.
+    /// It has sent a wrong moreToCome flag.
     pub(super) has_lied: bool,
-    /// It greeted as one who knows no users, whatever it has become since.
+    /// At its greeting it was a member without users. It may have changed since.
     pub(super) knows_no_users: bool,
 }
 
@@ -111,21 +112,21 @@ pub(super) struct Link {
     pub(super) server: ServerId,
     pub(super) owner: Owner,
     pub(super) member: usize,
-    /// The process that it is connected to.
+    /// The process at the other end.
     pub(super) process: u32,
     pub(super) up: bool,
-    /// Nothing arrives any more at the member.
+    /// Bytes to the member are lost.
     pub(super) lost_there: bool,
-    /// Nothing arrives any more at the client.
+    /// Bytes to the client are lost.
     pub(super) lost_back: bool,
     pub(super) near: Near,
     pub(super) far: Far,
-    /// Bytes of one direction do not overtake each other.
+    /// Arrival time of the last bytes. Bytes of one direction stay in order.
     last_there: u64,
     last_back: u64,
 }
 
-/// The number of a server, and that of one of its lines or connections.
+/// The number of a server, and the number of one of its monitor or pool connections.
 type Place = (u32, u64);
 /// The socket of each.
 type Index = BTreeMap<Place, u64>;
@@ -138,15 +139,15 @@ pub(super) struct Network {
     next: u64,
     events: BTreeMap<(u64, u64), Event>,
     sequence: u64,
-    /// Sockets have come or gone since this was looked at.
+    /// Sockets were opened or closed since the last check.
     pub(super) changed: bool,
     sent: u64,
     latest: u64,
-    /// Lines that were given up.
+    /// Abandoned monitor connections.
     pub(super) gone_lines: VecDeque<(ServerId, LineId)>,
-    /// Connections of pools that are gone.
+    /// Closed pool connections.
     pub(super) gone_conns: VecDeque<(ServerId, ConnId)>,
-    /// What waits for members that are held up.
+    /// Held messages of members that are held back.
     pub(super) clogged: BTreeMap<usize, Vec<Event>>,
 }
 
@@ -206,7 +207,7 @@ impl Network {
         }
     }
 
-    /// The connection of a line or of a pool.
+    /// The socket of a monitor or pool connection.
     pub(super) fn find(&mut self, server: ServerId, owner: Owner) -> Option<u64> {
         let (index, key) = self.index(server, owner);
         index.get(&key).copied()
@@ -234,7 +235,7 @@ impl Network {
         }
     }
 
-    /// Closes the lines of a server that is no member any more.
+    /// Closes the monitor connections of a removed server.
     pub(super) fn forget_lines(&mut self, server: ServerId) {
         let is_line = |link: &Link| link.server == server && matches!(link.owner, Owner::Line(_));
         let gone: Vec<u64> = self.links.iter().filter(|(_, link)| is_line(link)).map(|(id, _)| *id).collect();
@@ -251,13 +252,13 @@ impl Network {
         self.links.iter().filter(|(_, link)| link.up).map(|(id, _)| *id).collect()
     }
 
-    /// How many sockets a pool has.
+    /// Number of sockets of a pool.
     pub(super) fn conn_count(&self, server: ServerId) -> usize {
         let range = (server.number(), 0)..=(server.number(), u64::MAX);
         self.by_conn.range(range).count()
     }
 
-    /// Bytes go to the member.
+    /// Sends bytes to the member.
     pub(super) fn send_there(&mut self, id: u64, at: u64, bytes: Vec<u8>) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.last_there = link.last_there.max(at) + 1;
@@ -265,7 +266,7 @@ impl Network {
         self.at(at, Event::ToMember(id, bytes));
     }
 
-    /// Something goes to the client. Returns when it arrives.
+    /// Sends a packet to the client. Returns its arrival time.
     pub(super) fn send_back(&mut self, id: u64, at: u64, packet: Packet) -> u64 {
         let Some(link) = self.links.get_mut(&id).filter(|link| !link.lost_back) else { return at };
         link.last_back = link.last_back.max(at) + 1;
@@ -275,7 +276,8 @@ impl Network {
         at
     }
 
-    /// Something arrives at the client: whether it was sent before something that has arrived already.
+    /// A packet arrives at the client. Returns whether a packet that was sent later has already
+    /// arrived.
     pub(super) fn is_reordered(&mut self, sent: u64) -> bool {
         let is_late = sent < self.latest;
         self.latest = self.latest.max(sent);

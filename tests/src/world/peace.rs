@@ -1,4 +1,5 @@
-//! When faults have stopped: what must come about within a bound in virtual time, and what must be left when the client is closed.
+//! The phase without faults: results that are required within a bound in virtual time, and the
+//! state that must be left after the client is closed.
 
 use super::kind::Kind;
 use super::life::{BACK_MAX, World};
@@ -12,29 +13,29 @@ use poolhouse_core::pool::{Health, PoolState};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Cause, ServerId, ServerType};
 
-/// So many times in a row nobody is refused a place to wait.
+/// Maximum number of consecutive refusals of a waiter.
 const REFUSALS_MAX: usize = 32;
 
-/// A task that is never answered, and never given up.
+/// A task that is never answered and never cancelled.
 #[derive(Debug)]
 pub(super) struct Hung {
     pub(super) task: u64,
     pub(super) server: ServerId,
-    /// How many others on its server have succeeded since.
+    /// Number of other tasks on its server that have succeeded since.
     pub(super) others: u32,
 }
 
-/// What is spent on members that stay dead.
+/// Attempts on members that stay dead.
 #[derive(Debug, Default)]
 pub(super) struct Dead {
-    /// Connections asked for, by member.
+    /// Connection attempts, by member.
     dials: BTreeMap<usize, u32>,
-    /// Check-outs begun, by member.
+    /// Check-outs, by member.
     check_outs: BTreeMap<usize, u32>,
 }
 
 impl<M: Bounded> World<'_, M> {
-    /// From the end of all faults to the evening, when nothing begins any more.
+    /// Runs from the end of the faults until no more tasks are begun.
     pub(super) fn dawn(&mut self) {
         for task in self.tasks.values() {
             if let Some((_, member, _)) = self.client.pools().find(|(server, ..)| *server == task.server) {
@@ -42,11 +43,13 @@ impl<M: Bounded> World<'_, M> {
             }
         }
         let (heartbeat, connect) = (self.plan.heartbeat, self.plan.connect);
-        // A link that is lost is noticed, then each server is found, one after the other at worst.
+        // The bound allows for detection of lost connections, and discovery of the servers one
+        // after the other.
         let bound = self.now + 4 * (heartbeat + connect) + BACK_MAX + 5_000 * MS;
-        // One connection hangs for ever; the others of its pool do not mind (P54).
+        // One connection hangs forever. The other connections of its pool must not be affected
+        // (P54).
         let hangs = self.plan.store == Store::Heap && self.plan.pool.max_pool_size != 1 && self.draws.tasks.one_in(4);
-        // Some dozens of tasks until then.
+        // About 40 tasks until the bound.
         self.peace_gap_ms = u32::try_from((bound - self.now) / MS / 40).unwrap_or(u32::MAX);
         let hang_at = self.now + (bound - self.now) / 2;
         let mut is_to_hang = hangs;
@@ -62,7 +65,7 @@ impl<M: Bounded> World<'_, M> {
         }
         self.converged();
         self.is_evening = true;
-        // Establishing, three commands, and those who queue before.
+        // Time for an establishment, three commands, and the waiters ahead in the queue.
         let bound = self.now + connect + 4 * self.plan.op_timeout + 2_000 * MS;
         while self.now < bound && self.has_time_left() {
             self.step();
@@ -71,21 +74,23 @@ impl<M: Bounded> World<'_, M> {
         assert!(left.is_empty(), "P51: tasks have no end: {left:?}");
         self.client.assert_peace();
         self.probe();
-        // Those who were probed are others, if it hangs still: a pool that is cleared may have interrupted it.
+        // If the hung task is still busy, the probes used other connections. A clear of the pool
+        // may have interrupted it.
         let is_busy = |task: &Task| task.hangs && matches!(task.stage, Stage::Busy(_));
         if self.hung.as_ref().is_some_and(|hung| hung.others > 0 && self.tasks.get(&hung.task).is_some_and(is_busy)) {
             self.counters.checks.add("P54");
         }
         for (member, dials) in &self.dead.dials {
             let check_outs = self.dead.check_outs.get(member).copied().unwrap_or(0);
-            // Besides, what the background does before the first check fails: it waits twice as long each time.
+            // The margin is for background attempts before the first check fails, with a doubled
+            // pause after each.
             self.counters.checks.add("P53");
             assert!(*dials <= check_outs + 16, "P53: {dials} connections to n{member} for {check_outs} check-outs");
         }
     }
 
-    /// A connection that broke before peace is found broken by whoever uses it, whenever that is, and its server is unknown until it is checked again
-    /// (S19): waits for that.
+    /// An operation detects a connection that broke before the faults stopped, and its server is
+    /// then unknown until the next check (S19). This waits for that check.
     fn heal(&mut self) {
         let bound = self.lost_at + self.plan.heartbeat + self.plan.connect + BACK_MAX + 1_000 * MS;
         while self.lost_at > 0 && self.now < bound {
@@ -97,7 +102,7 @@ impl<M: Bounded> World<'_, M> {
         self.tasks.values().any(|task| !task.hangs)
     }
 
-    /// One task that is begun now never hears of its server again. Whether there is one.
+    /// Begins a task that never receives a reply. Returns whether it was begun.
     fn hang(&mut self) -> bool {
         let Some((server, ..)) = self.client.pools().find(|at| at.2 == PoolState::Ready) else { return false };
         self.begin_task_on(server, 0, 1, false);
@@ -114,7 +119,8 @@ impl<M: Bounded> World<'_, M> {
         true
     }
 
-    /// Every pool that is ready gives a connection that works (P51), once those that broke before peace are found.
+    /// Checks that each ready pool provides a working connection (P51), after broken connections
+    /// were detected.
     fn probe(&mut self) {
         let mut left: Vec<ServerId> =
             self.client.pools().filter(|at| at.2 == PoolState::Ready).map(|at| at.0).collect();
@@ -132,10 +138,10 @@ impl<M: Bounded> World<'_, M> {
         assert!(left.is_empty(), "P51: pools that were ready give no connection that works: {left:?}");
     }
 
-    /// A task for each of these, to its end.
+    /// Runs one task for each of these servers to its end.
     fn probe_each(&mut self, servers: &[ServerId]) {
         for &server in servers {
-            // A place to wait is refused now and then, though there is one.
+            // A waiter may be refused although there is capacity.
             let tasks = self.tasks.len();
             for _ in 0..REFUSALS_MAX {
                 self.begin_task_on(server, 0, 1, true);
@@ -150,14 +156,14 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// A connection is asked for.
+    /// Counts a connection attempt.
     pub(super) fn dialed_in_peace(&mut self, member: usize) {
         if self.peace && !self.truth.members[member].up {
             *self.dead.dials.entry(member).or_default() += 1;
         }
     }
 
-    /// A check-out begins.
+    /// Counts a check-out.
     pub(super) fn note_task(&mut self, server: ServerId) {
         if !self.peace {
             return;
@@ -167,12 +173,12 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// The client closes, and everything that it had comes back.
+    /// Closes the client, and returns all of its connections.
     pub(super) fn end(&mut self) {
         self.is_evening = true;
         self.client.close();
         self.settle();
-        // Who hangs is given up by its caller.
+        // The caller of the hung task cancels it.
         let is_hung = |task: &Task| task.hangs && matches!(task.stage, Stage::Busy(_));
         let hung: Vec<u64> = self.tasks.iter().filter(|(_, task)| is_hung(task)).map(|(id, _)| *id).collect();
         for id in hung {
@@ -193,7 +199,7 @@ impl<M: Bounded> World<'_, M> {
         assert_eq!(sockets, 0, "P43: sockets are left");
     }
 
-    /// The client sees what there is, and its pools work (S19, P51).
+    /// Checks that the client's view matches the deployment, and that its pools work (S19, P51).
     fn converged(&mut self) {
         self.counters.checks.add("S19");
         let topology = self.client.control.topology();
@@ -209,7 +215,7 @@ impl<M: Bounded> World<'_, M> {
             .collect();
         for (&member, &server_type) in &seen {
             let known = &truth.members[member];
-            // A direct connection to somebody of another set, or of none, is not what was wanted (SDAM-34).
+            // A direct connection to a member of another set, or of no set, is rejected (SDAM-34).
             let is_direct = self.plan.direct.is_some();
             let is_stranger = self.plan.named && is_direct && known.view.server_type == ServerType::RsGhost;
             let right = if known.up && !is_stranger { known.view.server_type } else { ServerType::Unknown };

@@ -1,4 +1,4 @@
-//! How a life is drawn: options, what goes wrong in it, and how often.
+//! The parameters of a run: options, faults, and their frequency.
 
 use super::kind::Kind;
 use super::truth::{Deployment, HOSTS};
@@ -10,18 +10,18 @@ use poolhouse_core::pool::PoolOptions;
 /// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
 
-/// Streams of decisions, one for each part of the world.
+/// Streams of decisions, one for each part of the simulation.
 #[derive(Debug)]
 pub(super) struct Draws {
-    /// What happens to members, and when.
+    /// Faults of members, and their times.
     pub(super) faults: Stream,
-    /// What becomes of connections and messages.
+    /// Faults of connections and messages.
     pub(super) network: Stream,
-    /// What the application does.
+    /// Actions of the application.
     pub(super) tasks: Stream,
-    /// What the host does.
+    /// Faults of the host.
     pub(super) host: Stream,
-    /// What nobody can predict.
+    /// Unpredictable values, such as nonces.
     pub(super) entropy: Stream,
 }
 
@@ -37,63 +37,63 @@ impl Draws {
     }
 }
 
-/// Where the pools keep their slots.
+/// The memory of the pools' slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
     Heap,
-    /// In place, with room for 2 connections and 2 check-outs that wait.
+    /// Inline, with capacity for 2 connections and 2 waiters.
     Fixed2,
 }
 
-/// Everything that is settled before a life begins.
+/// All parameters that are drawn before a run begins.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) deployment: Deployment,
-    /// Who belongs to it at first.
+    /// The initial members of the set.
     pub(super) config: Vec<usize>,
-    /// Whom the client is told of.
+    /// The seeds of the client.
     pub(super) seeds: Vec<usize>,
-    /// The one server of a direct connection.
+    /// The server of a direct connection.
     pub(super) direct: Option<usize>,
-    /// The client is told the name of the set.
+    /// The client is configured with the name of the set.
     pub(super) named: bool,
-    /// Members say their topologyVersion.
+    /// Members report their topologyVersion.
     pub(super) versioned: bool,
-    /// Members answer without being asked, where they may.
+    /// Members stream replies where allowed (exhaust).
     pub(super) exhaust: bool,
     pub(super) wire: i32,
     pub(super) monitor: MonitorOptions,
     pub(super) pool: PoolOptions,
     pub(super) store: Store,
-    /// Connections prove who is calling.
+    /// Connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
     pub(super) connect: u64,
-    /// After so long an operation gives its reply up.
+    /// Timeout of the reply to an operation.
     pub(super) op_timeout: u64,
-    /// Somebody waits for a primary.
+    /// A selection waits for a primary.
     pub(super) selecting: bool,
-    /// How often each kind comes, of those that are drawn; 0 is never.
+    /// Weights of the kinds that are drawn; 0 is never.
     weights: [u32; Kind::COUNT],
-    /// In how many of a hundred faults the last kind comes again.
+    /// Percentage of faults that repeat the last kind.
     sticky: u32,
-    /// In how many of a thousand messages something goes wrong.
+    /// Faulty messages in a thousand.
     trouble: u32,
-    /// How many times something happens to members.
+    /// Number of faults of members.
     pub(super) faults: u32,
-    /// Between one such time and the next.
+    /// Interval between these faults.
     pub(super) pause: u64,
-    /// Between one task and the next, in the mean.
+    /// Mean interval between tasks.
     pub(super) task_gap_ms: u32,
-    /// The client closes in the middle.
+    /// The client is closed before the faults stop.
     pub(super) closes_early: bool,
-    /// Core does what it hardly ever does.
+    /// Fault points of core are armed.
     pub(super) chances: bool,
 }
 
 impl Plan {
-    /// Draws everything: extremes are as likely as ordinary values, and some kinds never come (swarm testing), or all come alike, or the
-    /// same comes again and again.
+    /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
+    /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
     pub(super) fn draw(choices: &mut Stream) -> Self {
         let deployment = match choices.below(8) {
             0 => Deployment::Standalone,
@@ -108,7 +108,7 @@ impl Plan {
         let direct = choices.one_in(10).then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
-            // Of a set one is enough; it never leaves.
+            // A set needs only one seed, the first member, which never leaves.
             (None, Deployment::Set) => (0..HOSTS.len()).filter(|&member| member == 0 || choices.one_in(3)).collect(),
             (None, Deployment::Sharded | Deployment::Standalone) => config.clone(),
         };
@@ -167,7 +167,8 @@ impl Plan {
         }
     }
 
-    /// One of these kinds, as likely as its weight in this life, or perhaps the last one again; `None` when none of them ever comes.
+    /// Draws one of these kinds by its weight in this run, or repeats the last one; `None` when
+    /// none of them can occur.
     pub(super) fn pick(&self, among: &[Kind], last: Option<Kind>, choices: &mut Stream) -> Option<Kind> {
         if let Some(last) =
             last.filter(|last| self.sticky > 0 && among.contains(last) && choices.below(100) < self.sticky)
@@ -187,12 +188,13 @@ impl Plan {
         })
     }
 
-    /// Whether something goes wrong with a message.
+    /// Whether a message is faulty.
     pub(super) fn is_trouble(&self, choices: &mut Stream) -> bool {
         self.trouble > 0 && choices.below(1_000) < self.trouble
     }
 
-    /// Whether a kind comes now that could come: more often the heavier it is, up to every fourth time.
+    /// Whether a possible fault occurs now, by its weight, with a probability of at most one in
+    /// four.
     pub(super) fn comes(&self, kind: Kind, choices: &mut Stream) -> bool {
         let weight = self.weights[kind as usize];
         weight > 0 && choices.below(400) < weight

@@ -1,4 +1,5 @@
-//! The application: tasks that check connections out, send commands on them, and return them, or think better of it.
+//! The application: tasks that check connections out, send commands on them and return them, or are
+//! cancelled.
 
 use super::client::Op;
 use super::kind::Kind;
@@ -17,29 +18,29 @@ use poolhouse_wire::message::{Decoded, Flags, Limits, Outgoing, encode_command, 
 pub(super) struct Task {
     pub(super) server: ServerId,
     pub(super) stage: Stage,
-    /// How many commands it has still to send.
+    /// Number of commands to send.
     left: u32,
-    /// How many it has sent.
+    /// Number of sent commands.
     serial: u32,
     /// The number of its last command.
     number: i64,
-    /// It waits for its reply for ever.
+    /// It waits for its reply forever.
     pub(super) hangs: bool,
-    /// It has to succeed.
+    /// It must succeed.
     pub(super) is_probe: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
     Waiting(WaiterId),
-    /// The outcome is there, and nobody has looked yet.
+    /// Woken, and the outcome is not claimed.
     Woken(WaiterId),
     Busy(Op),
-    /// About to go.
+    /// It will be removed.
     Over,
 }
 
-/// What came of a reply.
+/// The result of a reply.
 enum Outcome {
     Done,
     Refused,
@@ -47,7 +48,7 @@ enum Outcome {
 }
 
 impl<M: Bounded> World<'_, M> {
-    /// A task begins on some server of the client's view.
+    /// Begins a task on a random server of the client's view.
     pub(super) fn begin_task(&mut self) {
         let anywhere = self.draws.tasks.one_in(8);
         let pools: Vec<ServerId> =
@@ -61,7 +62,7 @@ impl<M: Bounded> World<'_, M> {
         self.begin_task_on(server, wait, left, false);
     }
 
-    /// - `wait_ms`: for how long it waits for a connection at most; 0 is without end.
+    /// - `wait_ms`: maximum wait for a connection; 0 is no limit.
     pub(super) fn begin_task_on(&mut self, server: ServerId, wait_ms: u64, left: u32, is_probe: bool) {
         let deadline = (wait_ms > 0).then(|| self.client.now.saturating_add(Self::duration(wait_ms * MS)));
         let is_ready = self.client.pool_state(server) == Some(PoolState::Ready);
@@ -94,7 +95,7 @@ impl<M: Bounded> World<'_, M> {
         self.settle();
     }
 
-    /// Somebody who waited is woken.
+    /// Wakes a waiter.
     pub(super) fn wake(&mut self, server: ServerId, waiter: WaiterId) {
         let mut tasks = self.tasks.iter_mut();
         let found = tasks
@@ -112,7 +113,7 @@ impl<M: Bounded> World<'_, M> {
         self.claim(id);
     }
 
-    /// Somebody who was woken looks.
+    /// A woken waiter claims its outcome.
     pub(super) fn claim(&mut self, id: u64) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Stage::Woken(waiter) = task.stage else { return };
@@ -138,7 +139,7 @@ impl<M: Bounded> World<'_, M> {
         self.send_command(id);
     }
 
-    /// Somebody looks who was not woken: nothing is there yet.
+    /// A waiter claims its outcome without a wake. None is available yet.
     pub(super) fn look_for_nothing(&mut self) {
         let waiting = |task: &Task| match task.stage {
             Stage::Waiting(waiter) => Some((task.server, waiter)),
@@ -146,14 +147,14 @@ impl<M: Bounded> World<'_, M> {
         };
         let waiting: Vec<_> = self.tasks.values().filter_map(waiting).collect();
         for (server, waiter) in waiting {
-            // What is due at this instant may come of it.
+            // The call may process a deadline of this instant, and thereby return an outcome.
             let claim = self.client.claim(server, waiter);
             assert_eq!(claim, Claim::Waiting, "an outcome that nobody was woken for");
         }
         self.settle();
     }
 
-    /// The caller has thought better of it, wherever it is.
+    /// The caller cancels the task in any stage.
     pub(super) fn cancel(&mut self, id: u64) {
         let Some(task) = self.tasks.remove(&id) else { return };
         self.say(|| format!("task {id} is cancelled: {task:?}"));
@@ -194,7 +195,7 @@ impl<M: Bounded> World<'_, M> {
         let is_writable = self.truth.members[link.member].is_writable();
         let kinds = match self.peace {
             true if !is_writable => 1,
-            // A write that asks for no reply shows nothing.
+            // A write without a reply cannot show success.
             true if task.is_probe => 2,
             _ => 3,
         };
@@ -224,11 +225,11 @@ impl<M: Bounded> World<'_, M> {
             self.net.at(self.now + self.plan.op_timeout, Event::TaskLate(id, serial));
         }
         self.send(link_id, bytes);
-        // What came unasked is read now.
+        // Unsolicited bytes are read now.
         self.pump(link_id);
     }
 
-    /// A reply may be there.
+    /// Reads the reply of a task if it has arrived.
     pub(super) fn read_task(&mut self, link_id: u64, id: u64) {
         let Self { net, client, tasks, executed, .. } = self;
         let Some(link) = net.links.get_mut(&link_id) else { return };
@@ -271,7 +272,7 @@ impl<M: Bounded> World<'_, M> {
         self.end_task(id, outcome);
     }
 
-    /// A command has waited for its reply for too long.
+    /// A command has timed out.
     pub(super) fn task_late(&mut self, id: u64, serial: u32) {
         let Some(task) = self.tasks.get(&id) else { return };
         if task.serial == serial && !task.hangs && matches!(task.stage, Stage::Busy(_)) {
@@ -279,7 +280,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// The pool gives a connection up.
+    /// The pool interrupts a connection.
     pub(super) fn interrupt(&mut self, server: ServerId, conn: ConnId) {
         let is_it = |task: &Task| match &task.stage {
             Stage::Busy(op) => op.server == server && op.lease.conn() == conn,
@@ -288,7 +289,7 @@ impl<M: Bounded> World<'_, M> {
         if let Some(id) = self.tasks.iter().find(|(_, task)| is_it(task)).map(|(id, _)| *id) {
             return self.end_task(id, Outcome::Failed(Cause::Interrupted));
         }
-        // One that is being established. One in use was returned by now.
+        // A pending connection. A connection in use has already been returned.
         let Some(id) = self.net.find(server, Owner::Conn(conn)) else { return };
         if matches!(self.net.links[&id].near.work, Work::Connect | Work::Shake(_)) {
             self.net.drop_link(id);
@@ -351,7 +352,7 @@ impl<M: Bounded> World<'_, M> {
     }
 }
 
-/// An insert of one document, in a sequence of its own.
+/// An insert of one document, in a document sequence.
 fn insert(
     bytes: &mut Vec<u8>,
     outgoing: Outgoing,

@@ -1,17 +1,17 @@
-//! The deployment as it is, and what each member says of it.
+//! The actual state of the deployment, and each member's view of it.
 
 use bson::oid::ObjectId;
 use bson::{DateTime, Document, doc};
 use poolhouse_core::ServerType;
 
-/// Every host that there may be.
+/// All possible hosts.
 pub(super) const HOSTS: [&str; 6] = ["n0:27017", "n1:27017", "n2:27017", "n3:27017", "n4:27017", "n5:27017"];
-/// The name of the set.
+/// The name of the replica set.
 pub(super) const SET: &str = "rs";
-/// The one that holds no data.
+/// The arbiter.
 const ARBITER: usize = 5;
 
-/// What is deployed.
+/// The kind of deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deployment {
     Set,
@@ -19,29 +19,29 @@ pub(super) enum Deployment {
     Standalone,
 }
 
-/// What becomes of what passes between the client and a member.
+/// Faults of the path between the client and a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Way {
-    /// What is sent to it is lost.
+    /// Messages to the member are lost.
     pub(super) lost_there: bool,
-    /// What it sends is lost.
+    /// Messages from the member are lost.
     pub(super) lost_back: bool,
     /// Connections are refused.
     pub(super) refused: bool,
     /// TLS handshakes fail.
     pub(super) tls_broken: bool,
-    /// Everything is held up, and lost nowhere.
+    /// Messages are held back and not lost.
     pub(super) clogged: bool,
 }
 
-/// What a member knows of the deployment.
+/// A member's view of the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) server_type: ServerType,
     pub(super) primary: Option<usize>,
     pub(super) hosts: Vec<usize>,
     pub(super) version: i64,
-    /// The term that made it primary.
+    /// The election term in which it became primary.
     pub(super) election: u32,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct View {
 pub(super) struct Member {
     pub(super) up: bool,
     pub(super) frozen: bool,
-    /// It does not even refuse connections.
+    /// It ignores connection attempts instead of refusing them.
     pub(super) silent: bool,
     pub(super) way: Way,
     pub(super) process: u32,
@@ -58,18 +58,18 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether it takes writes.
+    /// Whether it accepts writes.
     pub(super) const fn is_writable(&self) -> bool {
         matches!(self.view.server_type, ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos)
     }
 
-    /// Whether it answers whom it hears.
+    /// Whether it answers requests.
     pub(super) const fn is_running(&self) -> bool {
         self.up && !self.frozen
     }
 }
 
-/// Rises byte by byte with its number.
+/// An id that is ordered by its number.
 pub(super) fn object_id(number: u32) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -79,14 +79,14 @@ pub(super) fn object_id(number: u32) -> ObjectId {
 pub(super) struct Truth {
     pub(super) deployment: Deployment,
     pub(super) members: Vec<Member>,
-    /// Who belongs to it.
+    /// The current members.
     pub(super) config: Vec<usize>,
     version: i64,
     term: u32,
     pub(super) primary: Option<usize>,
-    /// `maxWireVersion` of all.
+    /// `maxWireVersion` of all members.
     wire: i32,
-    /// Whether members say their topologyVersion.
+    /// Whether members report their topologyVersion.
     versioned: bool,
     processes: u32,
 }
@@ -123,7 +123,7 @@ impl Truth {
         truth
     }
 
-    /// What a member ought to say.
+    /// The up-to-date view of a member.
     pub(super) fn right_view(&self, member: usize) -> View {
         let nothing = |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
         match self.deployment {
@@ -144,7 +144,7 @@ impl Truth {
         }
     }
 
-    /// A member learns how things are. Whether that is new to it.
+    /// Updates the view of a member. Returns whether it has changed.
     pub(super) fn sync(&mut self, member: usize) -> bool {
         let view = self.right_view(member);
         let known = &mut self.members[member];
@@ -156,27 +156,27 @@ impl Truth {
         true
     }
 
-    /// Whoever could become primary.
+    /// Members that can be elected.
     pub(super) fn candidates(&self) -> Vec<usize> {
         let can = |&&member: &&usize| member != ARBITER && self.members[member].is_running();
         self.config.iter().filter(can).copied().collect()
     }
 
-    /// Makes a member primary, in a new term.
+    /// Elects a member in a new term.
     pub(super) fn elect(&mut self, member: usize) -> bool {
         self.term += 1;
         self.primary = Some(member);
         self.sync(member)
     }
 
-    /// Changes the configuration. The primary knows at once.
+    /// Changes the configuration. The primary is updated immediately.
     pub(super) fn reconfigure(&mut self, config: Vec<usize>) -> bool {
         self.config = config;
         self.version += 1;
         self.primary.is_some_and(|primary| self.sync(primary))
     }
 
-    /// A member starts as a new process, and has to find its place.
+    /// Restarts a member as a new process, which does not know its role yet.
     pub(super) fn restart(&mut self, member: usize) {
         let view = self.right_view(member);
         let server_type = if view.server_type == ServerType::RsPrimary || view.server_type == ServerType::RsSecondary {
@@ -194,15 +194,15 @@ impl Truth {
         self.processes += 1;
     }
 
-    /// The process of a member and its counter, if it says them.
+    /// The process and the counter of a member, if it reports them.
     pub(super) fn version(&self, member: usize) -> Option<Version> {
         let known = &self.members[member];
         self.versioned.then_some(Version { process: known.process, counter: known.counter })
     }
 
-    /// What a member says of itself now.
+    /// The current hello reply of a member.
     ///
-    /// - `legacy`: it was asked by the old name.
+    /// - `legacy`: the request used the old command name.
     pub(super) fn hello(&self, member: usize, legacy: bool) -> Document {
         let view = &self.members[member].view;
         let is_primary = view.server_type == ServerType::RsPrimary;
@@ -252,7 +252,7 @@ impl Truth {
     }
 }
 
-/// Where a member's state stands.
+/// The topologyVersion of a member's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) process: u32,

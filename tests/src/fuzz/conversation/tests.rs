@@ -13,13 +13,14 @@ fn every_way_gets_past_authentication() {
 
 #[test]
 fn a_proof_that_was_changed_is_not_believed() {
-    // The reply to the last message of SCRAM-SHA-256 without speculation is the third.
+    // The third reply is that to the last message of SCRAM-SHA-256 without speculation.
     let place = b"\x06\xfe\xfe\x06\x50\x01";
     let outcome = talk(place, usize::MAX);
     assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
 }
 
-/// In each place of the conversation. Whoever begins to speak with hello takes a lie of the nonce there, others one message later.
+/// Tries the wrong message at each position of the conversation. A client with speculative
+/// authentication receives the nonce in the hello reply, others one message later.
 #[test]
 fn a_lie_is_not_believed() {
     for choice in [1, 2, 6, 7] {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::rng::Rng;
 
-/// Files and records from which others are made.
+/// Files and records that are mutated.
 const SEEDS: [&[u8]; 7] = [
     b"",
     b"nameserver 10.0.0.1\nnameserver fe80::1%2\noptions timeout:1 attempts:3 rotate use-vc ndots:5\nsearch a b.\n",

@@ -1,7 +1,7 @@
 use super::*;
 use poolhouse_wire::message::{Decoded, Limits, decode_message};
 
-/// Every 32-bit number that may be a length, made wrong.
+/// Changes each 32-bit number that may be a length to a wrong one.
 fn spoiled(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[0] ^= 0x55;
@@ -34,7 +34,7 @@ fn lengths_of_documents_are_put_right() {
 fn lengths_of_messages_are_put_right() {
     for seed in crate::fuzz::wire::seeds() {
         let Ok(Decoded::Done { rest: [], .. }) = decode_message(&seed, &Limits::DEFAULT) else { continue };
-        // The checksum is another matter.
+        // Checksums are not repaired.
         if seed[16] & 1 == 0 {
             let mut bytes = spoiled(&seed);
             mend(&mut bytes, 1);

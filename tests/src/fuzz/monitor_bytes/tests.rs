@@ -1,7 +1,7 @@
 use super::*;
 use crate::rng::Rng;
 
-/// A server that streams, fails, comes back and leaves.
+/// A server that streams, fails, recovers and disappears.
 const STREAM: &[u8] =
     b"\x00\x00\x00\xfe\x01\x08\xfe\x01\x10\xfe\x00\x18\xfe\x00\x20\xfd\x00\x00\xfe\x00\x01\xfd\x00\x04";
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::rng::Rng;
 
-/// Strings from which others are made.
+/// Strings that are mutated.
 const SEEDS: [&str; 12] = [
     "mongodb://ann:p%40ss@a.example.com:27018,B,[::1]:1,%2Ftmp%2Fa.sock/db.c?w=majority&wtimeout=5&wTimeoutMS=6",
     "mongodb+srv://ann@a.example.com./?srvMaxHosts=2&srvServiceName=x&tls=false",

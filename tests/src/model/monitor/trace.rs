@@ -1,21 +1,21 @@
-//! The events of a monitor, checked by themselves.
+//! Checks of a monitor's events that need no model.
 
 use core::time::Duration;
 
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
 use poolhouse_core::{Cause, Instant};
 
-/// Checks events, dials and their instants by themselves, whatever a model may say.
+/// Checks events, dials and their instants without a model.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     in_flight: Option<(HeartbeatId, bool)>,
     ended: Option<(Instant, Option<Cause>)>,
     retried: Option<Instant>,
-    /// What was seen so far.
+    /// Counts so far.
     pub seen: Counts,
 }
 
-/// How often what was seen, so that a run can prove that it got anywhere.
+/// Number of occurrences, so a run can prove that it covered each case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Checks that began.
@@ -24,24 +24,24 @@ pub struct Counts {
     pub ends: u64,
     /// Streamed replies.
     pub streamed: u64,
-    /// Checks that failed by themselves.
+    /// Checks that failed, without those that were cancelled or closed.
     pub failed: u64,
-    /// Those of them that took too long.
+    /// Failed checks that were caused by a timeout.
     pub timeouts: u64,
     /// Checks that were cancelled.
     pub cancelled: u64,
     /// Checks that were in flight at the close.
     pub closed: u64,
-    /// Retries at once.
+    /// Immediate retries.
     pub retries: u64,
-    /// News that was stale.
+    /// Stale reports.
     pub stale: u64,
-    /// Samples of the RTT line.
+    /// Samples of the RTT connection.
     pub measured: u64,
 }
 
 impl Counts {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub const fn add(&mut self, other: &Self) {
         self.starts += other.starts;
         self.ends += other.ends;
@@ -57,11 +57,11 @@ impl Counts {
 }
 
 impl Trace {
-    /// Takes one event: pairs (S1, S2) and paces (S3, S6).
+    /// Checks one event: pairs (S1, S2) and intervals (S3, S6).
     ///
     /// # Panics
     ///
-    /// When an event must not be there.
+    /// When the event is not allowed.
     pub fn event(&mut self, now: Instant, event: &MonitorEvent) {
         match *event {
             MonitorEvent::HeartbeatStarted { id, awaited } => {
@@ -99,7 +99,7 @@ impl Trace {
         }
     }
 
-    /// Checks that every start had its end.
+    /// Checks that each start has an end.
     ///
     /// # Panics
     ///

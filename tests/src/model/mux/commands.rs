@@ -1,21 +1,21 @@
-//! What is asked of the pool.
+//! Calls of the application.
 
 use super::{Event, Model, Outcome, Place, Stand, Waiter, later};
 use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
 
-/// What became of a request at once.
+/// Immediate result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// It has a stream id of this connection, as this request.
+    /// Granted a stream id of this connection, as this request.
     Granted(u64, u64),
-    /// It waits, by this number.
+    /// It waits under this number.
     Queued(u64),
-    /// It is not taken.
+    /// It is rejected.
     Failed(AcquireError),
 }
 
 impl Model {
-    /// A request wants a stream id.
+    /// Requests a stream id.
     pub fn acquire(&mut self, now: u64, deadline: Option<u64>) -> Acquired {
         self.advance(now);
         if self.queue().next().is_none() {
@@ -69,7 +69,7 @@ impl Model {
         Acquired::Queued(number)
     }
 
-    /// The outcome of a request that waited is asked for; `None` when it is not known any more.
+    /// Claims the outcome of a waiter. Returns `None` for an unknown waiter.
     pub fn claim(&mut self, now: u64, number: u64) -> Option<Outcome> {
         self.advance(now);
         let outcome = self.waiter(number)?.outcome;
@@ -79,7 +79,7 @@ impl Model {
         Some(outcome)
     }
 
-    /// A request that waited is given up.
+    /// Cancels a waiter.
     pub fn cancel(&mut self, now: u64, number: u64) {
         self.advance(now);
         let Some(outcome) = self.waiter(number).map(|waiter| waiter.outcome) else { return };
@@ -92,11 +92,11 @@ impl Model {
         }
     }
 
-    /// A stream id comes back.
+    /// Releases a stream id.
     ///
     /// # Panics
     ///
-    /// Panics when it came back before.
+    /// Panics when it was already released.
     pub fn release(&mut self, now: u64, conn: u64, request: u64, written: Written) {
         self.advance(now);
         let Some(known) = self.conns.iter_mut().find(|known| known.id == conn) else { return };
@@ -116,7 +116,7 @@ impl Model {
                 let id = known.requests[place].id.expect("the machine has told");
                 let (late, ids, retired) = (known.count(Stand::Late), known.ids, known.place == Place::Retired);
                 self.emit(Event::Orphaned(conn, id, late));
-                // Of those of use there are less than three quarters.
+                // Late replies occupy more than a quarter of the usable ids.
                 if (ids - late) * 4 < ids * 3 && !retired {
                     self.retire(conn);
                     self.provide(false);
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// Other options are in force.
+    /// Changes the options.
     pub fn reconfigure(&mut self, now: u64, options: MuxOptions) {
         self.advance(now);
         if self.closed {
@@ -149,7 +149,7 @@ impl Model {
         let max = host.max_connections;
         self.give_up_pending(max.saturating_sub(self.state().open));
         self.trash_beyond(max);
-        // It is looked anew.
+        // The window starts again.
         self.window = None;
         self.look();
         self.serve();
@@ -157,7 +157,8 @@ impl Model {
         self.fail_if_down();
     }
 
-    /// Beyond a number of connections that are on their way, the newest are given up, those first that the host was not told of.
+    /// Abandons the newest pending connections beyond a number, first those that the host has not
+    /// begun to establish.
     fn give_up_pending(&mut self, number: u32) {
         for place in [Place::OwesEstablish, Place::Establishing] {
             while self.pending() > number {
@@ -167,7 +168,7 @@ impl Model {
         }
     }
 
-    /// The end.
+    /// Closes the pool.
     pub fn close(&mut self, now: u64) {
         self.advance(now);
         if self.closed {

@@ -1,4 +1,4 @@
-//! What the pool is told, and what it has told.
+//! Reports of the host to the pool, and actions that the host took from it.
 
 use super::{Event, Heartbeat, Model, Outcome, Place, Stand, count};
 use poolhouse_core::Cause;
@@ -9,7 +9,7 @@ impl Model {
         self.conn(id).is_some_and(|conn| test(conn.place))
     }
 
-    /// A connection is established; false when it was given up.
+    /// A connection is established. Returns false if it was abandoned.
     pub fn handle_established(&mut self, now: u64, id: u64) -> bool {
         self.advance(now);
         if !self.is_at(id, |place| place == Place::Establishing) {
@@ -28,7 +28,7 @@ impl Model {
         true
     }
 
-    /// A connection could not be established; false when it was given up.
+    /// A connection could not be established. Returns false if it was abandoned.
     pub fn handle_establish_failed(&mut self, now: u64, id: u64, cause: Cause) -> bool {
         self.advance(now);
         if !self.is_at(id, |place| place == Place::Establishing) {
@@ -41,7 +41,7 @@ impl Model {
         true
     }
 
-    /// A connection failed; false when it was gone.
+    /// A connection failed. Returns false if it was already closed.
     pub fn handle_failed(&mut self, now: u64, id: u64, cause: Cause) -> bool {
         self.advance(now);
         let known = self.is_at(id, Place::is_established);
@@ -55,11 +55,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// As the pool's.
+    /// The same as the pool's.
     ///
     /// # Panics
     ///
-    /// Never: an id that was compared is there.
+    /// Never: the id was found before.
     pub fn handle_reply(&mut self, now: u64, id: u64, stream: i32) -> Result<Reply, ReplyError> {
         self.advance(now);
         if !self.is_at(id, Place::is_established) {
@@ -99,7 +99,7 @@ impl Model {
         Ok(Reply::Request)
     }
 
-    /// Time has come.
+    /// Processes the deadlines that have passed.
     pub fn handle_timeout(&mut self, now: u64) {
         self.advance(now);
         if self.closed {
@@ -131,7 +131,8 @@ impl Model {
         self.fail_if_down();
     }
 
-    /// As many connections as a load takes. To keep one that is there takes a quarter less than to open it.
+    /// Number of connections for a load. Keeping an open connection needs a quarter less load than
+    /// opening one.
     fn needed(&self, load: u32) -> u32 {
         let Some(host) = self.host() else { return 0 };
         let kept = host.new_connection_threshold - host.new_connection_threshold.div_ceil(4);
@@ -165,44 +166,44 @@ impl Model {
         }
     }
 
-    /// The host was told to wake one that waited.
+    /// The host took the wake action of a waiter.
     ///
     /// # Panics
     ///
-    /// Panics when that was not owed.
+    /// Panics when the action was not owed.
     pub fn took_wake(&mut self, number: u64) {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("it is known");
         assert!(waiter.owes_wake, "a Wake that is not owed");
         waiter.owes_wake = false;
     }
 
-    /// The host was told to establish a connection: the oldest of those.
+    /// The host took the establish action of a connection: the oldest owed one.
     ///
     /// # Panics
     ///
-    /// Panics when that was not owed.
+    /// Panics when the action was not owed.
     pub fn took_establish(&mut self, id: u64) {
         let first = self.first_at(Place::OwesEstablish);
         assert_eq!(first, Some(id), "the oldest is established first");
         self.put(id, Place::Establishing);
     }
 
-    /// The host was told to close a connection: the one that is gone for longest.
+    /// The host took the close action of a connection: the one that was closed first.
     ///
     /// # Panics
     ///
-    /// Panics when that was not owed.
+    /// Panics when the action was not owed.
     pub fn took_close(&mut self, id: u64) {
         let first = self.first_at(Place::OwesClose);
         assert_eq!(first, Some(id), "closed in the order in which they went");
         self.conns.retain(|conn| conn.id != id);
     }
 
-    /// The host was told to ask a peer by this stream id.
+    /// The host took the heartbeat action of a connection, with this stream id.
     ///
     /// # Panics
     ///
-    /// Panics when that was not owed, or the id is not free.
+    /// Panics when the action was not owed, or the id is not free.
     pub fn took_heartbeat(&mut self, id: u64, stream: u16) {
         let conn = self.conn_mut(id);
         assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "stream {stream} was not free");

@@ -1,11 +1,12 @@
-//! What a search takes for the state of the model: all that decides what comes next.
+//! The state of the model for a search: all values that decide its future behaviour.
 
 use super::{Conn, Heartbeat, Model, Outcome, Place, Stand, Waiter};
 use crate::search::Canon;
 use core::hash::Hash;
 
 impl Model {
-    /// Connections and requests are told by their places, and times as the search has them.
+    /// Connections and requests are identified by their positions, and times are made canonical by
+    /// the search.
     ///
     /// # Panics
     ///

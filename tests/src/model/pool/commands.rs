@@ -1,13 +1,13 @@
-//! What callers ask of the pool.
+//! Calls of the application.
 
 use super::{Conn, Event, Model, Outcome, Place, Waiter, nanos, reason_of};
 use poolhouse_core::Cause;
 use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState};
 
-/// What became of a check-out at once.
+/// Immediate result of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedOut {
-    /// This connection.
+    /// Granted this connection.
     Granted(u64),
     /// It waits under this number.
     Queued(u64),
@@ -29,7 +29,8 @@ impl Model {
             CheckedOut::Failed(error) => self.emit(Event::Failed(reason_of(error), error, 0)),
             CheckedOut::Queued(_) => {}
         }
-        // Without a background, this is what fills the pool (CMAP-55). With one, those that were closed on the way are made up for.
+        // Without background population, this is what fills the pool (CMAP-55). With it, this
+        // replaces the connections that were closed during the check-out.
         if granted == 0 || has_closed || !self.in_background() {
             self.serve(true);
         }
@@ -67,7 +68,7 @@ impl Model {
             bound: None,
             owes_wake: false,
         });
-        // One that is being established for nobody is there sooner than a new one.
+        // An unbound pending connection will be ready before a new one.
         let fit =
             |conn: &&Conn| conn.place.is_pending() && conn.bound.is_none() && !conn.background && !self.is_stale(conn);
         if let Some(id) = self.conns.iter().find(fit).map(|conn| conn.id) {
@@ -83,7 +84,7 @@ impl Model {
         list
     }
 
-    /// Takes the outcome; `None` of a number that is used up.
+    /// Takes the outcome. Returns `None` for a number with an already claimed outcome.
     pub fn claim(&mut self, now: u64, number: u64) -> Option<Outcome> {
         self.advance(now);
         let outcome = self.waiter(number)?.outcome;
@@ -142,7 +143,8 @@ impl Model {
         }
     }
 
-    /// Whether a check-out needs neither the time nor an observer: the newest available connection is good, and no other work is due.
+    /// Whether a check-out needs neither the time nor an observer: the newest available connection
+    /// is usable, and no other work is due.
     #[must_use]
     pub fn is_untimed_check_out(&self) -> bool {
         let newest = self.available().last().cloned();
@@ -150,7 +152,8 @@ impl Model {
         self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_none() && is_good
     }
 
-    /// Whether the check-in of a healthy connection needs neither the time nor an observer: the connection becomes available, and no waiter takes it.
+    /// Whether the check-in of a healthy connection needs neither the time nor an observer: the
+    /// connection becomes available, and no waiter takes it.
     ///
     /// After [`Model::reconfigure`] a pool may refuse such a check-in.
     #[must_use]
@@ -162,7 +165,8 @@ impl Model {
         is_plain && self.state != PoolState::Closed && self.waiting() == 0 && !self.is_beyond_max()
     }
 
-    /// A check-out at the time of the last call. Its events are the ones that an observer would have received.
+    /// A check-out at the time of the last call. Its events are those that an observer would have
+    /// received.
     ///
     /// # Panics
     ///
@@ -175,7 +179,8 @@ impl Model {
         }
     }
 
-    /// A check-in at the time of the last call. Its event is the one that an observer would have received.
+    /// A check-in at the time of the last call. Its event is the one that an observer would have
+    /// received.
     ///
     /// # Panics
     ///
@@ -185,13 +190,13 @@ impl Model {
         self.check_in(self.now, id, Health::Healthy);
     }
 
-    /// Whether the options were changed.
+    /// Whether the options have been changed.
     #[must_use]
     pub const fn is_reconfigured(&self) -> bool {
         self.reconfigured
     }
 
-    /// Other options; the mode and the background stay.
+    /// Changes the options. The mode and the background setting stay.
     pub fn reconfigure(&mut self, now: u64, options: PoolOptions) {
         self.advance(now);
         if self.state == PoolState::Closed {
@@ -201,7 +206,7 @@ impl Model {
         self.reconfigured = true;
         let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
         self.options = PoolOptions { load_balanced, background, ..options };
-        // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
+        // Without maxIdleTimeMS the clock need not have been read, so the idle time starts now.
         if max_idle_time.is_none() && options.max_idle_time.is_some() {
             let now = self.now;
             for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::Available) {
@@ -214,11 +219,11 @@ impl Model {
                 self.close_conn(conn.id, reason, None, Some(Place::OwesClose));
             }
         }
-        // Those that nobody has asked for yet are for whoever may be served now.
+        // The new options may allow more connections, for waiters and in the background.
         self.serve(self.in_background());
     }
 
-    /// So many connections are wanted, once; 0 takes that back.
+    /// Sets the one-time fill target, in connections; 0 cancels it.
     pub fn set_fill_target(&mut self, now: u64, count: u32) {
         self.advance(now);
         if self.state == PoolState::Closed {
@@ -249,7 +254,7 @@ impl Model {
         }
     }
 
-    /// CMAP-75..89; false when this way to clear belongs to the other mode.
+    /// CMAP-75..89. Returns false if this kind of clear belongs to the other mode.
     pub fn clear(&mut self, now: u64, clear: Clear, cause: Option<Cause>) -> bool {
         let of_mode = self.is_of_mode(clear);
         if of_mode {
@@ -264,7 +269,7 @@ impl Model {
         matches!(clear, Clear::Service(_)) == self.options.load_balanced
     }
 
-    /// Raises the generation and says so.
+    /// Increases the generation and emits the event.
     pub(super) fn raise(&mut self, clear: Clear, cause: Option<Cause>) {
         if self.state == PoolState::Closed {
             return;
@@ -276,10 +281,10 @@ impl Model {
                 self.run_due = any;
                 if self.state == PoolState::Ready {
                     self.no_back_off();
-                    // Nobody watches a load balancer who could mark the pool ready again.
+                    // A load balancer has no monitor that could mark the pool ready again.
                     if !self.options.load_balanced {
                         self.state = PoolState::Paused;
-                        // What made it paused is told until it is ready again.
+                        // Check-outs fail with this cause until the pool is ready again.
                         self.cleared_by = cause;
                     }
                     self.emit(Event::PoolCleared { service: None, interrupt, cause });
@@ -297,7 +302,7 @@ impl Model {
         }
     }
 
-    /// Interrupts what is asked for, and fails the waiters.
+    /// Interrupts the requested connections, and fails the waiters.
     pub(super) fn finish_clear(&mut self, clear: Clear, cause: Option<Cause>) {
         let Clear::All { interrupt_in_use_connections: interrupt } = clear else { return };
         if self.state == PoolState::Closed {
@@ -380,7 +385,7 @@ impl Model {
         self.serve(self.in_background());
     }
 
-    /// Time goes on; whoever waited until now has waited too long, before anything else happens (P19, P21).
+    /// Advances the time. Expired waits end before any other change (P19, P21).
     pub(super) fn begin(&mut self, now: u64) {
         self.advance(now);
         let usage = self.usage();
@@ -393,7 +398,7 @@ impl Model {
         }
     }
 
-    /// The oldest check-out if it is late, or else the one that has been late for longest.
+    /// The oldest check-out if it is late, else the check-out that has been late for longest.
     fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
             self.queue().filter_map(|waiter| Some((Self::due(waiter)?, waiter.number))).collect();

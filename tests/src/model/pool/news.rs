@@ -1,4 +1,4 @@
-//! What the host tells the pool, and what it took from it.
+//! Reports of the host to the pool, and actions that the host took from it.
 
 use super::{BACKOFF_FIRST_MS, BACKOFF_LAST_MS, Event, Model, Place};
 use poolhouse_core::pool::{CheckOutError, ClosedReason, EstablishError, PoolState, ServiceError};
@@ -9,11 +9,11 @@ impl Model {
         self.conn(id).is_some_and(|conn| conn.place.is_pending())
     }
 
-    /// CMAP-90, CMAP-91: the generation of its service.
+    /// CMAP-90, CMAP-91: returns the generation of the service.
     ///
     /// # Errors
     ///
-    /// As the machine's.
+    /// The same as the machine's.
     pub fn service(&mut self, id: u64, service: ObjectId) -> Result<u64, ServiceError> {
         if !self.options.load_balanced {
             return Err(ServiceError::WrongMode);
@@ -36,7 +36,7 @@ impl Model {
         Ok(generation)
     }
 
-    /// CMAP-45, CMAP-49, P36; false when the connection is gone.
+    /// CMAP-45, CMAP-49, P36. Returns false if the connection was closed.
     pub fn established(&mut self, now: u64, id: u64) -> bool {
         self.advance(now);
         if !self.is_pending(id) {
@@ -70,7 +70,7 @@ impl Model {
         good
     }
 
-    /// CMAP-46, CMAP-71, CMAP-86; false when the connection was gone.
+    /// CMAP-46, CMAP-71, CMAP-86. Returns false if the connection was closed.
     pub fn establish_failed(&mut self, now: u64, id: u64, error: EstablishError) -> bool {
         self.advance(now);
         if !self.is_pending(id) {
@@ -103,7 +103,8 @@ impl Model {
         }
     }
 
-    /// A failure in the background that did not clear the pool: the next attempt waits, longer each time (P53).
+    /// After a background failure that did not clear the pool, the next attempt is delayed, longer
+    /// each time (P53).
     fn back_off(&mut self) {
         self.populate_at = Some(self.now.saturating_add(self.backoff_ms * 1_000_000));
         self.backoff_ms = (self.backoff_ms * 2).min(BACKOFF_LAST_MS);
@@ -114,23 +115,23 @@ impl Model {
         self.backoff_ms = BACKOFF_FIRST_MS;
     }
 
-    /// The host took this wake.
+    /// The host took this wake action.
     pub fn took_wake(&mut self, number: u64) {
         self.waiter_mut(number).owes_wake = false;
     }
 
-    /// The host took this interrupt.
+    /// The host took this interrupt action.
     pub fn took_interrupt(&mut self, id: u64) {
         self.conn_mut(id).owes_interrupt = false;
         self.conns.retain(|conn| conn.id != id || conn.place != Place::OwesAbandon);
     }
 
-    /// The host took this close.
+    /// The host took this close action.
     pub fn took_close(&mut self, id: u64) {
         self.conns.retain(|conn| conn.id != id);
     }
 
-    /// The host took this establishment.
+    /// The host took this establish action.
     pub fn took_establish(&mut self, id: u64) {
         self.conn_mut(id).place = Place::Establishing;
     }

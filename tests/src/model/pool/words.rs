@@ -1,11 +1,12 @@
-//! What a search takes for the state of the model: all that decides what comes next.
+//! The state of the model for a search: all values that decide its future behaviour.
 
 use super::{Conn, Model, Outcome, Place, Waiter};
 use crate::search::Canon;
 use core::hash::Hash;
 
 impl Model {
-    /// Connections and check-outs are told by their places, times and generations as the search has them.
+    /// Connections and check-outs are identified by their positions; times and generations are made
+    /// canonical by the search.
     ///
     /// # Panics
     ///

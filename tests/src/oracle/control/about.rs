@@ -1,4 +1,4 @@
-//! What is told of a step of a control machine: the call, and everything that was seen of it.
+//! The record of a step of a control machine: the call and all observed outputs.
 
 use crate::oracle::monitor::Action;
 use poolhouse_core::control::ControlAction;
@@ -11,7 +11,7 @@ use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The machine was made.
+    /// The machine was created.
     New,
     /// `handle_dialed`.
     Dialed(ServerId),
@@ -37,34 +37,34 @@ pub enum Input {
     PollLine(ServerId, Line),
 }
 
-/// An application's error, as far as it is judged.
+/// An application's error, reduced to the fields that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// Its connection is of another generation than its pool.
+    /// The generation of its connection differs from that of the pool.
     pub stale: bool,
     /// Its connection was being established.
     pub before: bool,
     /// It carries the label of an overloaded server.
     pub overloaded: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: FaultKind,
 }
 
-/// What went wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// The network.
+    /// A network error.
     Network,
-    /// The network, in time.
+    /// A network timeout.
     Timeout,
-    /// The server said so, by this code if any, and this `topologyVersion`.
+    /// An error reply, with its code if any, and its `topologyVersion`.
     Command(Option<i32>, Option<TopologyVersion>),
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
 impl Fault {
-    /// What this error says.
+    /// Converts an error.
     #[must_use]
     pub fn of(error: &AppError<'_>) -> Self {
         let kind = match error.kind {
@@ -85,29 +85,29 @@ impl Fault {
     }
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     None,
     /// `Ok(())`.
     Done,
-    /// The connection is given up, or there is no room.
+    /// The connection is stale, or the capacity is exhausted.
     Stale,
-    /// What follows from an error.
+    /// The consequences of an error.
     Verdict(Verdict),
-    /// What was polled, if anything.
+    /// The result of a poll.
     Action(Option<ControlAction>),
-    /// What was polled of a line, if anything.
+    /// The result of a poll of a monitor connection.
     Line(Option<Action>),
 }
 
-/// What a server looks like.
+/// The properties of a server that are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Looks {
     /// Its type is known.
     pub known: bool,
-    /// It has data to be read.
+    /// It is a data-bearing server.
     pub data: bool,
     /// A check of it, or an operation on it, has failed.
     pub failed: bool,
@@ -116,7 +116,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Those of this description.
+    /// Converts a description.
     #[must_use]
     pub fn of(description: &ServerDescription<'_>) -> Self {
         let server_type = description.server_type();
@@ -129,25 +129,25 @@ impl Looks {
     }
 }
 
-/// What an observer was told.
+/// An event that an observer received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A check begins or ends.
     Beat(MonitorEvent),
-    /// A server is a member.
+    /// A server was added.
     Opened(ServerId),
-    /// It looks otherwise.
+    /// A server description has changed.
     Changed(ServerId, Looks),
-    /// It is none any more.
+    /// A server was removed.
     Closed(ServerId),
     /// The last event.
     Ended,
-    /// Any other of the topology.
+    /// Any other event of the topology.
     Other,
 }
 
 impl Event {
-    /// What this event says.
+    /// Converts an event.
     #[must_use]
     pub fn of(event: &SdamEvent<'_>) -> Self {
         match event {
@@ -169,13 +169,13 @@ pub struct Seen {
     pub timeout: Option<Instant>,
 }
 
-/// What was seen of a step.
+/// The observed outputs of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
-    /// What the call returned.
+    /// The result of the call.
     pub answer: Answer,
-    /// What an observer was told meanwhile.
+    /// The events that an observer received during the call.
     pub events: &'a [(Instant, Event)],
-    /// Getters afterwards.
+    /// Getters after the call.
     pub seen: Seen,
 }

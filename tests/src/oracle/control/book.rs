@@ -1,4 +1,5 @@
-//! What an oracle knows of a control machine: what each server looks like, its checks, and what its pool was told.
+//! State of the oracle of a control machine: the properties of each server, its checks, and the
+//! actions on its pool.
 
 use super::{Answer, Event, Input, Looks, Outputs};
 use crate::oracle::monitor::Action;
@@ -15,20 +16,21 @@ pub(super) type Judged = Result<(), Violation>;
 /// minHeartbeatFrequencyMS.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// Judges one control machine. See the [module](super).
+/// Checks one control machine. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     pub(super) now: Instant,
     pub(super) servers: BTreeMap<ServerId, Server>,
     pub(super) topology: TopologyType,
     pub(super) closed: bool,
-    /// A check has ended, and selectors were not woken for it.
+    /// A check has ended, and selectors have not been woken for it yet.
     wake: bool,
-    /// They were woken: nothing else follows.
+    /// Selectors were woken. No other action may follow.
     woken: bool,
-    /// The host took everything after each call: what is between two calls may be judged.
+    /// The host has taken all actions after each call, so the state between two calls can be
+    /// checked.
     prompt: bool,
-    /// Everything was taken.
+    /// All actions have been taken.
     drained: bool,
 }
 
@@ -36,33 +38,33 @@ pub struct Oracle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Server {
     pub(super) looks: Looks,
-    /// It is a member as far as events tell, and its pool was made.
+    /// It is a member according to the events.
     pub(super) open: bool,
     pub(super) added: bool,
     /// Its pool is ready.
     pub(super) ready: bool,
-    /// Why its pool is to be cleared.
+    /// The causes for which its pool must be cleared.
     clear: Vec<Cause>,
     /// The check in flight, and whether it is awaited.
     pub(super) beat: Option<bool>,
-    /// When the last one ended, and how.
+    /// The time and the result of the last check.
     ended: Option<(Instant, Option<Cause>)>,
     was_known: bool,
     retried: Option<Instant>,
     dials: VecDeque<Instant>,
 }
 
-/// What is only of interest within a step.
+/// State of the oracle within one step.
 #[derive(Debug)]
 pub(super) struct Scene<'c> {
     pub(super) input: Input,
     pub(super) checks: &'c mut Checks,
-    /// Servers whose check ended, and by which failure.
+    /// Servers with a check that ended, and the cause of its failure.
     pub(super) ended: Vec<(ServerId, Option<Cause>)>,
-    /// Servers that look otherwise.
+    /// Servers with a changed description.
     pub(super) changed: Vec<ServerId>,
     pub(super) told: usize,
-    /// As the server looked before that the call is about.
+    /// Properties, before the call, of the server that the call concerns.
     pub(super) was: Option<Looks>,
     pub(super) was_beating: bool,
 }
@@ -74,7 +76,7 @@ impl Default for Oracle {
 }
 
 impl Oracle {
-    /// Of a machine that is about to be made.
+    /// Creates the oracle of a machine that is created next.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -89,13 +91,14 @@ impl Oracle {
         }
     }
 
-    /// Judges one step.
+    /// Checks one step.
     ///
-    /// - `now`: as the machine was told; one that goes back is held at the last value seen.
+    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last
+    ///   one.
     ///
     /// # Errors
     ///
-    /// The first invariant that is broken. After that the oracle is of no use.
+    /// The first broken invariant. The oracle must not be used after that.
     pub fn step(&mut self, now: Instant, input: Input, outputs: &Outputs<'_>, checks: &mut Checks) -> Judged {
         self.now = self.now.max(now);
         let about = match input {
@@ -114,7 +117,7 @@ impl Oracle {
             was_beating: server.is_some_and(|server| server.beat.is_some()),
         };
         if !matches!(input, Input::Poll | Input::PollLine(..)) {
-            // Who calls before everything is taken sees half of it.
+            // A call before all actions are taken makes the state between calls incomplete.
             self.prompt &= self.drained;
             self.drained = false;
             self.woken = false;
@@ -195,7 +198,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What a check that ended must have changed within its step.
+    /// Checks the changes that the end of a check must cause within its step.
     fn after_checks(&self, scene: &mut Scene<'_>) -> Judged {
         for (id, cause) in &scene.ended {
             let Some(server) = self.servers.get(id).filter(|server| server.open) else { continue };
@@ -299,7 +302,7 @@ impl Oracle {
         }
     }
 
-    /// Everything is taken: descriptions and pools go together.
+    /// All actions are taken: descriptions and pools must agree.
     fn at_rest(&mut self, scene: &mut Scene<'_>) -> Judged {
         self.drained = true;
         let is_left = self.wake && !self.closed;
@@ -324,7 +327,7 @@ impl Oracle {
 }
 
 impl Server {
-    /// A check begins: not sooner than it may.
+    /// A check must not begin before it is due.
     fn is_in_time(&mut self, now: Instant, awaited: bool, scene: &mut Scene<'_>) -> Judged {
         let Some((ended, cause)) = self.ended else {
             return scene.checks.check("S3", !awaited, || "the first check is awaited".into());

@@ -1,4 +1,4 @@
-//! What follows from an application's error.
+//! Consequences of an application's error.
 
 use super::book::{Judged, Oracle, Scene};
 use super::{Fault, FaultKind};
@@ -6,9 +6,9 @@ use poolhouse_core::ServerId;
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{TopologyType, Verdict};
 
-/// Codes of servers that are no primary, or recover (SDAM, "Error handling").
+/// Codes of servers that are not a primary, or are recovering (SDAM, "Error handling").
 const STATE_CHANGES: [i32; 8] = [10_107, 13_435, 10_058, 11_600, 11_602, 13_436, 189, 91];
-/// Those among them of servers that shut down.
+/// The codes of these that mean a server shuts down.
 const SHUTDOWNS: [i32; 2] = [11_600, 91];
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
             return scene.checks.check("S10", is_nothing, || format!("a stale error: {verdict:?}"));
         }
         if let (Some(server), Some(Clear::All { .. })) = (self.servers.get_mut(&id), verdict.clear) {
-            // By the host, in the same step.
+            // The host clears the pool in the same step.
             server.ready = false;
         }
         if scene.was.is_none() || self.topology == TopologyType::LoadBalanced {

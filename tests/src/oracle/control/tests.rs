@@ -1,4 +1,5 @@
-//! For each id a short history that breaks it and no other; and a right one, which passes.
+//! For each id, a short history that breaks only that invariant; and a correct history, which
+//! passes.
 
 use super::{Answer, CHECKED, Event, Fault, FaultKind, Input, Looks, Oracle, Outputs, Seen};
 use crate::oracle::monitor::{Action, Wire};
@@ -11,7 +12,7 @@ use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{PoolCommand, TopologyType, Verdict};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
-/// When, the call, what it returned, what it told, and when something is due then.
+/// The time, the call, its result, its events, and the next deadline after it.
 type Step = (u64, Input, Answer, Vec<Event>, Option<Instant>);
 
 const fn at(ms: u64) -> Instant {
@@ -53,7 +54,7 @@ fn polled(action: Option<ControlAction>) -> Step {
     told(0, Input::Poll, Answer::Action(action), &[])
 }
 
-/// A server is checked for the first time.
+/// The first check of a server begins.
 fn begin() -> Vec<Step> {
     vec![
         told(0, Input::New, Answer::None, &[Event::Opened(server()), begun()]),
@@ -74,7 +75,7 @@ fn wake() -> Step {
     polled(Some(ControlAction::WakeSelectors))
 }
 
-/// It is known, and checked again.
+/// The server is known, and its next check begins.
 fn known() -> Vec<Step> {
     let answer = reply(0, 5, &[good(), Event::Changed(server(), GOOD)]);
     let next = told(10_000, Input::Timeout, Answer::None, &[begun()]);

@@ -1,4 +1,4 @@
-//! A control machine that is watched: each call is judged.
+//! A control machine with an oracle that checks each call.
 
 use super::{Answer, Event, Fault, Input, Oracle, Outputs, Seen};
 use crate::oracle::Checks;
@@ -13,16 +13,17 @@ use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// A [`Control`] and its oracle: has the methods of a control machine, and panics with the id of what is broken.
+/// A [`Control`] and its oracle. It has the methods of a control machine, and panics with the id of
+/// a broken invariant.
 pub struct Watched<M: Memory> {
     control: Control<M>,
     oracle: Oracle,
     checks: Checks,
-    /// What this call has told so far.
+    /// Events of this call so far.
     events: Vec<(Instant, Event)>,
 }
 
-/// Tells the oracle as well as whoever watches.
+/// Passes events to the oracle and to the caller's observer.
 struct Tee<'t, O> {
     events: &'t mut Vec<(Instant, Event)>,
     observer: &'t mut O,
@@ -52,7 +53,7 @@ impl<'e, O: Observer<SdamEvent<'e>>> Observer<SdamEvent<'e>> for Tee<'_, O> {
     }
 }
 
-/// Calls the machine with an observer that tells both.
+/// Calls the machine with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.control.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
@@ -64,11 +65,11 @@ impl<M: Memory> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
-    /// As every method that changes something: when an invariant is broken.
+    /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(
         now: Instant,
         id: TopologyId,
@@ -83,7 +84,7 @@ impl<M: Memory> Watched<M> {
         Ok(watched)
     }
 
-    /// What was checked.
+    /// The check counts.
     #[must_use]
     pub const fn checks(&self) -> &Checks {
         &self.checks
@@ -103,7 +104,7 @@ impl<M: Memory> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -120,7 +121,7 @@ impl<M: Memory> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -140,7 +141,7 @@ impl<M: Memory> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -183,7 +184,7 @@ impl<M: Memory> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_seeds<'s>(
         &mut self,
         now: Instant,
@@ -232,7 +233,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
     if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
-/// Its getters.
+/// The getters of the machine.
 impl<M: Memory> Deref for Watched<M> {
     type Target = Control<M>;
 

@@ -1,21 +1,21 @@
-//! What is told of a step of a monitor: the call, and everything that was seen of it.
+//! The record of a step of a monitor: the call and all observed outputs.
 
 use crate::reply::CheckReply;
 use core::time::Duration;
 use poolhouse_core::monitor::{CheckOutcome, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorState};
 use poolhouse_core::{Cause, Instant};
 
-/// A connection: its line and its number.
+/// A monitor connection: its line and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// Which of the two lines.
+    /// The line, of the two.
     pub line: Line,
     /// Its number.
     pub number: u64,
 }
 
 impl Wire {
-    /// The one of this id.
+    /// Converts an id.
     #[must_use]
     pub const fn of(id: LineId) -> Self {
         Self { line: id.line(), number: id.number() }
@@ -39,7 +39,7 @@ pub enum Input {
     Close,
     /// `settle`.
     Settle {
-        /// Whether the server is known now.
+        /// Whether the server is known after the outcome was applied.
         known: bool,
     },
     /// `handle_dialed`.
@@ -54,16 +54,16 @@ pub enum Input {
     Poll(Option<Line>),
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     None,
     /// `Ok(())`.
     Done,
-    /// The connection is given up.
+    /// The connection was abandoned.
     Stale,
-    /// What was polled, if anything.
+    /// The result of a poll.
     Action(Option<Action>),
 }
 
@@ -74,14 +74,14 @@ pub enum Action {
     Dial(Wire),
     /// Write a hello.
     Hello(Wire, HelloKind),
-    /// Read on.
+    /// Continue to read.
     Read(Wire),
     /// Hang up.
     Hangup(Wire),
 }
 
 impl Action {
-    /// What this action says.
+    /// Converts an action.
     #[must_use]
     pub const fn of(action: &MonitorAction) -> Self {
         match *action {
@@ -110,13 +110,13 @@ pub struct Seen {
     pub minimum: Duration,
 }
 
-/// What was seen of a step.
+/// The observed outputs of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
-    /// What the call returned.
+    /// The result of the call.
     pub answer: Answer,
-    /// What an observer was told meanwhile.
+    /// The events that an observer received during the call.
     pub events: &'a [(Instant, MonitorEvent)],
-    /// Getters afterwards; `None` when nobody looked.
+    /// Getters after the call; `None` if they were not read.
     pub seen: Option<Seen>,
 }

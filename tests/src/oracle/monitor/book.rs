@@ -1,4 +1,4 @@
-//! What an oracle knows of a monitor: what it is doing, on which connections, and since when.
+//! State of the oracle of a monitor: its phase, its connections, and their start times.
 
 use super::lines::{Doing, Wiring};
 use super::{Input, Outputs, Seen};
@@ -11,12 +11,12 @@ pub(super) type Judged = Result<(), Violation>;
 
 /// minHeartbeatFrequencyMS.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// A sample that is longer counts as this.
+/// Longer samples count as this.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Parts of a nanosecond that the average is kept in.
+/// The average is kept in this fraction of a nanosecond.
 const PARTS: u128 = 1_000_000_000;
 
-/// Judges one monitor. See the [module](super).
+/// Checks one monitor. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     pub(super) options: MonitorOptions,
@@ -24,7 +24,7 @@ pub struct Oracle {
     pub(super) phase: Phase,
     pub(super) check: Wiring,
     pub(super) ping: Wiring,
-    /// When the next measurement is due.
+    /// Time of the next RTT measurement.
     pub(super) ping_due: Option<Instant>,
     pub(super) ping_dialed: Option<Instant>,
     pub(super) streaming: bool,
@@ -36,7 +36,7 @@ pub struct Oracle {
     samples: Vec<Duration>,
 }
 
-/// What a monitor is doing.
+/// Phase of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     New,
@@ -46,7 +46,7 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// What must follow a check.
+/// Required action after a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Next {
     Wait(Duration),
@@ -55,7 +55,7 @@ pub(super) enum Next {
     Await(TopologyVersion),
 }
 
-/// What is only of interest within a step.
+/// State of the oracle within one step.
 #[derive(Debug)]
 pub(super) struct Scene<'c> {
     pub(super) input: Input,
@@ -64,16 +64,16 @@ pub(super) struct Scene<'c> {
     pub(super) started: bool,
     pub(super) ended: bool,
     pub(super) told: usize,
-    /// Which failure of the check line there is by this call, if any.
+    /// The failure of the check connection that this call causes.
     pub(super) failure: Option<Cause>,
-    /// They were of one that was being dialed.
+    /// The report was of a connection that was being dialed.
     pub(super) dialing: bool,
-    /// Whether the news were of a connection that is there.
+    /// Whether the report is of the current connection.
     pub(super) current: bool,
 }
 
 impl Oracle {
-    /// Of a monitor with these options, that has not started.
+    /// Creates the oracle of a monitor with these options that has not started.
     #[must_use]
     pub const fn new(options: MonitorOptions) -> Self {
         Self {
@@ -93,13 +93,14 @@ impl Oracle {
         }
     }
 
-    /// Judges one step.
+    /// Checks one step.
     ///
-    /// - `now`: as the machine was told; one that goes back is held at the last value seen.
+    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last
+    ///   one.
     ///
     /// # Errors
     ///
-    /// The first invariant that is broken. After that the oracle is of no use.
+    /// The first broken invariant. The oracle must not be used after that.
     pub fn step(&mut self, now: Instant, input: Input, outputs: &Outputs<'_>, checks: &mut Checks) -> Judged {
         self.now = self.now.max(now);
         let mut scene = Scene {
@@ -136,7 +137,7 @@ impl Oracle {
         }
     }
 
-    /// Until when what begins now may take; the end of time is no limit.
+    /// Deadline of an operation that begins now. The end of time is no limit.
     pub(super) fn limit(&self, awaited: bool) -> Option<Instant> {
         let limit = self.options.connect_timeout?;
         self.after(self.now, if awaited { limit + self.options.heartbeat_frequency } else { limit })
@@ -330,7 +331,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether what a line does is too late.
+    /// Whether the operation of a monitor connection has exceeded its deadline.
     pub(super) fn is_late(&self, wiring: Wiring) -> bool {
         wiring.deadline.is_some_and(|at| at <= self.now) && wiring.doing != Doing::Nothing
     }

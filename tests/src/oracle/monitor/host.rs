@@ -1,4 +1,5 @@
-//! A monitor with what its host keeps of it: whether the server is known, and the outcome that is not applied yet.
+//! A monitor with the state that its host keeps: whether the server is known, and the outcome that
+//! has not been applied yet.
 
 use core::ops::{Deref, DerefMut};
 use poolhouse_core::monitor::{CheckOutcome, LineId, Monitor, MonitorEvent, MonitorState};
@@ -15,7 +16,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// A monitor of a server that is not known.
+    /// Creates the host of a monitor for an unknown server.
     #[must_use]
     pub const fn new(monitor: Monitor) -> Self {
         Self { monitor, known: false, outcome: None }
@@ -27,24 +28,24 @@ impl Hosted {
         &self.monitor
     }
 
-    /// Whether the server is known, as far as the host has said.
+    /// Whether the server is known, according to the host.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.known
     }
 
-    /// The outcome that is not applied yet.
+    /// The outcome that has not been applied yet.
     #[must_use]
     pub fn outcome(&self) -> Option<CheckOutcome> {
         self.outcome.filter(|_| self.monitor.state() == MonitorState::Ended)
     }
 
-    /// Something else than a check has changed whether the server is known.
+    /// Sets whether the server is known, after a change that was not caused by a check.
     pub const fn set_server_known(&mut self, known: bool) {
         self.known = known;
     }
 
-    /// The outcome was applied: what follows the check begins.
+    /// The outcome was applied: the next step of the monitor begins.
     ///
     /// # Panics
     ///
@@ -58,7 +59,7 @@ impl Hosted {
         }
     }
 
-    /// [`Monitor::cancel_check`], by a host that has marked the server.
+    /// [`Monitor::cancel_check`], by a host that has marked the server Unknown.
     pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         if !matches!(self.monitor.state(), MonitorState::New | MonitorState::Closed) {
             self.known = false;
@@ -70,7 +71,7 @@ impl Hosted {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -86,7 +87,7 @@ impl Hosted {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -104,7 +105,7 @@ impl Hosted {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -133,7 +134,7 @@ impl Hosted {
     }
 }
 
-/// Its getters and the other calls.
+/// The getters and the other methods.
 impl Deref for Hosted {
     type Target = Monitor;
 

@@ -1,4 +1,4 @@
-//! The two connections of a monitor, as its actions and its host's news show them.
+//! The two connections of a monitor, derived from its actions and the reports of its host.
 
 use super::book::{Next, Oracle, Phase, Scene};
 use super::{Action, Input};
@@ -9,22 +9,22 @@ use poolhouse_core::monitor::{HelloKind, Line};
 
 type Judged = Result<(), Violation>;
 
-/// One line.
+/// State of a monitor connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wiring {
-    /// The number of its connection; of one that is about to be dialed it may not be known yet: 0.
+    /// The number of its connection. It is 0 for a new connection with an unpolled dial action.
     pub(super) number: Option<u64>,
     pub(super) hello_ok: bool,
     pub(super) doing: Doing,
-    /// What it is doing is still to be told to the host.
+    /// The action for its operation has not been polled.
     pub(super) owed: bool,
     pub(super) since: Instant,
     pub(super) deadline: Option<Instant>,
-    /// The one before is to be hung up.
+    /// The previous connection must be closed by the host.
     pub(super) hangup: Option<u64>,
 }
 
-/// What a connection is doing.
+/// Operation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
     Nothing,
@@ -54,7 +54,7 @@ impl Wiring {
         self.deadline = None;
     }
 
-    /// It is given up; the host is to hang up, if it has heard of it.
+    /// Abandons the connection. The host must close it if its dial action was polled.
     pub(super) fn hang_up(&mut self) {
         let is_unheard = self.doing == Doing::Dial && self.owed;
         self.hangup = self.number.filter(|_| !is_unheard).or(self.hangup);
@@ -64,7 +64,7 @@ impl Wiring {
         self.deadline = None;
     }
 
-    /// Whether news of this connection are of the one that is there.
+    /// Whether a report with this number is of the current connection.
     pub(super) fn is_known(&self, number: u64) -> bool {
         self.number == Some(number) && !(self.doing == Doing::Dial && self.owed)
     }
@@ -148,7 +148,7 @@ impl Oracle {
         (wiring.doing, wiring.owed, wiring.since, wiring.deadline) = (doing, true, now, deadline);
     }
 
-    /// The connection of the RTT line has failed: measured again after a while.
+    /// The RTT connection has failed. The measurement is repeated after an interval.
     pub(super) fn ping_failed(&mut self) {
         self.ping.hang_up();
         self.ping_due = self.ping_due.or(self.after(self.now, self.options.heartbeat_frequency));
@@ -200,7 +200,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The host has dialed: the handshake follows, within the same limit.
+    /// The host has dialed. The handshake follows, with the same deadline.
     pub(super) fn dialed(&mut self, line: Line) {
         let now = self.now;
         let wiring = self.wiring(line);
@@ -209,7 +209,7 @@ impl Oracle {
         wiring.since = now;
     }
 
-    /// Whether news are of a connection that is there.
+    /// Whether a report is of a current connection.
     pub(super) fn is_current(&mut self, input: Input) -> bool {
         match input {
             Input::Dialed(wire) => {

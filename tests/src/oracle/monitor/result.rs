@@ -1,4 +1,4 @@
-//! What a call means to a monitor, and whether it did what it is for.
+//! Effects of a call on a monitor, and checks of these effects.
 
 use super::book::{Judged, Next, Oracle, PAUSE_MIN, Phase, Scene};
 use super::lines::Doing;
@@ -8,7 +8,7 @@ use poolhouse_core::Cause;
 use poolhouse_core::monitor::Line;
 
 impl Oracle {
-    /// What a call means before anything is told of it.
+    /// Applies a call to the state before its events are processed.
     pub(super) fn hear(&mut self, scene: &mut Scene<'_>) {
         scene.current = self.is_current(scene.input);
         match scene.input {
@@ -55,7 +55,7 @@ impl Oracle {
         }
     }
 
-    /// What is wrong with a reply.
+    /// The failure that a reply causes, if any.
     fn failure_of(&mut self, line: Line, reply: &CheckReply) -> Option<Cause> {
         let wiring = *self.wiring(line);
         let is_expected = !wiring.owed && !matches!(wiring.doing, Doing::Nothing | Doing::Dial);
@@ -142,7 +142,7 @@ impl Oracle {
         scene.checks.check(id, scene.started, || format!("{next:?} is due, and nothing follows"))
     }
 
-    /// News of a connection that is there.
+    /// A report of a current connection.
     fn news(&mut self, line: Line, scene: &mut Scene<'_>) -> Judged {
         let is_dial = matches!(scene.input, Input::Dialed(_));
         if line == Line::Check {
@@ -150,7 +150,7 @@ impl Oracle {
             let should = is_checking && (scene.failure.is_some() || !is_dial);
             scene.checks.check("S2", scene.ended == should, || format!("{:?} ends {should}", scene.input))?;
             if !is_checking {
-                // Between two checks the connection is gone, and that is all.
+                // Between two checks only the connection is lost.
                 self.check.hang_up();
             }
         } else if let Input::Reply(_, reply) = scene.input {
@@ -166,7 +166,7 @@ impl Oracle {
             self.ping_failed();
         }
         if scene.dialing {
-            // Of what could not be dialed there is nothing to hang up.
+            // The host has no connection to close after a failed dial.
             self.wiring(line).hangup = None;
         }
         scene.checks.check("S13", line == Line::Check || scene.told == 0, || "a measurement is told of".into())

@@ -1,4 +1,5 @@
-//! For each id a short history that breaks it and no other; and a right one, which passes.
+//! For each id, a short history that breaks only that invariant; and a correct history, which
+//! passes.
 
 use super::{Action, Answer, CHECKED, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::tests::{assert_all_broken, breaks};
@@ -8,7 +9,7 @@ use core::time::Duration;
 use poolhouse_core::monitor::{HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
-/// When, the call, what it returned, what it told, and what was seen then.
+/// The time, the call, its result, its events, and the getters after it.
 type Step = (u64, Input, Answer, Vec<MonitorEvent>, Option<Seen>);
 
 const fn at(ms: u64) -> Instant {
@@ -68,7 +69,7 @@ fn asked() -> Vec<Step> {
 
 const VERSION: TopologyVersion = TopologyVersion { process_id: ObjectId([1; 12]), counter: 1 };
 
-/// A good answer, which is applied.
+/// A successful reply, with an applied outcome.
 fn answered(reply: CheckReply) -> Vec<Step> {
     [asked(), vec![told(0, Input::Reply(wire(1), reply), Answer::Done, &[good(1, false)])]].concat()
 }
@@ -81,7 +82,7 @@ fn waiting() -> Vec<Step> {
     [answered(CheckReply::OK), vec![settle(0, &[])]].concat()
 }
 
-/// The next check is in flight, of a server that is known.
+/// The next check of a known server is in flight.
 fn again() -> Vec<Step> {
     let begins = told(10_000, Input::Timeout, Answer::None, &[begun(1, false)]);
     [waiting(), vec![begins]].concat()

@@ -1,4 +1,4 @@
-//! A monitor that is watched: each call is judged.
+//! A monitor with an oracle that checks each call.
 
 use super::{Action, Answer, Hosted, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::Checks;
@@ -9,17 +9,18 @@ use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// A [`Monitor`] and its oracle: has the methods of a monitor, and panics with the id of what is broken.
+/// A [`Monitor`] and its oracle. It has the methods of a monitor, and panics with the id of a
+/// broken invariant.
 #[derive(Clone, Debug)]
 pub struct Watched {
     monitor: Hosted,
     oracle: Oracle,
     checks: Checks,
-    /// What this call has told so far.
+    /// Events of this call so far.
     events: Vec<(Instant, MonitorEvent)>,
 }
 
-/// Tells the oracle as well as whoever watches.
+/// Passes events to the oracle and to the caller's observer.
 struct Tee<'t, O> {
     events: &'t mut Vec<(Instant, MonitorEvent)>,
     observer: &'t mut O,
@@ -32,7 +33,7 @@ impl<O: Observer<MonitorEvent>> Observer<MonitorEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the monitor with an observer that tells both.
+/// Calls the monitor with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.monitor.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
@@ -52,13 +53,13 @@ impl Watched {
         }
     }
 
-    /// What was checked.
+    /// The check counts.
     #[must_use]
     pub const fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// Takes what was checked, and counts from 0 again.
+    /// Takes the check counts and resets them to 0.
     pub fn take_checks(&mut self) -> Checks {
         core::mem::take(&mut self.checks)
     }
@@ -84,7 +85,7 @@ impl Watched {
     ///
     /// # Panics
     ///
-    /// As every method that changes something: when an invariant is broken.
+    /// When an invariant is broken. This holds for all methods that change state.
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         told!(self, observer, start(now));
         self.judge(now, Input::Start, Answer::None);
@@ -130,7 +131,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -146,7 +147,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -164,7 +165,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -202,7 +203,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
     if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
-/// Its getters.
+/// The getters of the machine.
 impl Deref for Watched {
     type Target = Hosted;
 

@@ -1,34 +1,35 @@
-//! What is told of a step of a multiplexed pool: the call, and everything that was seen of it.
+//! The record of a step of a multiplexed pool: the call and all observed outputs.
 
 use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, HostState, MuxClosed, MuxConfig, MuxEvent, Reply, Written};
 use poolhouse_core::{Cause, Instant};
 
-/// A call. Connections go by their numbers; requests that wait by numbers that whoever records gives them, from 1.
+/// A call. Connections are identified by their numbers, and waiters by numbers that the recorder
+/// assigns, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// The pool was made.
+    /// The pool was created.
     New,
     /// `acquire`.
     Acquire {
-        /// Its own deadline.
+        /// The deadline of the request.
         deadline: Option<Instant>,
     },
-    /// `claim`; 0 of a request that is over.
+    /// `claim`; 0 for a request that has ended.
     Claim {
         /// Its number.
         waiter: u64,
     },
-    /// `cancel`; 0 of a request that is over.
+    /// `cancel`; 0 for a request that has ended.
     Cancel {
         /// Its number.
         waiter: u64,
     },
     /// `release`.
     Release {
-        /// Connection and stream id, or `None` of another pool's.
+        /// Connection and stream id, or `None` for a stream of another pool.
         stream: Option<(u64, u16)>,
-        /// Whether it was written.
+        /// Whether the request was written.
         written: Written,
     },
     /// `reconfigure`.
@@ -44,14 +45,14 @@ pub enum Input {
     EstablishFailed {
         /// The connection.
         conn: u64,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
     /// `handle_failed`.
     Failed {
         /// The connection.
         conn: u64,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
     /// `handle_received`.
@@ -63,7 +64,7 @@ pub enum Input {
     Reply {
         /// The connection.
         conn: u64,
-        /// The id, as it was read.
+        /// The stream id as it was read.
         stream: i32,
     },
     /// `handle_timeout`.
@@ -72,41 +73,41 @@ pub enum Input {
     Poll,
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     None,
     /// `Ok(())`.
     Done,
-    /// A connection and an id are granted.
+    /// A stream id of a connection is granted.
     Granted(u64, u16),
-    /// A request waits, by this number.
+    /// The request waits, under this number.
     Queued(u64),
     /// It still waits.
     Waiting,
     /// It failed.
     Failed(AcquireError),
-    /// What is spoken of is not there (any more), or not this pool's.
+    /// The id is stale, or of another pool.
     Stale,
-    /// Whose a reply is.
+    /// The owner of a reply.
     Reply(Reply),
-    /// It is nobody's.
+    /// The reply has no owner.
     Unknown,
-    /// What was polled, if anything.
+    /// The result of a poll.
     Action(Option<Action>),
 }
 
-/// An action, by numbers.
+/// An action, with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Establish this connection.
     Establish(u64),
     /// Close this connection.
     Close(u64),
-    /// Wake this request.
+    /// Wake this waiter.
     Wake(u64),
-    /// Ask the peer on this connection, by this id.
+    /// Send a heartbeat on this connection, with this stream id.
     Heartbeat(u64, u16),
 }
 
@@ -121,64 +122,64 @@ pub struct Seen {
     pub timeout: Option<Instant>,
 }
 
-/// What was seen of a step.
+/// The observed outputs of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
-    /// What the call returned.
+    /// The result of the call.
     pub answer: Answer,
-    /// What an observer was told meanwhile.
+    /// The events that an observer received during the call.
     pub events: &'a [(Instant, Event)],
-    /// Getters afterwards; `None` when nobody looked.
+    /// Getters after the call; `None` if they were not read.
     pub seen: Option<Seen>,
 }
 
-/// An event, by numbers.
+/// An event, with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The pool exists, or has other options.
+    /// The pool was created, or its options were changed.
     Options(MuxConfig),
-    /// It is closed.
+    /// The pool was closed.
     PoolClosed,
-    /// A connection is to be established.
+    /// A connection was created.
     Created(u64),
-    /// It is.
+    /// A connection was established.
     Ready(u64, Duration),
-    /// It is not needed, with so many requests in flight.
+    /// A connection was trashed, with this number of requests in flight.
     Trashed(u64, u32),
-    /// It is needed again.
+    /// A connection was resurrected.
     Resurrected(u64),
-    /// It takes no more requests, with so many ids that wait for late replies.
+    /// A connection accepts no more requests; this number of its ids wait for late replies.
     Retired(u64, u32),
-    /// It is gone, with so many requests in flight.
+    /// A connection was closed, with this number of requests in flight.
     Closed(u64, MuxClosed, u32),
-    /// Its peer is asked.
+    /// A heartbeat was started.
     HeartbeatStarted(u64),
-    /// It answered.
+    /// A heartbeat was answered.
     HeartbeatSucceeded(u64),
-    /// It did not.
+    /// A heartbeat failed.
     HeartbeatFailed(u64),
-    /// A request has an id.
+    /// A stream id was granted to a request.
     Acquired(u64, u16, Duration),
-    /// So many wait.
+    /// A request was queued, with the number of waiters.
     Queued(u32),
-    /// A request has none, and does not wait.
+    /// A request failed without a stream id.
     Failed(AcquireError, Duration),
     /// A reply to a request.
     Replied(u64, u16),
-    /// A request is given up; so many ids wait for late replies.
+    /// A request was cancelled; this number of ids wait for late replies.
     Orphaned(u64, u16, u32),
-    /// The reply to one that was given up.
+    /// The late reply to a cancelled request.
     Late(u64, u16),
-    /// A reply to none.
+    /// A reply without a request.
     Unknown(u64, i32),
 }
 
 impl Event {
-    /// What this event says.
+    /// Converts an event.
     ///
     /// # Panics
     ///
-    /// Of a kind of event that is not known.
+    /// On an unknown kind of event.
     #[must_use]
     pub fn of(event: &MuxEvent) -> Self {
         let conn = event.conn().map_or(0, |conn| conn.number().get());

@@ -1,4 +1,5 @@
-//! What an oracle knows of a multiplexed pool: who has which stream id, rebuilt from what was called and told.
+//! State of the oracle of a multiplexed pool: the owner of each stream id, derived from calls and
+//! events.
 
 use super::{Input, Outputs, Seen};
 use crate::oracle::{Checks, Violation};
@@ -8,22 +9,23 @@ use poolhouse_core::mux::{AcquireError, MuxConfig, Written};
 
 type Judged = Result<(), Violation>;
 
-/// Judges one multiplexed pool. See the [module](super).
+/// Checks one multiplexed pool. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     pub(super) config: MuxConfig,
-    /// Whether its memory ends somewhere.
+    /// Whether its memory has a capacity limit.
     pub(super) bounded: bool,
     pub(super) closed: bool,
     pub(super) now: Instant,
     pub(super) newest: u64,
     pub(super) conns: BTreeMap<u64, Conn>,
     pub(super) owed_closes: BTreeSet<u64>,
-    /// Those who wait, in the order in which they came.
+    /// Waiters in order of arrival.
     pub(super) queue: Vec<Waiter>,
-    /// Those who do not wait any more, and do not know it yet; and whether they were woken.
+    /// Waiters with an unclaimed outcome, and whether they were woken.
     pub(super) settled: BTreeMap<u64, (Fate, bool)>,
-    /// Something has failed since a connection was established: the next attempt may pause.
+    /// A failure has occurred since a connection was last established, so the next attempt may be
+    /// delayed.
     pub(super) troubled: bool,
 }
 
@@ -33,11 +35,11 @@ pub(super) struct Conn {
     pub(super) created: Instant,
     /// Its `Establish` was polled.
     pub(super) told: bool,
-    /// Ids that are not free.
+    /// Stream ids that are in use.
     pub(super) ids: BTreeMap<u16, Use>,
     pub(super) in_flight: u32,
     pub(super) late: u32,
-    /// Its peer is asked; by this id, once that is known.
+    /// The heartbeat in flight, with its stream id once that is known.
     pub(super) heartbeat: Option<Option<u16>>,
 }
 
@@ -49,7 +51,7 @@ pub(super) enum Place {
     Retired,
 }
 
-/// What an id is taken for.
+/// State of a stream id that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Use {
     Waiting,
@@ -59,7 +61,7 @@ pub(super) enum Use {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
-    /// What its host calls it; 0 until that is known.
+    /// The number that its host uses; 0 until it is known.
     pub(super) number: u64,
     pub(super) started: Instant,
     pub(super) until: Instant,
@@ -71,21 +73,21 @@ pub(super) enum Fate {
     Failed(AcquireError),
 }
 
-/// What is only of interest within a step.
+/// State of the oracle within one step.
 #[derive(Debug)]
 pub(super) struct Scene<'c> {
     pub(super) input: Input,
     pub(super) checks: &'c mut Checks,
-    /// How the request ended that the call is.
+    /// The result of the request that this call made.
     pub(super) outcome: Option<Fate>,
-    /// It waits.
+    /// The request waits.
     pub(super) queued: bool,
-    /// One that must be retired within the step.
+    /// The connection that must be retired within the step.
     pub(super) worn: Option<u64>,
-    /// Connections that are gone.
+    /// Connections that were closed.
     pub(super) gone: Vec<u64>,
     pub(super) told: usize,
-    /// What the reply was, by its event.
+    /// The kind of the reply, according to its event.
     pub(super) reply: Option<super::Answer>,
 }
 
@@ -95,7 +97,7 @@ impl Conn {
         ids.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 
-    /// Frees an id that no reply will come by.
+    /// Frees a stream id on which no reply can arrive.
     pub(super) fn take_back(&mut self, id: u16, written: Written) {
         match self.ids.get(&id) {
             Some(Use::Answered) => drop(self.ids.remove(&id)),
@@ -109,9 +111,9 @@ impl Conn {
 }
 
 impl Oracle {
-    /// Of a pool that is about to be made with these options.
+    /// Creates the oracle of a pool that is created next with these options.
     ///
-    /// - `bounded`: whether its memory ends somewhere.
+    /// - `bounded`: whether its memory has a capacity limit.
     #[must_use]
     pub const fn new(config: MuxConfig, bounded: bool) -> Self {
         Self {
@@ -128,15 +130,16 @@ impl Oracle {
         }
     }
 
-    /// Judges one step.
+    /// Checks one step.
     ///
-    /// - `now`: as the machine was told; one that goes back is held at the last value seen.
+    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last
+    ///   one.
     ///
     /// # Errors
     ///
-    /// The first invariant that is broken. After that the oracle is of no use.
+    /// The first broken invariant. The oracle must not be used after that.
     pub fn step(&mut self, now: Instant, input: Input, outputs: &Outputs<'_>, checks: &mut Checks) -> Judged {
-        // What is another pool's is handed back before anything else.
+        // The stream of another pool is returned before the call has an effect, even on the clock.
         if !matches!(input, Input::Release { stream: None, .. }) {
             self.now = self.now.max(now);
         }
@@ -167,7 +170,7 @@ impl Oracle {
         }
     }
 
-    /// What a call means before anything is told of it.
+    /// Applies a call to the state before its events are processed.
     fn hear(&mut self, scene: &Scene<'_>) {
         match scene.input {
             Input::Release { stream: Some((conn, id)), written } => {
@@ -190,12 +193,12 @@ impl Oracle {
         }
     }
 
-    /// How many count towards the maximum.
+    /// Number of connections that count towards the maximum.
     pub(super) fn count(&self, place: Place) -> u32 {
         u32::try_from(self.conns.values().filter(|conn| conn.place == place).count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether a connection takes one more.
+    /// Whether a connection accepts one more request.
     pub(super) fn takes(&self, conn: &Conn) -> bool {
         let Some(host) = self.config.host() else { return false };
         let ids = self.config.options().streams_per_connection;
@@ -242,11 +245,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// The pool is closed, everything was released, claimed and polled: nothing is left.
+    /// Checks that nothing is left after the pool was closed and all streams, outcomes and actions
+    /// were released, claimed and polled.
     ///
     /// # Errors
     ///
-    /// When something is.
+    /// When something is left.
     pub fn after_close(&self, checks: &mut Checks) -> Judged {
         let left = (self.conns.len(), self.queue.len(), self.owed_closes.len(), self.settled.len());
         checks.check("M6", self.closed && left == (0, 0, 0, 0), || {
@@ -254,11 +258,12 @@ impl Oracle {
         })
     }
 
-    /// Faults have stopped, and everything was released for as long as it takes: nobody waits any more.
+    /// Checks that no request waits after the faults have stopped and streams were released for
+    /// long enough.
     ///
     /// # Errors
     ///
-    /// When somebody still does.
+    /// When a waiter is left.
     pub fn at_peace(&self, checks: &mut Checks) -> Judged {
         checks.check("M5", self.queue.is_empty(), || format!("{} still wait", self.queue.len()))
     }

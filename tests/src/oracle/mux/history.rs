@@ -1,4 +1,5 @@
-//! Each event of a multiplexed pool, as it comes: whether it may come now, and whether what it says is true.
+//! Checks of each event of a multiplexed pool: whether it is allowed now, and whether its data are
+//! correct.
 
 use super::book::{Conn, Fate, Oracle, Place, Scene, Use, Waiter};
 use super::{Answer, Event, Input};
@@ -73,7 +74,7 @@ impl Oracle {
         scene.checks.check("P2", count <= max, || format!("{count} connections, and {max} are allowed"))
     }
 
-    /// An event of a connection; true when it is gone by it.
+    /// Checks an event of a connection. Returns true if the event closes it.
     fn of_conn(
         &mut self,
         number: u64,
@@ -179,7 +180,7 @@ impl Oracle {
         })
     }
 
-    /// Why a connection is closed is so.
+    /// Checks the reason of a close.
     fn is_true(&self, number: u64, conn: &Conn, reason: MuxClosed, scene: &mut Scene<'_>) -> Judged {
         let holds = match reason {
             MuxClosed::Idle => conn.place == Place::Trashed && conn.in_flight == 0,

@@ -1,4 +1,4 @@
-//! What a call returned, beside what was told.
+//! Checks of the result of a call against its events.
 
 use super::book::{Fate, Oracle, Place, Scene};
 use super::{Action, Answer, Input};
@@ -33,7 +33,7 @@ impl Oracle {
                     None if waiter > 0 && self.queue.iter().any(|it| it.number == waiter) => Answer::Waiting,
                     None => Answer::Stale,
                 };
-                // Of those that time out in one call, any may be first.
+                // Waiters that time out in the same call may do so in any order.
                 let same = core::mem::discriminant(answer) == core::mem::discriminant(&expected);
                 let holds = *answer == expected || (same && matches!(answer, Answer::Failed(_)));
                 scene.checks.check("M4", holds, || format!("its outcome is {expected:?}, and it gets {answer:?}"))?;

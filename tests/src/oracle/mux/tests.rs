@@ -1,4 +1,5 @@
-//! For each id a short history that breaks it and no other; and a right one, which passes.
+//! For each id, a short history that breaks only that invariant; and a correct history, which
+//! passes.
 
 use super::{Answer, CHECKED, Event, Input, Oracle, Outputs, Seen};
 use crate::oracle::tests::{assert_all_broken, breaks};
@@ -7,7 +8,7 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{AcquireError, HostOptions, HostState, MuxConfig, MuxOptions, Reply, Written};
 
-/// When, the call, what it returned, what it told, and what was seen then.
+/// The time, the call, its result, its events, and the getters after it.
 type Step = (u64, Input, Answer, Vec<Event>, Option<Seen>);
 
 const HOST: HostOptions = HostOptions {
@@ -40,7 +41,7 @@ fn seen(establishing: u32, in_flight: u32, queued: u32) -> Option<Seen> {
     Some(Seen { state, closed: false, timeout: Some(at(10)) })
 }
 
-/// Connection 1 takes requests.
+/// Connection 1 accepts requests.
 fn open() -> Vec<Step> {
     let polled = Answer::Action(Some(super::Action::Establish(1)));
     vec![
@@ -59,7 +60,7 @@ fn wait(now: u64, number: u64, queued: u32) -> Step {
     told(now, Input::Acquire { deadline: None }, Answer::Queued(number), &[Event::Queued(queued)])
 }
 
-/// Both requests that connection 1 takes are in flight, and two wait for connection 2.
+/// Connection 1 has two requests in flight, its maximum, and two waiters wait for connection 2.
 fn full() -> Vec<Step> {
     let events = [Event::Created(2), Event::Queued(1)];
     let first = told(0, Input::Acquire { deadline: None }, Answer::Queued(1), &events);

@@ -1,4 +1,4 @@
-//! A multiplexed pool that is watched: each call is judged.
+//! A multiplexed pool with an oracle that checks each call.
 
 use super::{Action, Answer, Event, Input, Oracle, Outputs, Seen};
 use crate::oracle::Checks;
@@ -10,9 +10,9 @@ use poolhouse_core::mux::{
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, Instant, Machine, Observer, Stale};
 
-/// Memory of which is known whether it ends somewhere.
+/// Memory that declares whether its capacity is limited.
 pub trait Bounded: MuxMemory {
-    /// That.
+    /// Whether it is bounded.
     const BOUNDED: bool;
 }
 
@@ -24,19 +24,20 @@ impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> Bounded for M
     const BOUNDED: bool = true;
 }
 
-/// A [`Mux`] and its oracle: has the methods of a multiplexed pool, and panics with the id of what is broken.
+/// A [`Mux`] and its oracle. It has the methods of a multiplexed pool, and panics with the id of a
+/// broken invariant.
 pub struct Watched<M: Bounded> {
     mux: Mux<M>,
     oracle: Oracle,
     checks: Checks,
-    /// What this call has told so far.
+    /// Events of this call so far.
     events: Vec<(Instant, Event)>,
-    /// Those whose outcome was not taken, by the numbers that the oracle knows them by.
+    /// Requests with an unclaimed outcome, and their numbers in the oracle.
     waiters: Vec<(MuxWaiterId, u64)>,
     waiter_last: u64,
 }
 
-/// Tells the oracle as well as whoever watches.
+/// Passes events to the oracle and to the caller's observer.
 struct Tee<'t, O> {
     events: &'t mut Vec<(Instant, Event)>,
     observer: &'t mut O,
@@ -49,7 +50,7 @@ impl<O: Observer<MuxEvent>> Observer<MuxEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the pool with an observer that tells both.
+/// Calls the pool with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.mux.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
@@ -61,7 +62,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Panics
     ///
-    /// As every method that changes something: when an invariant is broken.
+    /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
         let mut events = Vec::new();
         let mux = Mux::new(now, id, config, &mut Tee { events: &mut events, observer });
@@ -77,13 +78,13 @@ impl<M: Bounded> Watched<M> {
         &self.oracle
     }
 
-    /// What was checked.
+    /// The check counts.
     #[must_use]
     pub const fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// Takes what was checked, and counts from 0 again.
+    /// Takes the check counts and resets them to 0.
     pub fn take_checks(&mut self) -> Checks {
         core::mem::take(&mut self.checks)
     }
@@ -92,7 +93,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Panics
     ///
-    /// When somebody still waits.
+    /// When a waiter is left.
     pub fn assert_peace(&mut self) {
         self.oracle.at_peace(&mut self.checks).unwrap_or_else(|violation| panic!("{violation}"));
     }
@@ -127,7 +128,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn reserve(&mut self, waiters: u32) -> Result<(), Full> {
         self.mux.reserve(waiters)
     }
@@ -136,7 +137,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn acquire(
         &mut self,
         now: Instant,
@@ -186,7 +187,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn release(
         &mut self,
         now: Instant,
@@ -217,7 +218,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -233,7 +234,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -250,7 +251,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -267,7 +268,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_received(&mut self, now: Instant, conn: MuxConnId) -> Result<(), Stale> {
         let result = self.mux.handle_received(now, conn);
         self.judge(now, Input::Received { conn: conn.number().get() }, taken(result));
@@ -278,7 +279,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -331,7 +332,7 @@ impl<M: Bounded> Machine for Watched<M> {
     }
 }
 
-/// Its getters.
+/// The getters of the machine.
 impl<M: Bounded> Deref for Watched<M> {
     type Target = Mux<M>;
 

@@ -1,61 +1,62 @@
-//! What is told of a step of a pool: the call, and everything that was seen of it.
+//! The record of a step of a pool: the call and all observed outputs.
 
 use super::Event;
 use poolhouse_core::pool::{CheckOutError, Clear, EstablishError, Health, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::{Cause, Instant, ObjectId};
 
-/// How many there may be in the memory of a pool.
+/// Capacities of the memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// Connections, those included whose `Close` was not polled.
+    /// Connections, including closed ones with an unpolled `Close`.
     pub conns: u32,
-    /// Check-outs whose outcome was not taken.
+    /// Check-outs with an unclaimed outcome.
     pub waiters: u32,
     /// Services.
     pub services: u32,
 }
 
 impl Room {
-    /// On the heap.
+    /// No limits: memory on the heap.
     pub const ENDLESS: Self = Self { conns: u32::MAX, waiters: u32::MAX, services: u32::MAX };
 }
 
-/// A call. Connections go by their numbers; check-outs that wait by numbers that whoever records gives them, from 1.
+/// A call. Connections are identified by their numbers, and waiters by numbers that the recorder
+/// assigns, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Nobody knows what was called: of traces from outside, of which only the events are known.
+    /// The call is unknown: a trace that contains only events.
     Unseen,
-    /// The pool was made.
+    /// The pool was created.
     New,
     /// `check_out`.
     CheckOut {
-        /// Its own deadline.
+        /// The deadline of the check-out.
         deadline: Option<Instant>,
     },
-    /// `claim`; 0 of a check-out that is over.
+    /// `claim`; 0 for a check-out that has ended.
     Claim {
         /// Its number.
         waiter: u64,
     },
-    /// `cancel`; 0 of a check-out that is over.
+    /// `cancel`; 0 for a check-out that has ended.
     Cancel {
         /// Its number.
         waiter: u64,
     },
     /// `check_in`.
     CheckIn {
-        /// The connection, or `None` of another pool's.
+        /// The connection, or `None` for one of another pool.
         conn: Option<u64>,
-        /// Its state.
+        /// Its health.
         health: Health,
     },
     /// `ready`.
     Ready,
     /// `clear`.
     Clear {
-        /// Which connections.
+        /// The connections to clear.
         clear: Clear,
-        /// Why.
+        /// The cause.
         cause: Option<Cause>,
     },
     /// `close`.
@@ -66,7 +67,7 @@ pub enum Input {
     Service {
         /// The connection.
         conn: u64,
-        /// What it reached.
+        /// The service that it reached.
         service: ObjectId,
     },
     /// `handle_established`.
@@ -78,22 +79,22 @@ pub enum Input {
     EstablishFailed {
         /// The connection.
         conn: u64,
-        /// Why.
+        /// The cause.
         error: EstablishError,
     },
     /// `pin`.
     Pin {
-        /// The connection, or `None` of another pool's.
+        /// The connection, or `None` for one of another pool.
         conn: Option<u64>,
     },
     /// `reconfigure`.
     Reconfigure {
-        /// The options as they are given.
+        /// The options as they were passed.
         options: PoolOptions,
     },
     /// `set_fill_target`.
     Fill {
-        /// How many.
+        /// The fill target.
         count: u32,
     },
     /// `handle_timeout`.
@@ -102,45 +103,45 @@ pub enum Input {
     Poll(Owed),
 }
 
-/// What is polled for.
+/// The kind of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owed {
-    /// Whatever is owed.
+    /// Any owed action.
     Any,
     /// An establishment.
     Establish,
-    /// Anything else.
+    /// Any action except an establishment.
     Prompt,
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     None,
     /// `Ok(())`.
     Done,
     /// A connection is granted.
     Granted(u64),
-    /// A check-out waits, by this number.
+    /// The check-out waits, under this number.
     Queued(u64),
     /// It still waits.
     Waiting,
     /// It failed.
     Failed(CheckOutError),
-    /// What is spoken of is not there (any more), or not this pool's.
+    /// The id is stale, or of another pool.
     Stale,
     /// The call belongs to the other mode.
     WrongMode,
-    /// There is no room.
+    /// The capacity is exhausted.
     Full,
     /// The generation of a service.
     Generation(u64),
-    /// What was polled, if anything.
+    /// The result of a poll.
     Action(Option<Action>),
 }
 
-/// An action, by numbers.
+/// An action, with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Establish this connection.
@@ -170,13 +171,13 @@ pub struct Seen {
     pub timeout: Option<Instant>,
 }
 
-/// What was seen of a step.
+/// The observed outputs of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
-    /// What the call returned.
+    /// The result of the call.
     pub answer: Answer,
-    /// What an observer was told meanwhile.
+    /// The events that an observer received during the call.
     pub events: &'a [(Instant, Event)],
-    /// Getters afterwards; `None` when nobody looked.
+    /// Getters after the call; `None` if they were not read.
     pub seen: Option<Seen>,
 }

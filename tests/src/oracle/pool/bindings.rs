@@ -1,16 +1,19 @@
-//! For whom each connection is established (the [pool's](poolhouse_core::pool) own words): a waiter that has none coming has the next one that is created, and keeps
-//! it until another one serves it; what it leaves behind is for whoever lost its own by that, or for the oldest that has none.
+//! The waiter for which each connection is established, by the rules of the
+//! [pool](poolhouse_core::pool). The next created connection is bound to a waiter that has none.
+//! The waiter keeps it until another connection serves it. The connection that is then left over is
+//! bound to the waiter that lost its own connection in this way, or else to the oldest unbound
+//! waiter.
 
 use super::book::{Fate, Oracle, Place, Purpose, Waiter};
 
 impl Oracle {
-    /// The place in the queue of the oldest that has no connection coming and whose time is not over.
+    /// Position in the queue of the oldest unbound waiter that has not timed out.
     pub(super) fn oldest_unbound(&self) -> Option<usize> {
         let is_late = |waiter: &Waiter| waiter.until().is_some_and(|at| at <= self.now);
         self.queue.iter().position(|waiter| waiter.bound.is_none() && !is_late(waiter))
     }
 
-    /// Whoever has none coming has what is being established for nobody.
+    /// Binds unbound pending connections to waiters without one.
     pub(super) fn bind_all(&mut self) {
         while self.pending > 0 {
             let Some(place) = self.oldest_unbound() else { return };
@@ -32,7 +35,7 @@ impl Oracle {
         }
     }
 
-    /// A connection is for nobody any more: it is for the oldest that has none coming, unless it is of no use.
+    /// Unbinds a connection. The oldest unbound waiter receives it, unless it is stale.
     pub(super) fn pass_on(&mut self, conn: u64) {
         let Some(it) = self.conns.get_mut(&conn).filter(|it| it.place == Place::Pending) else { return };
         it.purpose = Purpose::Nobody;
@@ -42,7 +45,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody leaves the queue.
+    /// Removes a waiter from the queue.
     pub(super) fn leave(&mut self, place: usize) -> Waiter {
         let waiter = self.queue.remove(place);
         if let Some(conn) = waiter.bound {
@@ -51,7 +54,7 @@ impl Oracle {
         waiter
     }
 
-    /// The oldest has this connection.
+    /// Grants this connection to the oldest waiter.
     pub(super) fn serve_oldest(&mut self, conn: u64) -> Option<Waiter> {
         if self.queue.is_empty() {
             return None;
@@ -73,14 +76,15 @@ impl Oracle {
         Some(served)
     }
 
-    /// What was being established is not any more.
+    /// The connection is no longer being established.
     pub(super) fn unbind(&mut self, conn: u64) -> Option<u64> {
         let waiter = self.queue.iter_mut().find(|waiter| waiter.bound == Some(conn))?;
         waiter.bound = None;
         Some(waiter.turn)
     }
 
-    /// This one has ended. If it was thought to wait, a twin of it was taken for it.
+    /// The call shows that this check-out has ended. If the oracle assumed that it waits, a twin
+    /// was confused with it.
     pub(super) fn has_ended(&mut self, number: u64) {
         let Some(place) = self.queue.iter().position(|waiter| waiter.number == number && number > 0) else { return };
         let waiting = self.queue[place];
@@ -91,7 +95,8 @@ impl Oracle {
         }
     }
 
-    /// This one still waits. If it was thought to have ended, it was a twin of it.
+    /// The call shows that this check-out still waits. If the oracle assumed that it has ended, a
+    /// twin was confused with it.
     pub(super) fn has_not_ended(&mut self, number: u64) {
         let Some(twin) = self.doubtful.get(&number).filter(|_| self.settled.contains_key(&number)).copied() else {
             return;
@@ -101,7 +106,8 @@ impl Oracle {
         }
     }
 
-    /// This one has ended so. If it was thought to have ended otherwise, a twin of it was taken for it.
+    /// The call shows how this check-out has ended. If the oracle assumed another result, a twin
+    /// was confused with it.
     pub(super) fn ends_as(&mut self, number: u64, fate: Fate) {
         let (Some(own), Some((thought, is_woken))) = (self.doubtful.get(&number), self.settled.get(&number).copied())
         else {
@@ -120,7 +126,7 @@ impl Oracle {
         }
     }
 
-    /// What was thought of who waits at this place is so of who has ended, and the other way round.
+    /// Exchanges the assumed states of a waiter in the queue and of its twin, which has ended.
     fn change_places(&mut self, place: usize, ended: Waiter) {
         let waiting = self.queue.remove(place);
         if let Some(fate) = self.settled.remove(&ended.number) {

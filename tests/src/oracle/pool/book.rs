@@ -1,4 +1,4 @@
-//! What an oracle knows of a pool: rebuilt from what was called and what was told, never asked for.
+//! State of the oracle of a pool. It is derived only from calls and events, never from getters.
 
 use super::{Answer, Event, Input, Outputs, Room};
 use crate::oracle::{Checks, Violation};
@@ -7,67 +7,69 @@ use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, Clear, PoolOptions, PoolState};
 use poolhouse_core::{Instant, ObjectId};
 
-/// The first wait after an attempt in the background failed; it doubles up to the last.
+/// The first pause after a failed attempt in the background. It doubles up to the longest one.
 pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_LAST: Duration = Duration::from_secs(10);
 
-/// Judges one pool. See the [module](super).
+/// Checks one pool. See the [module](super).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     pub(super) options: PoolOptions,
     pub(super) room: Room,
-    /// `None` until it was told of.
+    /// `None` until an event has set it.
     pub(super) state: Option<PoolState>,
     pub(super) was_ready: bool,
-    /// It is being closed: from its first connection that is gone for this reason, until it says so.
+    /// The pool is being closed: from the first connection that is closed for this reason until the
+    /// event PoolClosed.
     pub(super) closing: bool,
     pub(super) now: Instant,
     pub(super) generation: u64,
     pub(super) services: BTreeMap<ObjectId, u64>,
-    /// Those that count.
+    /// Connections that the pool counts.
     pub(super) conns: BTreeMap<u64, Conn>,
     pub(super) pending: u32,
     pub(super) available: u32,
     pub(super) in_use: u32,
     /// The number of the newest connection.
     pub(super) newest: u64,
-    /// Of those that are gone: whose socket is to be closed, and whose establishment is to be given up.
+    /// Closed connections with a socket that must be closed, and with an establishment that must be
+    /// abandoned.
     pub(super) owed_closes: BTreeSet<u64>,
     pub(super) owed_ends: BTreeSet<u64>,
-    /// The turn of who came last.
+    /// The turn of the newest waiter.
     pub(super) turn: u64,
-    /// Those who wait, in the order in which they came.
+    /// Waiters in order of arrival.
     pub(super) queue: Vec<Waiter>,
-    /// Those who do not wait any more, and do not know it yet; and whether they were woken.
+    /// Waiters with an unclaimed outcome, and whether they were woken.
     pub(super) settled: BTreeMap<u64, (Fate, bool)>,
-    /// Who waits for which connection cannot be told: two timed out that cannot be told apart.
+    /// The waiter of a connection is ambiguous: two indistinguishable waiters have timed out.
     pub(super) unsure: bool,
-    /// Those who ended since, by their numbers: it may have been somebody else who came at the same time.
+    /// Waiters that have ended since then, by number. A twin may have ended instead.
     pub(super) doubtful: BTreeMap<u64, Waiter>,
-    /// After a failure in the background: when it goes on, and how long it pauses the next time.
+    /// After a failure in the background: the end of the pause, and the length of the next pause.
     pub(super) pause_until: Option<Instant>,
     pub(super) pause: Duration,
     pub(super) fill_target: u32,
-    /// Connections were available when the pool was cleared, and there was no run in the background since.
+    /// Connections were available when the pool was cleared, and no background run has followed.
     pub(super) sweep: bool,
-    /// When something is due, as the pool said last.
+    /// The deadline that the pool returned last.
     pub(super) said: Option<Instant>,
-    /// Somebody looked after the last call.
+    /// The getters were read after the last call.
     pub(super) looked: bool,
-    /// There may be more than `maxPoolSize`, or pending than `maxConnecting`, since those were lowered.
+    /// `maxPoolSize` or `maxConnecting` was lowered, so the counts may exceed them.
     pub(super) shrunk: bool,
 }
 
-/// A connection that counts.
+/// A connection that the pool counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conn {
     pub(super) created: Instant,
     pub(super) place: Place,
     pub(super) generation: u64,
     pub(super) service: Option<ObjectId>,
-    /// Since when it is available.
+    /// The time since which it is available.
     pub(super) since: Instant,
-    /// For whom it is established.
+    /// The purpose of its establishment.
     pub(super) purpose: Purpose,
     /// Its `Establish` was polled.
     pub(super) told: bool,
@@ -82,36 +84,36 @@ pub(super) enum Place {
     InUse,
 }
 
-/// For whom a connection is established.
+/// The purpose of an establishment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     Nobody,
     Background,
-    /// Whoever came in with this number.
+    /// For the waiter with this turn.
     Waiter(u64),
 }
 
-/// Somebody who waits.
+/// A check-out that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
-    /// Its turn: 1, 2, 3, .. in the order in which they came.
+    /// Its turn: 1, 2, 3, .. in order of arrival.
     pub(super) turn: u64,
-    /// What its host calls it; 0 until that is known.
+    /// The number that its host uses; 0 until it is known.
     pub(super) number: u64,
     pub(super) started: Instant,
     pub(super) own: Option<Instant>,
-    /// Until when it may wait by the options.
+    /// The end of its wait according to the options.
     pub(super) queue: Option<Instant>,
     pub(super) bound: Option<u64>,
 }
 
 impl Waiter {
-    /// Whether nothing that is told can tell them apart.
+    /// Whether no event can distinguish the two waiters.
     pub(super) fn is_twin(&self, other: &Self) -> bool {
         self.started == other.started && self.number > 0
     }
 
-    /// Until when it waits; what is at the end of time never comes.
+    /// The end of its wait. The end of time is no limit.
     pub(super) fn until(&self) -> Option<Instant> {
         let by_options = if self.bound.is_some() { None } else { self.queue };
         self.own.or(by_options).filter(|at| *at < Instant::MAX)
@@ -125,42 +127,43 @@ pub(super) enum Fate {
     Failed(CheckOutError),
 }
 
-/// What is only of interest within a step.
+/// State of the oracle within one step.
 #[derive(Debug)]
 pub(super) struct Scene<'c> {
     pub(super) input: Input,
     pub(super) checks: &'c mut Checks,
-    /// The pool's state before.
+    /// The state of the pool before the step.
     pub(super) was: Option<PoolState>,
     pub(super) waited: usize,
-    /// How many connections counted before.
+    /// Number of counted connections before the step.
     pub(super) had: usize,
-    /// The turn of who has just come.
+    /// The turn of the check-out that this call made.
     pub(super) newcomer: Option<u64>,
-    /// How that ended at once.
+    /// The immediate result of that check-out.
     pub(super) outcome: Option<Fate>,
-    /// The clear that the call brings about.
+    /// The clear that the call causes.
     pub(super) clear: Option<Clear>,
     pub(super) cleared: bool,
-    /// Somebody failed because of it.
+    /// A check-out has failed because of the clear.
     pub(super) failing: bool,
     pub(super) timed_out: bool,
     pub(super) readied: bool,
     pub(super) created: u32,
     pub(super) checked_in: Option<u64>,
-    /// The connection that the call is about was being established.
+    /// The connection of the call was being established.
     pub(super) fresh: bool,
-    /// The connection that the call is about is gone.
+    /// The connection of the call was closed.
     pub(super) gone: bool,
     pub(super) closed: u32,
-    /// Whoever lost the connection that it was bound to in this step, and must end now.
+    /// The waiter that lost its bound connection in this step, and must end in this step.
     pub(super) bereft: Option<u64>,
-    /// The most that were established at a time.
+    /// The maximum number of established connections in the step.
     pub(super) established: u32,
 }
 
 impl Oracle {
-    /// Of a pool that is about to be made with these options, in memory for so many.
+    /// Creates the oracle of a pool that is created next with these options and memory of this
+    /// capacity.
     #[must_use]
     pub const fn new(options: PoolOptions, room: Room) -> Self {
         Self {
@@ -200,14 +203,15 @@ impl Oracle {
         self.now
     }
 
-    /// Judges one step.
+    /// Checks one step.
     ///
-    /// - `now`: as the machine was told; one that goes back is held at the last value seen. A call in the wrong mode changes nothing, not even that.
-    /// - `input`: the call. `outputs`: what was seen. `checks`: counts what was looked at.
+    /// - `now`: the time passed to the machine. A time before the last one is replaced by the last
+    ///   one. A call in the wrong mode changes nothing, not even the time.
+    /// - `input`: the call. `outputs`: the observed outputs. `checks`: counts the checks.
     ///
     /// # Errors
     ///
-    /// The first invariant that is broken. After that the oracle is of no use.
+    /// The first broken invariant. The oracle must not be used after that.
     pub fn step(
         &mut self,
         now: Instant,
@@ -215,7 +219,7 @@ impl Oracle {
         outputs: &Outputs<'_>,
         checks: &mut Checks,
     ) -> Result<(), Violation> {
-        // A call that is refused for its mode is not looked at, and neither is its time.
+        // A call that is rejected for its mode has no effect, not even on the time.
         if outputs.answer != Answer::WrongMode {
             self.now = self.now.max(now);
         }
@@ -260,7 +264,7 @@ impl Oracle {
         }
     }
 
-    /// What a call means before anything is told of it.
+    /// Applies a call to the state before its events are processed.
     fn hear(&mut self, scene: &mut Scene<'_>) {
         let is_closed = self.state == Some(PoolState::Closed);
         if let Input::Established { conn } | Input::EstablishFailed { conn, .. } = scene.input {
@@ -269,10 +273,10 @@ impl Oracle {
         if let Input::Clear { clear, .. } = scene.input {
             scene.clear = Some(clear);
         } else if scene.input == Input::Fork {
-            // Of every kind of pool.
+            // A fork clears all kinds of pools.
             scene.clear = Some(Clear::All { interrupt_in_use_connections: true });
         } else if let Input::EstablishFailed { conn, error } = scene.input {
-            // What was of no use already says nothing new.
+            // A connection that was already stale does not cause a clear.
             let is_news = self.conns.get(&conn).is_some_and(|it| scene.fresh && !self.is_stale(it));
             scene.clear = error.clear.filter(|_| is_news);
         } else if let Input::Reconfigure { options } = scene.input {
@@ -280,7 +284,8 @@ impl Oracle {
                 let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
-                // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
+                // Without maxIdleTimeMS the clock need not have been read, so the idle time starts
+                // now.
                 if max_idle_time.is_none() && options.max_idle_time.is_some() {
                     let now = self.now;
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
@@ -294,7 +299,7 @@ impl Oracle {
         }
         let is_fork = scene.input == Input::Fork;
         scene.clear = scene.clear.filter(|clear| !is_closed && (is_fork || self.is_mode_of(*clear)));
-        // One that is paused says nothing of it.
+        // A paused pool emits no event for a clear.
         if let Some(clear) = scene.clear.filter(|_| self.state == Some(PoolState::Paused)) {
             self.raise(clear, is_fork);
         }
@@ -305,7 +310,7 @@ impl Oracle {
         matches!(clear, Clear::Service(_)) == self.options.load_balanced
     }
 
-    /// A generation rises.
+    /// Increases a generation.
     pub(super) fn raise(&mut self, clear: Clear, all_services: bool) {
         self.sweep |= self.available > 0;
         match clear {
@@ -326,7 +331,7 @@ impl Oracle {
         conn.generation != of_service.copied().unwrap_or(self.generation)
     }
 
-    /// Whether it was available for too long.
+    /// Whether the connection exceeded maxIdleTimeMS.
     pub(super) fn is_idle(&self, conn: &Conn) -> bool {
         self.options.max_idle_time.is_some_and(|idle| self.now > conn.since.saturating_add(idle))
     }
@@ -339,30 +344,30 @@ impl Oracle {
         self.options.max_pool_size > 0 && self.total() > self.options.max_pool_size
     }
 
-    /// Whether the pool keeps itself filled and tidy.
+    /// Whether the pool fills and prunes itself in the background.
     pub(super) const fn is_in_background(&self) -> bool {
         self.options.background || self.fill_target > 0
     }
 
-    /// How many connections a target means.
+    /// Number of connections that a fill target results in.
     pub(super) fn goal_of(&self, target: u32) -> u32 {
         let max = self.options.max_pool_size;
         target.min(self.room.conns).min(if max == 0 { u32::MAX } else { max })
     }
 
-    /// How many connections the pool fills itself to.
+    /// Number of connections to which the pool fills itself.
     pub(super) fn goal(&self) -> u32 {
         let min = self.options.min_pool_size;
         if self.fill_target == 0 { min } else { min.max(self.goal_of(self.fill_target)) }
     }
 
-    /// Whether the memory has a place for one more.
+    /// Whether the memory has a free connection slot.
     pub(super) fn has_place(&self) -> bool {
         let taken = self.conns.len() + self.owed_closes.len() + self.owed_ends.len();
         taken < self.room.conns as usize
     }
 
-    /// Whether options allow one more.
+    /// Whether the options allow one more connection.
     pub(super) const fn may_create(&self) -> bool {
         let PoolOptions { max_pool_size: max, max_connecting, .. } = self.options;
         self.pending < max_connecting && (max == 0 || self.total() < max)
@@ -373,7 +378,7 @@ impl Oracle {
         self.pending > 0 && self.conns.values().any(is_it)
     }
 
-    /// Moves a connection from one count to another; `None` is out.
+    /// Moves a connection from one count to another; `None` is outside the pool.
     pub(super) fn count(&mut self, from: Option<Place>, to: Option<Place>) {
         for (place, up) in [(from, false), (to, true)] {
             let count = match place {
@@ -386,44 +391,45 @@ impl Oracle {
         }
     }
 
-    /// The generation that a connection was given, if it counts.
+    /// The generation of a connection that the pool counts.
     #[must_use]
     pub fn conn_generation(&self, conn: u64) -> Option<u64> {
         self.conns.get(&conn).map(|conn| conn.generation)
     }
 
-    /// What the pool is told to have been at last.
+    /// The last state of the pool according to its events.
     #[must_use]
     pub const fn state(&self) -> Option<PoolState> {
         self.state
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many connections count.
+    /// Number of counted connections.
     #[must_use]
     pub const fn conn_count(&self) -> u32 {
         self.total()
     }
 
-    /// Until when the last of those waits who wait for so long and no longer.
+    /// The latest end of a wait, of the waiters with a limit.
     #[must_use]
     pub fn last_limit(&self) -> Option<Instant> {
         self.queue.iter().filter_map(Waiter::until).max()
     }
 
-    /// Faults have stopped, and everything was returned for as long as it takes: nobody waits any more.
+    /// Checks that no check-out waits after the faults have stopped and connections were returned
+    /// for long enough.
     ///
-    /// - `limited`: no connection was established and none returned, and time has gone on: only those wait still who wait for ever, or whose
-    ///   limit is to come.
+    /// - `limited`: no connection was established or returned, and time has advanced. Only waiters
+    ///   without a limit, or with a limit in the future, may be left.
     ///
     /// # Errors
     ///
-    /// When somebody still waits.
+    /// When a waiter is left.
     pub fn at_peace(&self, limited: bool, checks: &mut Checks) -> Result<(), Violation> {
         if limited {
             let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
@@ -432,11 +438,12 @@ impl Oracle {
         checks.check("P51", self.queue.is_empty(), || format!("{} still wait", self.queue.len()))
     }
 
-    /// The pool is closed, everything was returned, claimed and polled: nothing is left.
+    /// Checks that nothing is left after the pool was closed and all connections, outcomes and
+    /// actions were returned, claimed and polled.
     ///
     /// # Errors
     ///
-    /// When something is.
+    /// When something is left.
     pub fn after_close(&self, checks: &mut Checks) -> Result<(), Violation> {
         let closed = self.state == Some(PoolState::Closed);
         checks.check("P43", closed, || format!("the pool is {:?}", self.state))?;
@@ -447,7 +454,8 @@ impl Oracle {
         checks.check("P43", self.said.is_none(), || format!("something is due at {:?}", self.said))
     }
 
-    /// How the newcomer's call and its events fit together, and what must be over within the step.
+    /// Checks the new check-out against its events, and the obligations that must be met within the
+    /// step.
     fn conclude(&self, events: &[(Instant, Event)], scene: &mut Scene<'_>) -> Result<(), Violation> {
         if let Some(turn) = scene.bereft.filter(|_| !self.unsure) {
             let waits = self.queue.iter().any(|waiter| waiter.turn == turn);
@@ -460,7 +468,7 @@ impl Oracle {
         {
             scene.checks.check("P47", events.is_empty(), || format!("{:?} led to {events:?}", scene.input))?;
         }
-        // Each connection and each check-out changes a few times in a step at most.
+        // Each connection and each check-out changes only a few times in a step.
         let bound = 8 + 4 * (scene.had + scene.waited + scene.created as usize);
         let many = || format!("{} events of {} connections and {} check-outs", events.len(), scene.had, scene.waited);
         scene.checks.check("P48", events.len() <= bound, many)?;

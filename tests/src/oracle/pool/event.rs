@@ -1,4 +1,4 @@
-//! The events of a pool, by numbers, so that a trace can be written down and read again.
+//! The events of a pool, with numbers. Traces of them can be written and read.
 
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolEvent, PoolOptions};
@@ -7,43 +7,43 @@ use poolhouse_core::{Cause, ObjectId};
 /// An event of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The pool exists.
+    /// The pool was created.
     PoolCreated(PoolOptions),
-    /// It hands out connections.
+    /// The pool grants connections.
     PoolReady,
-    /// Connections are stale.
+    /// Connections became stale.
     PoolCleared {
-        /// Those of a service.
+        /// The service, if only its connections are stale.
         service: Option<ObjectId>,
         /// Whether connections in use are interrupted.
         interrupt: bool,
-        /// Why.
+        /// The cause.
         cause: Option<Cause>,
     },
-    /// It is closed.
+    /// The pool was closed.
     PoolClosed,
-    /// A connection is to be established.
+    /// A connection was created.
     Created(u64),
-    /// It is established.
+    /// A connection was established.
     Ready(u64, Duration),
-    /// It is gone.
+    /// A connection was closed.
     Closed(u64, ClosedReason, Option<Cause>),
-    /// Somebody asks for a connection.
+    /// A check-out was started.
     Started,
-    /// Nobody gets one.
+    /// A check-out failed.
     Failed(CheckOutFailedReason, CheckOutError, Duration),
-    /// Somebody gets one.
+    /// A connection was checked out.
     CheckedOut(u64, Duration),
     /// A connection was returned.
     CheckedIn(u64),
 }
 
 impl Event {
-    /// What this event says.
+    /// Converts an event.
     ///
     /// # Panics
     ///
-    /// Of a kind of event that is not known.
+    /// On an unknown kind of event.
     #[must_use]
     pub fn of(event: &PoolEvent) -> Self {
         match *event {

@@ -1,4 +1,4 @@
-//! Each event of a pool, as it comes: whether it may come now, and whether what it says is true.
+//! Checks of each event of a pool: whether it is allowed now, and whether its data are correct.
 
 use super::book::{Conn, Fate, Oracle, PAUSE_FIRST, PAUSE_LAST, Place, Purpose, Scene, Waiter};
 use super::{Event, Input};
@@ -94,7 +94,7 @@ impl Oracle {
         scene.clear = Some(told);
         self.raise(told, scene.input == Input::Fork);
         if service.is_none() {
-            // Nobody watches a load balancer who could mark the pool ready again.
+            // A load balancer has no monitor that could mark the pool ready again.
             if !self.options.load_balanced {
                 self.state = Some(PoolState::Paused);
             }
@@ -170,9 +170,9 @@ impl Oracle {
         scene.checks.check("P48", taken <= self.room.conns as usize, || format!("{taken} places are taken"))
     }
 
-    /// For nobody who waits: to fill the pool.
+    /// A connection is created for no waiter, to fill the pool.
     fn created_in_background(&mut self, scene: &mut Scene<'_>) -> Judged {
-        // What is asked for from outside is not told of.
+        // Events do not show fill targets.
         if scene.input == Input::Unseen {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A duration is that since `start`.
+    /// A duration must be the time since `start`.
     fn lasted(&self, duration: Duration, start: Instant, scene: &mut Scene<'_>) -> Judged {
         let passed = self.now.saturating_since(start);
         scene.checks.check("P32", duration == passed, || format!("{duration:?} are told, and {passed:?} have passed"))
@@ -228,7 +228,7 @@ impl Oracle {
                 .check(if is_old { "P5" } else { "P6" }, false, || format!("{number} is closed that is not there"));
         };
         scene.checks.add("P5");
-        // What is in use is returned first.
+        // A connection in use must be checked in before it is closed.
         scene.checks.check("P27", conn.place != Place::InUse, || format!("{number} is closed in use"))?;
         self.is_true(number, &conn, reason, cause, scene)?;
         if let Some(Clear::All { interrupt_in_use_connections: true }) =
@@ -241,7 +241,7 @@ impl Oracle {
             Input::CheckIn { conn, .. } => conn == Some(number),
             _ => false,
         };
-        // One that is closed because it is one too many was there.
+        // The reported connection was closed as surplus in this step.
         scene.gone |= is_news && conn.place == Place::Pending;
         scene.closed += 1;
         self.conns.remove(&number);
@@ -269,7 +269,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// After a failure in the background that did not clear the pool.
+    /// A pause after a background failure that did not clear the pool.
     fn pause_for_a_while(&mut self) {
         if self.state == Some(PoolState::Ready) {
             self.pause_until = Some(self.now.saturating_add(self.pause));
@@ -284,7 +284,7 @@ impl Oracle {
         }
     }
 
-    /// Why a connection is closed is so.
+    /// Checks the reason of a close.
     fn is_true(
         &self,
         number: u64,
@@ -312,7 +312,7 @@ impl Oracle {
         scene.checks.check("P31", holds, || format!("{number} is closed as {}: {cause:?}", reason.name()))
     }
 
-    /// It was available for too long, or became one too many.
+    /// The connection exceeded maxIdleTimeMS, or is surplus.
     fn is_over(&self, number: u64, conn: &Conn, scene: &mut Scene<'_>) -> Judged {
         let is_free = conn.place == Place::Available;
         let holds = is_free && (self.is_idle(conn) || self.is_beyond_max());
@@ -377,7 +377,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The reason of a failure is that of its error, and true.
+    /// The reason of a failure must match its error and the state of the pool.
     fn is_reason(&self, reason: CheckOutFailedReason, error: CheckOutError, scene: &mut Scene<'_>) -> Judged {
         let unseen = scene.input == Input::Unseen;
         let is_closing = self.closing || self.state == Some(PoolState::Closed) || scene.input == Input::Close;
@@ -407,7 +407,7 @@ impl Oracle {
         })
     }
 
-    /// The error of an establishment is passed on as it is, with its labels.
+    /// The error of an establishment must be passed on unchanged, with its labels.
     fn is_label(&self, cause: Cause, overloaded: bool, scene: &mut Scene<'_>) -> Judged {
         match scene.input {
             Input::EstablishFailed { error, .. } => {
@@ -423,7 +423,7 @@ impl Oracle {
         }
     }
 
-    /// The place of who failed.
+    /// Position in the queue of the check-out that failed.
     fn who_failed(&mut self, error: CheckOutError, duration: Duration, scene: &Scene<'_>) -> Option<usize> {
         let now = self.now;
         let fits = |waiter: &Waiter| now.saturating_since(waiter.started) == duration;
@@ -440,7 +440,8 @@ impl Oracle {
             CheckOutError::PoolCleared { .. } | CheckOutError::PoolClosed => match (scene.input, scene.bereft) {
                 (Input::CheckOut { .. }, _) => by_turn(scene.newcomer?),
                 (Input::Established { .. }, Some(turn)) => by_turn(turn),
-                // Of several that failed, out of turn is somebody else.
+                // Several check-outs fail in one call: the first one with a matching duration is
+                // taken.
                 _ => self.queue.iter().position(fits),
             },
             CheckOutError::EstablishFailed { .. } => {
@@ -453,13 +454,14 @@ impl Oracle {
         }
     }
 
-    /// Whoever has waited so long and may not; the oldest of all first, then who is late for longest.
+    /// Position in the queue of the check-out that timed out: the oldest one first, then the one
+    /// that is late for longest.
     fn who_timed_out(&mut self, fits: impl Fn(&Waiter) -> bool) -> Option<usize> {
         let is_late = |waiter: &Waiter| waiter.until().is_some_and(|at| at <= self.now);
         let late = || self.queue.iter().enumerate().filter(|(_, waiter)| fits(waiter) && is_late(waiter));
         let first = late().map(|(_, waiter)| waiter.until()).min();
         let Some(first) = first else { return self.queue.iter().position(fits) };
-        // Or what was left behind met the oldest that had none coming, too late.
+        // Or a left-over connection was passed to the oldest unbound waiter after its deadline.
         let unbound = self.queue.iter().position(|waiter| waiter.bound.is_none());
         let mut same =
             late().filter(|(place, waiter)| *place == 0 || waiter.until() == first || unbound == Some(*place));
@@ -469,7 +471,7 @@ impl Oracle {
         Some(place)
     }
 
-    /// Somebody does not wait any more.
+    /// Records the end of a wait.
     fn settle(&mut self, waiter: Waiter, fate: Fate, scene: &mut Scene<'_>) {
         if scene.newcomer == Some(waiter.turn) {
             scene.outcome = Some(fate);

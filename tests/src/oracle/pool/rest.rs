@@ -1,4 +1,4 @@
-//! What holds between any two calls of a pool: counts, nobody waits without need, and time is exact.
+//! Checks between any two calls of a pool: counts, no avoidable wait, and exact deadlines.
 
 use super::book::{Oracle, Place, Scene};
 use super::{Input, Seen};
@@ -43,8 +43,9 @@ impl Oracle {
             let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
             scene.checks.check("P19", late.is_none(), || format!("{late:?} was to time out"))?;
         }
-        // A pause that is over is due until somebody looks; then it is forgotten, even if there is no leave to create a connection. While the
-        // memory has no place, nothing is due: whether somebody looked shows when it has one again.
+        // An expired pause is due until a call processes it. It is then removed, even if no
+        // connection may be created. While the memory has no free slot, nothing is due, so the
+        // removal is observed when a slot is free again.
         let is_told = seen.timeout.is_some_and(|at| at <= self.now);
         if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_place() && !is_told {
             self.pause_until = None;
@@ -57,7 +58,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The target stands until it is reached.
+    /// The fill target stays until it is reached.
     fn filled(&mut self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
         let (own, told) = (self.fill_target, seen.fill_target);
         let is_reached = scene.established >= self.goal_of(own);
@@ -68,12 +69,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether the pool has fewer than it wants, and none is on its way in the background.
+    /// Whether the pool is below its goal and has no pending background connection.
     fn wants_more(&self) -> bool {
         self.state == Some(PoolState::Ready) && self.total() < self.goal() && !self.has_background()
     }
 
-    /// P10, or what the call was that should have seen to it.
+    /// P10, or the invariant of the call that should have served the waiter.
     fn nobody_waits_in_vain(&self, scene: &mut Scene<'_>) -> Judged {
         if self.queue.is_empty() {
             return Ok(());
@@ -92,14 +93,14 @@ impl Oracle {
         scene.checks.add("P10");
         scene.checks.check(id, spare.is_none(), || format!("{} wait beside {spare:?}", self.queue.len()))?;
         if self.room.conns < u32::MAX {
-            // A place that became free is used in the next call, which is due.
+            // A slot that became free is used in the next call, which is due.
             return Ok(());
         }
         let waits = self.oldest_unbound().is_some() && self.may_create();
         scene.checks.check(id, !waits, || "somebody waits, and a connection may be created".into())
     }
 
-    /// A pool that wants more makes one, or waits for a reason.
+    /// A pool below its goal creates a connection, or has a reason not to.
     fn is_filling(&self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
         if !self.is_in_background() {
             return Ok(());
@@ -111,7 +112,7 @@ impl Oracle {
         })
     }
 
-    /// The earliest thing that is due.
+    /// The earliest deadline.
     fn is_due(&self, told: Option<Instant>, scene: &mut Scene<'_>) -> Judged {
         let mut due = self.queue.iter().filter_map(super::book::Waiter::until).min();
         let mut earlier = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
@@ -150,7 +151,7 @@ impl Oracle {
     }
 }
 
-/// Whether the call looks at everybody who waits.
+/// Whether the call processes all waiters.
 fn is_served(scene: &Scene<'_>) -> bool {
     match scene.input {
         Input::CheckOut { .. } => !matches!(scene.outcome, Some(super::book::Fate::Granted(_))),

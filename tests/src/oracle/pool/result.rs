@@ -1,4 +1,5 @@
-//! What a call returned, beside what was told: whether the two agree, and whether the call did what it is for.
+//! Checks of the result of a call: whether it agrees with the events, and whether the call had its
+//! effect.
 
 use super::book::{Fate, Oracle, Place, Scene};
 use super::{Action, Answer, Input, Owed};
@@ -148,7 +149,7 @@ impl Oracle {
         if number == 0 {
             return Ok(());
         }
-        // What it still waited for would have been told by now.
+        // A wait that had not ended before would have emitted its failure in this step.
         self.has_ended(number);
         let waits = self.queue.iter().any(|waiter| waiter.number == number);
         scene.checks.check("P11", !waits, || "it still waits".into())?;
@@ -173,7 +174,7 @@ impl Oracle {
         conn.map_or(Ok(()), |conn| self.judge_return(conn, health, scene))
     }
 
-    /// What became of a connection that was returned in this step.
+    /// Checks the effect of the return of a connection in this step.
     fn judge_return(&self, number: u64, health: Health, scene: &mut Scene<'_>) -> Judged {
         let Some(conn) = self.conns.get(&number) else { return Ok(()) };
         let is_good = health == Health::Healthy;
@@ -185,7 +186,8 @@ impl Oracle {
         scene.checks.check("P2", !is_kept, || format!("{number} stays beyond maxPoolSize"))
     }
 
-    /// News of a connection are taken only while it is established, and otherwise change nothing.
+    /// A report of a connection is accepted only while it is being established. Otherwise it has no
+    /// effect.
     fn news(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         if scene.fresh {
             return Ok(());
@@ -229,7 +231,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What a clear must have done within its step.
+    /// Checks the required effects of a clear within its step.
     fn after_clear(&mut self, scene: &mut Scene<'_>) -> Judged {
         let Some(clear) = scene.clear else { return Ok(()) };
         let is_told = scene.cleared || scene.was != Some(PoolState::Ready);

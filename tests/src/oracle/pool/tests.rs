@@ -1,4 +1,5 @@
-//! For each id the shortest history that breaks it and no other; and right ones, which pass.
+//! For each id, the shortest history that breaks only that invariant; and correct histories, which
+//! pass.
 
 use super::{Action, Answer, CHECKED, Event, Input, Oracle, Outputs, Owed, Room, Seen};
 use crate::oracle::tests::{assert_all_broken, breaks};
@@ -10,7 +11,7 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Cause, Instant, ObjectId};
 
-/// When, the call, what it returned, what it told, and what was seen then.
+/// The time, the call, its result, its events, and the getters after it.
 type Step = (u64, Input, Answer, Vec<Event>, Option<Seen>);
 
 const ONE: PoolOptions = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
@@ -59,7 +60,7 @@ fn clear(now: u64, interrupt_in_use_connections: bool, events: &[Event]) -> Step
     told(now, input, Answer::Done, events)
 }
 
-/// A check-out that waits, by this number, and what it leads to.
+/// A check-out that waits under this number, and its further events.
 fn wait(now: u64, number: u64, more: &[Event]) -> Step {
     let events = [&[Event::Started], more].concat();
     told(now, Input::CheckOut { deadline: None }, Answer::Queued(number), &events)
@@ -84,7 +85,7 @@ fn look((now, input, answer, events, _): Step, seen: Option<Seen>) -> Step {
     (now, input, answer, events, seen)
 }
 
-/// A pool that is ready, and whose first check-out waits for connection 1.
+/// A ready pool with a first check-out that waits for connection 1.
 fn waiting(options: PoolOptions) -> Vec<Step> {
     vec![new(options), ready(0), wait(0, 1, &[Event::Created(1)]), polled(Owed::Any, Some(Action::Establish(1)))]
 }
@@ -118,7 +119,7 @@ fn judge(options: PoolOptions, steps: &[Step], checks: &mut Checks) -> Result<Or
     Ok(oracle)
 }
 
-/// Right steps, and the wrong one.
+/// The correct steps, and the wrong one.
 fn wrong(
     id: &'static str,
     options: PoolOptions,

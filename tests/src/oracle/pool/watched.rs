@@ -1,4 +1,4 @@
-//! A pool that is watched: each call is judged.
+//! A pool with an oracle that checks each call.
 
 use super::{Action, Answer, Event, Input, Oracle, Outputs, Owed, Room, Seen};
 use crate::oracle::Checks;
@@ -11,9 +11,9 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, Observer};
 
-/// Memory of which is known how much there is in it.
+/// Memory that declares its capacities.
 pub trait Bounded: Memory {
-    /// That.
+    /// The capacities.
     const ROOM: Room;
 }
 
@@ -26,19 +26,20 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Bounded fo
     const ROOM: Room = Room { conns: CONNS as u32, waiters: WAITERS as u32, services: SERVICES as u32 };
 }
 
-/// A [`Pool`] and its oracle: has the methods of a pool, and panics with the id of what is broken.
+/// A [`Pool`] and its oracle. It has the methods of a pool, and panics with the id of a broken
+/// invariant.
 pub struct Watched<M: Bounded> {
     pool: Pool<M>,
     oracle: Oracle,
     checks: Checks,
-    /// What this call has told so far.
+    /// Events of this call so far.
     events: Vec<(Instant, Event)>,
-    /// Those whose outcome was not taken, by the numbers that the oracle knows them by.
+    /// Check-outs with an unclaimed outcome, and their numbers in the oracle.
     waiters: Vec<(WaiterId, u64)>,
     waiter_last: u64,
 }
 
-/// Tells the oracle as well as whoever watches.
+/// Passes events to the oracle and to the caller's observer.
 struct Tee<'t, O> {
     events: &'t mut Vec<(Instant, Event)>,
     observer: &'t mut O,
@@ -51,7 +52,7 @@ impl<O: Observer<PoolEvent>> Observer<PoolEvent> for Tee<'_, O> {
     }
 }
 
-/// Calls the pool with an observer that tells both.
+/// Calls the pool with a `Tee` as the observer.
 macro_rules! told {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.pool.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
@@ -63,7 +64,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Panics
     ///
-    /// As every method that changes something: when an invariant is broken.
+    /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
         let mut events = Vec::new();
         let pool = Pool::new(now, id, config, &mut Tee { events: &mut events, observer });
@@ -79,13 +80,13 @@ impl<M: Bounded> Watched<M> {
         &self.oracle
     }
 
-    /// What was checked.
+    /// The check counts.
     #[must_use]
     pub const fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// Takes what was checked, and counts from 0 again.
+    /// Takes the check counts and resets them to 0.
     pub fn take_checks(&mut self) -> Checks {
         core::mem::take(&mut self.checks)
     }
@@ -94,7 +95,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Panics
     ///
-    /// When somebody still waits.
+    /// When a waiter is left.
     pub fn assert_peace(&mut self, limited: bool) {
         self.oracle.at_peace(limited, &mut self.checks).unwrap_or_else(|violation| panic!("{violation}"));
     }
@@ -127,7 +128,7 @@ impl<M: Bounded> Watched<M> {
         self.events.clear();
     }
 
-    /// By which number the oracle knows a check-out; 0 of one that is over.
+    /// The number of a check-out in the oracle; 0 for a check-out that has ended.
     fn number_of(&self, waiter: WaiterId) -> u64 {
         self.waiters.iter().find(|(known, _)| *known == waiter).map_or(0, |(_, number)| *number)
     }
@@ -140,7 +141,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn check_out(
         &mut self,
         now: Instant,
@@ -190,7 +191,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn check_in(
         &mut self,
         now: Instant,
@@ -205,8 +206,9 @@ impl<M: Bounded> Watched<M> {
         result
     }
 
-    /// [`Pool::check_out_with`] without an enabled observer, where neither the time nor an observer is needed. It is judged by the
-    /// events of a check-out with an observer that returns the same connection at the time of the last call.
+    /// [`Pool::check_out_with`] without an enabled observer, when neither the time nor an observer
+    /// is needed. It is checked against the events of a check-out with an observer that returns the
+    /// same connection at the time of the last call.
     ///
     /// # Panics
     ///
@@ -221,8 +223,9 @@ impl<M: Bounded> Watched<M> {
         lease
     }
 
-    /// [`Pool::check_in_with`] of a healthy connection without an enabled observer, where neither the time nor an observer is needed.
-    /// It is judged in the same way as [`Watched::check_out_without_clock`].
+    /// [`Pool::check_in_with`] of a healthy connection without an enabled observer, when neither
+    /// the time nor an observer is needed. It is checked in the same way as
+    /// [`Watched::check_out_without_clock`].
     ///
     /// # Panics
     ///
@@ -249,7 +252,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn clear(
         &mut self,
         now: Instant,
@@ -279,7 +282,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_service(&mut self, conn: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
         let result = self.pool.handle_service(conn, service_id);
         let answer = match result {
@@ -297,7 +300,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -313,7 +316,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -330,7 +333,7 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn pin(&mut self, lease: &Lease, pinned: Pinned) -> Result<(), Stale> {
         let result = self.pool.pin(lease, pinned);
         let conn = self.own(lease);
@@ -378,16 +381,16 @@ impl<M: Bounded> Watched<M> {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of that method.
     pub fn reserve(&mut self, conns: u32, waiters: u32) -> Result<(), poolhouse_core::storage::Full> {
         self.pool.reserve(conns, waiters)
     }
 
-    /// [`Pool::conn_generation`], which the oracle must know (P34).
+    /// [`Pool::conn_generation`], which must equal the generation in the oracle (P34).
     ///
     /// # Panics
     ///
-    /// When it knows another.
+    /// When the generations differ.
     #[must_use]
     pub fn conn_generation(&self, conn: ConnId) -> Option<Generation> {
         let generation = self.pool.conn_generation(conn);
@@ -426,7 +429,7 @@ impl<M: Bounded> Machine for Watched<M> {
     }
 }
 
-/// Its getters.
+/// The getters of the machine.
 impl<M: Bounded> Deref for Watched<M> {
     type Target = Pool<M>;
 
@@ -457,7 +460,7 @@ where
     }
 }
 
-/// What was checked does not count.
+/// The check counts are not compared.
 impl<M: Bounded> PartialEq for Watched<M>
 where
     Pool<M>: PartialEq,

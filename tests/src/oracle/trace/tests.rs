@@ -55,7 +55,8 @@ fn what_events_say_by_themselves_is_judged() {
         trace(&events)
     };
     let broken = |place| without(place).judge(&mut Checks::default()).expect_err("something is missing").id;
-    // PoolCreated, PoolReady, the start of a check-out, the creation and the establishment of its connection, its check-out.
+    // PoolCreated, PoolReady, the start of a check-out, the creation and the establishment of its
+    // connection, its check-out.
     assert_eq!([0, 1, 2, 3, 6, 7].map(broken), ["P29", "P37", "P8", "P27", "P27", "P27"]);
     // A clear.
     assert_eq!(broken(8), "P31");

@@ -1,36 +1,36 @@
-//! Who has which stream id, as the host and the peers of a pool see it.
+//! The owner of each stream id, from the view of the host and of the peers.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// How a request stands that has a stream id.
+/// State of a request that has a stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Its id was not written to the peer yet.
+    /// It has not been written to the peer.
     Unwritten(u64),
-    /// The peer has it.
+    /// It has been written to the peer.
     Written(u64),
-    /// The peer has answered, the host has not taken it yet.
+    /// The peer has answered, and the host has not taken the reply.
     Answered(u64),
-    /// Nobody waits any more, and the peer has not answered.
+    /// It was abandoned, and the peer has not answered.
     GivenUp(u64),
 }
 
-/// How many requests ended in which way.
+/// Number of requests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) answered: u64,
     pub(super) given_up: u64,
-    /// With their connection.
+    /// Ended with their connection.
     pub(super) failed: u64,
 }
 
-/// Stream ids by number of connection and id.
+/// The states of stream ids, by connection number and id.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     entries: BTreeMap<(u64, u16), Entry>,
-    /// Requests that have an id and no end yet.
+    /// Requests that have an id and have not ended.
     alive: BTreeSet<u64>,
-    /// Ids that were used and are free, the newest last.
+    /// Used ids that are free now, the newest last.
     freed: Vec<(u64, u16)>,
     pub(super) ends: Ends,
     next: u64,
@@ -49,17 +49,17 @@ impl Book {
         self.entries.is_empty() && self.alive.is_empty()
     }
 
-    /// Ids of which one can say this.
+    /// Ids with a state that passes the test.
     pub(super) fn all(&self, test: impl Fn(Entry) -> bool) -> Vec<(u64, u16)> {
         self.entries.iter().filter(|(_, entry)| test(**entry)).map(|(at, _)| *at).collect()
     }
 
-    /// Ids that were used and are free.
+    /// Used ids that are free now.
     pub(super) fn freed(&self) -> Vec<(u64, u16)> {
         self.freed.iter().copied().filter(|at| !self.entries.contains_key(at)).collect()
     }
 
-    /// A request has an id.
+    /// A request was granted an id.
     pub(super) fn acquired(&mut self, conn: u64, id: u16) {
         let request = self.next;
         self.next += 1;
@@ -68,7 +68,7 @@ impl Book {
         self.alive.insert(request);
     }
 
-    /// It is written.
+    /// A request was written.
     pub(super) fn written(&mut self, conn: u64, id: u16) {
         self.change(conn, id, |entry| match entry {
             Entry::Unwritten(request) => Entry::Written(request),
@@ -76,7 +76,7 @@ impl Book {
         });
     }
 
-    /// The pool says that a reply is a request's: it must be one that was written, and waits.
+    /// The pool assigns a reply to a request. The request must have been written and be waiting.
     pub(super) fn answered(&mut self, conn: u64, id: u16) {
         let entry = self.entry(conn, id);
         let Some(Entry::Written(request)) = entry else {
@@ -87,7 +87,8 @@ impl Book {
         self.ends.answered += 1;
     }
 
-    /// A reply came by the id of a request that was not written: the request has failed, for its connection is not to be trusted.
+    /// A reply has arrived for a request that was not written. The request fails, because the host
+    /// closes the connection.
     pub(super) fn refused(&mut self, conn: u64, id: u16) {
         let entry = self.entry(conn, id);
         let Some(Entry::Unwritten(request)) = entry else { panic!("refused as {entry:?}") };
@@ -96,17 +97,17 @@ impl Book {
         self.ends.failed += 1;
     }
 
-    /// The pool says that a reply is late: it must be that of a request that was given up.
+    /// The pool reports a late reply. Its request must have been abandoned.
     pub(super) fn late(&mut self, conn: u64, id: u16) {
         let entry = self.entries.remove(&(conn, id));
         assert!(matches!(entry, Some(Entry::GivenUp(_))), "a late reply to {entry:?}");
         self.free(conn, id);
     }
 
-    /// The host gives the id back.
+    /// The host releases the id.
     pub(super) fn released(&mut self, conn: u64, id: u16) {
         match self.entries.remove(&(conn, id)) {
-            // With its connection it is gone.
+            // The id has ended with its connection.
             None => {}
             Some(Entry::Answered(_)) => self.free(conn, id),
             Some(Entry::Unwritten(request)) => {
@@ -123,7 +124,7 @@ impl Book {
         }
     }
 
-    /// A connection is gone, and with it the requests on it.
+    /// A connection was closed, and its requests have ended.
     pub(super) fn closed(&mut self, conn: u64, in_flight: u32) {
         let gone = self.all(|_| true).into_iter().filter(|(known, _)| *known == conn);
         let mut failed = 0;

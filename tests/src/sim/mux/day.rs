@@ -1,6 +1,8 @@
-//! A day of load in virtual time, on a pool whose peers are well: how many connections there are, and how often one is opened.
+//! A day of load in virtual time, on a pool with healthy peers. It measures the number of
+//! connections and how often one is opened.
 //!
-//! At each event it is looked whether the number of connections follows the rule, by counts of its own.
+//! Each event is followed by a check that the number of connections obeys the rule, by independent
+//! counts.
 
 mod rule;
 
@@ -19,7 +21,8 @@ const SECOND: u64 = 1_000_000_000;
 const HOURS: usize = 24;
 const HOUR: u64 = 3_600 * SECOND;
 
-/// The pool of these days: up to 8 connections, on which the others are opened at 26, 58, 90, .. requests in flight.
+/// The options of this pool: up to 8 connections. The second and later ones are opened at 26, 58,
+/// 90, .. requests in flight.
 pub const OPTIONS: MuxOptions = MuxOptions {
     local: HostOptions {
         core_connections: 1,
@@ -30,7 +33,7 @@ pub const OPTIONS: MuxOptions = MuxOptions {
     ..MuxOptions::DEFAULT_128
 };
 
-/// What a day was like.
+/// Measurements of a day.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Requests that were answered.
@@ -39,20 +42,20 @@ pub struct Report {
     pub queued: u64,
     /// Requests that were rejected.
     pub rejected: u64,
-    /// Connections that were opened, by the hour.
+    /// Opened connections, by hour.
     pub opened: [u32; HOURS],
-    /// Connections that were put into the trash.
+    /// Trashed connections.
     pub trashed: u32,
-    /// Connections that were taken out of it.
+    /// Resurrected connections.
     pub resurrected: u32,
-    /// The most open connections at a time.
+    /// Maximum number of open connections.
     pub most: u32,
-    /// Open connections, the mean over time.
+    /// Mean number of open connections over time.
     pub mean: f64,
 }
 
 impl Report {
-    /// Connections that were opened, the first one included.
+    /// Number of opened connections, including the first.
     #[must_use]
     pub fn opened_in_all(&self) -> u32 {
         self.opened.iter().sum()
@@ -64,10 +67,10 @@ struct Host {
     mux: Mux<MuxOnHeap>,
     rule: Rule,
     now: u64,
-    /// What will happen, by time and, at one time, in the order in which it was found out.
+    /// Future events, by time and then by order of insertion.
     agenda: BTreeMap<(u64, u64), What>,
     found: u64,
-    /// For how long what is asked for takes.
+    /// Random durations of establishments and requests.
     rng: Rng,
     mean_service: f64,
 }
@@ -98,7 +101,7 @@ impl Host {
         self.agenda.insert((self.now + after, self.found), what);
     }
 
-    /// Does what the pool wants, and looks whether it is as it should be.
+    /// Executes the actions of the pool, and checks its state.
     fn drain(&mut self) {
         while let Some(action) = self.mux.poll_action(self.at()) {
             match action {
@@ -118,7 +121,7 @@ impl Host {
         self.rule.settled(&self.mux.state());
     }
 
-    /// Who has a stream id is answered some time later.
+    /// Schedules the reply to a request that has a stream id.
     fn serve(&mut self, stream: Stream) {
         let time = exponential(&mut self.rng, self.mean_service);
         self.expect(time, What::Reply(stream));
@@ -141,7 +144,7 @@ impl Host {
         self.drain();
     }
 
-    /// Everything up to an instant happens.
+    /// Processes all events up to an instant.
     fn run_until(&mut self, end: u64) {
         loop {
             let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due <= end);
@@ -185,24 +188,25 @@ impl Host {
     }
 }
 
-/// A time with this mean, in seconds, as nanoseconds.
+/// An exponentially distributed duration with this mean in seconds, in nanoseconds.
 fn exponential(rng: &mut Rng, mean: f64) -> u64 {
     let uniform = (f64::from(rng.below(1 << 30)) + 1.0) / f64::from(1 << 30);
     let time = Duration::from_secs_f64(-uniform.ln() * mean);
     u64::try_from(time.as_nanos()).expect("a time of some seconds")
 }
 
-/// The load at a time of the day: 10 requests in flight at night, 200 at noon.
+/// The load at a time of day: 10 requests in flight at night, 200 at noon.
 fn curve(at: u64) -> f64 {
     let hours = Duration::from_nanos(at).as_secs_f64() / 3_600.0;
     105.0 - 95.0 * (hours / 24.0 * TAU).cos()
 }
 
-/// A day of requests that come at random, at a rate that follows the curve and is up to a fifth more or less from minute to minute; each takes 2 s in the mean.
+/// A day of random requests at a rate that follows the curve and varies by up to a fifth from
+/// minute to minute. The mean duration of a request is 2 s.
 ///
 /// # Panics
 ///
-/// Panics when the pool does not follow the rule; those below too.
+/// Panics when the pool does not follow the rule; so do the functions below.
 #[must_use]
 pub fn noisy(seed: u64) -> Report {
     let service = 2.0;
@@ -227,25 +231,26 @@ pub fn noisy(seed: u64) -> Report {
     host.report()
 }
 
-/// A day on which as many requests are in flight in each second as the curve says, up to 2 more or less.
+/// A day on which the number of requests in flight in each second follows the curve within 2.
 #[must_use]
 pub fn smooth(seed: u64) -> Report {
     let mut rng = Rng::stream(seed, "jitter");
     held(seed, 24 * 3_600, |second| {
         let level = (curve(second * SECOND) - 2.0).round();
-        // Between 8 and 198.
+        // The level is between 8 and 198.
         let level = (0..200_u32).find(|number| f64::from(*number) >= level).unwrap_or(0);
         level + rng.below(5)
     })
 }
 
-/// An hour at a threshold: `level` requests are in flight and one more by turns, each for `period` seconds.
+/// An hour at a threshold: `level` and `level + 1` requests are in flight alternately, each for
+/// `period` seconds.
 #[must_use]
 pub fn at_threshold(level: u32, period: u64) -> Report {
     held(0, 3_600, |second| level + u32::from(second / period % 2 == 1))
 }
 
-/// In each second so many requests are in flight.
+/// Holds a given number of requests in flight in each second.
 fn held(seed: u64, seconds: u64, mut level: impl FnMut(u64) -> u32) -> Report {
     let mut host = Host::new(seed, 1.0);
     let mut streams = Vec::new();
@@ -257,7 +262,8 @@ fn held(seed: u64, seconds: u64, mut level: impl FnMut(u64) -> u32) -> Report {
             host.answer(stream);
         }
         while streams.len() < wanted {
-            // Nobody waits: where there is no room, the next connection is on its way.
+            // No request waits: a request is sent only when an id is free, and the next connection
+            // is opened in the meantime.
             host.run_until(host.now + 1_000_000);
             let state = host.mux.state();
             if state.in_flight < state.capacity {

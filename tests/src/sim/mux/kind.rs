@@ -3,51 +3,51 @@
 kinds! {
     /// A request.
     Acquire = 1,
-    /// A request with a deadline, perhaps one that has passed.
+    /// A request with a deadline that may have passed.
     AcquireDeadline = 2,
     /// Many requests in a row.
     Burst = 6,
-    /// Claims the outcome of a request that waited.
+    /// Claims the outcome of a waiter.
     Claim = 1,
-    /// Claims what was claimed or cancelled before.
+    /// Claims an outcome that was claimed or cancelled before.
     ClaimUsedUp = 8,
-    /// Cancels a request that waits.
+    /// Cancels a waiter.
     CancelWaiting = 3,
     /// Cancels a request that was granted and not claimed.
     CancelGranted = 3,
     /// Cancels a request that failed and was not claimed.
     CancelFailed = 3,
-    /// Cancels what was claimed or cancelled before.
+    /// Cancels a request that was claimed or cancelled before.
     CancelUsedUp = 8,
     /// Writes a request.
     Write = 1,
-    /// Gives up a request before it was written.
+    /// Abandons a request before it was written.
     GiveUpUnwritten = 4,
-    /// Gives up a request that was written.
+    /// Abandons a request that was written.
     GiveUp = 2,
     /// Releases the stream of another pool.
     ReleaseForeign = 8,
-    /// A reply to a request that was written: any of them, so out of order.
+    /// A reply to any written request, so replies may be out of order.
     Reply = 1,
     /// Replies to many requests in a row.
     ReplyMany = 4,
-    /// The late reply to a request that was given up.
+    /// The late reply to an abandoned request.
     ReplyLate = 2,
-    /// The answer of a peer that was asked whether it is there.
+    /// The reply to a heartbeat.
     ReplyHeartbeat = 1,
     /// Takes a reply, and releases the stream.
     Take = 1,
-    /// An attack: one more reply to a request that is answered and not taken.
+    /// An attack: a second reply to an answered request that the host has not taken.
     ReplyTwice = 20,
-    /// An attack: a reply by an id that was used and is free.
+    /// An attack: a reply with a used id that is free.
     ReplyFreed = 20,
-    /// An attack: a reply to a request before it was written.
+    /// An attack: a reply to a request that was not written.
     ReplyUnwritten = 20,
-    /// An attack: a reply by any id, perhaps one that nobody was told of yet.
+    /// An attack: a reply with any id, perhaps one that was never used.
     ReplyAny = 20,
-    /// An attack: a reply by an id that no connection has.
+    /// An attack: a reply with an id out of range.
     ReplyOutOfRange = 20,
-    /// A reply on a connection that is closed, or not yet there.
+    /// A reply on a connection that is closed or not yet established.
     ReplyStale = 8,
     /// Takes one action.
     PollAction = 1,
@@ -57,26 +57,26 @@ kinds! {
     Established = 1,
     /// A connection could not be established.
     EstablishFailed = 4,
-    /// News of a connection that is not being established.
+    /// A report about a connection that is not being established.
     LateNews = 6,
     /// A connection fails.
     Failed = 8,
-    /// Puts other options in force.
+    /// Changes the options.
     Reconfigure = 8,
-    /// The host is to be ignored, or is not any more.
+    /// The host is set to ignored, or no longer ignored.
     Ignore = 20,
     /// Closes the pool.
     Close = 100,
-    /// Goes to the instant at which something is due.
+    /// Advances the time to the next deadline.
     TimeExact = 1,
-    /// Goes to just before that.
+    /// Advances the time to just before the next deadline.
     TimeBefore = 3,
-    /// Goes beyond it.
+    /// Advances the time past the next deadline.
     TimePast = 3,
-    /// Time goes on, and the pool is not called.
+    /// Advances the time without a call of the pool.
     TimeOnly = 3,
-    /// The clock goes back.
+    /// The clock jumps back.
     TimeBack = 8,
-    /// A call although nothing need be due.
+    /// Calls `handle_timeout` although nothing need be due.
     Tick = 4,
 }

@@ -1,4 +1,4 @@
-//! The operations: each is done to the pool and to the model, and what both answer is compared.
+//! The operations. Each is applied to the pool and to the model, and their results are compared.
 
 use super::book::Entry;
 use super::kind::Kind;
@@ -12,10 +12,10 @@ use poolhouse_core::{Cause, Instant, Machine};
 
 const MS: u64 = 1_000_000;
 
-/// How many requests there are at most.
+/// Maximum number of requests.
 const REQUESTS_MAX: usize = 60;
 
-/// What a request that waited and was not taken looks like, from the model.
+/// State of an unclaimed waiter, according to the model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -37,7 +37,8 @@ impl<M: Bounded> World<'_, M> {
         self.book.entry(stream.conn().number().get(), stream.id())
     }
 
-    /// Streams whose request stands like this; those of connections that are gone have none.
+    /// Streams with a request in such a state; `None` is the state of streams of closed
+    /// connections.
     fn streams_where(&self, test: impl Fn(Option<Entry>) -> bool) -> Vec<usize> {
         (0..self.streams.len()).filter(|&place| test(self.entry_of(&self.streams[place].0))).collect()
     }
@@ -50,7 +51,7 @@ impl<M: Bounded> World<'_, M> {
         self.streams_where(|entry| matches!(entry, Some(Entry::Written(_))))
     }
 
-    /// Those that are answered, and those whose connection is gone.
+    /// Streams that are answered, and streams of closed connections.
     fn done(&self) -> Vec<usize> {
         self.streams_where(|entry| matches!(entry, None | Some(Entry::Answered(_))))
     }
@@ -59,7 +60,7 @@ impl<M: Bounded> World<'_, M> {
         self.model.established().filter_map(|conn| Some((conn.id, conn.heartbeat_id()?))).collect()
     }
 
-    /// Connections over which no reply can come.
+    /// Connections on which no reply can arrive.
     fn silent(&self) -> Vec<MuxConnId> {
         let known = |conn: &&MuxConnId| self.model.established().all(|known| known.id != conn.number().get());
         self.known.iter().filter(known).chain(&self.gone).copied().collect()
@@ -161,7 +162,7 @@ impl<M: Bounded> World<'_, M> {
                 let (conn, ids) = conns[choices.index(conns.len())];
                 let beyond = i32::try_from(ids).unwrap_or(i32::MAX);
                 let wild = [-1, beyond, 32_767, 32_768, 65_535, 65_536, 65_537, i32::MIN, i32::MIN + 1, i32::MAX];
-                // 65,536 further on it is the same in 16 bits.
+                // Adding 65,536 does not change the low 16 bits.
                 let stream = if kind == Kind::ReplyOutOfRange {
                     choices.one_of(&wild)
                 } else {
@@ -185,7 +186,7 @@ impl<M: Bounded> World<'_, M> {
                 self.establish_failed(conn, choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Dns]));
             }
             Kind::LateNews => {
-                // One that the host is establishing has news in time.
+                // The connection may still be pending: then the report is not late.
                 let conn = choices.one_of(&self.silent());
                 let in_time = self.establishing.contains(&conn);
                 match choices.below(3) {
@@ -213,7 +214,7 @@ impl<M: Bounded> World<'_, M> {
 
     fn pass_time(&mut self, kind: Kind, choices: &mut impl Choices) {
         let due = self.mux.poll_timeout().map(Instant::as_nanos);
-        // Not to the end of time: after that everything is due for ever.
+        // The end of time is excluded: after it everything is always due.
         let due = due.filter(|&due| due < 1_000_000_000 * MS);
         let was = self.now;
         if kind == Kind::TimeExact {
@@ -227,13 +228,13 @@ impl<M: Bounded> World<'_, M> {
             self.note(|| "time goes on".into());
             return;
         } else if kind == Kind::TimeBack {
-            // For this call only.
+            // Only for this call.
             self.now -= choices.one_of(&[1, MS, 500 * MS]);
         }
         self.tick();
         self.now = self.now.max(was);
         if matches!(kind, Kind::TimeExact | Kind::TimePast) {
-            // Who calls whenever it is due does not call in vain.
+            // A call at the deadline must have an effect, so no deadline is left.
             let due = self.mux.poll_timeout();
             assert!(due.is_none_or(|due| due > self.at()), "after handle_timeout something is still due");
         }
@@ -250,7 +251,7 @@ impl<M: Bounded> World<'_, M> {
         let now = self.at();
         let outcome = self.mux.acquire(now, deadline.map(Instant::from_nanos), &mut self.log);
         self.note(|| format!("acquire until {deadline:?}: {outcome:?}"));
-        // The end of time is the same instant for both.
+        // The two largest instants are both the end of time.
         let expected = self.model.acquire(self.now, deadline.map(|at| at.min(u64::MAX - 1)));
         same::acquire(outcome, expected, &mut self.streams, &mut self.waiters);
     }
@@ -297,7 +298,7 @@ impl<M: Bounded> World<'_, M> {
         let (stream, request) = self.streams.remove(place);
         let conn = stream.conn().number().get();
         let stand = self.model.conn(conn).and_then(|conn| conn.requests.iter().find(|known| known.number == request));
-        // What was not written is not written any more.
+        // An unwritten request is released as unwritten.
         let entry = self.entry_of(&stream);
         let written = if matches!(entry, Some(Entry::Unwritten(_))) { Written::No } else { written };
         let stand = stand.map(|request| request.stand);
@@ -312,7 +313,7 @@ impl<M: Bounded> World<'_, M> {
     fn release_foreign(&mut self) {
         let (now, stream) = (self.at(), self.foreign_stream());
         let refused = self.mux.release(now, stream, Written::Perhaps, &mut self.log);
-        // Not even the time is taken.
+        // The pool rejects the call without effect, even on its clock.
         self.foreign = Some(refused.expect_err("the stream of another pool").0);
     }
 
@@ -326,7 +327,8 @@ impl<M: Bounded> World<'_, M> {
         self.reply(conn, i32::from(id));
     }
 
-    /// A reply was read. What the pool says of it must fit what was written to that peer.
+    /// A reply was received. The result of the pool must match the requests that were written to
+    /// that peer.
     pub(super) fn reply(&mut self, conn: MuxConnId, stream: i32) {
         let (now, number) = (self.at(), conn.number().get());
         let entry = u16::try_from(stream).ok().and_then(|id| self.book.entry(number, id));
@@ -337,7 +339,8 @@ impl<M: Bounded> World<'_, M> {
         let id = u16::try_from(stream).unwrap_or(u16::MAX);
         match told {
             Ok(Reply::Request) if matches!(entry, Some(Entry::Unwritten(_))) => {
-                // The pool cannot know. Its host does, and has nothing more to do with such a peer.
+                // The pool does not know that the request is unwritten. The host does, and closes
+                // the connection.
                 self.book.refused(number, id);
                 self.compare();
                 self.failed(conn, Cause::Protocol);

@@ -1,11 +1,13 @@
-//! What a multiplexed pool has done and what it shows, against what its model says: for whoever drives both.
+//! Comparison of the events and the state of a multiplexed pool with its model, for all generators
+//! that run both.
 
 use crate::model::mux::{Acquired, Event, Model, Outcome, Place};
 use poolhouse_core::mux::{Acquire, AcquireError, Mux, MuxClaim, MuxMemory, MuxWaiterId, Stream};
 use poolhouse_core::{Instant, Machine};
 
-/// The events since the last look, which are given back. Which id a request gets is the pool's affair: the model learns of it. Of requests that wait and
-/// time out in one call, any may be first.
+/// Compares and returns the events since the last call. The pool chooses the stream id of a
+/// request, so the model takes it from the event. Waiters that time out in one call may do so in
+/// any order.
 pub(crate) fn assert_events(mut actual: Vec<(u64, Event)>, model: &mut Model) -> Vec<(u64, Event)> {
     let mut expected = core::mem::take(&mut model.events);
     for ((_, actual), (_, expected)) in actual.iter().zip(&mut expected) {
@@ -24,7 +26,7 @@ pub(crate) fn assert_events(mut actual: Vec<(u64, Event)>, model: &mut Model) ->
     actual
 }
 
-/// Sorts each run of timeouts by how long they waited.
+/// Sorts each run of timeouts by the length of the wait.
 fn in_any_order(events: &mut [(u64, Event)]) {
     let is_timeout = |event: &Event| matches!(event, Event::Failed(AcquireError::TimedOut { .. }, _));
     for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
@@ -39,7 +41,7 @@ fn in_any_order(events: &mut [(u64, Event)]) {
     }
 }
 
-/// Everything that can be seen of a pool.
+/// Compares all observable state of a pool.
 pub(crate) fn assert_state<M: MuxMemory>(mux: &Mux<M>, model: &Model) {
     mux.assert_invariants();
     assert_eq!(mux.state(), model.state(), "state");
@@ -51,7 +53,7 @@ pub(crate) fn assert_state<M: MuxMemory>(mux: &Mux<M>, model: &Model) {
     assert_eq!(actual, expected.collect::<Vec<_>>(), "connections, the oldest in each state first");
 }
 
-/// What became of a request at once: a stream more, one more that waits, or an error.
+/// Compares the immediate result of a request: a new stream, a new waiter, or an error.
 pub(crate) fn acquire(
     outcome: Result<Acquire, AcquireError>,
     expected: Acquired,
@@ -69,7 +71,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// What a claim gives: perhaps a stream more. Whether the request waits no more.
+/// Compares the result of a claim, which may add a stream. Returns whether the wait is over.
 pub(crate) fn claim(outcome: MuxClaim, expected: Option<Outcome>, streams: &mut Vec<(Stream, u64)>) -> bool {
     match (outcome, expected) {
         (MuxClaim::Waiting, Some(Outcome::Waiting)) => return false,
@@ -77,7 +79,7 @@ pub(crate) fn claim(outcome: MuxClaim, expected: Option<Outcome>, streams: &mut 
             assert_eq!(stream.conn().number().get(), conn, "the connection that was granted");
             streams.push((stream, request));
         }
-        // Of those that time out in one call, any may be first.
+        // Waiters that time out in one call may do so in any order.
         (
             MuxClaim::Failed(AcquireError::TimedOut { in_flight, .. }),
             Some(Outcome::Failed(AcquireError::TimedOut { in_flight: expected, .. })),

@@ -1,4 +1,4 @@
-//! The pool, its model, and whatever a host would hold; after each operation all are compared.
+//! The pool, its model, and the state of a host. All are compared after each operation.
 
 use super::book::{Book, Entry};
 use super::kind::{Counters, Kind};
@@ -14,10 +14,10 @@ use poolhouse_core::mux::{
 };
 use poolhouse_core::{Instant, Machine};
 
-/// How many connections that are gone are still spoken of.
+/// Number of closed connections that are still used in calls.
 const GONE_MAX: usize = 8;
 
-/// A pool and what belongs to it.
+/// A pool with its model and its host.
 pub(super) struct World<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
@@ -27,15 +27,15 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) book: Book,
     pub(super) log: Vec<(Instant, MuxEvent)>,
     pub(super) now: u64,
-    /// The rights to stream ids, and the requests of the model.
+    /// The streams, and their request numbers in the model.
     pub(super) streams: Vec<(Stream, u64)>,
-    /// Requests that waited and whose outcome was not taken, and their numbers in the model.
+    /// Unclaimed waiters, and their numbers in the model.
     pub(super) waiters: Vec<(MuxWaiterId, u64)>,
-    /// Ids of such that are over.
+    /// Ids of waiters that have ended.
     pub(super) used_up: Vec<MuxWaiterId>,
-    /// What the host is establishing, as far as it knows.
+    /// Connections that the host is establishing, from its view.
     pub(super) establishing: Vec<MuxConnId>,
-    /// Connections that the pool may know, and some that it does not any more.
+    /// Connections that the pool may know, and some closed ones.
     pub(super) known: Vec<MuxConnId>,
     pub(super) gone: Vec<MuxConnId>,
     pub(super) foreign: Option<Stream>,
@@ -65,7 +65,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// A whole life.
+    /// Executes the complete run.
     pub(super) fn live(mut self, choices: &mut impl Choices) {
         self.compare();
         let mut last = None;
@@ -95,13 +95,13 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// The connection of a number that the pool may know.
+    /// The connection with this number, among those that the pool may know.
     pub(super) fn conn_of(&self, number: u64) -> MuxConnId {
         let found = self.known.iter().find(|conn| conn.number().get() == number);
         *found.expect("a connection that the pool has told of")
     }
 
-    /// Everything that can be seen of the pool is as the model says.
+    /// Compares all observable state of the pool with the model.
     pub(super) fn compare(&mut self) {
         let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
         for (at, event) in self.log.drain(..) {
@@ -123,7 +123,7 @@ impl<'a, M: Bounded> World<'a, M> {
             }
         }
         same::assert_state(&self.mux, &self.model);
-        // Ids that the machine has for requests are those in the book.
+        // The machine and the book must agree on the ids in use.
         let taken: usize = self.model.established().map(|conn| conn.requests.len()).sum();
         assert_eq!(taken, self.book.all(|_| true).len(), "stream ids that are not free");
         assert_eq!(self.model.in_flight() as usize, self.book.alive(), "requests that wait for replies");
@@ -149,7 +149,7 @@ impl<'a, M: Bounded> World<'a, M> {
             .retain(|conn| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing));
     }
 
-    /// Takes one action, or finds that none is owed.
+    /// Takes one action. Returns false if none is owed.
     pub(super) fn poll(&mut self) -> bool {
         let action = self.mux.poll_action(self.at());
         let wakes = self.model.owed_wakes();
@@ -189,14 +189,15 @@ impl<'a, M: Bounded> World<'a, M> {
         while self.poll() {}
     }
 
-    /// No faults any more, and every peer answers: every request that waits has its end soon, and every id is freed.
+    /// Faults have stopped and each peer answers: each waiter must end soon, and each id must be
+    /// freed.
     fn peace(&mut self) {
         if self.mux.is_closed() {
             return;
         }
         self.note(|| "peace".into());
         for round in 0..self.waiters.len() + 8 {
-            // After a failure there is a pause.
+            // A failure is followed by a pause.
             let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due < self.now + 61_000_000_000);
             self.now = due.filter(|_| round > 2).unwrap_or(self.now).max(self.now);
             self.tick();
@@ -234,7 +235,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// All that the peers owe.
+    /// Delivers all outstanding replies.
     fn answer_all(&mut self) {
         for (conn, id) in self.book.all(|entry| matches!(entry, Entry::Written(_) | Entry::GivenUp(_))) {
             let conn = self.conn_of(conn);
@@ -253,7 +254,7 @@ impl<'a, M: Bounded> World<'a, M> {
         }
     }
 
-    /// After the close nothing is left.
+    /// Closes the pool and checks that nothing is left.
     fn end(&mut self) {
         self.close();
         self.compare();
@@ -276,7 +277,7 @@ impl<'a, M: Bounded> World<'a, M> {
         assert_eq!(self.mux.acquire(now, None, &mut ()), Err(AcquireError::Closed));
     }
 
-    /// A stream of another pool.
+    /// Creates a stream of another pool.
     pub(super) fn foreign_stream(&mut self) -> Stream {
         self.foreign.take().unwrap_or_else(|| {
             let now = self.at();
@@ -292,7 +293,7 @@ impl<'a, M: Bounded> World<'a, M> {
     }
 }
 
-/// An event of the pool in the words of its model.
+/// Converts an event of the pool to one of the model.
 pub(crate) fn translated(event: &MuxEvent) -> Event {
     let id = |conn: MuxConnId| conn.number().get();
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).expect("a short time");

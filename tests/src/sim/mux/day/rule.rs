@@ -1,23 +1,23 @@
-//! The rule by which the number of connections changes, checked at each event.
+//! The rule for changes of the number of connections, checked at each event.
 
 use super::{HOUR, HOURS, Report};
 use core::time::Duration;
 use poolhouse_core::mux::{HostOptions, HostState, MuxClosed, MuxEvent, MuxOptions};
 use poolhouse_core::{Instant, Observer};
 
-/// Counts of its own, out of the events alone.
+/// Independent counts, derived only from the events.
 pub(super) struct Rule {
     host: HostOptions,
     options: MuxOptions,
     now: u64,
     open: u32,
     pending: u32,
-    /// Number and the end of its use, the newest last.
+    /// Connection number and end of the trash period, the newest last.
     trash: Vec<(u64, u64)>,
     in_flight: u32,
-    /// When is looked next, and the most requests in flight since the last look.
+    /// The end of the shrink window, and the maximum number of requests in flight in it.
     window: Option<(u64, u32)>,
-    /// Open connections times nanoseconds.
+    /// Integral of open connections over time, in connection-seconds.
     area: f64,
     pub(super) report: Report,
 }
@@ -42,7 +42,7 @@ impl Rule {
         self.open + self.pending
     }
 
-    /// Whether the load asks for one more.
+    /// Whether the load requires one more connection.
     fn wants_more(&self) -> bool {
         let HostOptions { max_connections, max_requests_per_connection, new_connection_threshold, .. } = self.host;
         let others = self.count().saturating_sub(1);
@@ -54,7 +54,7 @@ impl Rule {
         self.area += f64::from(self.open) * Duration::from_nanos(to - from).as_secs_f64();
     }
 
-    /// Whether there is a connection more than are kept open, and if so, since when it is watched.
+    /// Opens the shrink window if there are more connections than the core number, else closes it.
     fn arm(&mut self) {
         if self.open <= self.host.core_connections {
             self.window = None;
@@ -64,10 +64,12 @@ impl Rule {
         }
     }
 
-    /// How many connections there must be after the machine was told that time has come; `None` if it is no time to look.
+    /// Required number of connections after `handle_timeout`; `None` if the shrink window has not
+    /// ended.
     pub(super) fn look(&self, now: u64) -> Option<u32> {
         let (_, most) = self.window.filter(|(at, _)| *at <= now)?;
-        // The most that these would have carried without asking for one more, a quarter of the threshold taken off.
+        // The maximum load that they would carry without requiring one more, with the threshold
+        // reduced by a quarter.
         let HostOptions { max_requests_per_connection, new_connection_threshold, core_connections, .. } = self.host;
         let kept = new_connection_threshold - new_connection_threshold.div_ceil(4);
         let carry = |count: u32| (count - 1) * max_requests_per_connection + kept;
@@ -83,7 +85,7 @@ impl Rule {
         self.arm();
     }
 
-    /// After a step: as many as there should be, and what the pool says of itself.
+    /// After a step, checks the number of connections and the state that the pool reports.
     pub(super) fn settled(&self, state: &HostState) {
         let counts = (state.open, state.establishing, state.in_flight, state.trashed as usize);
         assert_eq!(counts, (self.open, self.pending, self.in_flight, self.trash.len()), "the pool's counts");
