@@ -395,8 +395,8 @@ fn load_survives_the_death_of_services() {
         let pings = |place: usize| balancer.backend(place).count_of("ping");
         for round in 0..6 {
             let place = round % 3;
-            // The pool may have lost all connections to this router, and establishes none while it
-            // has enough. So connections to the other router are kept in use.
+            // The pool may have no connection to the other router, and establishes none while it
+            // has enough. So wait until it has one, or room for a new one.
             let other = (place + 1) % 3;
             let before = pings(other);
             eventually("operations reach another", || pings(other) > before || pool(&client).counts.total() < 10).await;

@@ -237,8 +237,8 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     }))
 }
 
-/// The output of a failing test: from the line with the place of the panic to the next line of
-/// another source.
+/// The output of a failing test, from the line with the location of the panic to the next empty
+/// line or note.
 fn panic_of(told: &str) -> String {
     let begin = told.find(" panicked at ").or_else(|| told.find("test panicked: ")).unwrap_or_default();
     let lines = told[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));

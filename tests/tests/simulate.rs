@@ -1,6 +1,8 @@
-//! The pool against its reference model: fourteen thousand seeds, every life of tiny shapes, and random fuzz bytes.
+//! The pool against its reference model: fourteen thousand seeds, all simulated runs of tiny
+//! shapes, and random fuzz bytes.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
+//! the number of seeds.
 #![forbid(unsafe_code)]
 
 #[path = "simulate/exhaustive.rs"]

@@ -18,7 +18,7 @@ fn server() -> FakeServer {
     server
 }
 
-/// A server that turns into an arbiter after operations were requested must still authenticate.
+/// New connections to a known member that changes into an arbiter must still be authenticated.
 #[test]
 fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
     run(async {
