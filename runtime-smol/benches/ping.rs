@@ -125,14 +125,14 @@ enum Case {
     Own,
     /// Bare sockets that tasks take from a channel and return to it.
     Channel,
-    /// The client; commands are encoded and replies parsed in place.
+    /// The client, without documents of the bson crate: commands are encoded into its buffers and
+    /// replies parsed there.
     Raw,
     /// `Raw` with a time limit for each operation.
     Limited,
     /// The client with the documents of the bson crate.
     Bson,
-    /// The client over TLS; commands are encoded and replies parsed in place. The server encrypts,
-    /// too.
+    /// `Raw` over TLS. The server encrypts, too.
     Tls,
 }
 

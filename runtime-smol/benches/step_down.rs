@@ -1,11 +1,10 @@
 //! Latency until a step-down and an election are known: `cargo bench -p poolhouse-smol --bench
 //! step_down`.
 //!
-//! A fake replica set of three members, whose primary steps down and whose next one is elected,
-//! again and again. The next poll is a minute away, so every change is learnt from the replies that
-//! servers stream. Times are counted from before the command to the member, which precedes the
-//! write of that reply, and the fake server shares the machine: the reported times are upper
-//! bounds.
+//! A fake replica set of three members repeats a step-down and an election. The next poll is a
+//! minute away, so every change is learnt from the replies that servers stream. Times are counted
+//! from before the command to the member, which precedes the write of that reply, and the fake
+//! server shares the machine: the reported times are upper bounds.
 //!
 //! - event: until the event of the server's changed description is emitted.
 //! - snapshot: until a task that waits for that event runs, and the client's snapshot of servers

@@ -441,7 +441,7 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
     });
 }
 
-/// A client without `connectTimeoutMS`, whose server is known.
+/// A client without `connectTimeoutMS`, after it has found its server.
 async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     let password = "pencil%20of%20gr%C3%A4phite";
     let uri = format!("mongodb://ada:{password}@{}/?connectTimeoutMS=0&{limit}", server.address());

@@ -223,8 +223,7 @@ fn errors_of_one_service_clear_it_once() {
     });
 }
 
-/// SDAM-70, SDAM-76: a router that shuts down is cleared; a router whose primary has changed is
-/// not.
+/// SDAM-70, SDAM-76: a router that shuts down is cleared; a router with a changed primary is not.
 #[test]
 fn state_changes_clear_a_service_only_when_it_shuts_down() {
     run(async {
@@ -274,7 +273,7 @@ fn clear_of_a_service_fails_nobody_who_waits() {
     });
 }
 
-/// CMAP-92: a server whose hello contains no service is not behind a load balancer.
+/// CMAP-92: a server that sends no service in its hello is not behind a load balancer.
 #[test]
 fn hello_without_a_service_is_an_error() {
     run(async {

@@ -384,9 +384,9 @@ fn members(hosts: &[&str]) -> Lists {
     Lists::new(hosts, &[""; 0], &[""; 0], &[("dc", "ny"), ("use", "reporting")])
 }
 
-/// A set of fifty whose members all answer as before, including the first hello after each change.
-/// Failures, errors of applications, and a former primary that still reports to be primary do not
-/// allocate either.
+/// A set of fifty with unchanged answers of all members, including the first hello after each
+/// change. Failures, errors of applications, and a former primary that still reports to be primary
+/// do not allocate either.
 #[test]
 fn hello_that_changes_nothing_allocates_nothing() {
     let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
@@ -534,7 +534,7 @@ fn log_queue_that_nobody_reads_allocates_nothing() {
     assert_eq!(count, 0, "allocations");
 }
 
-/// An OP_MSG whose document fills half a buffer, and compresses well.
+/// An OP_MSG with a document that fills half a buffer, and compresses well.
 fn message() -> Vec<u8> {
     let document = bson::doc! { "ping": 1, "filler": "poolhouse ".repeat(2_000), "$db": "admin" };
     let body = document.to_vec().expect("a document");

@@ -343,7 +343,7 @@ fn claims_of_cassandra_take_no_more_than_has_come() {
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &claim, 1), Ok(0)));
         assert!(taken.most_bytes <= 512, "{version} {compression:?} {taken:?}");
     }
-    // In version 5 the decoder sees only the received part.
+    // In version 5 an envelope arrives in segments, and only the received ones take memory.
     for compression in [None, Some(cql::Compression::Lz4)] {
         let mut whole = Vec::new();
         cql_result(&mut whole, cql::Version::V5, &vec![7; 4_000_000]);

@@ -191,7 +191,7 @@ fn first_compressor_of_this_side_that_the_server_has_is_used() {
 /// Servers may compress everything after the handshake, with any common compressor, or nothing.
 #[test]
 fn replies_may_be_compressed_or_not_whatever_the_request_was() {
-    // The handshake, two pings, and an error; those whose request was compressed; none.
+    // All four: the handshake, two pings, and an error; the two with compressed requests; none.
     for (reply_compression, expected) in
         [(ReplyCompression::Always, 4), (ReplyCompression::AsAsked, 2), (ReplyCompression::Never, 0)]
     {
@@ -264,7 +264,7 @@ fn plain() -> Vec<u8> {
     message
 }
 
-/// The error of a command whose reply consists of these bytes. The client then closes the
+/// The error of a command that receives these bytes as its reply. The client then closes the
 /// connection, and the next command uses a new one.
 async fn hostile(server: &FakeServer, client: &Client, bytes: Vec<u8>) -> WireError {
     ping(client).await;
@@ -383,7 +383,7 @@ fn reply_that_inflates_beyond_the_limit_is_refused() {
     }
 }
 
-/// A hello whose compressed reply is malformed fails the establishment, as a fault of the peer.
+/// A malformed compressed reply to hello fails the establishment, as a fault of the peer.
 #[test]
 fn hostile_reply_to_hello_fails_the_establishment() {
     run(async {

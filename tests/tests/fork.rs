@@ -1,7 +1,7 @@
 //! Clients and fork(2): the parent continues undisturbed, and its clients are inert in the child.
 //!
-//! Each case runs in a separate process, which forks once or twice and in whose child no runtime is
-//! driven; a case that hangs is killed with its child. A server in the process of a case has its
+//! Each case runs in a separate process, which forks once or twice; no runtime is driven in its
+//! child; a case that hangs is killed with its child. A server in the process of a case has its
 //! thread in the parent, and its sockets in the same reactor as the client's.
 #![allow(
     unsafe_code,

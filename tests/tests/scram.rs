@@ -4,8 +4,8 @@
 //!
 //! `POOLHOUSE_SCRAM_VECTORS` is the path of that file; by default it is `scram_vectors.json` beside
 //! the folder of the official tests, if it exists: a checkout of the specifications has none, which
-//! is no failure. Each case runs on the bare conversation, and as rounds of a handshake whose
-//! replies are split at every byte.
+//! is no failure. Each case runs on the bare conversation, and as rounds of a handshake, with its
+//! replies split at every byte.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -162,7 +162,7 @@ impl Vector {
         let client = client();
         let mechanism = Mechanism::from_name(&self.mechanism);
         let credential = Credential { mechanism, ..Credential::new(&self.username, &self.password) };
-        // The second nonce is for a conversation without known values.
+        // None of the known conversations needs the second nonce.
         let nonce = self.nonce().with_second("never-needed-here").expect("a nonce");
         let options = AuthenticationOptions { nonce, ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
         let mut handshake = with(&client, Authentication::new(credential, options).expect("can be used"));

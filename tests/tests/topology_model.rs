@@ -1,4 +1,4 @@
-//! Random simulated runs of a topology against its naive model, on the heap and in place.
+//! Random simulated runs of a topology against its naive model, on the heap and in fixed memory.
 
 use poolhouse_tests::fuzz::topology::{Counts, lives, topology};
 

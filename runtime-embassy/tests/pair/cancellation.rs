@@ -16,7 +16,7 @@ use poolhouse_tests::fake::FakeServer;
 /// Upper bound of the polls of each operation here.
 const POLLS_MAX: usize = 200;
 
-/// Fills two collections with different documents, by which their replies are told apart.
+/// Fills two collections with different documents, which identify the collection of a reply.
 async fn fill<const C: usize, const W: usize>(rig: &Rig<Sizes<1, C, W, 4096, 1024, 1024, Log>>) {
     insert(&rig.client, "one", 1).await.expect("an insert");
     insert(&rig.client, "other", 2).await.expect("an insert");
@@ -141,7 +141,7 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     });
 }
 
-/// A command whose deadline passes before it is sent is not sent, and its connection stays.
+/// A command with a deadline that passes before it is sent is not sent, and its connection stays.
 #[test]
 fn command_that_is_too_late_is_not_sent() {
     run(async |net| {

@@ -113,8 +113,8 @@ fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
     }
 }
 
-/// A client whose runner was dropped before it started, and one whose runner was polled but not run
-/// to its end.
+/// A client with a runner that is dropped before it runs: as a whole, as the future of `run`, or
+/// after `split`.
 #[test]
 fn client_whose_runner_is_dropped_before_it_runs_fails_at_once() {
     run(async |net| {

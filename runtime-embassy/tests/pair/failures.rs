@@ -20,8 +20,8 @@ fn watchful(server: &FakeServer) -> Options {
     Options { monitor, ..options(server) }
 }
 
-/// Waits until the pool is at rest and server and client agree, also about connections whose end
-/// only one side had noticed.
+/// Waits until the pool is at rest and server and client agree, after connections that had ended on
+/// one side only have ended on both.
 async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
     // A connection that died meanwhile fails the first operation on it, so the operation is
     // idempotent and has a second attempt.
@@ -336,8 +336,8 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// CMAP-95, SDAM-68: a handshake whose connection is closed, or that is not answered, is a sign of
-/// overload. Nothing is cleared.
+/// CMAP-95, SDAM-68: a handshake that is not answered, or ends with a closed connection, is a sign
+/// of overload. Nothing is cleared.
 #[test]
 fn handshake_without_an_answer_clears_nothing() {
     run(async |net| {

@@ -283,7 +283,7 @@ impl Wake for Woken {
     }
 }
 
-/// A task whose polls are counted.
+/// A task with a counter of its polls.
 struct Counted<T> {
     task: Pin<Box<dyn Future<Output = T>>>,
     counts: [Rc<Cell<u64>>; 2],

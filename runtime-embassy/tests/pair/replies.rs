@@ -20,7 +20,7 @@ async fn with_one_connection(net: &Net, server: &FakeServer) -> Rig<Small> {
     rig
 }
 
-/// Two commands whose replies are different, so a swapped reply is detected.
+/// Two commands with different replies, so a swapped reply is detected.
 async fn gets_its_own_reply(rig: &Rig<Small>) {
     let mut buffer = [0; 2048];
     let reply = rig.client.run_command("admin", |it| it.int32("buildInfo", 1).map(drop), &mut buffer).await;

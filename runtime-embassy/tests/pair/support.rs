@@ -127,7 +127,7 @@ pub(crate) fn rig<L: Layout<Events = Log>>(net: &Net, options: Options) -> Rig<L
     Rig { polls: net.spawn(async move { runner.run().await }), ..rig }
 }
 
-/// A client whose runner is not started yet.
+/// A client with a runner that is not started yet.
 pub(crate) fn made<L: Layout<Events = Log>>(net: &Net, options: Options) -> (Rig<L>, Runner<L>) {
     let config = Box::leak(Box::new(options.validate().expect("the options are right")));
     let resources = Box::leak(Box::new(Resources::<L>::new()));

@@ -183,7 +183,7 @@ fn refused_command_tells_what_the_server_told_and_keeps_the_connection() {
     });
 }
 
-/// The names of the events whose order the next test checks.
+/// The names of the events that the next test checks for their order.
 fn name(event: &Event) -> Option<&'static str> {
     Some(match event {
         Event::Pool(event) => event.name(),

@@ -13,7 +13,7 @@ use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::FakeServer;
 use std::time::Instant;
 
-/// Fills two collections with different documents, by which their replies are told apart.
+/// Fills two collections with different documents, which identify the collection of a reply.
 async fn fill(client: &Client) {
     for name in ["one", "other"] {
         let insert = bson::doc! { "insert": name, "documents": [{ "_id": name }] };
@@ -140,7 +140,7 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     });
 }
 
-/// A command whose deadline passes before it is sent is not sent, and its connection stays.
+/// A command with a deadline that passes before it is sent is not sent, and its connection stays.
 #[test]
 fn command_that_is_too_late_is_not_sent() {
     run(async {

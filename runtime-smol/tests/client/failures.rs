@@ -232,8 +232,8 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// A handshake whose connection is closed or blocked is overload: labelled, and nothing is cleared
-/// (CMAP-95, SDAM-68).
+/// A handshake that is blocked, or ends with a closed connection, is overload: labelled, and
+/// nothing is cleared (CMAP-95, SDAM-68).
 #[test]
 fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
     run(async {
@@ -393,7 +393,7 @@ fn waiting_for_a_server_asks_for_a_check() {
     });
 }
 
-/// MON-50: an operation's network error cancels the check in flight, whose connection is presumed
+/// MON-50: an operation's network error cancels the check in flight: its connection is presumed
 /// dead.
 #[test]
 fn network_error_of_an_operation_cancels_the_check() {

@@ -24,7 +24,7 @@ async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
     (client, watch)
 }
 
-/// Two commands whose replies are different, so a swapped reply is detected.
+/// Two commands with different replies, so a swapped reply is detected.
 async fn gets_its_own_reply(client: &Client) {
     let reply = client.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
     assert!(reply.get_str("version").is_ok(), "{reply}");

@@ -24,7 +24,7 @@ pub(crate) fn set() -> FakeReplicaSet {
     FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).expect("the set starts")
 }
 
-/// Options whose monitor checks every half second, which finds a restarted member soon.
+/// Options with a monitor that checks every half second, which finds a restarted member soon.
 pub(crate) fn options(uri: &str) -> ClientOptions {
     let mut options = ClientOptions::parse(uri).expect("the string is right");
     options.monitor.heartbeat_frequency = Duration::from_millis(500);

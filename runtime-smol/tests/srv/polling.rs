@@ -78,7 +78,7 @@ impl Platform for Hurried {
 
 type Client = client::Client<Hurried>;
 
-/// A client whose limits are long in real time, and that checks its servers every 50 ms of real
+/// A client with limits that are long in real time, which checks its servers every 50 ms of real
 /// time.
 async fn client(server: &DnsServer, more: &str) -> Client {
     let resolver = Arc::new(DnsResolver::with_config(Smol, config(server.address())));

@@ -79,7 +79,7 @@ impl Held {
 /// Whether the held replies were released; if not, registers the waker of this stream's reader.
 type Listen = fn(&Turnstile<Held>, usize, &Waker) -> Poll<()>;
 
-/// A runtime whose time and peers are controlled by the test.
+/// A runtime with time and peers under control of the test.
 #[derive(Clone)]
 pub(crate) struct Bench {
     world: Arc<World>,
@@ -100,12 +100,12 @@ impl Bench {
         Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen, sleepers: None }
     }
 
-    /// A bench whose time is advanced by a task: see [`Bench::keep_time`].
+    /// A bench with a task that advances the time: see [`Bench::keep_time`].
     pub(crate) fn with_sleepers() -> Self {
         Self { sleepers: Some(Arc::default()), ..Self::new() }
     }
 
-    /// A bench whose streams register their wakers incorrectly.
+    /// A bench with streams that register their wakers incorrectly.
     pub(crate) fn with_careless_streams() -> Self {
         Self { listen: listen_carelessly, ..Self::new() }
     }
@@ -202,8 +202,8 @@ fn listen(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
     })
 }
 
-/// The planted bug: checks the state first and registers the waker later, when the reply may have
-/// been released in between.
+/// A flaw that the model must find: checks the state first and registers the waker later. The reply
+/// may be released in between.
 fn listen_carelessly(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
     if held.with(|held| held.released) {
         return Poll::Ready(());
@@ -212,7 +212,7 @@ fn listen_carelessly(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Po
     Poll::Pending
 }
 
-/// A socket to a peer whose answer is ready before the request is written.
+/// A socket to a peer that has its answer ready before the request is written.
 pub(crate) struct Stream {
     bench: Bench,
     number: usize,
@@ -386,7 +386,7 @@ impl Client {
         Self::watched(bench, Subscribers::default(), change)
     }
 
-    /// A client whose events are observed.
+    /// A client with observed events.
     pub(crate) fn watched(bench: Bench, events: Subscribers, change: impl FnOnce(&mut HubConfig)) -> Self {
         let role = bench.world.role.load(Ordering::Relaxed);
         let options = TopologyOptions {
@@ -417,7 +417,7 @@ impl Client {
         Self { bench, hub: Arc::new(hub), server, idle: Arc::default() }
     }
 
-    /// A client whose server was checked, and its monitor, which waits for a request.
+    /// A client with a checked server, and its monitor, which waits for a request.
     pub(crate) fn checked(self) -> (Self, Boxed<()>) {
         let mut check = self.check();
         for _ in 0..4 {
@@ -427,7 +427,7 @@ impl Client {
         (self, check)
     }
 
-    /// A client whose server was checked, and will not be checked again.
+    /// A client with a checked server, which will not be checked again.
     pub(crate) fn known(self) -> Self {
         let (client, check) = self.checked();
         client.keep(check);

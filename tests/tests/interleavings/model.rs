@@ -1,5 +1,5 @@
-//! Threads, locks and wakers whose order the engine chooses: loom explores every order, shuttle a
-//! random sample.
+//! Threads, locks and wakers in an order that the engine chooses: loom explores every order,
+//! shuttle a random sample.
 
 use super::engine::{self, JoinHandle, Mutex, MutexGuard, spawn};
 use alloc::collections::BTreeMap;
@@ -118,7 +118,7 @@ pub(crate) fn done<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A place for a task to sleep.
+/// Blocks a thread until its task is woken.
 pub(crate) struct Parker(engine::Bell);
 
 impl Parker {

@@ -58,7 +58,7 @@ fn a_task_that_waits_for_a_server_gives_up() {
     });
 }
 
-/// A server that another member reports is returned to the task that starts the server's tasks.
+/// A server that a check discovers is returned to the task that starts the tasks of servers.
 #[test]
 fn who_starts_tasks_hears_of_a_new_server() {
     explore("a check that adds a server, and who waits for servers", Depth::Preemptions(4), || {

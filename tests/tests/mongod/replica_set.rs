@@ -208,8 +208,8 @@ struct Shared {
     pause: AtomicBool,
     running: AtomicUsize,
     succeeded: AtomicUsize,
-    /// The start of the last operation that succeeded after the fault, and the end of the first one
-    /// that began after it.
+    /// The time of the fault, and the time from it to the first success of an operation that began
+    /// after it.
     fault: Mutex<Option<Instant>>,
     first: Mutex<Option<Duration>>,
     slowest: Mutex<Duration>,

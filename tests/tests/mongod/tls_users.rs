@@ -50,7 +50,7 @@ impl Deployment {
         Ok(options)
     }
 
-    /// A client whose pools keep a connection to every member.
+    /// A client with a connection to every member in its pools.
     fn client(&self, credential: Credential<'_>) -> Result<Client, Error> {
         let mut options = self.options(credential)?;
         options.pool.min_pool_size = 1;

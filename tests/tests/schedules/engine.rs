@@ -140,8 +140,8 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
-/// Wakes a thread. It does not use `park`, which shuttle treats as a yield: PCT gives a yielding
-/// thread the lowest priority.
+/// Wakes a thread. It does not use `park`, which shuttle treats as a yield: PCT then assigns the
+/// lowest priority.
 pub(crate) struct Bell {
     state: Mutex<BellState>,
     changed: Condvar,

@@ -307,7 +307,8 @@ impl Life {
             let bench = &self.client.bench;
             let hub = &self.client.hub;
             let soon = || Some(bench.now().saturating_add(SECOND));
-            // If a peer neither answers nor accepts connections, no check detects its failure.
+            // If a peer neither answers nor accepts connections, no check detects its failure, so
+            // operations need a limit.
             let is_limited = self.plan.has(|deed| *deed == Deed::Mute);
             let limit = is_limited.then(|| bench.now().saturating_add(60 * SECOND));
             match deed {

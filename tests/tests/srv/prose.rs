@@ -5,7 +5,7 @@ use poolhouse_tests::dns::{BlockingResolver, DnsServer, Fault, Records};
 use poolhouse_uri::ConnectionString;
 use poolhouse_uri::dns::{LookupError, SeedlistError, SrvQuestion};
 
-/// Resolves a string whose name has this one host.
+/// Resolves a string with a name that has this one host.
 fn resolve(host: &str, target: &str) -> Result<ConnectionString, SeedlistError> {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv(&format!("_mongodb._tcp.{host}"), &[&format!("{target}:27017")]);

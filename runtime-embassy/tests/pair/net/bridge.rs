@@ -34,7 +34,7 @@ const LINGER: embassy_time::Duration = embassy_time::Duration::from_secs(60);
 pub(super) struct Traffic {
     /// Ports to which connections are being established or closed.
     busy: RefCell<Vec<u16>>,
-    /// Ports whose servers are not expected to answer.
+    /// Ports of servers that are not expected to answer.
     silent: RefCell<Vec<u16>>,
     lines: RefCell<Vec<Rc<Line>>>,
     /// Connections that servers have ended, by an orderly end or by a reset.

@@ -35,7 +35,7 @@ impl Local {
         elapsed.as_ticks() + self.skipped.get()
     }
 
-    /// Wakes the tasks whose timers are due at `now`, and returns the time of the next timer.
+    /// Wakes the tasks with timers that are due at `now`, and returns the time of the next timer.
     fn wake_until(&self, now: u64) -> u64 {
         let mut queue = self.queue.borrow_mut();
         for (_, waker) in queue.extract_if(.., |(at, _)| *at <= now) {
