@@ -49,7 +49,7 @@ async fn echo(session: &Session, text: &str) -> Result<String, RequestError> {
     Ok(String::from_utf8(cell.to_vec()).expect("text"))
 }
 
-/// Runs all of them together, in one task.
+/// Polls all futures concurrently, in one task.
 mod futures_lite_join {
     use core::future::poll_fn;
     use core::task::Poll;

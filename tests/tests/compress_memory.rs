@@ -169,7 +169,8 @@ fn warm_packer_allocates_nothing() {
     }
 }
 
-/// Forty megabytes in a few kilobytes, declared as a few bytes: not a byte beyond those is written.
+/// Forty megabytes in a few kilobytes, declared as a few bytes: no byte beyond the declared size is
+/// written.
 #[test]
 fn bomb_takes_no_more_than_it_declares() {
     let zeros = vec![0; 40_000_000];

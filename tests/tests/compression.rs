@@ -162,7 +162,8 @@ fn forbidden_commands_go_uncompressed_over_the_same_connection() {
     });
 }
 
-/// This side's order decides; the server's does not, and neither does a name that only one side knows.
+/// The client's order of compressors decides; the server's order does not matter, nor do names that
+/// only one side knows.
 #[test]
 fn first_compressor_of_this_side_that_the_server_has_is_used() {
     use Algorithm::{Snappy, Zlib, Zstd};

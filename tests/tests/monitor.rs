@@ -79,9 +79,10 @@ fn a_copy_goes_on_like_the_original() {
 enum Behaviour {
     /// Refuses every connection, after it had streamed normally for a second.
     Dies,
-    /// Accepts connections, and breaks them at the first hello.
+    /// Accepts connections, and breaks each at the first hello.
     Resets,
-    /// Answers the first hello of each connection, and breaks it 10 ms after the second.
+    /// Answers the first hello of each connection, and breaks the connection 10 ms after the
+    /// second.
     GreetsAndResets,
 }
 

@@ -1,5 +1,5 @@
-//! The official tests of seed lists in the DNS: a case per file, with the records as they are and over a name server on loopback. Set
-//! `POOLHOUSE_SPEC_DIR` and `POOLHOUSE_DNS_RECORDS`.
+//! The official tests of DNS seed lists: a case per file, with the records passed directly and over
+//! a name server on loopback. Set `POOLHOUSE_SPEC_DIR` and `POOLHOUSE_DNS_RECORDS`.
 
 extern crate alloc;
 

@@ -146,7 +146,7 @@ fn query(test: &Value, world: &World) -> Result<Query, String> {
     Ok(Query { write, mode, tag_sets, max_staleness_seconds, heartbeat_ms, threshold_ms: 15, deprioritized })
 }
 
-/// The mode of a name that begins with a capital.
+/// The mode with a name that begins with a capital.
 fn mode(name: &str) -> Result<ReadMode, String> {
     let found = ReadMode::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(name));
     found.ok_or_else(|| format!("unknown mode {name}"))

@@ -32,9 +32,10 @@ const SUPERSEDED: [&str; 2] = [
     "should use username, password and session token if specified (MONGODB-AWS)",
 ];
 
-/// Cases that expect a warning for a wrong value of a TLS option. Here the wrong value is an error that names the option, because a client that
-/// ignored the option would connect with other protection than the string asks for. Without `tlsInsecure=treu` no TLS option is left, so the
-/// connection would not even be encrypted.
+/// Cases that expect a warning for a wrong value of a TLS option. Here the wrong value is an error
+/// that contains the option: a client that ignored the option would connect with other protection
+/// than the string requires. Without `tlsInsecure=treu` no TLS option is left, so the connection
+/// would not even be encrypted.
 const UNSAFE: [(&str, &str); 3] = [
     ("Invalid tlsAllowInvalidCertificates causes a warning", "tlsAllowInvalidCertificates"),
     ("Invalid tlsAllowInvalidHostnames causes a warning", "tlsAllowInvalidHostnames"),

@@ -317,7 +317,8 @@ fn state_change_errors_mark_the_server_and_clear_as_specified() {
     });
 }
 
-/// CMAP-86, SDAM-75: an error of the server's state in the handshake of an application's connection clears the pool.
+/// CMAP-86, SDAM-75: a state change error in the handshake of an application's connection clears
+/// the pool.
 #[test]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async |net| {

@@ -102,7 +102,7 @@ impl Net {
         bridges.entry(address.port()).or_insert_with(new).open();
     }
 
-    /// [`Net::open_for`] a fake server.
+    /// [`Net::open_for`] with the address of a fake server.
     pub(crate) fn open_to(&self, server: &FakeServer) {
         self.open_for(server.address(), CONNECTIONS);
     }

@@ -209,7 +209,7 @@ fn connection_that_died_while_idle_fails_once() {
     });
 }
 
-/// After every byte of a ping's reply, by an orderly end and by a reset.
+/// The reply to a ping is cut after each of its bytes, by an orderly end and by a reset.
 #[test]
 fn reply_cut_after_any_byte_fails_its_operation_only() {
     const REPLY_BYTES: usize = 38;

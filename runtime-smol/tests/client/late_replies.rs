@@ -250,7 +250,7 @@ fn operation_that_is_given_up_after_the_close_leaves_nothing() {
     });
 }
 
-/// CMAP-82: the server's monitor times out meanwhile.
+/// CMAP-82: the server's monitor times out while the reply is drained.
 #[test]
 fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
     run(async {

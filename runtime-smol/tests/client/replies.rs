@@ -229,7 +229,7 @@ fn connection_that_died_while_idle_fails_once() {
     });
 }
 
-/// After every byte of a ping's reply, by an orderly end and by a reset.
+/// The reply to a ping is cut after each of its bytes, by an orderly end and by a reset.
 #[test]
 fn reply_cut_after_any_byte_fails_its_operation_only() {
     const REPLY_BYTES: usize = 38;
@@ -270,8 +270,9 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
     });
 }
 
-/// After every byte of a handshake's reply: the check-out fails with the backpressure labels, and neither the server's
-/// description nor the pool changes (CMAP-95, SDAM-68, MON-21).
+/// The reply to a handshake is cut after each of its bytes: the check-out fails with the
+/// backpressure labels, and neither the server's description nor the pool changes (CMAP-95,
+/// SDAM-68, MON-21).
 #[test]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async {

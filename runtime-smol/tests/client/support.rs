@@ -201,7 +201,7 @@ pub(crate) enum DropIt {
     WhenWoken,
 }
 
-/// Polls a future a number of times, then drops it; its output if it was done by then.
+/// Polls a future a number of times, then drops it. Returns its output if it was ready by then.
 pub(crate) fn poll_times<F: Future>(future: F, times: usize, drop_it: DropIt) -> Option<F::Output> {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));

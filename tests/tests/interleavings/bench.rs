@@ -257,7 +257,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
-    /// Takes one whole message.
+    /// Accepts one whole message.
     async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
@@ -412,7 +412,7 @@ impl Client {
         change(&mut config);
         let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");
         let server = done(hub.next_server()).expect("the seed");
-        // Announced once, so no other task starts these tasks.
+        // Each task is returned once, so no other caller starts these tasks.
         drop(hub.server_tasks(&server));
         Self { bench, hub: Arc::new(hub), server, idle: Arc::default() }
     }
