@@ -162,7 +162,7 @@ impl World {
     }
 
     fn cancel_all(&mut self) {
-        // Every other waiter first, so the served waiter is neither the oldest nor the newest.
+        // Every other waiter first, so a cancelled waiter is neither the oldest nor the newest.
         for start in [1, 0] {
             for waiter in self.waiters[start..].iter().step_by(2) {
                 self.pool.cancel(self.now, *waiter, &mut self.tally);

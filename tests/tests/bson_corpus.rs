@@ -67,8 +67,8 @@ fn accepted(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The `Display` text of a document is the file's relaxed extended JSON. If the file has none, it
-/// is the canonical form, provided that it contains no number.
+/// The relaxed JSON of a document is the file's relaxed extended JSON. If the file has none, it is
+/// the canonical form, provided that it contains no number.
 fn shown(case: &Value) -> Outcome {
     let text = |key: &str| case.get(key).and_then(Value::as_str);
     let is_same = |text: &&str| !["$numberInt", "$numberLong", "$numberDouble"].iter().any(|key| text.contains(key));

@@ -460,12 +460,12 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
         (),
         |(), line| {
             refused(line);
-            // A grandchild is inert, too.
+            // A child of the child is refused, too.
             forked((), |(), line| refused(line), |(), line| line.hear());
         },
         |(), line| line.hear(),
     );
-    // Not inert for the parent.
+    // The parent may create clients.
     let second = Client::<P>::with_options(client.options().clone()).expect("the parent may");
     block_on(ping(&second));
     block_on(ping(&client));

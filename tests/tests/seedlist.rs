@@ -184,7 +184,7 @@ fn merged(first: &Value, second: &Value) -> Value {
     Value::Object(both.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// The question of a string; every string that is accepted has one, or its file is wrong.
+/// The question of a string. A string that was accepted and has no question is in the wrong file.
 fn question(uri: &ConnectionString) -> Result<SrvQuestion, NoSeeds> {
     SrvQuestion::of(uri).ok_or_else(|| NoSeeds::Harness("not a string whose hosts are looked up".into()))
 }
