@@ -1,10 +1,12 @@
-//! What the adapters cost beside each other: `cargo bench -p poolhouse-async-std --bench adapters`.
+//! Benchmarks of the two adapters: `cargo bench -p poolhouse-async-std --bench adapters`.
 //!
-//! `ping` by the client on smol and by the client on async-std, from 1, 10 and 64 tasks over 10 connections, beside the same request and
-//! reply bytes over bare sockets of each runtime, a task each, and over the standard library's blocking sockets, a thread each.
-//! Executors have one thread, and then two. The fake server has this process to itself, and so has each runtime one of its own: in one
-//! process both would drive the reactor that they share. They take turns; times are medians of the rounds, and ratios are
-//! medians of the ratios within a round, so that a machine that slows down slows down all.
+//! `ping` by the client on smol and by the client on async-std, from 1, 10 and 64 tasks over 10
+//! connections, beside the same request and reply bytes over bare sockets of each runtime, a task
+//! each, and over the standard library's blocking sockets, a thread each. Executors have one
+//! thread, then two. The fake server runs in this process and each runtime in a separate process:
+//! in one process both would drive the reactor that they share. The cases alternate. Times are
+//! medians of the rounds; ratios are medians of the ratios within a round, because a slower machine
+//! then affects all cases equally.
 
 extern crate alloc;
 
@@ -22,18 +24,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-/// How many figures a median is taken of.
+/// Number of rounds; the reported figures are their medians.
 const ROUNDS: usize = 21;
-/// Operations of a case in a round; a few more, so that every task does as many.
+/// Operations of a case in a round, rounded up to a multiple of the number of tasks.
 const OPERATIONS: u32 = 1_400;
 /// Connections of a client, and bare sockets.
 const CONNECTIONS: u32 = 10;
 const TASKS: [u32; 3] = [1, 10, 64];
 const THREADS: [&str; 2] = ["1", "2"];
-/// How much of smol's throughput async-std is to have at least.
+/// Minimum throughput of async-std, relative to smol's.
 const AIM: f64 = 0.85;
 
-/// The processes, and what each of them performs.
+/// The processes, and the cases that each of them performs.
 const RUNTIMES: [&str; 3] = ["std", "smol", "async-std"];
 const CASES: [(usize, &str, &str); 5] = [
     (0, "bare", "std TcpStream, a thread each"),
@@ -71,10 +73,10 @@ fn main() {
 
 fn table(runtimes: &mut [Process; 3], tasks: u32) {
     let mut round = |operations| CASES.map(|(runtime, case, _)| runtimes[runtime].measure(case, tasks, operations));
-    // Buffers, tables and caches get warm.
+    // Warms up buffers, tables and caches.
     round(OPERATIONS / 4);
     let rounds: Vec<_> = (0..ROUNDS).map(|_| round(OPERATIONS)).collect();
-    // Throughput of one case as a part of another's.
+    // Throughput of one case relative to another's.
     let part = |case: usize, whole: usize| median(rounds.iter().map(|round| round[whole] / round[case]).collect());
     for (index, (runtime, _, title)) in CASES.into_iter().enumerate() {
         let ns = median(rounds.iter().map(|round| round[index]).collect());
@@ -88,7 +90,7 @@ fn table(runtimes: &mut [Process; 3], tasks: u32) {
     println!("async-std's client of smol's: {:.1} %, aim >= {:.0} %: {verdict}\n", ratio * 100.0, AIM * 100.0);
 }
 
-/// A runtime in a process of its own.
+/// A runtime in a separate process.
 struct Process {
     child: Child,
     commands: ChildStdin,
@@ -120,19 +122,19 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Whatever it is at; nothing is lost.
+        // Killing the process at any point loses nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a process can do: a case, by tasks that do `times` operations each.
+/// The cases of a process: each performs `times` operations in each of `tasks` tasks.
 trait Work {
     fn bare(&mut self, tasks: u32, times: u32);
     fn client(&mut self, tasks: u32, times: u32);
 }
 
-/// Does what it is told on standard input, and answers how long it took.
+/// Executes the commands on standard input and prints how long each took.
 fn obey(work: &mut impl Work) {
     for line in stdin().lines() {
         let line = line.expect("a line");
@@ -140,7 +142,7 @@ fn obey(work: &mut impl Work) {
         let [case, tasks, operations] = words[..] else { panic!("{line}") };
         let (tasks, operations): (u32, u32) = (tasks.parse().expect("a number"), operations.parse().expect("a number"));
         let bare = case == "bare";
-        // Nobody waits for a socket: there are no more tasks than those.
+        // No task waits for a socket: there are at most as many tasks as sockets.
         let tasks = if bare { tasks.min(CONNECTIONS) } else { tasks };
         let times = operations.div_ceil(tasks);
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! async-std as the client sees it, beyond the contract.
+//! async-std as the client uses it, beyond the contract.
 
 use poolhouse_async_std::AsyncStd;
 use poolhouse_async_std::poolhouse_client::Platform;

@@ -1,7 +1,8 @@
 //! The contract that every adapter must pass, with a client in static memory.
 //!
-//! The runtime and each client are devices of their own: a network stack, and a cable to a bridge, by which sockets of this process are reached. The clock is the
-//! host's, and nothing puts it forward: a case waits for servers and for time at once, and nobody can tell which of them comes first.
+//! The runtime and each client have separate devices: a network stack, and a cable to a bridge that
+//! forwards to sockets of this process. The clock is the host's and is never advanced by the tests:
+//! a case waits for servers and for time at once, and their order is not determined.
 
 extern crate alloc;
 
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 /// Connections of a pool.
 const CONNECTIONS: u32 = 4;
-/// Who may wait for one of them.
+/// Waiters of a pool.
 const WAITERS: u32 = 32;
 /// Bytes of a message, in either direction.
 const MESSAGE: usize = 4096;
@@ -35,7 +36,7 @@ type Small = Sizes<1, { CONNECTIONS as usize }, { WAITERS as usize }, MESSAGE, M
 /// An address on the cable that no device has.
 const NOBODY: [u8; 4] = [127, 0, 0, 9];
 
-/// Connections at a time to the socket of a case, and to the server of a client.
+/// Simultaneous connections to the socket of a case, and to the server of a client.
 const WAYS: usize = 4;
 const WAYS_OF_A_CLIENT: usize = 12;
 
@@ -43,15 +44,15 @@ fn main() -> ExitCode {
     Contract::new("embassy").run::<Pair>()
 }
 
-/// Devices, and what is reached from them.
+/// Devices, and the addresses that they can reach.
 struct Pair {
     executor: Rc<LocalExecutor<'static>>,
-    /// Whose runtime is used by itself.
+    /// The device of the runtime that is used without a client.
     device: Device,
     ways: RefCell<Vec<SocketAddr>>,
 }
 
-/// A client on a network of its own.
+/// A client on a separate network.
 struct Device {
     net: Net,
     client: Client<Small>,
@@ -77,7 +78,7 @@ impl Device {
     }
 }
 
-/// Options for this server, whose monitor checks only when it is asked to.
+/// Options for this server. The monitor checks only on request.
 fn options(server: SocketAddr) -> Options {
     let seed: &'static str = server.to_string().leak();
     Options {
@@ -109,7 +110,7 @@ impl Subject for Pair {
     fn with(case: impl AsyncFnOnce(&Self)) {
         net::run(async |net| {
             let executor = Rc::clone(&net.executor);
-            // It has no server: what runs is whoever closes sockets.
+            // The client has no server: only the task that closes sockets runs.
             let device = Device::new(&executor, options((NOBODY, 9).into()), |net, runner| {
                 let (hub, _servers) = runner.split();
                 net.spawn_task(async move { hub.run().await })

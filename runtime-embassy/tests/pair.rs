@@ -1,5 +1,5 @@
-//! The client on two network stacks that are joined in memory, against fake servers on the host: what an application sees, and what the server sees
-//! of it.
+//! The client on two network stacks that are joined in memory, against fake servers on the host:
+//! results for the application, and state on the server.
 
 extern crate alloc;
 

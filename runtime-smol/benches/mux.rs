@@ -1,20 +1,26 @@
-//! What a session costs beside the socket: `cargo bench -p poolhouse-smol --bench mux`.
+//! Benchmark of a session against the bare socket: `cargo bench -p poolhouse-smol --bench mux`.
 //!
-//! Requests per second over one loopback connection with 1, 128, 1,024 and 32,768 requests in flight, by
+//! Requests per second over one loopback connection with 1, 128, 1,024 and 32,768 requests in
+//! flight, by
 //!
-//! - the floor: a bare exchange of the same bytes by one task, which sends requests for all ids that are free in one write, reads with as large a buffer, and
-//!   looks at nothing of a reply but its header;
-//! - the least that gives each request a future: the same exchange with ids, wakers and bodies in one lock, a task of smol's for each request in flight. It has no
-//!   pool, no time limits and no errors, and its futures must not be dropped;
-//! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the protocol, and in version 5 (which has checksums);
-//! - the `scylla` crate, which speaks version 4, a task of tokio's for each request in flight.
+//! - the floor: a bare exchange of the same bytes by one task, which sends requests for all ids
+//!   that are free in one write, reads with an equally large buffer, and parses only the headers of
+//!   replies;
+//! - a minimal implementation with a future for each request: the same exchange with ids, wakers
+//!   and bodies in one lock, a task of smol's for each request in flight. It has no pool, no time
+//!   limits and no errors, and its futures must not be dropped;
+//! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the
+//!   protocol, and in version 5 (which has checksums);
+//! - the `scylla` crate, in version 4, a task of tokio's for each request in flight.
 //!
-//! Everything runs in this process against one fake server, which has a thread for each connection; with one thread for the client, and then with two. All cases of
-//! a table take turns; times are medians of the rounds, and ratios are medians of the ratios within a round, so that a machine that
-//! slows down slows down all.
+//! Everything runs in this process against one fake server, which has a thread for each connection;
+//! with one thread for the client, then with two. The cases of a table alternate. Times are medians
+//! of the rounds; ratios are medians of the ratios within a round, because a slower machine then
+//! affects all cases equally.
 //!
-//! `mux server` is a server by itself, and `mux requests <case> <in flight> <host:port> <times>` does one thing a number of times, for
-//! `tests/scripts/mux_instructions.sh` to count its instructions.
+//! `mux server` runs only the server, and `mux requests <case> <in flight> <host:port> <times>`
+//! repeats one request a number of times, for `tests/scripts/mux_instructions.sh` to count its
+//! instructions.
 
 extern crate alloc;
 
@@ -39,12 +45,12 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// How many figures a median is taken of.
+/// Number of rounds; the reported figures are their medians.
 const ROUNDS: usize = 11;
-/// Requests in flight, and how many there are in a round.
+/// Requests in flight, and requests in a round.
 const LOADS: [(u32, u32); 4] = [(1, 3_000), (128, 40_000), (1_024, 60_000), (32_768, 262_144)];
 const THREADS: [&str; 2] = ["1", "2"];
-/// What is asked, and what comes back in one cell.
+/// The statement of each request, and the one cell of its reply.
 const STATEMENT: &str = "echo a cell of twenty-four.";
 const CELL: &[u8] = b"a cell of twenty-four.";
 
@@ -56,7 +62,7 @@ fn main() -> ExitCode {
         ["server"] => {
             let server = CqlServer::start(CqlServerOptions::fast()).expect("a server on loopback");
             println!("{}", server.address());
-            // Until standard input ends.
+            // Runs until standard input ends.
             let _ = std::io::stdin().read_line(&mut String::new());
         }
         ["requests", case, in_flight, address, times] => {
@@ -65,7 +71,8 @@ fn main() -> ExitCode {
             let address = address.parse().expect("host:port");
             Bench::new(address, case).round(in_flight, times.parse().expect("a number of times"));
         }
-        // The number of the global executor's threads is settled when it is first used: a process for each.
+        // The number of threads of the global executor is fixed at its first use: each number needs
+        // a separate process.
         _ => {
             println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
             for threads in THREADS {
@@ -81,12 +88,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Who asks.
+/// The client that sends the requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     /// A bare exchange of the same bytes.
     Bare,
-    /// The least that gives each request a future.
+    /// A minimal implementation with a future for each request.
     Futures,
     /// A session, in version 4.
     Session,
@@ -129,7 +136,7 @@ fn tables() {
     );
     for (in_flight, operations) in LOADS {
         for bench in &benches {
-            // Buffers, tables and caches get warm.
+            // Warms up buffers, tables and caches.
             bench.round(in_flight, operations / 4);
         }
         let mut rounds: Vec<[f64; Case::ALL.len()]> = Vec::new();
@@ -159,7 +166,7 @@ fn tables() {
     );
 }
 
-/// One that asks, connected.
+/// A connected client.
 enum Bench {
     Bare(Mutex<Option<Bare<Async<TcpStream>>>>),
     Futures(Arc<Mutex<Common>>),
@@ -180,7 +187,7 @@ impl Bench {
             let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
             let options = SessionOptions::new([address.to_string()]).version(version).mux(mux);
             let session = Session::new(options).expect("a session");
-            // Its connection is there.
+            // Establishes its connection.
             smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
             Self::Session(session)
         };
@@ -206,7 +213,8 @@ impl Bench {
         }
     }
 
-    /// Makes so many requests, so many of them at a time. How long each takes, in nanoseconds.
+    /// Performs `operations` requests, at most `in_flight` at a time. Returns nanoseconds per
+    /// request.
     fn round(&self, in_flight: u32, operations: u32) -> f64 {
         let start = Instant::now();
         let left = Arc::new(AtomicU32::new(operations));
@@ -214,7 +222,7 @@ impl Bench {
             Self::Bare(bare) => {
                 let mut place = bare.lock().expect("no panic");
                 let mut own = place.take().expect("one at a time");
-                // On the executor's thread, as the others.
+                // On a thread of the executor, as in the other cases.
                 let work = smol::spawn(async move {
                     own.exchange(in_flight, operations).await;
                     own
@@ -253,7 +261,7 @@ impl Bench {
     }
 }
 
-/// Whether there is one more to make.
+/// Decrements the number of remaining requests. Returns `false` if none is left.
 fn take(left: &AtomicU32) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
@@ -301,24 +309,24 @@ async fn ask_bare(common: Arc<Mutex<Common>>, left: Arc<AtomicU32>) {
     }
 }
 
-/// What requests share that have futures of their own.
+/// State shared by the requests and the task that reads and writes.
 struct Common {
     out: Vec<u8>,
     free: Vec<i16>,
-    /// Who waits for a reply, and its body, by stream id.
+    /// The waker of each waiting request and the body of its reply, by stream id.
     places: Vec<(Option<Waker>, Option<Vec<u8>>)>,
-    /// Who reads and writes.
+    /// The waker of the task that reads and writes.
     task: Option<Waker>,
 }
 
-/// A socket in version 4, greeted.
+/// A socket in version 4, after the handshake.
 async fn connect(address: SocketAddr) -> Bare<Async<TcpStream>> {
     let stream = Async::<TcpStream>::connect(address).await.expect("a server that listens");
     stream.get_ref().set_nodelay(true).expect("a socket");
     Bare::over(stream, STATEMENT).await
 }
 
-/// Reads and writes in a task of its own, as long as the program runs.
+/// Reads and writes in a separate task until the program ends.
 fn share(mut stream: Async<TcpStream>) -> Arc<Mutex<Common>> {
     let places = (0..=i16::MAX).map(|_| (None, None)).collect();
     let common = Common { out: Vec::new(), free: (0..=i16::MAX).collect(), places, task: None };
@@ -344,7 +352,7 @@ fn share(mut stream: Async<TcpStream>) -> Arc<Mutex<Common>> {
             return Poll::Pending;
         };
         let Ok(count @ 1..) = count else {
-            // The server is gone: it is over.
+            // The server has closed the connection: the task ends.
             return Poll::Ready(());
         };
         end += count;

@@ -1,14 +1,16 @@
-//! What the client costs beside the socket: `cargo bench -p poolhouse-smol --bench ping`.
+//! Benchmark of the client against the bare socket: `cargo bench -p poolhouse-smol --bench ping`.
 //!
-//! `ping` by the client, from 1, 10, 64 and 100 tasks over 10 connections, against the floor: the same request and reply
-//! bytes over bare sockets of async-io, which either belong to one task each or are passed round in a channel.
-//! Everything runs on smol's global executor, with one thread and then with two, against the fake server on a thread of this
-//! process. All cases of a table take turns; times are medians of the rounds, and ratios are medians of the ratios
-//! within a round, so that a machine that slows down slows down both.
+//! `ping` by the client, from 1, 10, 64 and 100 tasks over 10 connections, against the floor: the
+//! same request and reply bytes over bare sockets of async-io, which either belong to one task each
+//! or are shared by a channel. Everything runs on smol's global executor, with one thread, then
+//! with two, against the fake server on a thread of this process. The cases of a table alternate.
+//! Times are medians of the rounds; ratios are medians of the ratios within a round, because a
+//! slower machine then affects both cases equally.
 //!
-//! One line is over TLS: what encryption costs both sides, which share this machine.
+//! One line is over TLS and includes the cost of encryption on both sides, which share this
+//! machine.
 //!
-//! `ping instructions <case> <host:port> <times>` does one thing a number of times, for
+//! `ping instructions <case> <host:port> <times>` repeats one operation a number of times, for
 //! `tests/scripts/ping_instructions.sh` to count its instructions.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
@@ -30,16 +32,16 @@ use std::alloc::System;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// How many figures a median is taken of.
+/// Number of rounds; the reported figures are their medians.
 const ROUNDS: usize = 21;
-/// Operations of a case in a round; a few more, so that every task does as many.
+/// Operations of a case in a round, rounded up to a multiple of the number of tasks.
 const OPERATIONS: u32 = 1_400;
 /// Connections of the client, and bare sockets.
 const CONNECTIONS: u32 = 10;
 const TASKS: [u32; 4] = [1, 10, 64, 100];
 const THREADS: [&str; 2] = ["1", "2"];
 
-/// The system's allocator, counting the calls of the client's threads that ask for memory.
+/// The system's allocator. Counts the allocations of the client's threads.
 struct Counting;
 
 thread_local! {
@@ -50,14 +52,14 @@ thread_local! {
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 fn note() {
-    // A thread that is ending has no cell any more, and is not the client's.
+    // A thread that is ending has no thread-local cell any more, and is not one of the client's.
     if CLIENT.try_with(Cell::get).unwrap_or(false) {
         ASKED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches an atomic and a cell of the
-// thread that needs no initialisation, and allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches an atomic
+// and a thread-local cell that needs no initialisation, and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
@@ -99,7 +101,8 @@ fn main() -> ExitCode {
             let bench = Bench::new(address, tls);
             bench.round(case, 1, times);
         }
-        // The number of the global executor's threads is settled when it is first used: a process for each.
+        // The number of threads of the global executor is fixed at its first use: each number needs
+        // a separate process.
         _ => {
             println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
             for threads in THREADS {
@@ -115,20 +118,21 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Who performs the operations.
+/// The implementation that performs the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
-    /// Bare sockets, each of them one task's own.
+    /// Bare sockets, one for each task.
     Own,
-    /// Bare sockets that tasks take from a channel and put back.
+    /// Bare sockets that tasks take from a channel and return to it.
     Channel,
-    /// The client, commands written and replies read in place.
+    /// The client, without documents of the bson crate: commands are encoded into its buffers and
+    /// replies parsed there.
     Raw,
-    /// The same with a time limit for each operation.
+    /// `Raw` with a time limit for each operation.
     Limited,
     /// The client with the documents of the bson crate.
     Bson,
-    /// The client over TLS, commands written and replies read in place. The server encrypts, too.
+    /// `Raw` over TLS. The server encrypts, too.
     Tls,
 }
 
@@ -158,7 +162,7 @@ impl Case {
     }
 }
 
-/// What a round found.
+/// The result of a round.
 #[derive(Clone, Copy, Default)]
 struct Figure {
     ns: f64,
@@ -171,13 +175,13 @@ fn tables() {
     let bench = Bench::new(server.address(), tls);
     println!("{:<34}{:>6}{:>10}{:>12}{:>14}{:>10}", "", "tasks", "us/op", "op/s", "of the floor", "alloc/op");
     for tasks in TASKS {
-        // With as many sockets as tasks nobody need wait: the floor is a socket each. Else it is the channel.
+        // With a socket for each task no task waits: the floor is `Own`. Otherwise it is `Channel`.
         let floor = if tasks <= CONNECTIONS { Case::Own } else { Case::Channel };
         let own = if tasks <= CONNECTIONS { tasks } else { CONNECTIONS };
         let cases = Case::ALL.map(|(case, _)| case);
         let tasks_of = |case| if case == Case::Own { own } else { tasks };
         for case in cases {
-            // Buffers, tables and caches get warm.
+            // Warms up buffers, tables and caches.
             bench.round(case, tasks_of(case), OPERATIONS / 4);
         }
         let mut rounds = Vec::new();
@@ -205,7 +209,7 @@ fn tables() {
 
 type Tcp = <Smol as Platform>::Tcp;
 
-/// Everything that the cases need, connected and warm.
+/// The clients and sockets of the cases, connected and warm.
 struct Bench {
     client: Client,
     limited: Client,
@@ -290,7 +294,7 @@ async fn raw(client: Client, times: u32) {
     }
 }
 
-/// A fake server that speaks TLS, and options for it.
+/// A fake server with TLS, and options for it.
 fn encrypting_server() -> ((FakeServer, Folder), ClientOptions) {
     let (root, folder) = (Holder::root("root"), Folder::new());
     let mut options = FakeOptions::default();

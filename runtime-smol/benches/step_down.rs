@@ -1,12 +1,16 @@
-//! How soon a step-down and an election are known: `cargo bench -p poolhouse-smol --bench step_down`.
+//! Latency until a step-down and an election are known: `cargo bench -p poolhouse-smol --bench
+//! step_down`.
 //!
-//! A fake replica set of three members, whose primary steps down and whose next one is elected, again and again. The next poll is
-//! a minute away: whatever is learnt is learnt from the replies that servers stream. Times are counted from before the member
-//! is told to change, which is before it begins to write that reply, and the fake server shares the machine: so they are rather too long.
+//! A fake replica set of three members repeats a step-down and an election. The next poll is a
+//! minute away, so every change is learnt from the replies that servers stream. Times are counted
+//! from before the command to the member, which precedes the write of that reply, and the fake
+//! server shares the machine: the reported times are upper bounds.
 //!
-//! - event: until the event that the server's description has changed is raised.
-//! - snapshot: until a task that waits for that event runs, and finds it in the client's snapshot of servers.
-//! - selection: from the election until a task that waits for a primary has a connection to it, which is there already.
+//! - event: until the event of the server's changed description is emitted.
+//! - snapshot: until a task that waits for that event runs, and the client's snapshot of servers
+//!   contains the change.
+//! - selection: from the election until a task that waits for a primary has a connection to it,
+//!   which is already established.
 
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
@@ -16,11 +20,11 @@ use poolhouse_tests::fake::FakeServer;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use std::time::Instant;
 
-/// Step-downs.
+/// Number of step-downs.
 const ROUNDS: usize = 300;
-/// What the client is to keep within.
+/// Upper bound that the client must keep.
 const AIM_MS: f64 = 20.0;
-/// How long anything may take that is waited for; far beyond what it needs.
+/// Upper bound of every wait; far longer than needed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() {
@@ -61,7 +65,8 @@ async fn times() -> [Vec<f64>; 3] {
             let client = client.clone();
             async move { client.check_out().await.map(drop).map(|()| Instant::now()) }
         });
-        // Nothing tells that it waits; should it not yet, its time is the longer.
+        // Nothing announces that the task waits. If it does not wait yet, its measured time is
+        // longer.
         smol::Timer::after(Duration::from_millis(2)).await;
         let begun = Instant::now();
         set.elect((primary + 1) % 3);
@@ -72,7 +77,8 @@ async fn times() -> [Vec<f64>; 3] {
     all
 }
 
-/// Waits until the client knows every member as what it is and has a connection to it, and every member streams.
+/// Waits until the client knows the state of every member and has a connection to it, and every
+/// member streams.
 async fn ready(client: &Client, set: &FakeReplicaSet) {
     let begun = Instant::now();
     loop {
@@ -95,7 +101,7 @@ async fn ready(client: &Client, set: &FakeReplicaSet) {
     }
 }
 
-/// When the server became a secondary.
+/// The time at which the server became a secondary.
 async fn turned(events: &mut Subscription, server: &FakeServer) -> poolhouse_smol::poolhouse_core::Instant {
     let wanted = server.address().to_string();
     loop {

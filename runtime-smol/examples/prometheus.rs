@@ -5,8 +5,9 @@
 //! curl http://127.0.0.1:9898/metrics
 //! ```
 //!
-//! Without a connection string it runs against a fake server in the process. Log messages go to standard error as `RUST_LOG` says:
-//! `RUST_LOG=poolhouse=debug`, or `poolhouse::topology=debug` for one component.
+//! Without a connection string it runs against a fake server in the process. Log messages are
+//! written to standard error, filtered by `RUST_LOG`: `RUST_LOG=poolhouse=debug`, or
+//! `poolhouse::topology=debug` for one component.
 
 use core::error::Error;
 use core::time::Duration;
@@ -20,12 +21,13 @@ use smol::stream::StreamExt;
 use std::io;
 use tracing_subscriber::EnvFilter;
 
-/// The longest request that is read.
+/// Maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(io::stderr).init();
-    // Before the client: a pool registers its series with the recorder that is there when it is made.
+    // Must precede the client: a pool registers its series with the recorder that is installed when
+    // the pool is created.
     let recorder = recorder()?;
 
     let mut arguments = std::env::args().skip(1);
@@ -61,7 +63,7 @@ fn recorder() -> Result<PrometheusHandle, BuildError> {
     PrometheusBuilder::new().set_buckets(&SECONDS)?.install_recorder()
 }
 
-/// What the exporter wants done now and then, which its own listener would do.
+/// Periodic upkeep of the exporter, which its own listener would do.
 async fn keep_up(recorder: PrometheusHandle) {
     loop {
         smol::Timer::after(Duration::from_secs(5)).await;
@@ -78,7 +80,7 @@ async fn keep_busy(client: Client) {
     }
 }
 
-/// Answers one request, whatever it asks, and closes.
+/// Answers one request, whatever its path, and closes the connection.
 async fn answer(mut stream: TcpStream, recorder: &PrometheusHandle) -> io::Result<()> {
     let mut request = Vec::new();
     let mut part = [0; 1024];

@@ -1,4 +1,5 @@
-//! The client on smol as its users write against it: options, databases, commands, snapshots, what errors say.
+//! The client on smol as its users call it: options, databases, commands, snapshots, error
+//! messages.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! The client on smol with users, against the fake server: who gets in, who does not, and what is told of it.
+//! Authentication of the client on smol, against the fake server: accepted and refused users, and
+//! the resulting events and errors.
 #![cfg(feature = "auth")]
 
 extern crate alloc;
@@ -38,7 +39,7 @@ fn server() -> FakeServer {
     FakeServer::start(users()).expect("the fake server starts")
 }
 
-/// Options whose monitor polls, so that one connection and one hello of it is all there is besides the pool's.
+/// Options with a polling monitor: one connection and one hello in addition to the pool's.
 fn options(server: &FakeServer) -> ClientOptions {
     support::options(server)
 }
@@ -49,7 +50,7 @@ fn with(server: &FakeServer, credential: Credential<'_>) -> ClientOptions {
     options
 }
 
-/// What a connection string says, with the same monitor.
+/// Options of a connection string, with the same monitor.
 fn parsed(uri: &str) -> Result<ClientOptions, Error> {
     let mut options = ClientOptions::parse(uri)?;
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -57,12 +58,12 @@ fn parsed(uri: &str) -> Result<ClientOptions, Error> {
     Ok(options)
 }
 
-/// What only those may who have authenticated.
+/// Runs a command that requires authentication.
 async fn list(client: &Client) -> Result<(), Error> {
     client.check_out().await?.run_command("admin", bson::doc! { "listDatabases": 1 }).await.map(drop)
 }
 
-/// Whom the server sees on the connections that are open.
+/// The users on the server's open connections.
 fn seen(server: &FakeServer) -> Vec<String> {
     server.look(|view| view.open().flat_map(|open| view.users_on(open.id).to_vec()).collect())
 }
@@ -93,7 +94,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
             client.close().await;
             eventually("it hangs up", || server.open_count() == 0).await;
         }
-        // Begun with hello, a conversation takes one command more.
+        // A conversation that begins with hello needs one more command.
         let (starts, goes_on) = (server.count_of("saslStart"), server.count_of("saslContinue"));
         let client = Client::with_options(with(&server, ada)).expect("can be used");
         list(&client).await.expect("gets in");
@@ -152,7 +153,8 @@ fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
     assert_eq!(server.accepted_count(), 0);
 }
 
-/// SDAM-75: the pool is cleared, the server is unknown until it is checked again; the error says what the server said.
+/// SDAM-75: the pool is cleared, and the server is Unknown until the next check; the error contains
+/// the server's message.
 #[test]
 fn nobody_else_gets_in() {
     run(async {
@@ -177,14 +179,14 @@ fn nobody_else_gets_in() {
             assert!(pool.generation >= 1, "{pool:?}");
             client.close().await;
         }
-        // Without a credential the connection stands, and is good for nothing.
+        // Without a credential the connection is established, but commands on it are refused.
         let client = Client::with_options(options(&server)).expect("nobody");
         let Error::Command(error) = refused(list(&client).await) else { panic!("the command is refused") };
         assert_eq!(error.code, 13);
     });
 }
 
-/// One who was refused gets in as soon as the server lets it, without being made anew.
+/// After a refusal, the same client authenticates as soon as the server accepts it.
 #[test]
 fn server_that_lies_is_not_believed_until_it_is_honest() {
     run(async {
@@ -210,7 +212,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
     });
 }
 
-/// PLAIN gives the password away: only where nobody on the way can read it, or when it is forced.
+/// PLAIN sends the password unencrypted: only on a private connection, or when it is forced.
 #[test]
 fn plain_wants_privacy_or_force() {
     run(async {
@@ -247,7 +249,8 @@ fn unix_sockets_are_private() {
     });
 }
 
-/// SDAM-69, CMAP-96: a connection that is lost in authentication is no sign of overload: the pool is cleared.
+/// SDAM-69, CMAP-96: a connection that is lost in authentication is no sign of overload: the pool
+/// is cleared.
 #[test]
 fn connection_lost_in_authentication_clears_the_pool() {
     run(async {
@@ -266,7 +269,8 @@ fn connection_lost_in_authentication_clears_the_pool() {
             .await;
         list(&client).await.expect("once more");
 
-        // A code that says nothing of credentials keeps its meaning, and the server its words.
+        // A code that does not concern credentials keeps its meaning, and the error keeps the
+        // server's message.
         client.close().await;
         let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(91));
@@ -295,7 +299,8 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
     });
 }
 
-/// Servers of old compress every reply, those of authentication included; requests of it never are.
+/// Old servers compress every reply, including those of authentication; requests of authentication
+/// are never compressed.
 #[cfg(feature = "zlib")]
 #[test]
 fn compressed_replies_are_understood_in_authentication() {
@@ -321,7 +326,7 @@ fn compressed_replies_are_understood_in_authentication() {
     });
 }
 
-/// MON-12: monitors say nothing of users, and need not.
+/// MON-12: monitors do not send users, and need none.
 #[test]
 fn monitors_do_not_authenticate() {
     run(async {
@@ -331,7 +336,7 @@ fn monitors_do_not_authenticate() {
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
         let client = Client::with_options(options).expect("can be used");
         list(&client).await.expect("gets in");
-        // Both of the monitor's, and the pool's.
+        // Two connections of the monitor and one of the pool.
         eventually("all three are there", || server.open_count() == 3).await;
         eventually("both were greeted", || server.look(|view| view.open().all(|open| open.hellos_count > 0))).await;
         let authenticated: Vec<u64> =
@@ -368,7 +373,8 @@ fn members_of_a_set_are_authenticated_with_one_by_one() {
     });
 }
 
-/// Whatever a client lets out, in good days and bad: events, errors, descriptions of itself and its options.
+/// Checks all output of a client, in success and failure: events, errors, and the `Debug` text of
+/// the client and its options.
 #[test]
 fn nothing_that_a_client_tells_has_a_secret_in_it() {
     run(async {
@@ -435,7 +441,7 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
     });
 }
 
-/// A client without `connectTimeoutMS`, whose server is known.
+/// A client without `connectTimeoutMS`, after it has found its server.
 async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     let password = "pencil%20of%20gr%C3%A4phite";
     let uri = format!("mongodb://ada:{password}@{}/?connectTimeoutMS=0&{limit}", server.address());
@@ -444,14 +450,15 @@ async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     options.monitor.heartbeat_frequency = support::UNASKED;
     let client = Client::with_options(options).expect("can be used");
     let begun = std::time::Instant::now();
-    // The limit is short for a machine that is busy.
+    // On a busy machine the limit may be too short for an attempt.
     while let Err(error) = client.warm_up(PATIENCE).await {
         assert!(begun.elapsed() < PATIENCE, "{error}");
     }
     client
 }
 
-/// CMAP-60: a server that falls silent in a handshake holds no place in the pool for ever, in whichever command.
+/// CMAP-60: a server that stops answering in a handshake does not occupy a slot of the pool for
+/// ever, at any command.
 #[test]
 fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
     run(async {
@@ -463,7 +470,7 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
                 let silence = FaultRule::once(Fault::Silence);
                 server.inject(command.map_or(silence.clone(), |command| silence.on_command(command)));
                 let begun = std::time::Instant::now();
-                // It may take as long as it likes itself.
+                // The call itself has no limit.
                 let error = refused(client.check_out_by(None).await);
                 assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
                 let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded };
@@ -478,7 +485,7 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
     });
 }
 
-/// CMAP-60: timeoutMS begins anew with each command of a handshake.
+/// CMAP-60: timeoutMS starts again with each command of a handshake.
 #[test]
 fn slow_commands_of_a_handshake_have_the_limit_each() {
     run(async {
@@ -495,7 +502,7 @@ fn slow_commands_of_a_handshake_have_the_limit_each() {
     });
 }
 
-/// What a client was made with, it can be made with again: the second one is as authenticated as the first.
+/// The options of a client can create another client, which authenticates in the same way.
 #[test]
 fn client_of_another_ones_options_has_its_credential() {
     run(async {

@@ -1,4 +1,5 @@
-//! The client on smol against the fake server: what an application sees, and what the server sees of it.
+//! The client on smol against the fake server: results for the application, and state on the
+//! server.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! The client behind a fake load balancer: no monitors, services told apart, errors that are one service's own.
+//! The client behind a fake load balancer: no monitors, separate services, and errors that affect
+//! one service only.
 
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{
@@ -20,7 +21,7 @@ fn options(uri: &str) -> ClientOptions {
     options
 }
 
-/// Two services, and a client of theirs with everything that it tells.
+/// Two services, and a client of theirs with all its events.
 fn balanced() -> (FakeBalancer, Client, Subscription) {
     let balancer = FakeBalancer::start(2).expect("it starts");
     let (client, events) = Client::new_subscribed(options(&balancer.uri())).expect("the options are right");
@@ -81,7 +82,7 @@ fn hellos(server: &FakeServer) -> Vec<Received> {
     server.log().into_iter().filter(|received| received.name.eq_ignore_ascii_case("hello")).collect()
 }
 
-/// SDAM-38, LOG-19: the server is known at once, and nobody looks at it.
+/// SDAM-38, LOG-19: the server is known at once, and is never checked.
 #[test]
 fn load_balancer_is_not_monitored() {
     run(async {
@@ -91,7 +92,7 @@ fn load_balancer_is_not_monitored() {
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
         let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         client.run_command_with("admin", bson::doc! { "ping": 1 }, nearest).await.expect("another");
-        // One connection in all, and one hello on it.
+        // One connection in total, and one hello on it.
         let (one, other) = (balancer.backend(0), balancer.backend(1));
         assert_eq!(one.accepted_count() + other.accepted_count(), 1);
         assert_eq!(hellos(one).len() + hellos(other).len(), 1);
@@ -115,7 +116,8 @@ fn load_balancer_is_not_monitored() {
     });
 }
 
-/// CMAP-91, CMAP-92: hello says so, and each connection is its service's; a guard stays with it for its life.
+/// CMAP-91, CMAP-92: hello contains the service, and each connection belongs to its service; a
+/// guard keeps the same connection.
 #[test]
 fn connection_belongs_to_the_service_that_it_reached() {
     run(async {
@@ -151,7 +153,7 @@ fn connection_belongs_to_the_service_that_it_reached() {
     });
 }
 
-/// CMAP-75, CMAP-88, CMAP-89, SDAM-70: what befalls one service is no news of the others.
+/// CMAP-75, CMAP-88, CMAP-89, SDAM-70: a failure of one service does not affect the others.
 #[test]
 fn network_error_clears_the_service_of_its_connection_only() {
     run(async {
@@ -176,7 +178,7 @@ fn network_error_clears_the_service_of_its_connection_only() {
             pool(&client).counts == PoolCounts { available: 2, ..PoolCounts::default() }
         })
         .await;
-        // The idle one may have been closed before `seen` was read.
+        // The idle connection may have been closed before `seen` was read.
         let mut reasons: Vec<_> = seen
             .iter()
             .chain(&pool_events(&mut events))
@@ -195,7 +197,7 @@ fn network_error_clears_the_service_of_its_connection_only() {
     });
 }
 
-/// SDAM-66: the second error of connections that are stale since the first says nothing new.
+/// SDAM-66: the second error, of connections that are stale since the first, has no effect.
 #[test]
 fn errors_of_one_service_clear_it_once() {
     run(async {
@@ -207,7 +209,8 @@ fn errors_of_one_service_clear_it_once() {
         }
         assert_eq!(cleared(&pool_events(&mut events)), [Some(service(&balancer, 0))]);
         drop(both);
-        // Back again, it is cleared anew: it has no connections left, and counts from the beginning (CMAP-90).
+        // After its restart it is cleared again: it has no connections left, and its generation
+        // starts at zero (CMAP-90).
         balancer.backend(0).restart().expect("it starts");
         balancer.route_to(Some(0));
         let mut again = client.check_out().await.expect("a connection");
@@ -220,7 +223,7 @@ fn errors_of_one_service_clear_it_once() {
     });
 }
 
-/// SDAM-70, SDAM-76: a router that shuts down is cleared; one whose primary has changed is not.
+/// SDAM-70, SDAM-76: a router that shuts down is cleared; a router with a changed primary is not.
 #[test]
 fn state_changes_clear_a_service_only_when_it_shuts_down() {
     run(async {
@@ -242,7 +245,7 @@ fn state_changes_clear_a_service_only_when_it_shuts_down() {
     });
 }
 
-/// CMAP-89: who waits in the queue goes on waiting.
+/// CMAP-89: waiters in the queue continue to wait.
 #[test]
 fn clear_of_a_service_fails_nobody_who_waits() {
     run(async {
@@ -270,7 +273,7 @@ fn clear_of_a_service_fails_nobody_who_waits() {
     });
 }
 
-/// CMAP-92: a server that names no service is none that is behind a load balancer.
+/// CMAP-92: a server that sends no service in its hello is not behind a load balancer.
 #[test]
 fn hello_without_a_service_is_an_error() {
     run(async {
@@ -285,7 +288,7 @@ fn hello_without_a_service_is_an_error() {
             assert!(error.to_string().contains(text), "{error}");
             assert!(!error.is_retryable());
         }
-        // CMAP-94: nothing is concluded from it.
+        // CMAP-94: it has no effect on the pool or the server.
         assert_eq!(cleared(&pool_events(&mut events)), []);
         assert_eq!(
             pool(&client),
@@ -297,7 +300,7 @@ fn hello_without_a_service_is_an_error() {
     });
 }
 
-/// CMAP-94: before a service is known there is none to be cleared.
+/// CMAP-94: before the service is known, nothing can be cleared.
 #[test]
 fn connection_that_reaches_no_service_clears_nothing() {
     run(async {
@@ -309,7 +312,7 @@ fn connection_that_reaches_no_service_clears_nothing() {
         let error = refused(client.check_out().await);
         let failed = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&failed));
-        // Nor is an error in the hello.
+        // An error in the hello has no effect either.
         for backend in balancer.backends() {
             backend.resume().expect("it listens");
             backend.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["hello"]).error(91));
@@ -332,11 +335,11 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         let balancer = FakeBalancer::start(1).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 3;
-        // It would take the place of the pool's.
+        // It would replace the limit of the pool.
         options.timeout = None;
         options.pool.wait_queue_timeout = Some(Duration::from_millis(50));
         let client = Client::with_options(options).expect("the options are right");
-        // Those that are made have time for it.
+        // Enough time for the connections that must be established.
         let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
         let mut transaction = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
         let other = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
@@ -346,7 +349,7 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         let usage = Usage { max_pool_size: 3, cursors: 1, transactions: 1, others: 1 };
         assert_eq!(error.check_out(), Some(&CheckOutError::WaitQueueTimeout { usage: Some(usage) }));
         drop((cursor, transaction));
-        // A connection that was returned is pinned no more.
+        // A connection that was checked in is no longer pinned.
         let again = [client.check_out().await.expect("a connection"), client.check_out().await.expect("a connection")];
         let error = refused(client.check_out().await);
         let usage = Usage { max_pool_size: 3, cursors: 0, transactions: 0, others: 3 };
@@ -356,7 +359,8 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
     });
 }
 
-/// Routers die and come back under load; every connection that is left is one that a router has.
+/// Routers are killed and restarted under load; every remaining connection is also open on a
+/// router.
 #[test]
 fn load_survives_the_death_of_services() {
     run(async {
@@ -390,7 +394,8 @@ fn load_survives_the_death_of_services() {
         let pings = |place: usize| balancer.backend(place).count_of("ping");
         for round in 0..6 {
             let place = round % 3;
-            // The pool may have lost all connections to it, and need not make a new one while it has enough: room is made.
+            // The pool may have no connection to the other router, and establishes none while it
+            // has enough. So wait until it has one, or room for a new one.
             let other = (place + 1) % 3;
             let before = pings(other);
             eventually("operations reach another", || pings(other) > before || pool(&client).counts.total() < 10).await;

@@ -1,4 +1,4 @@
-//! What a client measures, as a recorder of Prometheus gets it.
+//! The metrics of a client, as a Prometheus recorder receives them.
 #![cfg(feature = "metrics")]
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
     let rendered = recorder.handle();
     let mut options = ClientOptions::parse(&server.uri()).unwrap();
     options.pool.max_pool_size = 7;
-    // The pools of seeds are made with the client, by this thread.
+    // The pools of seeds are created together with the client, by this thread.
     let client = metrics::with_local_recorder(&recorder, || Client::with_options(options)).unwrap();
     let name = format!("db_client_connection_pool_name=\"{}\"", server.address());
     let value = |series: &str| {

@@ -19,7 +19,7 @@ use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, 
 use poolhouse_tests::patience::eventually;
 use smol::future::or;
 
-/// Nothing in these tests takes longer, unless it hangs.
+/// No step of these tests takes longer, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn server() -> CqlServer {
@@ -30,7 +30,7 @@ fn options(servers: &[&CqlServer]) -> SessionOptions {
     SessionOptions::new(servers.iter().map(|server| server.address().to_string())).request_timeout(LONG)
 }
 
-/// Requests but those of handshakes, two each.
+/// The number of requests, except those of handshakes (two each).
 fn statements(server: &CqlServer) -> u64 {
     let counts = server.counts();
     counts.requests - 2 * counts.startups
@@ -49,7 +49,7 @@ async fn echo(session: &Session, text: &str) -> Result<String, RequestError> {
     Ok(String::from_utf8(cell.to_vec()).expect("text"))
 }
 
-/// Runs all of them together, in one task.
+/// Polls all futures concurrently, in one task.
 mod futures_lite_join {
     use core::future::poll_fn;
     use core::task::Poll;
@@ -154,14 +154,14 @@ fn requests_go_to_near_hosts_by_turns_and_to_far_ones_when_no_near_one_takes_the
         for number in 0..20 {
             echo(&session, &number.to_string()).await.expect("a reply");
         }
-        // Its handshake is none.
+        // Requests of its handshake do not count.
         eventually("the far one is connected", || session.hosts()[2].state.open > 0).await;
         assert_eq!((statements(&one), statements(&two), statements(&far)), (10, 10, 0));
         one.kill().expect("it ends");
         two.kill().expect("it ends");
         let mut answered = 0;
         for number in 0..20 {
-            // One that was in the midst of it may be lost; the next ones are not.
+            // A request in flight may be lost; the next ones are not.
             answered += u32::from(echo(&session, &number.to_string()).await.is_ok());
         }
         assert!(answered >= 18, "{answered}");
@@ -258,7 +258,7 @@ fn a_peer_that_breaks_the_protocol_loses_its_connection_and_each_request_fails_o
             assert_eq!(outcome.is_ok(), answered, "{name}: {outcome:?}");
             assert_eq!(server.struck(bad), 1, "{name}");
             assert!(matches!(events.next().await, Some(Notice::Event { .. })), "{name}");
-            // There is another one.
+            // A new connection replaces it.
             assert_eq!(echo(&session, "again").await.expect("a reply"), "again", "{name}");
             let state = session.hosts()[0].state;
             assert_eq!((state.in_flight, state.orphaned, state.queued), (0, 0, 0), "{name}");

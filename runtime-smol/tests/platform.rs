@@ -1,4 +1,4 @@
-//! smol as the client sees it, beyond the contract.
+//! smol as the client uses it, beyond the contract.
 
 use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_client::Platform;

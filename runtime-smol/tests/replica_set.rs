@@ -1,4 +1,5 @@
-//! The client on smol against fake replica sets and routers: where operations go, and how they survive what befalls a set.
+//! The client on smol against fake replica sets and routers: the selected servers, and failures of
+//! the set.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! `mongodb+srv://` on smol: lookups over real sockets, clients of what they find, and hosts that change while a client lives.
+//! `mongodb+srv://` on smol: lookups over real sockets, clients of the resulting hosts, and hosts
+//! that change while a client exists.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! Time limits of operations, which the clock of the server's pool keeps: no operation has a timer of its own while that runs.
+//! Time limits of operations. The clock task of the server's pool keeps them: while it runs, no
+//! operation has a separate timer.
 
 extern crate alloc;
 
@@ -23,7 +24,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     smol::block_on(test.or(limit))
 }
 
-/// A server that answers no ping for long.
+/// A server that delays its answers to pings for long.
 fn silent_server() -> FakeServer {
     let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
     server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
@@ -36,7 +37,7 @@ fn client(server: &FakeServer) -> Client {
     Client::with_options(options).expect("the options are right")
 }
 
-/// Establishes connections, so that no check-out under test waits and has the clock armed for that.
+/// Establishes connections beforehand: a check-out under test that waits would arm the clock.
 async fn warm(client: &Client, connections: usize) {
     let mut guards = Vec::new();
     for _ in 0..connections {
@@ -48,7 +49,7 @@ async fn check_out(client: &Client, limit: Duration) -> Connection<'_> {
     client.check_out_by(Some(limit)).await.expect("a connection")
 }
 
-/// Pings until the guard's time is over; gives how that ended, and when.
+/// Pings until the guard's limit. Returns the error, if any, and its time.
 async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     let error = guard.run_command("admin", bson::doc! { "ping": 1 }).await.err();
     let error = error.map(|error| {
@@ -195,7 +196,7 @@ fn operation_ends_at_its_limit_also_after_the_client_was_closed() {
         warm(&client, 1).await;
         let limit = Duration::from_secs(5);
         let begun = Instant::now();
-        // A task of its own, which nothing but the operation wakes.
+        // A separate task, which only the operation wakes.
         let operation = smol::spawn({
             let client = client.clone();
             async move { ping(&mut check_out(&client, limit).await).await }
@@ -235,7 +236,7 @@ fn limit_that_passed_between_commands_says_nothing_of_the_next_limit() {
         let limit = Duration::from_millis(800);
         warm(&client, 1).await;
         let mut guard = check_out(&client, limit).await;
-        // The clock is told of this limit, and finds it passed while nothing is under way.
+        // The clock is armed for this limit, which passes while no operation is in flight.
         assert_eq!(ping(&mut guard).await.0, None);
         smol::Timer::after(limit * 2).await;
         let again = client.now().saturating_add(BLOCKED);

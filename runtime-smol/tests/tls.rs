@@ -1,4 +1,5 @@
-//! The client on smol over TLS against fake servers: whom it trusts, and what it says when it does not.
+//! The client on smol over TLS against fake servers: trusted certificates, and the errors for all
+//! others.
 #![cfg(feature = "tls")]
 
 extern crate alloc;
@@ -20,7 +21,7 @@ use smol::future::FutureExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// An authority, and a place for files.
+/// An authority, and a folder for files.
 struct World {
     root: Holder,
     folder: Folder,
@@ -41,7 +42,8 @@ impl World {
         start(self.tls())
     }
 
-    /// Options for this server, by way of a connection string. The monitor polls, so that counts are exact.
+    /// Options for this server, from a connection string. The monitor polls, which makes counts
+    /// exact.
     fn options(&self, server: &FakeServer, more: &str) -> ClientOptions {
         let ca = escaped(&self.folder.path().join("ca.pem"));
         let uri = format!("mongodb://{}/?directConnection=true&tls=true&tlsCAFile={ca}{more}", server.address());
@@ -58,7 +60,7 @@ fn start(tls: ServerTls) -> FakeServer {
     FakeServer::start(options).expect("the fake server starts")
 }
 
-/// A path as connection strings want it.
+/// A path, percent-encoded for a connection string.
 fn escaped(path: &Path) -> String {
     path.to_str().expect("text").replace('%', "%25").replace('/', "%2F")
 }
@@ -71,11 +73,11 @@ async fn ping(client: &Client) -> Result<(), Error> {
     client.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
-/// What a client says of a server that it cannot use.
+/// The error and the cause for a server that cannot be used.
 async fn refusal(mut options: ClientOptions) -> (String, Cause) {
     options.server_selection_timeout = Duration::from_millis(300);
     let (client, mut events) = Client::new_subscribed(options).expect("the options are right");
-    // The first check says what the selection says in the end.
+    // The first check has the same cause as the final selection error.
     let cause = loop {
         match events.next().await {
             Some(Notice::Event { event: Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }), .. }) => {
@@ -98,7 +100,8 @@ fn everything_goes_over_tls_in_either_version() {
         run(async {
             let mut tls = world.tls();
             tls.versions = versions;
-            // It takes no plain text: neither checks nor round trips nor operations could do without TLS.
+            // The server accepts TLS only: checks, round trips and operations would all fail
+            // without it.
             let server = start(tls);
             let mut options = world.options(&server, "");
             options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
@@ -215,7 +218,7 @@ fn bad_certificate_is_named_by_checks_and_by_selection() {
     }
 }
 
-/// CMAP-97: with TLS 1.3 the refusal comes after the handshake.
+/// CMAP-97: with TLS 1.3 the refusal arrives after the handshake.
 #[test]
 fn server_that_demands_a_certificate_gets_it_or_its_refusal_is_named() {
     let world = World::new();

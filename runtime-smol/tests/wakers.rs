@@ -86,7 +86,8 @@ fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
         let client = client(&server);
         let held = client.check_out().await.expect("a connection");
         poll_and_panic("check_out", client.check_out());
-        // The same with a subscriber, which makes every step look at its events, and after a check-out that waited.
+        // The same with a subscriber, for which every step emits events, and after a check-out that
+        // waited.
         let mut subscription = client.subscribe();
         poll_and_panic("check_out", client.check_out());
         poll_and_panic("check_out", client.check_out());

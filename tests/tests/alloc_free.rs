@@ -1,5 +1,5 @@
-//! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed.
-//! What compressors hold is as little as is documented.
+//! The warm pool allocates nothing: every command, all events and all polling, with a thousand
+//! waiters with mixed deadlines. Compressors hold no more memory than documented.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -24,17 +24,18 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::{Limits, Matched};
 use std::alloc::System;
 
-/// The system's allocator, counting the calls of each thread that ask for memory.
+/// The system's allocator. Counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that the thread asked for and has not given back, or fewer than none if it gave back another's.
+    /// Bytes that the thread has allocated minus bytes that it has freed; negative if it freed
+    /// memory of another thread.
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 fn note() {
-    // A thread that is ending has no cell any more, and is not being measured.
+    // A thread that is ending has no thread-local cell any more, and is not being measured.
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
 }
 
@@ -42,8 +43,8 @@ fn hold(given_back: usize, taken: usize) {
     let _ = HELD.try_with(|held| held.set(held.get().wrapping_add_unsigned(taken).wrapping_sub_unsigned(given_back)));
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches a cell of the thread that
-// needs no initialisation and allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches a
+// thread-local cell that needs no initialisation and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
@@ -76,7 +77,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many times this thread asks for memory while `act` runs.
+/// The number of allocations of this thread while `act` runs.
 fn allocations<R>(act: impl FnOnce() -> R) -> (u64, R) {
     let before = ASKED.get();
     let result = act();
@@ -115,7 +116,8 @@ fn options() -> PoolOptions {
 }
 
 impl World {
-    /// All connections out, a thousand waiters that have come once before, and memory as it is after that.
+    /// All connections are in use, a thousand waiters have queued once before, and memory has its
+    /// final size.
     fn warm() -> Self {
         let pool = Pool::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
         let mut world =
@@ -150,7 +152,7 @@ impl World {
         self.waiters.push(waiter);
     }
 
-    /// Deadlines in no order, some equal, some none.
+    /// Deadlines in no order; some are equal, some waiters have none.
     fn queue_all(&mut self) {
         for number in 0..u64::from(WAITERS) {
             let away = Duration::from_micros(1_000_000 + (number * 7_919) % 997 * 1_000);
@@ -160,7 +162,7 @@ impl World {
     }
 
     fn cancel_all(&mut self) {
-        // Every other one first, so that it is neither the oldest nor the newest.
+        // Every other waiter first, so a cancelled waiter is neither the oldest nor the newest.
         for start in [1, 0] {
             for waiter in self.waiters[start..].iter().step_by(2) {
                 self.pool.cancel(self.now, *waiter, &mut self.tally);
@@ -180,7 +182,7 @@ impl World {
     }
 }
 
-/// Checks that `act` asks for no memory, and that it did something: that events were seen.
+/// Checks that `act` allocates nothing, and that it emitted events.
 fn asks_for_none(act: impl FnOnce(&mut World)) {
     let mut world = World::warm();
     let events = world.tally.0;
@@ -382,8 +384,9 @@ fn members(hosts: &[&str]) -> Lists {
     Lists::new(hosts, &[""; 0], &[""; 0], &[("dc", "ny"), ("use", "reporting")])
 }
 
-/// A set of fifty whose members all answer as before; the first hello after each change included. Nor do failures allocate, nor
-/// errors of applications, nor a former primary that insists.
+/// A set of fifty with unchanged answers of all members, including the first hello after each
+/// change. Failures, errors of applications, and a former primary that still reports to be primary
+/// do not allocate either.
 #[test]
 fn hello_that_changes_nothing_allocates_nothing() {
     let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
@@ -434,7 +437,8 @@ fn hello_that_changes_nothing_allocates_nothing() {
     assert_eq!(count, 0);
 }
 
-/// The same through the control machine, with its monitors: checks that are due, sent and answered as before, by polling.
+/// The same through the control machine, with its monitors: checks become due, are sent and are
+/// answered as before, by polling.
 #[test]
 fn checks_that_change_nothing_allocate_nothing() {
     let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
@@ -490,7 +494,7 @@ fn checks_that_change_nothing_allocate_nothing() {
     control.assert_invariants();
 }
 
-/// The warm pool with the observers that a client has, and nobody who listens to them: LOG-37.
+/// The warm pool with a client's observers, without a subscriber: LOG-37.
 #[test]
 fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
     let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
@@ -514,7 +518,7 @@ fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
     assert_eq!(count, 0, "allocations");
 }
 
-/// The same through the queue of the shell.
+/// The same through the queue of the driver.
 #[test]
 fn log_queue_that_nobody_reads_allocates_nothing() {
     let queue = LogQueue::new(LogOptions::DEFAULT).of_server("localhost:27017");
@@ -530,7 +534,7 @@ fn log_queue_that_nobody_reads_allocates_nothing() {
     assert_eq!(count, 0, "allocations");
 }
 
-/// An OP_MSG whose document is as long as half a buffer, and compresses well.
+/// An OP_MSG with a document that fills half a buffer, and compresses well.
 fn message() -> Vec<u8> {
     let document = bson::doc! { "ping": 1, "filler": "poolhouse ".repeat(2_000), "$db": "admin" };
     let body = document.to_vec().expect("a document");
@@ -539,7 +543,8 @@ fn message() -> Vec<u8> {
     [&header[..], &[0], &body].concat()
 }
 
-/// The bytes that a compressor holds beyond the packer's buffers, once it has compressed and inflated; zstd takes them from C.
+/// The bytes that a compressor holds beyond the packer's buffers, after it has compressed and
+/// inflated; zstd allocates them in C.
 #[test]
 fn compressors_hold_no_more_than_the_readme_says() {
     for (compressor, most) in [(Compressor::Snappy, 35 << 10), (Compressor::Zlib, 370 << 10)] {
@@ -560,7 +565,8 @@ fn compressors_hold_no_more_than_the_readme_says() {
     }
 }
 
-/// P48, of a multiplexed pool, once it has its connections: stream ids, replies, late ones, and those who wait.
+/// P48, of a multiplexed pool that has all its connections: stream ids, replies, late replies, and
+/// waiters.
 #[test]
 fn warm_multiplexed_pool_allocates_nothing() {
     use poolhouse_core::mux::{Acquire, Mux, MuxAction, MuxClaim, MuxId, MuxOnHeap, MuxOptions, Reply, Written};
@@ -577,7 +583,7 @@ fn warm_multiplexed_pool_allocates_nothing() {
             }
         }
     };
-    // As many as there may be, and all their ids.
+    // As many connections as permitted, and all their stream ids.
     loop {
         establish(&mut mux, now);
         match mux.acquire(now, None, &mut ()) {

@@ -36,7 +36,7 @@ fn stream(server: &FakeServer) -> TcpStream {
     stream
 }
 
-/// Authenticates on a connection of its own; tells which user the server then sees on it.
+/// Authenticates on a separate connection; returns the user that the server then has on it.
 fn log_in(server: &FakeServer, credential: Credential<'_>, speculative: bool) -> Result<String, HandshakeError> {
     let options =
         AuthenticationOptions { speculative, secure: true, ..AuthenticationOptions::new([42; ENTROPY_BYTES]) };
@@ -67,7 +67,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
         let plain = Credential::new("ldap", "secret").mechanism(Mechanism::Plain);
         assert_eq!(log_in(&server, plain, speculative), Ok("$external.ldap".to_owned()));
     }
-    // Begun with hello, SCRAM takes a single command.
+    // A SCRAM conversation that begins with hello needs a single command.
     let (starts, continues) = (server.count_of("saslStart"), server.count_of("saslContinue"));
     log_in(&server, ada, true).expect("gets in");
     assert_eq!((server.count_of("saslStart"), server.count_of("saslContinue")), (starts, continues + 1));
@@ -104,7 +104,7 @@ fn nobody_else_gets_in() {
             assert_eq!(error.labels, Labels::NONE);
         }
     }
-    // Without authentication the connection is established, and good for nothing.
+    // Without authentication the connection is established, but commands on it are refused.
     let client = client();
     let mut stream = stream(&server);
     shake_hands(&mut stream, &mut Handshake::new(HandshakeHello::new(&client)), 4096).expect("greets");
@@ -132,7 +132,8 @@ fn server_that_lies_is_not_believed() {
     log_in(&server, Credential::new("ada", "pencil"), true).expect("honest again");
 }
 
-/// CMAP-96: a connection that is lost during authentication gives no labels; one lost during hello does.
+/// CMAP-96: a connection that is lost during authentication adds no labels; one lost during hello
+/// does.
 #[test]
 fn connection_lost_during_authentication_gives_no_labels() {
     let server = server();

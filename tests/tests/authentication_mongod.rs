@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         .run()
 }
 
-/// A server with access control; the first user was made through the localhost exception, the others by it.
+/// A server with access control. The first user was created through the localhost exception, and
+/// created the others.
 fn start() -> Result<Mongod, Box<dyn Error>> {
     let options = MongodOptions { args: vec!["--auth".into()], ..MongodOptions::default() };
     let mongod = Mongod::start(options)?;
@@ -101,7 +102,7 @@ fn users_get_in_by_every_mechanism_and_nobody_else_does() -> Outcome {
             }
         }
     }
-    // The keys of one connection do for the next.
+    // The keys of one connection are valid for the next.
     let ada = Credential::new("ada", "pencil");
     let (_, keys) = log_in(&mongod, ada, true, None)?;
     assert!(keys.as_ref().is_some_and(|keys| keys.iterations() == 15_000));
@@ -120,7 +121,7 @@ fn users_get_in_by_every_mechanism_and_nobody_else_does() -> Outcome {
             assert_eq!((error.cause, error.phase), (Cause::Authentication, Phase::Authentication));
         }
     }
-    // Without TLS there is no certificate.
+    // Without TLS no certificate exists.
     let error = log_in(&mongod, Credential::x509(None), true, None).err().ok_or("it got in")?;
     assert!(matches!(error.authentication, Some(AuthError::Refused { .. })), "{error}");
 

@@ -19,7 +19,7 @@ fn ping(client: &mut Client, criteria: &SelectionCriteria<'_>) -> Result<String,
     client.run(criteria, "admin", |command| command.int32("ping", 1).map(drop))
 }
 
-/// A set of as many members, the first one being primary.
+/// A set of `count` members; the first one is primary.
 fn set(count: usize) -> Vec<FakeServer> {
     let servers: Vec<FakeServer> =
         (0..count).map(|_| FakeServer::start(FakeOptions::default()).expect("loopback")).collect();
@@ -67,7 +67,8 @@ fn a_set_is_discovered_from_one_secondary() {
     assert_ne!(ping(&mut client, &SECONDARY).expect("answered"), address(&servers[0]));
 }
 
-/// SDAM-82: the operation after a "not writable primary" begins with a scan, and finds the new one.
+/// SDAM-82: the operation after a "not writable primary" begins with a scan, and finds the new
+/// primary.
 #[test]
 fn a_new_primary_is_found_by_the_next_operation() {
     let servers = set(2);
@@ -94,7 +95,8 @@ fn a_server_that_died_and_came_back_is_used_again() {
     ping(&mut client, &WRITE).expect("on a new connection");
 }
 
-/// MON-60: with serverSelectionTryOnce the answer comes as soon as one scan has failed, and says what was found.
+/// MON-60: with serverSelectionTryOnce selection fails as soon as one scan has failed, and the
+/// error contains the result of the scan.
 #[test]
 fn a_set_without_servers_fails_at_once_and_says_why() {
     let servers = set(2);
@@ -112,7 +114,7 @@ fn a_set_without_servers_fails_at_once_and_says_why() {
     }
 }
 
-/// A server that takes connections and says nothing costs connectTimeoutMS, and no more.
+/// A server that accepts connections and does not answer costs connectTimeoutMS, and no more.
 #[test]
 fn a_silent_server_costs_the_connect_timeout() {
     let server = FakeServer::start(FakeOptions::default()).expect("loopback");

@@ -41,14 +41,14 @@ fn file(path: &Path) -> Outcome {
         }
         count += 1;
     }
-    // Files of parse errors only are about extended JSON.
+    // Files with only parse errors concern extended JSON.
     if count == 0 && list(&test, "parseErrors").next().is_none() {
         return Err("no case in it".into());
     }
     Ok(())
 }
 
-/// A valid document is accepted, and the same when its elements are written again.
+/// A valid document is accepted, and encoding its elements again produces the same bytes.
 fn accepted(bytes: &[u8]) -> Outcome {
     let document = RawDocument::new(bytes)?;
     document.validate()?;
@@ -67,7 +67,8 @@ fn accepted(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The document is shown as the file's relaxed extended JSON, or where it gives none, as the canonical if that has no number in it.
+/// The relaxed JSON of a document is the file's relaxed extended JSON. If the file has none, it is
+/// the canonical form, provided that it contains no number.
 fn shown(case: &Value) -> Outcome {
     let text = |key: &str| case.get(key).and_then(Value::as_str);
     let is_same = |text: &&str| !["$numberInt", "$numberLong", "$numberDouble"].iter().any(|key| text.contains(key));

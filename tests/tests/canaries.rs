@@ -1,9 +1,12 @@
-//! Bugs that other pools, monitors and drivers have had, planted into a copy of this one: each is found by each of the generators that it is
-//! assigned to, within its budget; and without any of them nothing is found.
+//! Bugs of other pools, monitors and drivers, planted into a copy of this one. Each bug must be
+//! found by each of its assigned generators within its budget; without a planted bug, nothing may
+//! be found.
 //!
-//! Each file of tests/canaries is a patch with a head: what the bug was, the invariants that it breaks (tests/src/invariants.rs), the generators
-//! with their budgets, and what is said where it is truly this bug that was found: one of these, apart by ` | `, in what one of the generators says. The
-//! bugs stand behind a switch, so that one build has them all.
+//! Each file of tests/canaries is a patch with a head: the original bug, the invariants that it
+//! breaks (tests/src/invariants.rs), the generators with their budgets, and texts, separated by
+//! ` | `. The output of at least one of the generators must contain one of these texts, which
+//! proves that the planted bug was found and not another. The bugs are enabled by a switch, so one
+//! build contains all of them.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -22,7 +25,7 @@ use poolhouse_tests::figures;
 use poolhouse_tests::suite::Suite;
 use serde_json::{Value, json};
 
-/// What the copy has of the repository.
+/// The parts of the repository that are copied.
 const COPIED: [&str; 9] = [
     ".cargo",
     "Cargo.lock",
@@ -35,17 +38,17 @@ const COPIED: [&str; 9] = [
     "tests",
 ];
 
-/// The patch that the others want.
+/// The patch that all others need.
 const SWITCH: &str = "00-switch";
 
-/// After so long a hunt is ended.
+/// Timeout of a hunt.
 const SECONDS_MAX: &str = "120";
 
 /// A planted bug.
 struct Canary {
     name: String,
     breaks: String,
-    /// What one of its hunts says: one of these.
+    /// The output of one of its hunts must contain one of these texts.
     seen: Vec<String>,
     /// Generators and their budgets.
     found_by: Vec<(String, u64)>,
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
         suite = suite.case(canary.name.replace('-', "_"), move || found(&canary, &told));
     }
     let status = suite.run();
-    // Nobody hunted where they are only listed.
+    // With `--list` no hunt has run.
     if let Some(told) = told.lock().ok().filter(|told| !told.is_empty()) {
         let found = told.iter().filter(|canary| canary["found"] == true).count();
         figures::record("canaries", &json!({ "planted": planted, "found": found, "canaries": *told }));
@@ -78,7 +81,7 @@ fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The folder that this very program was built in.
+/// The build folder of this program.
 fn target() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     // target/debug/deps/canaries-..
@@ -121,7 +124,7 @@ fn canary(name: String) -> Result<Canary, String> {
     Ok(Canary { breaks: field("breaks:")?.to_owned(), seen, found_by, name })
 }
 
-/// No generator finds anything where nothing is planted, with the largest budget that it has.
+/// No generator, with its largest budget, finds anything without a planted bug.
 fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
     for (generator, budget) in generators {
         let is_largest = !generators.iter().any(|(other, larger)| other == generator && larger > budget);
@@ -135,7 +138,7 @@ fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
     Ok(())
 }
 
-/// Each generator finds it, and by what one of them says it is this one.
+/// Each generator finds the bug, and the output of one of them identifies it.
 fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
     let mut hunts = Vec::new();
     let mut missed = Vec::new();
@@ -147,7 +150,7 @@ fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
                 }
                 hunts.push(hunted);
             }
-            // A hunt that came to no end has found nothing.
+            // A hunt that did not end has found nothing.
             Err(error) => {
                 hunts.push(json!({ "generator": generator, "planted": canary.name, "error": error }));
                 missed.push(format!("{generator} ({error})"));
@@ -208,14 +211,15 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
     })
 }
 
-/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is dropped at each of its polls.
+/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is
+/// dropped at each of its polls.
 fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) -> Result<Value, String> {
     let begun = Instant::now();
     let mut command = Command::new("timeout");
     command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
     // Runs the contract once. Without this variable, it runs once for each number of threads and once without subscribers, each time in a separate process.
     command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
-    // Those of the whole suite stay.
+    // The figures of the whole suite must stay.
     command.env_remove(figures::FOLDER);
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
     let output = output.map_err(|error| format!("timeout: {error}"))?;
@@ -224,7 +228,7 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     let is_run = told.contains("running 1 test");
     let found = match output.status.code() {
         Some(0) if is_run => None,
-        // What cargo's tests end with when one fails.
+        // The exit status of cargo's test programs when a test fails.
         Some(101) if is_run => Some(panic_of(&told)),
         _ => return Err(format!("{generator}: {}: {told}", output.status)),
     };
@@ -233,23 +237,26 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     }))
 }
 
-/// What a test says that fails: the line that tells where it panicked, and what follows until something else does.
+/// The output of a failing test, from the line with the location of the panic to the next empty
+/// line or note.
 fn panic_of(told: &str) -> String {
     let begin = told.find(" panicked at ").or_else(|| told.find("test panicked: ")).unwrap_or_default();
     let lines = told[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
     lines.take(8).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// What went wrong with a file or a folder.
+/// Adds the path of a file or folder to an error.
 fn failed_at(what: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", what.display())
 }
 
-/// Makes the copy with every bug in it, and builds it with what the repository itself was built with.
+/// Makes the copy with all bugs in it, and builds it with the same compiler and flags as the
+/// repository.
 fn build() -> Result<Programs, String> {
     let target = target()?;
     let (stage, copy) = (target.join("canaries/stage"), target.join("canaries/copy"));
-    // Never the folder of the repository itself: cargo knows packages by their place in a workspace, so that the copy's would be taken for ours.
+    // Never the build folder of the repository itself: cargo identifies packages by their position
+    // in a workspace, so it would confuse the copy's packages with the repository's.
     let built = target.join("canaries/target");
     for part in ["debug/.fingerprint", "debug/build", "debug/deps"] {
         link_dependencies(&target.join(part), &built.join(part)).map_err(failed_at(&built))?;
@@ -263,11 +270,12 @@ fn build() -> Result<Programs, String> {
     for name in names().map_err(failed_at(&stage))? {
         apply(&stage, &name)?;
     }
-    // What has not changed keeps its time, and is not built again.
+    // Unchanged files keep their times, so they are not built again.
     sync(&stage, &copy).map_err(failed_at(&copy))?;
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &built);
-    // What cargo tells this program of its package: build scripts that look at it would run anew, there and then here.
+    // Cargo's variables about this package: build scripts that read them would run again, in both
+    // builds.
     for (name, _) in env::vars_os() {
         let is_of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"]
             .iter()
@@ -298,13 +306,14 @@ fn build() -> Result<Programs, String> {
     })
 }
 
-/// Lends what was built of others' packages, so that it is not built twice; what is linked keeps its time. Ours all begin with one word.
+/// Links the built dependencies of the repository, so they are not built twice; linked files keep
+/// their times. The names of our own packages all begin with one word.
 fn link_dependencies(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
         let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Programs are ours, too, and are no libraries.
+        // Programs are also our own, and are not libraries.
         let is_program = from.ends_with("deps") && !name.starts_with("lib");
         if name.contains("poolhouse") || is_program {
             continue;
@@ -322,7 +331,7 @@ fn apply(folder: &Path, name: &str) -> Result<(), String> {
     let patch = root().join("tests/canaries").join(format!("{name}.patch"));
     let patch = patch.canonicalize().map_err(|error| format!("{}: {error}", patch.display()))?;
     let mut git = Command::new("git");
-    // The folder is not a part of the repository that it lies in.
+    // The folder is not a part of the repository that contains it.
     git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
     let output = git.args(["apply", "-C1"]).arg(&patch).output().map_err(|error| format!("git: {error}"))?;
     if output.status.success() {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// How many files held, and what was checked in them.
+/// The number of files that passed, and the number of their checks.
 static CHECKED: Mutex<(u64, Option<Checks>)> = Mutex::new((0, None));
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn case(prefix: &str, file: PathBuf) -> Trial {
     })
 }
 
-/// A case that cannot run here: ignored by name, and a failure where everything must run.
+/// A case that cannot run here: ignored by name, and a failure if every case must run.
 fn skipped(what: &str, reason: &str) -> Trial {
     let must_run = env::var("CI").is_ok_and(|ci| ci == "true");
     eprintln!("skipped: {what}: {reason}");

@@ -1,6 +1,8 @@
-//! Compression in bounded memory: nothing anew once it is warm, and never more than a message declares and the limit allows.
+//! Compression in bounded memory: a warm packer allocates nothing, and inflating takes no more than
+//! a message declares and the limit allows.
 //!
-//! What zstd takes from C's allocator is not counted; it does not depend on what a peer sends.
+//! Memory that zstd takes from C's allocator is not counted; it does not depend on the bytes of a
+//! peer.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -14,7 +16,8 @@ use poolhouse_wire::compress::{Compressor, Compressors, Packer, UnpackError, Unp
 use poolhouse_wire::message::{Limits, Outgoing, encode_command};
 use poolhouse_wire::{WireError, WireErrorKind};
 
-/// The system's allocator, counting for each thread the calls that ask for memory, the bytes it holds and the most it held.
+/// The system's allocator. Counts for each thread the allocations, the bytes that it holds and
+/// their maximum.
 struct Counting;
 
 thread_local! {
@@ -24,7 +27,7 @@ thread_local! {
 }
 
 fn note(grown: usize, shrunk: usize) {
-    // A thread that is ending has no cells any more, and is not being measured.
+    // A thread that is ending has no thread-local cells any more, and is not being measured.
     let _ = HELD.try_with(|held| {
         held.set(held.get().wrapping_add_unsigned(grown).wrapping_sub_unsigned(shrunk));
         let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
@@ -34,8 +37,8 @@ fn note(grown: usize, shrunk: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches cells of the thread that
-// need no initialisation and allocate nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches
+// thread-local cells that need no initialisation and allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 0);
@@ -65,14 +68,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `act` did to memory.
+/// The allocations of `act`.
 #[derive(Debug)]
 struct Taken {
-    /// How many times it asked for some.
+    /// The number of allocations.
     calls: u64,
-    /// How much more it held at its worst than before.
+    /// The maximum of additional bytes while it ran.
     most_bytes: usize,
-    /// How much it has kept.
+    /// The additional bytes after it.
     kept_bytes: usize,
 }
 
@@ -120,13 +123,13 @@ fn the_counter_counts_so_that_the_others_can_fail() {
     drop(kept);
 }
 
-/// The numbers that the documentation of `Packer` gives, with the buffers on top.
+/// The numbers in the documentation of `Packer`, plus the buffers.
 #[test]
 fn contexts_take_what_is_documented() {
     for (compressor, compress_max, inflate_max) in [
         (Compressor::Snappy, 36 * 1024, 0),
         (Compressor::Zlib, 330 * 1024, 44 * 1024),
-        // Nothing that Rust would know of.
+        // zstd allocates in C, which is not counted.
         (Compressor::Zstd, 0, 0),
     ] {
         let message = request(100_000);
@@ -166,7 +169,8 @@ fn warm_packer_allocates_nothing() {
     }
 }
 
-/// Forty megabytes in a few kilobytes, declared as a few bytes: not a byte beyond those is written.
+/// Forty megabytes in a few kilobytes, declared as a few bytes: no byte beyond the declared size is
+/// written.
 #[test]
 fn bomb_takes_no_more_than_it_declares() {
     let zeros = vec![0; 40_000_000];
@@ -174,7 +178,7 @@ fn bomb_takes_no_more_than_it_declares() {
         let data = algorithm.compress(&zeros);
         let bomb = compressed_raw(&request(0)[..16], 100, algorithm.id(), &data);
         let mut packer = packer(compressor);
-        // With the context that it needs once.
+        // Including the context, which is allocated once.
         assert!(packer.unpack(&compressed(algorithm, &request(0)), &Limits::DEFAULT).is_ok());
         let taken = measure(|| {
             let kind = refused(&mut packer, &bomb);
@@ -188,7 +192,8 @@ fn bomb_takes_no_more_than_it_declares() {
     }
 }
 
-/// One that tells the truth is bounded by the limit on messages, and its memory is given back.
+/// A message with a true declaration is bounded by the limit on messages, and its memory is
+/// released.
 #[test]
 fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
     let zeros = vec![0; 47_999_984];
@@ -203,7 +208,7 @@ fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
             packer.trim(256 * 1024);
         });
         assert_eq!((taken.calls, taken.most_bytes, taken.kept_bytes), (1, 48_000_000, 0), "{compressor}");
-        // A byte more, and nothing is taken at all.
+        // With one more byte, nothing is allocated at all.
         let longer = compressed_raw(&request(0)[..16], zeros.len() + 1, algorithm.id(), &data);
         let taken = measure(|| {
             let (size_bytes, max_bytes) = (47_999_985, 47_999_984);
@@ -213,7 +218,7 @@ fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
     }
 }
 
-/// A few bytes that claim to be megabytes cost nothing: they cannot be.
+/// A few bytes that declare megabytes cost nothing: such a ratio is impossible.
 #[test]
 fn size_that_cannot_be_takes_nothing() {
     for (compressor, algorithm) in EACH {
@@ -227,7 +232,7 @@ fn size_that_cannot_be_takes_nothing() {
     }
 }
 
-/// What Cassandra's protocol compresses, and how: bodies, or segments.
+/// The forms of compression in Cassandra's protocol: bodies, or segments.
 const CQL: [(cql::Version, Option<cql::Compression>); 6] = [
     (cql::Version::V4, None),
     (cql::Version::V4, Some(cql::Compression::Lz4)),
@@ -251,7 +256,7 @@ fn cql_result(sink: &mut Vec<u8>, version: cql::Version, body: &[u8]) {
         .expect("it fits");
 }
 
-/// How many envelopes there are in `bytes`, which come in pieces of that size.
+/// Decodes `bytes`, which arrive in pieces of `size`. Returns the number of envelopes.
 fn cql_decode(decoder: &mut cql::Decoder<Vec<u8>>, bytes: &[u8], size: usize) -> Result<usize, cql::CqlErrorKind> {
     let mut count = 0;
     for mut piece in bytes.chunks(size) {
@@ -291,7 +296,8 @@ fn warm_connection_of_cassandra_allocates_nothing() {
     }
 }
 
-/// A few bytes that claim to inflate to megabytes cost nothing: they cannot; nor do those that can, but may not.
+/// A few bytes that declare megabytes cost nothing if the ratio is impossible, nor if it is
+/// possible but beyond the limit.
 #[test]
 fn bombs_of_cassandra_take_nothing() {
     let refused = |version: cql::Version, compression, limit, bytes: &[u8]| {
@@ -327,7 +333,7 @@ fn bombs_of_cassandra_take_nothing() {
     }
 }
 
-/// A quarter of a gigabyte, of which a hundred bytes have come.
+/// A declared quarter of a gigabyte, of which a hundred bytes have arrived.
 #[test]
 fn claims_of_cassandra_take_no_more_than_has_come() {
     for (version, compression) in CQL.into_iter().filter(|(version, _)| *version != cql::Version::V5) {
@@ -338,7 +344,7 @@ fn claims_of_cassandra_take_no_more_than_has_come() {
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &claim, 1), Ok(0)));
         assert!(taken.most_bytes <= 512, "{version} {compression:?} {taken:?}");
     }
-    // In version 5 a part is all that there is of it.
+    // In version 5 an envelope arrives in segments, and only the received ones take memory.
     for compression in [None, Some(cql::Compression::Lz4)] {
         let mut whole = Vec::new();
         cql_result(&mut whole, cql::Version::V5, &vec![7; 4_000_000]);

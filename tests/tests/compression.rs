@@ -16,7 +16,7 @@ use poolhouse_tests::fake::{
 };
 use smol::future::FutureExt;
 
-/// Far beyond what anything here takes; only a failing test waits for it.
+/// Far longer than any step takes; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const EACH: [(&str, Algorithm); 3] =
@@ -40,7 +40,7 @@ fn server_with(change: impl FnOnce(&mut ServerState)) -> FakeServer {
     FakeServer::start(FakeOptions::with_state(state)).expect("a server")
 }
 
-/// A client with one connection at most, so that a test knows which one it speaks through.
+/// A client with at most one connection, which determines the connection of each command.
 fn client(server: &FakeServer, compressors: &str) -> Client {
     let options = if compressors.is_empty() { String::new() } else { format!("&compressors={compressors}") };
     let uri = format!("{}&maxPoolSize=1{options}", server.uri());
@@ -53,12 +53,12 @@ async fn ping(client: &Client) {
     client.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
 }
 
-/// One attempt, without the client's own second one.
+/// One attempt, without the client's own retry.
 async fn once(client: &Client, command: Document) -> Result<Document, Error> {
     client.check_out().await?.run_command("db", command).await
 }
 
-/// The rule that the peer broke, if that was it.
+/// The rule that the peer broke, if that is the error.
 fn wire_error(error: &Error) -> Option<WireError> {
     if let Error::Operation(OperationError::Exchange(ExchangeError::Wire(error))) = error { Some(*error) } else { None }
 }
@@ -99,7 +99,8 @@ fn requests_and_replies_are_compressed_by_each_compressor() {
     }
 }
 
-/// Neither hello of the pool nor any of the monitors; and monitors do not offer anything either.
+/// Neither the pool's hello nor the monitors' is compressed; monitors do not offer compressors
+/// either.
 #[test]
 fn hello_is_never_compressed_and_monitors_never_compress() {
     run(async {
@@ -128,7 +129,8 @@ fn hello_is_never_compressed_and_monitors_never_compress() {
     });
 }
 
-/// Wire Compression, "Messages not allowed to be compressed": the fake server hangs up on one that is. The connection stays.
+/// Wire Compression, "Messages not allowed to be compressed": the fake server closes the connection
+/// if one is compressed. The connection stays.
 #[test]
 fn forbidden_commands_go_uncompressed_over_the_same_connection() {
     run(async {
@@ -160,7 +162,8 @@ fn forbidden_commands_go_uncompressed_over_the_same_connection() {
     });
 }
 
-/// This side's order decides; the server's does not, and neither does a name that only one side knows.
+/// The client's order of compressors decides; the server's order does not matter, nor do names that
+/// only one side knows.
 #[test]
 fn first_compressor_of_this_side_that_the_server_has_is_used() {
     use Algorithm::{Snappy, Zlib, Zstd};
@@ -186,10 +189,10 @@ fn first_compressor_of_this_side_that_the_server_has_is_used() {
     }
 }
 
-/// Servers may answer as they like: everything compressed from the greeting on, by whatever both have, or nothing.
+/// Servers may compress everything after the handshake, with any common compressor, or nothing.
 #[test]
 fn replies_may_be_compressed_or_not_whatever_the_request_was() {
-    // The greeting, two pings, and an error; those that were asked for compressed; none.
+    // All four: the handshake, two pings, and an error; the two with compressed requests; none.
     for (reply_compression, expected) in
         [(ReplyCompression::Always, 4), (ReplyCompression::AsAsked, 2), (ReplyCompression::Never, 0)]
     {
@@ -209,7 +212,7 @@ fn replies_may_be_compressed_or_not_whatever_the_request_was() {
     }
 }
 
-/// Each byte of the reply comes alone.
+/// Each byte of the reply arrives separately.
 #[test]
 fn compressed_reply_that_trickles_is_one_reply() {
     for (name, _) in EACH {
@@ -224,7 +227,7 @@ fn compressed_reply_that_trickles_is_one_reply() {
     }
 }
 
-/// An `ok: 0` behind compression is an error of the command, and the connection stays.
+/// An `ok: 0` in a compressed reply is an error of the command, and the connection stays.
 #[test]
 fn errors_of_commands_come_through_compressed() {
     run(async {
@@ -240,7 +243,7 @@ fn errors_of_commands_come_through_compressed() {
     });
 }
 
-/// A compressed message is refused where none was offered.
+/// A compressed message is refused if no compressor was offered.
 #[test]
 fn compressed_reply_that_nobody_offered_is_refused() {
     run(async {
@@ -252,7 +255,7 @@ fn compressed_reply_that_nobody_offered_is_refused() {
     });
 }
 
-/// A message of 16 + 22 bytes, to be compressed: it answers nothing that was asked.
+/// A message of 16 + 22 bytes, to be compressed. It is not the reply to any request.
 fn plain() -> Vec<u8> {
     let mut message = Vec::new();
     for number in [38, 900, -5, 2013, 0_i32] {
@@ -262,8 +265,8 @@ fn plain() -> Vec<u8> {
     message
 }
 
-/// What becomes of a command whose reply these bytes are: its error; then the connection is closed by the client, and the
-/// next command has another one.
+/// The error of a command that receives these bytes as its reply. The client then closes the
+/// connection, and the next command uses a new one.
 async fn hostile(server: &FakeServer, client: &Client, bytes: Vec<u8>) -> WireError {
     ping(client).await;
     let pings = |server: &FakeServer| -> Vec<u64> {
@@ -318,13 +321,13 @@ fn hostile_messages_are_refused_with_what_and_where() {
             (with(22, 2, &zlib[..zlib.len() - 1]), WireErrorKind::CompressedData { compressor: Compressor::Zlib }, 25),
             (with(22, 3, &[1; 30]), WireErrorKind::CompressedData { compressor: Compressor::Zstd }, 25),
             (with(22, 0, &body[..21]), WireErrorKind::UncompressedSize { size_bytes: 22, max_bytes: 21 }, 20),
-            // It inflates well, and answers another request.
+            // Inflates correctly, and is the reply to another request.
             (good(Algorithm::Zstd), WireErrorKind::ResponseTo { expected: 0, found: -5 }, 8),
         ];
         for (bytes, kind, offset) in cases {
             let error = hostile(&server, &client, bytes).await;
             let expected = match (kind, error.kind()) {
-                // Which request it was does not matter.
+                // The id of the request does not matter.
                 (WireErrorKind::ResponseTo { found, .. }, WireErrorKind::ResponseTo { expected, .. }) => {
                     WireErrorKind::ResponseTo { expected, found }
                 }
@@ -340,7 +343,7 @@ fn hostile_messages_are_refused_with_what_and_where() {
     });
 }
 
-/// What is behind a compressed reply is as unwelcome as behind a plain one.
+/// Bytes after a compressed reply are refused like those after a plain one.
 #[test]
 fn bytes_behind_a_compressed_reply_are_refused() {
     run(async {
@@ -348,7 +351,8 @@ fn bytes_behind_a_compressed_reply_are_refused() {
         let client = client(&server, "zstd");
         ping(&client).await;
         server.inject(FaultRule::once(Fault::DuplicateReply).on_command("find"));
-        // Both replies may come in one piece, or the second behind the first: then it is found by the next command.
+        // The replies may arrive together or one after the other; in the second case the next
+        // command detects the surplus bytes.
         let first = once(&client, doc! { "find": "c" }).await.map(drop);
         let second = once(&client, doc! { "find": "c" }).await.map(drop);
         let error = first.err().or(second.err()).expect("one of them finds it");
@@ -358,7 +362,7 @@ fn bytes_behind_a_compressed_reply_are_refused() {
     });
 }
 
-/// The limit of the connection's own hello bounds what is inflated, not only what comes.
+/// The limit of the connection's own hello bounds the inflated size, not only the received size.
 #[test]
 fn reply_that_inflates_beyond_the_limit_is_refused() {
     for (name, _) in EACH {
@@ -380,14 +384,14 @@ fn reply_that_inflates_beyond_the_limit_is_refused() {
     }
 }
 
-/// A hello whose compressed reply lies fails the establishment, as one of the peer's faults.
+/// A malformed compressed reply to hello fails the establishment, as a fault of the peer.
 #[test]
 fn hostile_reply_to_hello_fails_the_establishment() {
     run(async {
         let server = server_with(|state| state.reply_compression = ReplyCompression::Always);
         let mut options = ClientOptions::parse(&format!("{}&compressors=zlib&appName=x", server.uri())).expect("good");
         options.timeout = Some(PATIENCE);
-        // No other greeting of the client is due once the first check is done.
+        // After the first check no other handshake of the client is due.
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         let client = Client::with_options(options).expect("good options");
         let lie = compressed_raw(&plain()[..16], 22, 2, b"no zlib at all here");

@@ -1,4 +1,4 @@
-//! The contract with the example of a runtime of one's own.
+//! The contract with the example of a custom runtime.
 
 #[expect(clippy::std_instead_of_alloc, clippy::std_instead_of_core, reason = "an example of the standard library")]
 #[path = "../../core/client/examples/std_runtime/runtime.rs"]

@@ -1,4 +1,5 @@
-//! The corpora of the fuzz targets, and what once failed: a case per target. See fuzz/README.md.
+//! The corpora of the fuzz targets, and inputs that once failed: a case per target. See
+//! fuzz/README.md.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -15,7 +16,7 @@ use poolhouse_tests::sim::caught;
 use poolhouse_tests::suite::Suite;
 use serde_json::{Value, json};
 
-/// No corpus is larger: it is in the repository.
+/// Upper bounds of a corpus: it is stored in the repository.
 const FILES_MAX: usize = 120;
 const BYTES_MAX: usize = 200_000;
 
@@ -54,7 +55,7 @@ fn replay(name: &str, body: Body) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of the files of a folder, without their ends; of folders that have nothing in them none.
+/// The names of the files of a folder, without extensions; none if the folder is missing.
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.path().file_stem().map(|stem| stem.to_string_lossy().into_owned())).collect()

@@ -19,7 +19,7 @@ use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, decode_message};
 use std::alloc::System;
 use std::path::Path;
 
-/// The system's allocator, counting what each thread holds and how much that was at most.
+/// The system's allocator. Counts the bytes that each thread holds, and their maximum.
 struct Counting;
 
 thread_local! {
@@ -28,15 +28,15 @@ thread_local! {
 }
 
 fn hold(change: isize) {
-    // A thread that is ending has no cell any more, and is not being measured.
+    // A thread that is ending has no thread-local cell any more, and is not being measured.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + change);
         let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
     });
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches cells of the thread that
-// need no initialisation and allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches
+// thread-local cells that need no initialisation and allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         hold(layout.size().cast_signed());
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many bytes more than before were held at most while `act` ran.
+/// The maximum of additional bytes while `act` ran.
 fn most<R>(act: impl FnOnce() -> R) -> usize {
     let before = HELD.get();
     MOST.set(before);
@@ -99,7 +99,8 @@ fn inflating_holds_what_was_declared_and_allowed() {
         let mut packer = Packer::new(all, None);
         packer.agree(all);
         let first = most(|| packer.unpack(&data, &limits).is_ok());
-        // Contexts of the decompressors, which are made at their first use: a quarter of a megabyte for the largest.
+        // Includes the contexts of the decompressors, which are allocated at their first use: a
+        // quarter of a megabyte for the largest.
         assert!(first <= 2 * limits.message_bytes_max as usize + 512 * 1024, "{first} bytes for {data:02x?}");
         assert!(packer.buffer_bytes() <= limits.message_bytes_max as usize);
     }

@@ -1,4 +1,5 @@
-//! The fake Cassandra server: that it does what it says, right and wrong, and that clients of others take it for a cluster.
+//! The fake Cassandra server: its specified behaviour and faults, and drivers of other projects as
+//! its clients.
 
 extern crate alloc;
 
@@ -21,9 +22,9 @@ use poolhouse_cql::Version;
 use poolhouse_tests::cql_server::{CqlClient, CqlServer, CqlServerOptions};
 pub use poolhouse_tests::patience::PATIENCE;
 
-/// Every version, the oldest first.
+/// All versions, the oldest first.
 const VERSIONS: [Version; 3] = [Version::V3, Version::V4, Version::V5];
-/// How long it is watched that nothing happens.
+/// The time for which nothing may happen.
 const SILENCE: Duration = Duration::from_millis(50);
 
 fn started() -> CqlServer {
@@ -40,7 +41,7 @@ fn connected(server: &CqlServer, version: Version) -> CqlClient {
     client
 }
 
-/// Asks one thing, and takes the next reply for the answer.
+/// Sends one request, and takes the next reply for its answer.
 fn ask(client: &mut CqlClient, stream: i16, text: &str) -> Vec<u8> {
     client.query(stream, text).expect("connected");
     let reply = client.reply().expect("an answer");

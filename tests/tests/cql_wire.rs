@@ -52,7 +52,7 @@ fn fuzz_body_holds_on_every_tiny_input() {
             fuzz::cql(&[one, two]);
         }
     }
-    // As it is, of each kind of connection: the bytes that headers begin with.
+    // Not mutated: for each kind of connection, headers with combinations of these bytes.
     for kind in 0..9 {
         for two in [0x83, 0x84, 0x85, 4, 5] {
             for three in [0, 1, 0xff] {

@@ -1,4 +1,5 @@
-//! The firmware under QEMU, over emulated Ethernet, against real servers: what it says that it sent is what the servers have.
+//! The firmware under QEMU, over emulated Ethernet, against real servers: the documents that it
+//! reports as sent are those that the servers have.
 
 use alloc::collections::BTreeSet;
 use core::error::Error;
@@ -18,7 +19,7 @@ extern crate alloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Far beyond what anything takes that is waited for.
+/// Far longer than any wait takes.
 const LIMIT: Duration = Duration::from_secs(90);
 const TASKS: i32 = 3;
 
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
                 .case("a_pulled_cable_loses_nothing", a_pulled_cable_loses_nothing)
                 .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
                 .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
-            // It is built by itself, with a feature.
+            // The firmware with TLS is a separate build, with a feature.
             if firmware::available().is_ok_and(|folder| folder.join("demo_tls").is_file()) {
                 suite = suite
                     .case("documents_arrive_by_tls", documents_arrive_by_tls)
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     suite.run()
 }
 
-/// The demo, sending so many documents from each of its tasks.
+/// The demo, which sends `documents` documents from each of its tasks.
 fn demo(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Result<Firmware, Box<dyn Error>> {
     Ok(Firmware::start("demo", &arguments(seeds, documents, period_ms, more), None)?)
 }
@@ -69,7 +70,7 @@ fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<
     arguments
 }
 
-/// A server that speaks TLS alone, and the argument that names its authority.
+/// A server that accepts TLS only, and the argument with its authority.
 fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
     let (root, folder) = (Holder::root("root"), Folder::new());
     let identity = root.issue(&Wanted::server(&["127.0.0.1"])).identity();
@@ -83,7 +84,7 @@ fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
     Ok((server, folder, authority(&root)))
 }
 
-/// What a PEM file has between its first line and its last.
+/// The text of a PEM file between its first line and its last.
 fn authority(root: &Holder) -> String {
     let pem = root.certificate();
     let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -95,7 +96,8 @@ fn demo_tls(server: &Mongod, documents: i32, more: &[&str]) -> Result<Firmware, 
     Ok(Firmware::start("demo_tls", &arguments(&server.address().to_string(), documents, 200, more), None)?)
 }
 
-/// The firmware must end well. Tells what it has done: how long its longest document took is how long a recovery did.
+/// The firmware must succeed. Prints its totals; the time of its longest document is the time of a
+/// recovery.
 fn end_well(case: &str, firmware: &mut Firmware, documents: i32) -> Outcome {
     let status = firmware.finish(LIMIT)?;
     let summary = firmware.output().iter().find(|line| line.starts_with("sent ")).cloned().unwrap_or_default();
@@ -119,21 +121,21 @@ fn number(document: &Document) -> Result<(String, i64), Box<dyn Error>> {
     Ok((id.get_str("device")?.to_owned(), id.get_i64("number")?))
 }
 
-/// So many documents of each task.
+/// The expected documents: `documents` of each task.
 fn wanted(documents: i32) -> BTreeSet<(String, i64)> {
     (0..TASKS)
         .flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), i64::from(number))))
         .collect()
 }
 
-/// Every document once, and no other.
+/// Every document is found once, and no other.
 fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
     let found = found(server)?;
     println!("firmware: {case}: found {}", found.len());
     if found == wanted(documents) { Ok(()) } else { Err(format!("found {found:?}").into()) }
 }
 
-/// The firmware has closed what it opened.
+/// The firmware has closed its connections.
 fn check_closed(server: &Mongod) -> Outcome {
     let begun = std::time::Instant::now();
     while server.server_status_connections()?.others() > 0 {
@@ -147,7 +149,7 @@ fn check_closed(server: &Mongod) -> Outcome {
 
 /// Waits until a server has some of the documents.
 fn wait_for_some(firmware: &mut Firmware) -> Outcome {
-    // Each task has sent one when the pool has checked connections in so often.
+    // After this number of check-ins each task has sent a document.
     for _ in 0..2 * TASKS {
         firmware.wait_for(LIMIT, |line| line.contains("ConnectionCheckedIn"))?;
     }
@@ -159,7 +161,8 @@ fn documents_arrive_at_the_fake_server() -> Outcome {
     let mut firmware = demo(&server.address().to_string(), 5, 100, &[])?;
     end_well("documents arrive at the fake server", &mut firmware, 5)?;
     server.wait_until(LIMIT, |view| view.open_count() == 0)?;
-    // Each document came, and none came again but for a failure that was told: on a slow machine an insert may be answered too late.
+    // Each document arrived. A document arrived again only after a reported failure: on a slow
+    // machine an insert may be answered too late.
     let inserts: Vec<_> = server.log().into_iter().filter(|it| it.name == "insert").collect();
     let found = inserts.iter().map(|it| inserted(it.body.as_ref())).collect::<Result<BTreeSet<_>, _>>()?;
     let failed = firmware.output().iter().filter(|line| tells_failure(line)).count();
@@ -176,7 +179,8 @@ fn inserted(insert: Option<&Document>) -> Result<(String, i64), Box<dyn Error>> 
     number(document.as_document().ok_or("no document")?)
 }
 
-/// Whether a line tells that an attempt to send a document failed, or a connection, after which an insert is repeated.
+/// Whether a line reports a failed attempt to send a document, or a failed connection. An insert is
+/// repeated after either.
 fn tells_failure(line: &str) -> bool {
     let closed = line.contains("ConnectionClosed") && (line.contains("(error)") || line.contains("(stale)"));
     closed || (line.starts_with("device-") && line.contains(", reading "))
@@ -190,12 +194,12 @@ fn elections_of_the_fake_set_lose_nothing() -> Outcome {
     set.fail_over()?;
     end_well("elections of the fake set lose nothing", &mut firmware, 10)?;
     let inserts: u64 = (0..set.servers_count()).map(|member| set.server(member).count_of("insert")).sum();
-    // Those that were refused while there was no primary came once more.
+    // The inserts that were refused while there was no primary were repeated.
     if inserts >= 30 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
 }
 
 fn whoever_finds_no_server_fails() -> Outcome {
-    // Nobody listens at port 1.
+    // Nothing listens at port 1.
     let mut firmware = demo("127.0.0.1:1", 1, 100, &["seconds=2"])?;
     let status = firmware.finish(LIMIT)?;
     let output = firmware.output().join("\n");
@@ -221,7 +225,8 @@ fn users_get_in_and_nobody_else_does() -> Outcome {
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=pencil"])?;
     end_well("users get in and nobody else does", &mut firmware, 5)?;
     check_found("users get in and nobody else does", &server, 5)?;
-    // A key takes the emulated core as long as the machine's load makes it take: what is waited for is the refusal.
+    // The time to compute a key on the emulated core depends on the machine's load, so the test
+    // waits for the refusal.
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk"])?;
     let refusal = firmware.wait_for(LIMIT, |line| line.contains("authentication"))?;
     println!("firmware: users get in and nobody else does: {refusal}");

@@ -1,7 +1,8 @@
-//! Clients and fork(2): the parent goes on as if nothing had happened, and what its child inherits is inert.
+//! Clients and fork(2): the parent continues undisturbed, and its clients are inert in the child.
 //!
-//! Each case runs in a process of its own, which forks once or twice and in whose child nothing of a runtime is driven; a case that hangs is
-//! ended with its child. A server in the process of a case has its thread in the parent, and its sockets in the same reactor as the client's.
+//! Each case runs in a separate process, which forks once or twice; no runtime is driven in its
+//! child; a case that hangs is killed with its child. A server in the process of a case has its
+//! thread in the parent, and its sockets in the same reactor as the client's.
 #![allow(
     unsafe_code,
     reason = "fork and _exit; no other process, thread or lock is touched in a child but by what is under test"
@@ -38,12 +39,12 @@ use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted as Certificate};
 use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// How long a child may live, and how long a case may take; far beyond what they need.
+/// Timeouts of a child and of a case; far longer than they need.
 const CHILD_MAX: Duration = Duration::from_secs(40);
 const CASE_MAX: Duration = Duration::from_secs(90);
-/// How often it is looked whether they have ended.
+/// Interval of checks whether they have ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// Set in the process of a case: its name.
+/// Set in the process of a case, to its name.
 const CASE: &str = "POOLHOUSE_FORK_CASE";
 
 /// Names and bodies.
@@ -77,7 +78,7 @@ fn cases<P: Platform + Default>(platform: &str) -> Cases {
     cases.map(|(name, case)| (format!("{platform}_{name}"), case)).to_vec()
 }
 
-/// Runs a case in a process of its own.
+/// Runs a case in a separate process.
 fn in_process(name: &str) -> Result<(), String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut process = Command::new(this)
@@ -87,7 +88,7 @@ fn in_process(name: &str) -> Result<(), String> {
         .spawn()
         .map_err(|error| error.to_string())?;
     let mut errors = process.stderr.take().expect("it is piped");
-    // What is written there is shorter than a pipe holds.
+    // The output is shorter than the buffer of a pipe.
     let end = Instant::now() + CASE_MAX;
     let ended = loop {
         match process.try_wait().map_err(|error| error.to_string())? {
@@ -97,7 +98,7 @@ fn in_process(name: &str) -> Result<(), String> {
         }
     };
     if ended.is_none() {
-        // Its child goes with it.
+        // Its child is killed with it.
         process.kill().and_then(|()| process.wait()).map_err(|error| error.to_string())?;
     }
     if ended.is_some_and(|status| status.success()) {
@@ -109,7 +110,7 @@ fn in_process(name: &str) -> Result<(), String> {
     Err(format!("{how}: {text}"))
 }
 
-/// What parent and child say to each other.
+/// Pipes between parent and child.
 struct Line {
     from: PipeReader,
     to: PipeWriter,
@@ -125,11 +126,12 @@ impl Line {
     }
 }
 
-/// Forks, with the world on both sides. Returns what the parent's work gives when the child has ended, and well.
+/// Forks, with `world` on both sides. Returns the result of the parent's closure when the child has
+/// ended successfully.
 fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(W, &mut Line) -> T) -> T {
     let (from_child, to_parent) = pipe().expect("a pipe");
     let (from_parent, to_child) = pipe().expect("a pipe");
-    // SAFETY: the child runs what this suite is about, on the one thread that it has, and ends by `_exit`.
+    // SAFETY: the child runs only the code under test, on its only thread, and ends by `_exit`.
     let id = unsafe { libc::fork() };
     if id == 0 {
         #[cfg(target_os = "linux")]
@@ -139,11 +141,12 @@ fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(
         let done = catch_unwind(AssertUnwindSafe(|| child(world, &mut line)));
         let status = i32::from(done.is_err());
         if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
-            // What has been run through is counted in the child, too.
-            // SAFETY: it takes no pointer and does not return. Counters are all that is written at the exit.
+            // Coverage of the child counts, too. SAFETY: the call takes no pointer and does not
+            // return. The exit only writes counters.
             unsafe { libc::exit(status) };
         }
-        // SAFETY: it takes no pointer and does not return. What runs at the exit of the parent is not the child's.
+        // SAFETY: the call takes no pointer and does not return. The exit handlers of the parent
+        // must not run in the child.
         unsafe { libc::_exit(status) };
     }
     let id = Pid::from_raw(id).expect("fork succeeds");
@@ -171,7 +174,7 @@ fn start() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
 }
 
-/// Options whose monitor polls, and seldom, so that counts are exact.
+/// Options with a polling monitor and a long interval, which makes counts exact.
 fn options(uri: &str) -> ClientOptions {
     let mut options = ClientOptions::parse(uri).expect("the string is right");
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -187,7 +190,7 @@ async fn ping<P: Platform>(client: &Client<P>) {
     client.run_command("admin", doc! { "ping": 1 }).await.expect("the server answers");
 }
 
-/// What a future gives at its first poll: the child has nothing that could wake it.
+/// The result of a future at its first poll: nothing in the child could wake it.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -253,7 +256,7 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
     forked(
         (),
         |(), _| {
-            // The first look finds the pool as empty as the first operation does.
+            // The first snapshot already shows the empty pool that the first operation would find.
             let pool = client.servers()[0].pool;
             assert_eq!((pool.state, pool.generation, pool.counts), (PoolState::Paused, 1, PoolCounts::default()));
             assert_forked(at_once(client.check_out()));
@@ -339,7 +342,7 @@ fn reply_that_is_outstanding_is_the_parents<P: Platform + Default>() {
 
 const CONNECTIONS: u32 = 20;
 
-/// Everything that a client has to drop.
+/// All values of a client that can be dropped.
 struct Luggage<'c, P: Platform> {
     plain: Vec<Connection<'c, P>>,
     encrypted: Vec<Connection<'c, P>>,
@@ -360,7 +363,7 @@ fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
     };
     let clients = [made(&servers[0], ""), made(&servers[1], &format!("&tls=true&tlsCAFile={ca}"))];
     connections_are_dropped(&servers, &clients);
-    // Handles share what is the client's.
+    // Handles share the state of the client.
     let handles = clients.each_ref().map(Client::clone);
     forked(
         (handles, clients),
@@ -457,19 +460,19 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
         (),
         |(), line| {
             refused(line);
-            // So is a child of the child.
+            // A child of the child is refused, too.
             forked((), |(), line| refused(line), |(), line| line.hear());
         },
         |(), line| line.hear(),
     );
-    // It is not for the parent.
+    // The parent may create clients.
     let second = Client::<P>::with_options(client.options().clone()).expect("the parent may");
     block_on(ping(&second));
     block_on(ping(&client));
     assert_eq!(seen(&server).0, before.0 + 2, "a monitor and a connection");
 }
 
-/// The server is in a process of its own: one here would have started the reactor.
+/// The server runs in a separate process: in this one it would have started the reactor.
 fn both_sides_work<P: Platform + Default>() {
     let mut server = Command::new(env!("CARGO_BIN_EXE_fake_server"))
         .stdin(Stdio::piped())
@@ -500,7 +503,7 @@ fn both_sides_work<P: Platform + Default>() {
     assert!(told.starts_with("4 connections,"), "a monitor and a connection on each side: {told}");
 }
 
-/// Wherever the other threads are when the process forks, and whatever locks they hold.
+/// At any position of the other threads when the process forks, and with any locks held.
 fn many_children<P: Platform + Default>() {
     let server = start();
     let client = client::<P>(&server);
@@ -531,7 +534,8 @@ fn many_children<P: Platform + Default>() {
     block_on(ping(&client));
 }
 
-/// A session with one connection, which takes so many requests at a time. Nothing happens by itself.
+/// A session with one connection, which takes `requests` requests at a time. Background activity is
+/// off.
 fn session<P: Platform + Default>(server: &CqlServer, requests: u32) -> Session<P> {
     let local = HostOptions {
         core_connections: 1,
@@ -561,7 +565,7 @@ fn echoes<P: Platform>(session: &Session<P>) {
     }
 }
 
-/// What the child must not change.
+/// Counters of the server that the child must not change.
 fn seen_by(server: &CqlServer) -> (u64, u64) {
     let counts = server.counts();
     (counts.accepted, counts.open)
@@ -604,12 +608,12 @@ fn session_is_inert<P: Platform + Default>() {
     );
     echoes(&session);
     assert_eq!(seen_by(&server), before);
-    // Two of the handshake.
+    // Two requests of the handshake.
     assert_eq!(server.counts().requests, 80 + 2);
     block_on(session.close());
 }
 
-/// One in flight, and two that wait for its id.
+/// One request in flight, and two that wait for its stream id.
 fn requests_that_wait<P: Platform + Default>() {
     let server = node();
     let session = session::<P>(&server, 1);
@@ -647,7 +651,7 @@ fn requests_that_wait<P: Platform + Default>() {
     assert_eq!(seen_by(&server), before);
 }
 
-/// Wherever the other threads are when the process forks, and whatever locks they hold.
+/// At any position of the other threads when the process forks, and with any locks held.
 fn busy_session<P: Platform + Default>() {
     let server = node();
     let session = session::<P>(&server, 2);

@@ -36,17 +36,17 @@ fn start() -> Result<Mongod, MongodError> {
     Mongod::start(MongodOptions::default())
 }
 
-/// Whether a process is there; one that was killed but not reaped still is.
+/// Whether a process exists; a killed process exists until it is reaped.
 fn process_exists(pid: u32) -> bool {
     PathBuf::from(format!("/proc/{pid}")).exists()
 }
 
-/// The error of something that must not succeed.
+/// The error of a call that must fail.
 fn refusal<T: core::fmt::Debug, E>(result: Result<T, E>) -> Result<E, String> {
     result.map_or_else(Ok, |value| Err(format!("not refused: {value:?}")))
 }
 
-/// Asks until the answer is yes, at most 30 s.
+/// Repeats the check until it returns `true`, at most 30 s.
 fn eventually(what: &str, mut yes: impl FnMut() -> Result<bool, MongodError>) -> Outcome {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !yes()? {
@@ -70,7 +70,7 @@ fn started_server_answers_with_test_commands_on() -> Outcome {
     assert!(matches!(&refused, MongodError::Command { code: 59, .. }), "{refused}");
     assert_eq!(mongod.uri(), format!("mongodb://{}", mongod.address()));
     mongod.shutdown()?;
-    // All of it: a slow machine writes so much that the line is not in the tail any more.
+    // The whole log: a slow machine writes so much that the line may not be in the tail any more.
     let log = String::from_utf8_lossy(&std::fs::read(mongod.folder().join("log"))?).into_owned();
     assert!(log.contains("Waiting for connections"), "{log}");
     let last = log.lines().last().ok_or("it has said something")?;
@@ -85,7 +85,7 @@ fn started_server_answers_with_test_commands_on() -> Outcome {
 fn dropped_server_leaves_no_process_and_no_folder() -> Outcome {
     let mut mongod = start()?;
     let (pid, folder) = (mongod.pid().ok_or("it runs")?, mongod.folder().to_owned());
-    // A stopped process cannot end by itself: it has to be killed.
+    // A stopped process cannot end normally: it must be killed.
     mongod.stop()?;
     drop(mongod);
     assert!(!process_exists(pid));
@@ -121,7 +121,7 @@ fn killed_server_comes_back_on_the_same_port_and_data() -> Outcome {
     mongod.restart()?;
     assert_eq!(mongod.address(), address);
     assert_ne!(mongod.pid(), Some(pid));
-    // Not by its fast count, which an unclean end may leave wrong.
+    // Not by its fast count, which may be wrong after an unclean end.
     let found = mongod.run_command(doc! { "find": "kept" })?;
     assert_eq!(found.get_document("cursor")?.get_array("firstBatch")?.len(), 1, "{found}");
     // A running server is restarted, too.
@@ -146,7 +146,7 @@ fn stopped_server_accepts_and_stays_silent() -> Outcome {
     assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
     mongod.cont()?;
     mongod.run_command(doc! { "ping": 1 })?;
-    // Ending it properly works from a standstill as well.
+    // An orderly shutdown also works on a stopped process.
     mongod.stop()?;
     mongod.shutdown()?;
     assert!(!process_exists(pid));
@@ -180,7 +180,7 @@ fn fail_points_take_effect_and_end() -> Outcome {
     mongod.fail_command(FailPointMode::Times(1), block)?;
     let begun = Instant::now();
     mongod.run_command(doc! { "ping": 1 })?;
-    // The server sleeps by a clock of its own, which is coarser than ours: it may wake a moment early.
+    // The server sleeps by a different clock, which is coarser: it may wake a moment early.
     assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
     Ok(())
 }

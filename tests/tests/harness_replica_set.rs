@@ -22,7 +22,7 @@ use poolhouse_tests::suite::Suite;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// How long an election may take.
+/// Timeout of an election.
 const ELECTION: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         .run()
 }
 
-/// Prints how long a step took.
+/// Prints the duration of a step.
 struct Timer(Instant);
 
 impl Timer {
@@ -55,7 +55,7 @@ fn insert(id: i32) -> Document {
     doc! { "insert": "c", "documents": [{ "_id": id }], "writeConcern": { "w": "majority", "wtimeout": 10_000 } }
 }
 
-/// Asks until the answer is yes, at most 30 s.
+/// Repeats the check until it returns `true`, at most 30 s.
 fn eventually(what: &str, mut yes: impl FnMut() -> Result<bool, MongodError>) -> Outcome {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !yes()? {
@@ -93,10 +93,11 @@ fn set_of_three_survives_what_befalls_it() -> Outcome {
     Ok(())
 }
 
-/// The fields of greetings and refusals, by name and type; the values are each set's own.
+/// Compares the fields of hello replies and refusals, by name and type; the values differ in each
+/// set.
 fn fake_members_say_what_real_ones_say(set: &MongodReplicaSet) -> Outcome {
     let fields = |reply: Document| -> BTreeMap<String, ElementType> {
-        // Gossip of cluster times is no part of the fake set.
+        // The fake set does not send cluster times.
         let gossip = ["$clusterTime", "operationTime"];
         let own = reply.into_iter().filter(|(name, _)| !gossip.contains(&name.as_str()));
         own.map(|(name, value)| (name, value.element_type())).collect()
@@ -178,7 +179,7 @@ fn remove_and_add(set: &MongodReplicaSet, timer: &mut Timer) -> Outcome {
     timer.lap("reconfiguration that removes a member");
     // The member ends its connections; the fake set does the same.
     assert_eq!(idle.read().map_err(|error| error.kind()).err(), Some(ErrorKind::UnexpectedEof));
-    // It may end connections for a while after it knows.
+    // The member may close connections for a while after it has been removed.
     let mut reply = Document::new();
     eventually("the member knows that it was removed", || {
         reply = set.hello(gone).unwrap_or_default();

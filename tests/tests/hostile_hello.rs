@@ -1,4 +1,5 @@
-//! Hello replies with names that an attacker chose cost about as much as honest replies of the same size.
+//! Hello replies with names chosen by an attacker cost about as much as honest replies of the same
+//! size.
 
 use core::time::Duration;
 use poolhouse_core::topology::{OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
@@ -50,7 +51,7 @@ impl Set {
     }
 }
 
-/// The processor's time that this thread has used.
+/// The processor time that this thread has used.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
@@ -67,7 +68,7 @@ fn cost(replies: &[Lists]) -> Duration {
     (0..30).map(round).min().expect("some rounds")
 }
 
-/// The names in two halves, which replace each other with every reply.
+/// The names in two halves; each reply replaces one half by the other.
 fn halves(names: &[String], list: impl Fn(Vec<String>) -> Lists) -> [Lists; 2] {
     let (one, other) = names.split_at(names.len() / 2);
     [one, other].map(|names| list(names.to_vec()))

@@ -1,7 +1,8 @@
-//! What may happen when two tasks meet: every interleaving of the tasks of a client, by loom.
+//! All interleavings of the tasks of a client, by loom.
 //!
-//! The shell knows locks, sockets and time by its runtime only, so a runtime whose locks are loom's is enough: the code under test is that
-//! which ships. A wake-up that is lost, or locks that are taken in different orders, leave a model in which no thread can go on.
+//! The driver uses locks, sockets and time only through its runtime, so a runtime with loom's locks
+//! is enough: the code under test is the code that ships. A lost wake-up, or locks that are taken
+//! in different orders, leave a model in which no thread can continue.
 
 extern crate alloc;
 

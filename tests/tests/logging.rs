@@ -1,8 +1,10 @@
-//! The official log message tests of pools and topologies: a case for each test, with the name `file: description`. And our own scenarios in the same
-//! (unified) format: a case for each file. Each case runs a real client against the fake server.
+//! The official log message tests of pools and topologies: a case for each test, with the name
+//! `file: description`. And our own scenarios in the same (unified) format: a case for each file.
+//! Each case runs a real client against the fake server.
 //!
-//! A test of an official file that asks for what is not here (authentication, sessions, messages of commands) is skipped by
-//! name and counts as ignored. Our own scenarios must run. The process has one log subscriber, so cases run one after the other.
+//! A test of an official file that requires missing features (authentication, sessions, messages of
+//! commands) is skipped by name and counts as ignored. Our own scenarios must run. The process has
+//! one log subscriber, so cases run one after the other.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -29,7 +31,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Folders of official files, and how the names of those that are about log messages begin.
+/// Folders of official files, and the prefixes of those that concern log messages.
 const FOLDERS: [(&str, &str); 2] = [
     ("connection-monitoring-and-pooling/tests/logging", ""),
     ("server-discovery-and-monitoring/tests/unified", "logging-"),
@@ -82,13 +84,13 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Checks that TLS leaves out are told of as loudly as anything is.
+/// Every disabled TLS check is logged as a warning.
 fn relaxed_tls() -> Result<(), Failed> {
     for (option, expected) in [("tlsInsecure", 1), ("tlsAllowInvalidHostnames", 1), ("tls", 0)] {
         capture::clear();
         let uri = format!("mongodb://127.0.0.1:1/?{option}=true");
         let Ok(client) = smol::block_on(poolhouse_smol::Client::new(&uri)) else {
-            // Only without authorities of the platform, where nothing can be checked.
+            // Only without authorities of the platform, where nothing can be verified.
             assert_ne!(option, "tlsInsecure");
             continue;
         };
@@ -101,7 +103,7 @@ fn relaxed_tls() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every way to make a client logs the options that are ignored.
+/// Every constructor of a client logs the ignored options.
 fn ignored_options() -> Result<(), Failed> {
     let uri = "mongodb://127.0.0.1:1/?appNome=shop&maxPoolSize=-1";
     let parse = || ClientOptions::parse(uri).expect("unknown options are left out");

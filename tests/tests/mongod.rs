@@ -1,11 +1,11 @@
-//! The client on smol against a real mongod, which `MONGOD` names.
+//! The client on smol against a real mongod, given by `MONGOD`.
 
 extern crate alloc;
 
 #[path = "mongod/suite.rs"]
 mod suite;
 
-/// What the suite has of its runtime.
+/// The names that the suite uses of its runtime.
 mod runtime {
     pub(crate) use poolhouse_smol::{Smol as Runtime, *};
     pub(crate) use smol::{Task, block_on, spawn, unblock};

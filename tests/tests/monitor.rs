@@ -1,4 +1,4 @@
-//! Random lives of a monitor against its naive model, and the dead server.
+//! Random simulated runs of a monitor against its naive model, and a dead server.
 
 use core::time::Duration;
 
@@ -58,7 +58,7 @@ fn ten_thousand_random_lives_agree_with_the_model() {
     assert!(!all || kinds.iter().all(|&count| count >= 1_000), "the lives got everywhere: {seen:?}");
 }
 
-/// S21: the same inputs give the same monitor, also after it was copied half way.
+/// S21: the same inputs produce the same monitor, also after it was copied half way.
 #[test]
 fn a_copy_goes_on_like_the_original() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
@@ -74,26 +74,27 @@ fn a_copy_goes_on_like_the_original() {
     assert_eq!(monitor, copy);
 }
 
-/// How the servers of a world behave.
+/// The behaviours of the simulated servers.
 #[derive(Clone, Copy, PartialEq)]
 enum Behaviour {
-    /// Refuses every connection, after it had been a good streaming server for a second.
+    /// Refuses every connection, after it had streamed normally for a second.
     Dies,
-    /// Takes connections, and breaks them at the first hello.
+    /// Accepts connections, and breaks each at the first hello.
     Resets,
-    /// Answers the first hello of each connection, and breaks it 10 ms after the second.
+    /// Answers the first hello of each connection, and breaks the connection 10 ms after the
+    /// second.
     GreetsAndResets,
 }
 
-/// When a monitor dialed, in milliseconds.
+/// Times of dials, in milliseconds.
 #[derive(Debug, Default)]
 struct Dials {
     check: Vec<u64>,
     rtt: Vec<u64>,
 }
 
-/// Drives one monitor for `seconds` of virtual time, with a check requested every millisecond of them; when it
-/// dialed.
+/// Drives one monitor for `seconds` of virtual time, with a check request in every millisecond.
+/// Returns the times of its dials.
 fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
     let options = MonitorOptions { heartbeat_frequency: Duration::from_millis(500), ..MonitorOptions::DEFAULT };
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), options.validate().expect("valid")));
@@ -153,12 +154,12 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
     dials
 }
 
-/// The most instants of `dials` in any window of half a second.
+/// The maximum number of `dials` in any window of half a second.
 fn most_in_half_a_second(dials: &[u64]) -> usize {
     dials.iter().map(|&from| dials.iter().filter(|&&at| at >= from && at < from + 500).count()).max().unwrap_or(0)
 }
 
-/// S20: with every millisecond asking for a check.
+/// S20: with a check request in every millisecond.
 #[test]
 fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
     for behaviour in [Behaviour::Dies, Behaviour::Resets] {
@@ -171,7 +172,7 @@ fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
     }
 }
 
-/// S3, S20: the retry at once is granted once in half a second.
+/// S3, S20: the immediate retry is granted once in half a second.
 #[test]
 fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
     let dials = dials_of(Behaviour::GreetsAndResets, 20);
@@ -179,7 +180,7 @@ fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
     assert!(most_in_half_a_second(&dials.rtt) <= 1, "{dials:?}");
 }
 
-/// S19: a healthy server is known within a round trip of the start, and heartbeats go on.
+/// S19: a healthy server is known within a round trip of the start, and heartbeats continue.
 #[test]
 fn a_healthy_server_is_checked_for_ever() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");

@@ -1,9 +1,11 @@
-//! What a request of a session allocates when all is warm: the body of its answer, and nothing else.
+//! Allocations of a warm session's request: the body of its reply, and nothing else.
 //!
-//! What is counted: every allocation, on whichever thread, that is made while a request or a task of the session is polled. The futures of the requests have
-//! their places in memory before the counting begins, and are made there. Besides bodies there are those of the executor's queue of tasks, one in some thirty
-//! wake-ups. What is not counted: async-io's reactor, which allocates a list of wakers each time that it looks, and moves its timers; that is for each look, not for each
-//! request. The server is a process of its own.
+//! Counted: every allocation, on any thread, that is made while a request or a task of the session
+//! is polled. The futures of the requests are stored in memory that is allocated before the
+//! counting begins. In addition to bodies there are allocations of the executor's task queue, one
+//! in some thirty wake-ups. Not counted: async-io's reactor, which allocates a list of wakers for
+//! each of its polls, and moves its timers; that is a cost per poll, not per request. The server is
+//! a separate process.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -23,11 +25,11 @@ use std::alloc::System;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// The system's allocator, counting what it is asked for.
+/// The system's allocator. Counts allocations.
 struct Counting;
 
 static ASKED: AtomicU64 = AtomicU64::new(0);
-/// Of these those that were for as many bytes as a body has.
+/// Allocations of exactly the size of a body.
 static BODIES: AtomicU64 = AtomicU64::new(0);
 static BODY_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -38,7 +40,8 @@ fn note(bytes: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches atomics only.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches atomics
+// only.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
@@ -67,13 +70,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Set in the process that is the server.
+/// Set in the process of the server.
 const SERVER: &str = "POOLHOUSE_MUX_ALLOCATIONS_SERVER";
-/// Requests that are counted.
+/// Number of counted requests.
 const REQUESTS: u64 = 20_000;
-/// What the executor's queue may take besides.
+/// Maximum number of allocations of the executor's queue.
 const BESIDES: u64 = REQUESTS / 20;
-/// Nothing here takes longer, unless it hangs.
+/// No step here takes longer, unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
         while std::io::stdin().read(&mut sink).is_ok_and(|count| count > 0) {}
         return ExitCode::SUCCESS;
     }
-    // One case: what others allocate would be counted.
+    // Only one case: the allocations of others would be counted.
     Suite::new("mux_allocations").case("a_request_allocates_the_body_of_its_answer", run).run()
 }
 
@@ -117,7 +120,7 @@ fn run() {
     server.wait().expect("our child");
 }
 
-/// P48: what a warm request allocates is the body of its answer; the pool below it nothing.
+/// P48: a warm request allocates the body of its reply; the pool below it allocates nothing.
 fn measure(address: &str, version: Version, in_flight: usize) {
     let options = SessionOptions::new([address]).version(version).mux(MuxOptions::DEFAULT).request_timeout(LONG);
     let session = Session::with_platform(Probe::<Smol>::default(), options, Subscribers::default()).expect("a session");
@@ -127,7 +130,8 @@ fn measure(address: &str, version: Version, in_flight: usize) {
     let counted = || (ASKED.load(Ordering::Relaxed), BODIES.load(Ordering::Relaxed));
     let (asked, bodies) = smol::block_on(async {
         let mut flights = places(in_flight, || session.request(&request));
-        // All memory is as large as it gets, also that which depends on how much is read at a time.
+        // Now all buffers have their final size, including those that depend on the size of single
+        // reads.
         fly(&mut flights, || session.request(&request), REQUESTS).await;
         let before = counted();
         fly(&mut flights, || session.request(&request), REQUESTS).await;
@@ -147,7 +151,7 @@ fn places<F>(count: usize, _of: impl Fn() -> F) -> Places<F> {
     (0..count).map(|_| Box::pin(None)).collect()
 }
 
-/// Makes so many requests, always as many at a time as there are places.
+/// Performs this number of requests, with all slots of `places` in use at any time.
 async fn fly<F: Future<Output = Result<Reply, RequestError>>>(
     places: &mut Places<F>,
     make: impl Fn() -> F,

@@ -1,11 +1,14 @@
-//! What may happen when several tasks meet: some thousand orders of the tasks of a client, chosen by chance, by shuttle.
+//! Random orders of the tasks of a client, some thousand for each scenario, by shuttle.
 //!
-//! loom takes every order (`interleavings`), and for that its scenarios are small. Here they are the same ones without a limit of preemptions, and [`lives`] of more
-//! tasks, which do several things each, by chance too. Half of the schedules are by PCT, which finds a bug that needs a few preemptions at certain places with a
-//! probability that is known; in the others any thread may go on at any time.
+//! loom explores every order (`interleavings`), and therefore its scenarios are small. Here they are
+//! the same ones without a limit of preemptions, and [`lives`] of more tasks, which perform several
+//! random actions each. Half of the schedules are by PCT, which finds a bug that needs a few
+//! preemptions at certain points with a known probability; in the others any thread may run at any
+//! time.
 //!
-//! - `POOLHOUSE_SCHEDULES=n`: n times as many schedules. `SHUTTLE_RANDOM_SEED=n`: others.
-//! - A schedule that fails is printed. It is run again, alone, and its plan told, with the name of its test and what stands between the quotes, line breaks included:
+//! - `POOLHOUSE_SCHEDULES=n`: n times as many schedules. `SHUTTLE_RANDOM_SEED=n`: other schedules.
+//! - A schedule that fails is printed. To replay it alone and print its plan, pass the name of its
+//!   test and the text between the quotes, including line breaks:
 //!
 //!   ```sh
 //!   POOLHOUSE_SCHEDULE='..' cargo test -p poolhouse-tests --all-features --test schedules -- --exact lives::lives_of_few_preemptions --nocapture

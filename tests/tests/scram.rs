@@ -1,9 +1,11 @@
-//! Conversations of SCRAM that others have worked out: our own passwords and nonces by Python's `hashlib` and `hmac`, in
-//! `scenarios/scram/vectors.json`, and those of a file in the same form.
+//! Conversations of SCRAM with independently computed values: our own passwords and nonces by
+//! Python's `hashlib` and `hmac`, in `scenarios/scram/vectors.json`, and those of a file in the
+//! same form.
 //!
-//! `POOLHOUSE_SCRAM_VECTORS` names that file; else it is `scram_vectors.json` beside the folder of the official tests, if it is there: a
-//! checkout of the specifications has none, which is no failure. Each case is run on the bare conversation, and as rounds of a
-//! handshake whose replies are cut at every byte.
+//! `POOLHOUSE_SCRAM_VECTORS` is the path of that file; by default it is `scram_vectors.json` beside
+//! the folder of the official tests, if it exists: a checkout of the specifications has none, which
+//! is no failure. Each case runs on the bare conversation, and as rounds of a handshake, with its
+//! replies split at every byte.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +22,7 @@ use poolhouse_wire::handshake::Next;
 use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use serde_json::Value;
 
-/// The name of the environment variable that names the file.
+/// The environment variable with the path of the file.
 const VECTORS: &str = "POOLHOUSE_SCRAM_VECTORS";
 
 type Write<'a> = &'a dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>;
@@ -54,7 +56,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Adds a case for each vector of a file; one that fails if it cannot be read or has none.
+/// Adds a case for each vector of a file. A file that cannot be read, or has no vectors, is a case
+/// that fails.
 fn add(trials: &mut Vec<Trial>, prefix: &str, file: &Path) {
     match vectors(file) {
         Ok(vectors) => {
@@ -70,11 +73,11 @@ fn add(trials: &mut Vec<Trial>, prefix: &str, file: &Path) {
     }
 }
 
-/// The file of the vectors of others.
+/// The file of vectors from other sources.
 fn others() -> Result<PathBuf, SkipReason> {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(file) = named(VECTORS) {
-        // Whoever names it means it: that it cannot be read is for the case to say.
+        // An explicit path must be readable: if it is not, the case fails.
         return Ok(spec::resolve(Path::new(&file)));
     }
     let Some(folder) = named(spec::SPEC_DIR) else {
@@ -96,7 +99,7 @@ fn vectors(path: &Path) -> Result<Vec<Vector>, String> {
     cases.iter().map(Vector::parse).collect()
 }
 
-/// Hands in a message, and does the work that it makes.
+/// Processes a message, and performs the resulting work.
 fn tell(scram: &mut Scram<'_>, message: &[u8], done: bool) -> Result<Round, AuthError> {
     let mut round = scram.handle_message(message, done);
     while round == Ok(Round::Work) {
@@ -147,7 +150,7 @@ impl Vector {
                 assert_eq!(tell(&mut scram, b"", true), Ok(Round::Done));
             }
         }
-        // The other password's proof is another, and the server's signature is then nobody's.
+        // With another password the proof differs, and the server's signature does not match.
         let mut scram = Scram::new(mechanism, &self.username, "another", self.nonce()).expect("can be used");
         assert_eq!(tell(&mut scram, self.server_first.as_bytes(), false), Ok(Round::Another));
         let last = tell(&mut scram, self.server_final.as_bytes(), true);
@@ -159,7 +162,7 @@ impl Vector {
         let client = client();
         let mechanism = Mechanism::from_name(&self.mechanism);
         let credential = Credential { mechanism, ..Credential::new(&self.username, &self.password) };
-        // The second one serves no conversation that is known.
+        // None of the known conversations needs the second nonce.
         let nonce = self.nonce().with_second("never-needed-here").expect("a nonce");
         let options = AuthenticationOptions { nonce, ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
         let mut handshake = with(&client, Authentication::new(credential, options).expect("can be used"));

@@ -1,6 +1,7 @@
-//! Every state of small scopes of the pool, the multiplexed pool and the monitor; of a control plane, those that some steps lead to.
+//! All states of small scopes of the pool, the multiplexed pool and the monitor; for a control
+//! plane, the states after some steps.
 //!
-//! `POOLHOUSE_SEARCH=all` goes through the bigger ones too, which take minutes and some gigabytes.
+//! `POOLHOUSE_SEARCH=all` also explores the bigger scopes, which take minutes and some gigabytes.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// Figures of the scopes that were gone through.
+/// Figures of the explored scopes.
 static FIGURES: Mutex<Vec<(String, Figures)>> = Mutex::new(Vec::new());
 
 fn main() -> ExitCode {
@@ -43,7 +44,7 @@ fn trial(kind: &str, name: &str, run: impl FnOnce() -> Result<Figures, Stopped> 
     })
 }
 
-/// Prints what was gone through, and leaves it for the report.
+/// Prints the figures of the explored scopes, and stores them for the report.
 fn tell() {
     let mut all = core::mem::take(&mut *FIGURES.lock().expect("no panic while figures are kept"));
     all.sort_by(|(one, _), (other, _)| one.cmp(other));

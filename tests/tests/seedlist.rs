@@ -1,5 +1,5 @@
-//! The official tests of seed lists in the DNS: a case per file, with the records as they are and over a name server on loopback. Set
-//! `POOLHOUSE_SPEC_DIR` and `POOLHOUSE_DNS_RECORDS`.
+//! The official tests of DNS seed lists: a case per file, with the records passed directly and over
+//! a name server on loopback. Set `POOLHOUSE_SPEC_DIR` and `POOLHOUSE_DNS_RECORDS`.
 
 extern crate alloc;
 
@@ -21,15 +21,15 @@ use serde_json::{Map, Value, json};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Why there is no seed list.
+/// The reason why no seed list resulted.
 enum NoSeeds {
-    /// It was refused, as some files want it.
+    /// The string was refused, as some files expect.
     Refused(Failure),
-    /// The test did not get as far as that, which no file wants.
+    /// The test stopped earlier, which no file expects.
     Harness(Failure),
 }
 
-/// How the records of a string are found.
+/// Finds the records of a string.
 type Source = fn(&ConnectionString, &Records) -> Result<ConnectionString, NoSeeds>;
 
 const FOLDER: &str = "initial-dns-seedlist-discovery/tests";
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     for folder in ["replica-set", "load-balanced", "sharded"] {
         match (spec::files(&format!("{FOLDER}/{folder}")), &records) {
             (Err(reason), _) => suite = suite.missing(folder, reason),
-            // For every folder alike, so that nothing runs.
+            // The same for every folder, so no case runs.
             (Ok(_), Err(reason)) => suite = suite.missing(folder, reason),
             (Ok(files), Ok(records)) => {
                 if folder == "replica-set" {
@@ -105,7 +105,8 @@ fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<
         let found = match name.as_str() {
             "user" => credential.and_then(|credential| credential.username.as_deref()),
             "password" => credential.and_then(|credential| Some(credential.password.as_ref()?.expose())),
-            // Each of these names means the database that follows the hosts. A string without a credential has that database too.
+            // All these names mean the database that follows the hosts. A string without a
+            // credential has that database too.
             "db" | "defaultDatabase" | "auth_database" => resolved.database(),
             other => return Err(format!("{other} is not known").into()),
         };
@@ -114,7 +115,7 @@ fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<
     discovers(file, folder, &resolved)
 }
 
-/// The value of an option; those of the lookup itself are in the string only.
+/// The value of an option; those of the lookup itself are only in the string.
 fn option(name: &str, resolved: &ConnectionString, uri: &ConnectionString) -> Option<Value> {
     if name == "ssl" {
         return Some(resolved.tls().into());
@@ -161,7 +162,7 @@ fn discovers(file: &Value, folder: &str, resolved: &ConnectionString) -> Result<
     let responses: Vec<Value> = if hello.is_null() {
         Vec::new()
     } else {
-        // A set answers once: by then it is known by other names.
+        // A set answers once: afterwards its members are known by other names.
         let count = if folder == "replica-set" { 1 } else { seeds.len() };
         seeds.iter().take(count).map(|seed| json!([seed, hello])).collect()
     };
@@ -183,12 +184,12 @@ fn merged(first: &Value, second: &Value) -> Value {
     Value::Object(both.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// What a string asks; every string that is accepted without a lookup asks something, or it is in the wrong file.
+/// The question of a string. A string that was accepted and has no question is in the wrong file.
 fn question(uri: &ConnectionString) -> Result<SrvQuestion, NoSeeds> {
     SrvQuestion::of(uri).ok_or_else(|| NoSeeds::Harness("not a string whose hosts are looked up".into()))
 }
 
-/// The records go straight to the rules.
+/// The records are passed to the rules directly.
 fn by_rules(uri: &ConnectionString, records: &Records) -> Result<ConnectionString, NoSeeds> {
     let question = question(uri)?;
     let hosts = records.srv.get(&question.srv_name()).cloned().unwrap_or_default();
@@ -225,7 +226,8 @@ fn over_server(uri: &ConnectionString, records: &Records, fault: Fault) -> Resul
     }
     match result {
         Ok((resolved, _)) => Ok(resolved),
-        // The server has an answer to everything: an exchange that failed says nothing of the records.
+        // The name server answers every question, so a failed exchange is no statement about the
+        // records.
         Err(SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) if !error.is_not_found() => {
             Err(NoSeeds::Harness(error.into()))
         }

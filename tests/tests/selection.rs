@@ -146,7 +146,7 @@ fn query(test: &Value, world: &World) -> Result<Query, String> {
     Ok(Query { write, mode, tag_sets, max_staleness_seconds, heartbeat_ms, threshold_ms: 15, deprioritized })
 }
 
-/// The mode of a name that begins with a capital.
+/// The mode with a name that begins with a capital.
 fn mode(name: &str) -> Result<ReadMode, String> {
     let found = ReadMode::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(name));
     found.ok_or_else(|| format!("unknown mode {name}"))
@@ -284,18 +284,18 @@ fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| format!("{value} is no text"))
 }
 
-/// What is read of a value that may be absent.
+/// Converts a value that may be absent.
 fn optional<T>(value: &Value, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
     if value.is_null() { Ok(None) } else { read(value).map(Some).ok_or_else(|| format!("{name} is {value}")) }
 }
 
-/// A number as JSON or as extended JSON has it.
+/// A number in JSON or extended JSON.
 fn integer(value: &Value) -> Option<i64> {
     let extended = ["$numberLong", "$numberInt"].iter().find_map(|key| value[key].as_str()?.parse().ok());
     value.as_i64().or(extended)
 }
 
-/// Whole nanoseconds of milliseconds that are no less than zero.
+/// Whole nanoseconds of a non-negative number of milliseconds.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and far below the limit")]
 fn nanos(ms: f64) -> u64 {
     (ms * 1e6).round() as u64

@@ -1,6 +1,8 @@
-//! The pool against its reference model: fourteen thousand seeds, every life of tiny shapes, and random fuzz bytes.
+//! The pool against its reference model: fourteen thousand seeds, all simulated runs of tiny
+//! shapes, and random fuzz bytes.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
+//! the number of seeds.
 #![forbid(unsafe_code)]
 
 #[path = "simulate/exhaustive.rs"]
@@ -14,7 +16,8 @@ use poolhouse_tests::sim::{self, Counters};
 use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
-/// Simulated runs that once failed, each with the name of its bug. Each is the reduced form of a run that fails if its bug is put back.
+/// Simulated runs that once failed, each with the name of its bug. Each is the reduced form of a
+/// run that fails if its bug is reintroduced.
 const SCRIPTS: [(&str, &str); 9] = [
     (
         "239: operations 301 0 207 189 0 0 99 172 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 147 0 64 0 0 0 0 256 330 0 285 622 1 200; shape 0 0 1 0 0 0 0 0 1 0 1 63 1 82 1 80 0 1 81 1 0 0 1 96 1 49 0 1 40 1 1 0 1 52 1 72 0 1 0 1 82 0 1 65 1 42 1 64 1 56 1 72 1 80 1 54 1 0 1 60 1 66 0 1 54 1 69 0 1 0 0 0 0 8",

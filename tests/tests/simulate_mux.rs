@@ -1,6 +1,8 @@
-//! The multiplexed pool against its reference model: three thousand seeds, stream-id attacks included, and random fuzz bytes; and a day of load in virtual time.
+//! The multiplexed pool against its reference model: three thousand seeds, including stream-id
+//! attacks, and random fuzz bytes; and a day of load in virtual time.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived, `POOLHOUSE_DAY=n` which day.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
+//! the number of seeds, `POOLHOUSE_DAY=n` selects the day.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Failed, Trial};
@@ -12,7 +14,8 @@ use poolhouse_tests::sim::mux::{self, Counters};
 use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
-/// How many connections are opened in an hour at most, when the load goes up and down at random by more than one carries: twice as many as there may be.
+/// The maximum number of connections opened in an hour, when the load varies at random by more than
+/// one connection carries: twice the maximum number of connections.
 const OPENED_PER_HOUR: u32 = 2 * OPTIONS.local.max_connections;
 
 static LIVES: Lives<Counters> = Lives {
@@ -81,7 +84,7 @@ fn smooth_day() -> Result<(), Failed> {
     for seed in 0..3 {
         let day = day::smooth(seed);
         show(&format!("a day of smooth load, seed {seed}"), &day);
-        // Each once on the way up, each once on the way down.
+        // Each connection is opened once while the load rises, and trashed once while it falls.
         if day.opened_in_all() != day.most || day.trashed != day.most - 1 || day.resurrected > 0 {
             return Err(format!("connections come and go: {day:?}").into());
         }

@@ -1,4 +1,4 @@
-//! What the specifications of seed lists in the DNS describe in words, over a name server on loopback.
+//! The prose tests of the specifications of DNS seed lists, over a name server on loopback.
 
 extern crate alloc;
 

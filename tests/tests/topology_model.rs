@@ -1,4 +1,4 @@
-//! Random lives of a topology against its naive model, on the heap and in place.
+//! Random simulated runs of a topology against its naive model, on the heap and in fixed memory.
 
 use poolhouse_tests::fuzz::topology::{Counts, lives, topology};
 
@@ -49,7 +49,7 @@ fn two_thousand_random_lives_agree_with_the_model() {
     assert!(!all || kinds.iter().all(|&count| count >= 500), "the lives got everywhere: {seen:?}");
 }
 
-/// Texts of all kinds, as replies.
+/// Random texts of all kinds, as replies.
 #[test]
 fn texts_that_are_no_addresses_do_no_harm() {
     let words =

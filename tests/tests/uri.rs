@@ -17,23 +17,25 @@ type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 /// Runs a case.
 type Check = fn(&Value) -> Outcome;
 
-/// The folders, and how their cases are compared.
+/// The folders, and the comparison of their cases.
 const FOLDERS: [(&str, &str, Check); 3] = [
     ("connection-string", "connection-string/tests", options_case),
     ("uri-options", "uri-options/tests", options_case),
     ("auth", "auth/tests/legacy", credential_case),
 ];
 
-/// Cases from when MONGODB-AWS took its credential from the string. Since 2025-09-30 it must not, and the same file says so too,
-/// for strings of the same form: so the opposite is expected of these.
+/// Cases from when MONGODB-AWS took its credential from the string. Since 2025-09-30 it must not,
+/// which the same file also states for strings of the same form: so the opposite is expected of
+/// these.
 const SUPERSEDED: [&str; 2] = [
     "should use username and password if specified (MONGODB-AWS)",
     "should use username, password and session token if specified (MONGODB-AWS)",
 ];
 
-/// Cases that expect a warning for a wrong value of a TLS option. Here the wrong value is an error that names the option, because a client that
-/// ignored the option would connect with other protection than the string asks for. Without `tlsInsecure=treu` no TLS option is left, so the
-/// connection would not even be encrypted.
+/// Cases that expect a warning for a wrong value of a TLS option. Here the wrong value is an error
+/// that contains the option: a client that ignored the option would connect with other protection
+/// than the string requires. Without `tlsInsecure=treu` no TLS option is left, so the connection
+/// would not even be encrypted.
 const UNSAFE: [(&str, &str); 3] = [
     ("Invalid tlsAllowInvalidCertificates causes a warning", "tlsAllowInvalidCertificates"),
     ("Invalid tlsAllowInvalidHostnames causes a warning", "tlsAllowInvalidHostnames"),
@@ -121,7 +123,7 @@ fn options_case(case: &Value) -> Outcome {
     Ok(())
 }
 
-/// A case of auth: what is null must not be there, what is absent is not compared.
+/// A case of auth: null means that the value must be absent; an absent key is not compared.
 fn credential_case(case: &Value) -> Outcome {
     if case["description"].as_str().is_some_and(|description| SUPERSEDED.contains(&description)) {
         return match ConnectionString::parse(text(case, "uri").ok_or("no uri")?) {
@@ -151,7 +153,7 @@ fn credential_case(case: &Value) -> Outcome {
     Ok(())
 }
 
-/// The string of a case, parsed; `None` if it had to fail, and did.
+/// The string of a case, parsed; `None` if an error was expected and returned.
 fn parsed(case: &Value) -> Result<Option<ConnectionString>, Box<dyn Error + Send + Sync>> {
     let uri = text(case, "uri").ok_or("no uri")?;
     fuzz::uri(uri.as_bytes());
@@ -184,7 +186,7 @@ const fn kind(kind: HostKind) -> &'static str {
     }
 }
 
-/// A value as the format has it.
+/// A value in the format of the files.
 fn shown(value: OptionValue<'_>) -> Value {
     match value {
         OptionValue::Bool(value) => value.into(),

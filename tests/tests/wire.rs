@@ -1,5 +1,5 @@
-//! The fuzz body of the wire on seeds, on mutations of them, and exhaustively on tiny inputs; and what takes more than
-//! one module of the wire to show.
+//! The fuzz body of the wire on seeds, on mutations of them, and exhaustively on tiny inputs; and
+//! tests of several modules of the wire together.
 
 use poolhouse_tests::fuzz;
 use poolhouse_wire::Decoded;
@@ -63,7 +63,7 @@ fn fuzz_body_holds_on_mutations_of_seeds() {
     }
 }
 
-/// Every string of up to two bytes, and of three to five bytes of those that mean something to BSON.
+/// Every string of up to two bytes, and of three to five bytes from those with a meaning in BSON.
 #[test]
 fn fuzz_body_holds_on_every_tiny_input() {
     let all: Vec<u8> = (0..=255).collect();
@@ -97,7 +97,7 @@ fn reply(request_id: i32, response_to: i32, flags: Flags) -> Vec<u8> {
     sink
 }
 
-/// MON-28: an exhaust stream cut into two at every place, and into single bytes.
+/// MON-28: an exhaust stream that is split into two at every position, and into single bytes.
 #[test]
 fn exhaust_stream_does_not_depend_on_where_it_is_cut() {
     let checked = Flags::MORE_TO_COME.union(Flags::CHECKSUM_PRESENT);
@@ -131,7 +131,7 @@ fn exhaust_stream_does_not_depend_on_where_it_is_cut() {
 /// Quadratic work would take minutes here.
 #[test]
 fn hostile_shapes_of_full_size_take_linear_time() {
-    // One key after the other, all short; documents in documents, beyond the depth that is allowed.
+    // Many short keys in one document; nested documents, beyond the permitted depth.
     let flat = [0x0a, b'k', 0].repeat(1_000_000);
     let length = i32::try_from(flat.len() + 5).expect("small");
     let flat = [&length.to_le_bytes()[..], &flat, &[0]].concat();
@@ -147,7 +147,8 @@ fn hostile_shapes_of_full_size_take_linear_time() {
     assert_eq!(RawDocument::new(&sink).and_then(RawDocument::validate), Ok(()));
 }
 
-/// A message of this claimed length, opcode and flags, in front of a good body and the checksum if there is to be one.
+/// A message with this claimed length, opcode and flags, followed by a correct body and, if
+/// required, the checksum.
 fn claimed(length: i32, opcode: i32, flags: u32) -> Vec<u8> {
     let body = [0, 5, 0, 0, 0, 0];
     let mut bytes = [length.to_le_bytes(), 1_i32.to_le_bytes(), 7_i32.to_le_bytes(), opcode.to_le_bytes()].concat();
@@ -159,7 +160,8 @@ fn claimed(length: i32, opcode: i32, flags: u32) -> Vec<u8> {
     bytes
 }
 
-/// Every header of a telling length, opcode and flags: accepted, or refused for the first thing that is wrong, whole and byte by byte.
+/// Every header with a length, opcode and flags from the relevant values: accepted, or refused for
+/// its first fault, whole and byte by byte.
 #[test]
 fn every_header_is_judged_by_its_length_its_opcode_and_its_flags() {
     let limits = Limits { message_bytes_max: 1_000, ..Limits::DEFAULT };
@@ -220,7 +222,8 @@ fn every_header_is_judged_by_its_length_its_opcode_and_its_flags() {
                         assert!(rest.is_empty() && value.flags().bits() == flags, "{case}");
                         4
                     }
-                    // Cut short, it lacks some of its body or its checksum; or a flag is not understood.
+                    // A truncated message lacks some of its body or its checksum; or a flag is
+                    // unknown.
                     Err(_) => {
                         assert!(opcode == 2013 && (17..=whole).contains(&length), "{case}");
                         assert!(length < whole || is_flag(0xfffc), "{case}");
@@ -235,14 +238,14 @@ fn every_header_is_judged_by_its_length_its_opcode_and_its_flags() {
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
-/// As the bytes arrive, the first verdict is the last: what is refused or accepted stays so.
+/// As the bytes arrive, the first verdict is final: a message that is refused or accepted stays so.
 fn byte_by_byte(bytes: &[u8], limits: &Limits, case: &str) {
     let last = decode_message(bytes, limits);
     for end in 0..bytes.len() {
         match decode_message(&bytes[..end], limits) {
             Ok(Decoded::NeedMore { bytes_min }) => assert!(bytes_min > 0, "{case}, {end} bytes"),
             early => {
-                // What lies behind a message is another one's.
+                // Bytes after a message belong to the next one.
                 let same = match (early, last) {
                     (Ok(Decoded::Done { value: one, .. }), Ok(Decoded::Done { value: other, .. })) => one == other,
                     (Err(one), Err(other)) => one == other,

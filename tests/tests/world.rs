@@ -1,7 +1,8 @@
-//! The client against a world of faults that hears and says bytes: three thousand seeds, and what once failed.
+//! The client against a simulated network with faults: three thousand seeds, and seeds that once
+//! failed.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows what happened, `POOLHOUSE_SCRIPT` what is left of one that was shrunk; `POOLHOUSE_SEEDS=n`
-//! says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows its events, `POOLHOUSE_SCRIPT` the remaining steps
+//! of a shrunk one; `POOLHOUSE_SEEDS=n` sets the number of seeds.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::Failed;
@@ -12,7 +13,7 @@ use poolhouse_tests::{figures, fuzz};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
-/// Seeds that once failed, and what it was.
+/// Seeds that once failed, and their faults.
 const REGRESSIONS: [(u64, &str); 8] = [
     (3_146, "check_out_that_closed_an_idle_connection_did_not_refill"),
     (6_624, "oracle_took_one_of_two_for_the_other_who_came_at_the_same_time"),

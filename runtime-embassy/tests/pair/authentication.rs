@@ -10,7 +10,7 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, ScramLie};
 
 const PASSWORD: &str = "an open sesame";
 
-/// Random enough for tests: no two calls give the same.
+/// Random enough for tests: no two calls return the same bytes.
 fn random(bytes: &mut [u8]) {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     for chunk in bytes.chunks_mut(8) {
@@ -29,7 +29,7 @@ fn calling(net: &Net, server: &FakeServer, credential: Credential<'static>) -> R
     rig(net, Options { credential: Some(credential), random: Some(random), ..options(server) })
 }
 
-/// A command that only those may run who have said who they are.
+/// Runs a command that requires authentication.
 async fn list(rig: &Rig<Small>) -> Result<(), OperationError> {
     let mut guard = rig.client.check_out().await?;
     guard.run_command("admin", |it| it.int32("listDatabases", 1).map(drop)).await.map(drop)
@@ -88,7 +88,7 @@ fn nobody_gets_in_without_a_password() {
     });
 }
 
-/// Whoever was refused gets in as soon as the server lets it, without being made anew.
+/// After a refusal, the same client authenticates as soon as the server accepts it.
 #[test]
 fn server_that_lies_is_not_believed_until_it_is_honest() {
     run(async |net| {
@@ -113,7 +113,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
     });
 }
 
-/// Ten thousand rounds and more are work of many polls; meanwhile others go on.
+/// Ten thousand rounds and more take many polls; other tasks run between them.
 #[test]
 fn authentication_leaves_time_for_others() {
     run(async |net| {

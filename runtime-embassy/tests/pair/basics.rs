@@ -1,4 +1,4 @@
-//! What a client is for: commands, concurrency, pool options.
+//! The main functions of a client: commands, concurrency, pool options.
 
 use super::net::{Net, clock, run};
 use super::support::{
@@ -67,7 +67,7 @@ fn many_tasks_share_few_connections() {
     });
 }
 
-/// CMAP-20: who waits longest is served first.
+/// CMAP-20: waiters are served in order of arrival.
 #[test]
 fn those_who_wait_are_served_in_order() {
     run(async |net| {
@@ -105,7 +105,7 @@ fn reply_is_copied_to_the_caller_or_read_where_it_was_received() {
         let rig = small(net, &server);
         insert(&rig.client, "some", 7).await.expect("an insert");
         assert_eq!(find(&rig.client, "some").await.expect("a reply"), 7);
-        // A command that was written before.
+        // A command that was encoded beforehand.
         let command = [bson::doc! { "find": "some" }].map(|it| it.to_vec().expect("bytes")).concat();
         let mut reply = [0; 1024];
         let raw = RawDocument::new(&command).expect("a document");
@@ -158,7 +158,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         let took = clock::now() - begun;
         assert!(took >= Duration::from_secs(7), "{took:?}");
         assert!(took < Duration::from_secs(20), "{took:?}");
-        // The reply is outstanding: nobody else gets the connection.
+        // The reply is outstanding: the connection is not handed to another caller.
         assert_eq!(rig.log.closed(), [ClosedReason::Error]);
         rig.ping().await.expect("a ping");
         rig.at_rest(&server, 1).await;
@@ -166,7 +166,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
     });
 }
 
-/// Client Side Operations Timeout, "timeoutMS": the limit of the client is one for all of an operation.
+/// Client Side Operations Timeout, "timeoutMS": the limit of the client covers a whole operation.
 #[test]
 fn clients_time_limit_ends_an_operation() {
     run(async |net| {
@@ -185,7 +185,8 @@ fn clients_time_limit_ends_an_operation() {
     });
 }
 
-/// A command that may be run twice has a second attempt after an error of the server's state; any other has none.
+/// A command that may be run twice has a second attempt after an error of the server's state; all
+/// others have no second attempt.
 #[test]
 fn only_an_idempotent_command_is_run_twice() {
     run(async |net| {
@@ -204,7 +205,7 @@ fn only_an_idempotent_command_is_run_twice() {
     });
 }
 
-/// All tables are full: an error, and no panic. Whoever waits is served all the same.
+/// All tables are full: an error, and no panic. Waiters are still served.
 #[test]
 fn pool_whose_waiters_table_is_full_is_busy() {
     run(async |net| {
@@ -219,7 +220,7 @@ fn pool_whose_waiters_table_is_full_is_busy() {
             let error = refused(rig.client.check_out().await);
             assert_eq!(error.check_out(), Some(&CheckOutError::Busy { waiting: 8 }));
         }
-        // A place that is left is free again.
+        // A waiter that is dropped frees its slot.
         let mut waiting = waiting;
         drop(waiting.pop());
         eventually("one has left", || rig.pool().counts.waiting == 7).await;
@@ -244,7 +245,7 @@ async fn wait(net: &Net, rig: &Rig<Small>, count: usize) -> Vec<async_executor::
 fn selection_whose_table_is_full_is_busy() {
     run(async |net| {
         let server = server();
-        // Nobody listens yet.
+        // The server does not accept connections yet.
         let rig: Rig<Small> = rig(net, options(&server));
         let waiting = wait(net, &rig, 8).await;
         for _ in 0..3 {
@@ -266,7 +267,7 @@ fn warming_up_whose_table_is_full_is_busy() {
         net.open_to(&server);
         let rig: Rig<Small> = rig(net, options(&server));
         rig.known().await;
-        // Nobody is greeted any more.
+        // From now on the server answers no handshake.
         server.inject(FaultRule::always(Fault::Silence));
         let client = rig.client;
         let warming: Vec<_> = (0..4).map(|_| net.spawn_task(async move { client.warm_up(Some(3)).await })).collect();
@@ -279,7 +280,7 @@ fn warming_up_whose_table_is_full_is_busy() {
     });
 }
 
-/// CMAP-22, CMAP-23: not before its time, and at its time.
+/// CMAP-22, CMAP-23: the wait ends at the timeout and not earlier.
 #[test]
 fn wait_queue_timeout_ends_a_wait() {
     run(async |net| {
@@ -358,7 +359,7 @@ fn warm_up_establishes_what_is_asked_for() {
     });
 }
 
-/// CMAP-07: one that hangs does not keep the other from being established.
+/// CMAP-07: a handshake that hangs does not delay the other one.
 #[test]
 fn two_connections_are_established_at_once() {
     run(async |net| {
@@ -440,7 +441,7 @@ fn events_come_in_order() {
     });
 }
 
-/// `Options::validate` is `const`: in a `const` item, what is refused here fails the build.
+/// `Options::validate` is `const`: in a `const` item, options that it refuses fail the build.
 #[test]
 fn wrong_options_are_refused_by_name() {
     fn random(bytes: &mut [u8]) {
@@ -490,7 +491,7 @@ fn seeds_that_do_not_fit_or_are_none_are_refused_at_the_start() {
     });
 }
 
-/// TCP mends what the cable loses; the client does not notice.
+/// TCP retransmits the frames that the cable loses; the client is only delayed.
 #[test]
 fn lost_and_late_frames_cost_time_only() {
     run(async |net| {

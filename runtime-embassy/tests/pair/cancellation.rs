@@ -13,10 +13,10 @@ use poolhouse_embassy::poolhouse_core::pool::ClosedReason;
 use poolhouse_embassy::{OperationError, Options, PoolOptions, Sizes};
 use poolhouse_tests::fake::FakeServer;
 
-/// Polls that no operation here needs more of.
+/// Upper bound of the polls of each operation here.
 const POLLS_MAX: usize = 200;
 
-/// Two collections whose documents tell which of them was asked.
+/// Fills two collections with different documents, which identify the collection of a reply.
 async fn fill<const C: usize, const W: usize>(rig: &Rig<Sizes<1, C, W, 4096, 1024, 1024, Log>>) {
     insert(&rig.client, "one", 1).await.expect("an insert");
     insert(&rig.client, "other", 2).await.expect("an insert");
@@ -37,7 +37,8 @@ fn one_connection(server: &FakeServer) -> Options {
     Options { pool, ..options(server) }
 }
 
-/// From the first operation of a client, which waits for the server and for its connection. Every other runs while frames are late.
+/// Starts with the first operation of a client, which waits for the server and for its connection.
+/// Every other run delays the frames.
 #[test]
 fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
     for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
@@ -62,7 +63,7 @@ fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
     }
 }
 
-/// Nothing waits for late replies here: the connection is closed.
+/// The drain timeout is off here: the connection is closed.
 #[test]
 fn guard_dropped_before_its_reply_closes_the_connection() {
     run(async |net| {
@@ -119,7 +120,7 @@ fn cancelling_in_a_crowd_loses_no_connection() {
     });
 }
 
-/// Selection that is dropped leaves no trace, and others are still served.
+/// A dropped selection leaves no trace, and other selections are still served.
 #[test]
 fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     run(async |net| {
@@ -140,7 +141,7 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     });
 }
 
-/// A command whose time was over before it was sent is not sent, and its connection stays.
+/// A command with a deadline that passes before it is sent is not sent, and its connection stays.
 #[test]
 fn command_that_is_too_late_is_not_sent() {
     run(async |net| {
@@ -160,7 +161,7 @@ fn command_that_is_too_late_is_not_sent() {
     });
 }
 
-/// A future that moves to another task is woken there, whatever it waits for.
+/// A future that moves to another task wakes that task, in every state.
 #[test]
 fn future_is_woken_by_the_waker_of_its_last_poll() {
     run(async |net| {
@@ -173,7 +174,7 @@ fn future_is_woken_by_the_waker_of_its_last_poll() {
             let waker = Waker::from(Arc::clone(bell));
             assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         };
-        // It waits for the server, then for its connection.
+        // Waits for the server, then for its connection.
         let client: &'static _ = Box::leak(Box::new(rig.client));
         let mut first: core::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(client.check_out());
         poll_by(&mut first, &stale);
@@ -181,7 +182,7 @@ fn future_is_woken_by_the_waker_of_its_last_poll() {
         server.thaw();
         bell.rung().await;
         let guard = first.await.expect("a connection");
-        // It waits for the connection of the other.
+        // Waits for the connection that the first future holds.
         let mut second: core::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(client.check_out());
         poll_by(&mut second, &stale);
         poll_by(&mut second, &bell);
@@ -192,7 +193,7 @@ fn future_is_woken_by_the_waker_of_its_last_poll() {
     });
 }
 
-/// What is dropped leaves no waker behind, and so keeps nobody's task.
+/// A dropped future leaves no waker behind, which would keep its task alive.
 #[test]
 fn dropped_future_leaves_no_waker_behind() {
     run(async |net| {
@@ -205,7 +206,8 @@ fn dropped_future_leaves_no_waker_behind() {
             let waker = Waker::from(Arc::clone(&bell));
             assert!(future(&mut Context::from_waker(&waker)));
         };
-        // One that selects. embassy's queue of timers keeps its waker until the time has come, whoever dropped what waits.
+        // A future in server selection. embassy's timer queue keeps the waker until its deadline,
+        // even if the future is dropped.
         let mut selecting = Box::pin(rig.client.check_out());
         poll_once(&mut |context| selecting.as_mut().poll(context).is_pending());
         drop(selecting);
@@ -213,7 +215,7 @@ fn dropped_future_leaves_no_waker_behind() {
         rig.known().await;
         net.skip(Duration::from_secs(31)).await;
         assert_eq!(Arc::strong_count(&bell), 1);
-        // One that waits in the queue.
+        // A future in the wait queue.
         let guard = rig.client.check_out().await.expect("a connection");
         let mut waiting = Box::pin(rig.client.check_out());
         poll_once(&mut |context| waiting.as_mut().poll(context).is_pending());

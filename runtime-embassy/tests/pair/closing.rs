@@ -6,7 +6,7 @@ use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::{OperationError, ServerMonitoringMode, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
 
-/// From the server's side: every connection was ended by the client, in order.
+/// As the server counts: every connection was ended by the client, in order.
 #[test]
 fn closed_client_leaves_no_connection() {
     run(async |net| {
@@ -23,12 +23,12 @@ fn closed_client_leaves_no_connection() {
         });
         assert_eq!(refused(rig.client.check_out().await), OperationError::Closed);
         assert_eq!(refused(rig.client.warm_up(None).await), OperationError::Closed);
-        // Once more changes nothing.
+        // Closing again changes nothing.
         rig.end(&[&server]).await;
     });
 }
 
-/// While the monitor's hello is not answered, and while a connection is greeted and gets no answer.
+/// While the monitor's hello is not answered, and while a handshake of the pool is not answered.
 #[test]
 fn close_interrupts_what_is_being_greeted_and_awaited() {
     run(async |net| {
@@ -56,19 +56,20 @@ fn close_interrupts_what_is_being_greeted_and_awaited() {
     });
 }
 
-/// Where a runner is when it is dropped.
+/// State of a runner when it is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Dropped {
-    /// Not even begun.
+    /// Not started.
     Whole,
     Running,
     HubRunner,
     ServerRunner,
-    /// Waits for a second server, which there is not.
+    /// Waits for a second server, which does not exist.
     IdleServerRunner,
 }
 
-/// Nobody would ever serve those who wait; in use goes on, and is closed when it is returned.
+/// Without a runner, waiters would never be served, so they fail. A connection in use continues,
+/// and is closed when it is checked in.
 #[test]
 fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
     type Two = Sizes<2, 1, 8, 4096, 1024, 1024, Log>;
@@ -112,7 +113,8 @@ fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
     }
 }
 
-/// A client whose runner nobody wanted, and one whose runner was begun for nothing.
+/// A client with a runner that is dropped before it runs: as a whole, as the future of `run`, or
+/// after `split`.
 #[test]
 fn client_whose_runner_is_dropped_before_it_runs_fails_at_once() {
     run(async |net| {

@@ -1,4 +1,4 @@
-//! Servers and networks that fail, and what becomes of it.
+//! Failures of servers and networks, and the recovery from them.
 
 use super::net::cable::addressed;
 use super::net::{CLIENT, Net, clock, run};
@@ -14,15 +14,17 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HELLO: [&str; 2] = ["hello", "isMaster"];
 
-/// Options whose monitor checks as often as it does by default.
+/// Options with the default monitoring interval.
 fn watchful(server: &FakeServer) -> Options {
     let monitor = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
     Options { monitor, ..options(server) }
 }
 
-/// The pool is at rest, and server and client agree, after connections of which only one side knew have ended too.
+/// Waits until the pool is at rest and server and client agree, after connections that had ended on
+/// one side only have ended on both.
 async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
-    // A connection that died meanwhile is noticed by whoever uses it, so it is an operation that may be done twice.
+    // A connection that died meanwhile fails the first operation on it, so the operation is
+    // idempotent and has a second attempt.
     let idempotent = CommandOptions::new().idempotent(true);
     let mut reply = [0; 256];
     let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, idempotent);
@@ -35,7 +37,7 @@ async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
     rig.at_rest(server, 1).await;
 }
 
-/// SDAM-85: at the limit, and not before. Nobody listens there.
+/// SDAM-85: at the limit, and not before. The port does not accept connections.
 #[test]
 fn server_that_is_not_there_fails_selection_at_the_limit() {
     run(async |net| {
@@ -46,7 +48,7 @@ fn server_that_is_not_there_fails_selection_at_the_limit() {
         assert!(matches!(error, OperationError::ServerSelection(_)), "{error:?}");
         let took = clock::now() - begun;
         assert!((30 * SECOND..40 * SECOND).contains(&took), "{took:?}");
-        // MON-40: two dials a second while somebody waits.
+        // MON-40: two dials per second while an operation waits.
         let checks = rig.log.heartbeat_failures();
         assert!((30..=2 + 2 * took.as_secs()).contains(&(checks.len() as u64)), "{} checks in {took:?}", checks.len());
         assert!(checks.iter().all(|cause| *cause == Cause::Network), "{checks:?}");
@@ -87,7 +89,8 @@ fn server_that_restarts_is_found_again() {
     });
 }
 
-/// Nothing is left behind however long it takes, and dialing goes on at the monitor's pace (MON-07).
+/// Nothing is left behind however long it takes, and dialing continues at the monitor's pace
+/// (MON-07).
 #[test]
 fn server_that_is_gone_for_minutes_is_found_when_it_is_back() {
     run(async |net| {
@@ -111,7 +114,7 @@ fn server_that_is_gone_for_minutes_is_found_when_it_is_back() {
     });
 }
 
-/// Not even a refusal comes back: dials end at connectTimeoutMS.
+/// Not even a refusal arrives: dials end at connectTimeoutMS.
 #[test]
 fn server_that_vanishes_without_a_word_is_found_when_it_is_back() {
     run(async |net| {
@@ -131,7 +134,8 @@ fn server_that_vanishes_without_a_word_is_found_when_it_is_back() {
     });
 }
 
-/// Operations under way without a limit of their own end when the monitor has found that nobody is there (MON-54, CMAP-82).
+/// Operations in flight without their own limit end when the monitor has timed out (MON-54,
+/// CMAP-82).
 #[test]
 fn frozen_server_interrupts_operations_in_flight() {
     run(async |net| {
@@ -158,7 +162,7 @@ fn frozen_server_interrupts_operations_in_flight() {
     });
 }
 
-/// The cable is pulled for a moment: TCP sends again, and nobody notices.
+/// The cable is cut for a moment: TCP retransmits, and no operation fails.
 #[test]
 fn cable_that_is_pulled_for_a_second_costs_a_second() {
     run(async |net| {
@@ -202,7 +206,7 @@ fn cable_that_is_pulled_for_minutes_leaves_nothing_behind() {
     });
 }
 
-/// As when a lease of DHCP ends and there is no new one for a while.
+/// Like a DHCP lease that ends and is renewed only after a while.
 #[test]
 fn lost_address_leaves_nothing_behind() {
     run(async |net| {
@@ -226,7 +230,8 @@ fn lost_address_leaves_nothing_behind() {
     });
 }
 
-/// Another address than before, as from another server of DHCP: connections of the old one are of no use any more.
+/// The address changes, as after a lease of another DHCP server: connections of the old address are
+/// unusable.
 #[test]
 fn changed_address_is_survived() {
     run(async |net| {
@@ -244,7 +249,8 @@ fn changed_address_is_survived() {
     });
 }
 
-/// From the client's beginning, the cable is cut after each number of frames that the first operation takes, for a minute and a half.
+/// The cable is cut for 90 seconds, after each number of frames that the first operation takes,
+/// counted from the start of the client.
 #[test]
 fn cable_that_is_cut_after_any_frame_leaves_nothing_behind() {
     let mut frames = 0;
@@ -275,7 +281,8 @@ fn cable_that_is_cut_after_any_frame_leaves_nothing_behind() {
     }
 }
 
-/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear
+/// the pool. A check follows at once.
 #[test]
 fn state_change_errors_mark_the_server_and_clear_as_specified() {
     let cases = [
@@ -310,7 +317,8 @@ fn state_change_errors_mark_the_server_and_clear_as_specified() {
     });
 }
 
-/// CMAP-86, SDAM-75: an error of the server's state in the handshake of an application's connection clears the pool.
+/// CMAP-86, SDAM-75: a state change error in the handshake of an application's connection clears
+/// the pool.
 #[test]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async |net| {
@@ -329,7 +337,8 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// CMAP-95, SDAM-68: a handshake that is hung up on, or gets no answer, is a sign of overload. Nothing is cleared.
+/// CMAP-95, SDAM-68: a handshake that is not answered, or ends with a closed connection, is a sign
+/// of overload. Nothing is cleared.
 #[test]
 fn handshake_without_an_answer_clears_nothing() {
     run(async |net| {
@@ -355,7 +364,8 @@ fn handshake_without_an_answer_clears_nothing() {
     });
 }
 
-/// MON-52, MON-53, MON-55: the first network error of a check is tried again at once; the second clears the pool until the next good check.
+/// MON-52, MON-53, MON-55: after the first network error of a check, the check is repeated at once;
+/// the second clears the pool until the next successful check.
 #[test]
 fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     run(async |net| {
@@ -379,7 +389,7 @@ fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     });
 }
 
-/// A connection that is refused is an end like any other: nothing is cleared for it.
+/// A refused connection is treated like any other failure: nothing is cleared.
 #[test]
 fn refused_connection_for_an_operation_clears_nothing() {
     run(async |net| {
@@ -399,7 +409,7 @@ fn refused_connection_for_an_operation_clears_nothing() {
     });
 }
 
-/// Sockets are lent again and again, and each end is acknowledged: no peer ever has to be told by a reset.
+/// Sockets are reused, and each end is acknowledged: no peer is ever notified by a reset.
 #[test]
 fn connections_that_come_and_go_end_in_order() {
     type One = poolhouse_embassy::Sizes<1, 1, 4, 4096, 1024, 1024, Log>;
@@ -410,7 +420,7 @@ fn connections_that_come_and_go_end_in_order() {
         for _ in 0..40 {
             rig.ping().await.expect("a ping");
             let mut guard = rig.client.check_out().await.expect("a connection");
-            // Its reply is not waited for, so that it is closed.
+            // The reply is not awaited, so the connection is closed.
             let command = guard.run_command("admin", |it| it.int32("ping", 1).map(drop));
             assert!(super::support::poll_times(command, 1, super::support::DropIt::AtOnce).await.is_none());
         }
@@ -422,7 +432,7 @@ fn connections_that_come_and_go_end_in_order() {
     });
 }
 
-/// Nothing else is going on: the runner is woken for this alone.
+/// Nothing else is in progress: the runner is woken for this alone.
 #[test]
 fn connection_that_is_given_back_broken_is_ended_at_once() {
     run(async |net| {
@@ -443,7 +453,8 @@ fn connection_that_is_given_back_broken_is_ended_at_once() {
     });
 }
 
-/// Every socket is in use, so the next connection waits for the one that is being closed, and no longer.
+/// Every socket is in use, so the next connection waits for the one that is being closed, and no
+/// longer.
 #[test]
 fn connection_waits_for_the_socket_of_the_last_one() {
     type One = poolhouse_embassy::Sizes<1, 1, 4, 4096, 1024, 1024, Log>;

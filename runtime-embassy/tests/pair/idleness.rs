@@ -1,4 +1,4 @@
-//! Idle means idle: how often an idle client wants the processor.
+//! How often an idle client is polled.
 
 use super::net::run;
 use super::support::{Rig, Small, eventually, options, rig, server};
@@ -7,7 +7,8 @@ use poolhouse_embassy::{MonitorOptions, Options, ServerMonitoringMode};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// With one connection in the pool, and checks every 10 s, as by default. The bound is what was counted, and a little more.
+/// With one connection in the pool, and checks every 10 s, as by default. The bound is the measured
+/// number with a small margin.
 #[test]
 fn idle_client_that_polls_wakes_a_few_times_for_each_check() {
     run(async |net| {
@@ -29,7 +30,8 @@ fn idle_client_that_polls_wakes_a_few_times_for_each_check() {
     });
 }
 
-/// With checks that the server streams every 10 s, and a ping besides each 10 s that measures the round trip: the default.
+/// With checks that the server streams every 10 s, and a separate ping every 10 s that measures the
+/// round trip: the default.
 #[test]
 fn idle_client_that_streams_wakes_a_few_times_for_each_check() {
     run(async |net| {
@@ -46,7 +48,8 @@ fn idle_client_that_streams_wakes_a_few_times_for_each_check() {
             if round == 1 {
                 begun = rig.polls.get();
             }
-            // The server waits in real time, of which little passes: it answers because something has changed.
+            // The server waits in real time, of which little passes: it answers because its state
+            // has changed.
             for _ in 0..10 {
                 net.jump(Duration::from_secs(1)).await;
                 let replies = || server.look(|view| view.replies_count());
@@ -65,7 +68,7 @@ fn idle_client_that_streams_wakes_a_few_times_for_each_check() {
     });
 }
 
-/// Nothing is due for two minutes: nobody is woken at all.
+/// No timer is due for two minutes: no task is woken.
 #[test]
 fn client_with_nothing_due_is_not_polled() {
     run(async |net| {
@@ -74,7 +77,7 @@ fn client_with_nothing_due_is_not_polled() {
         let rig: Rig<Small> = rig(net, options(&server));
         rig.ping().await.expect("a ping");
         rig.at_rest(&server, 1).await;
-        // Timers of what is over, like an operation's limit, may be left.
+        // Timers of finished operations, like their limits, may still be queued.
         net.skip(MINUTE / 2).await;
         let before = rig.polls.get();
         net.skip(MINUTE).await;

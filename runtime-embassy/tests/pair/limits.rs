@@ -1,4 +1,4 @@
-//! Buffers are bounded, and what does not fit is an error that says so.
+//! Buffers are bounded, and a message that does not fit is a specific error.
 
 use super::net::run;
 use super::support::{Log, Rig, Small, document, eventually, options, refused, rig, server, small};
@@ -22,7 +22,7 @@ fn reply_larger_than_the_receive_buffer_is_an_error_with_both_sizes() {
             let expected = ExchangeError::ReplyTooLarge { bytes, limit: 4096 };
             assert_eq!(error, OperationError::Exchange(expected));
             assert_eq!(rig.log.closed(), [ClosedReason::Error]);
-            // The next one is clean, and nothing was cleared for it.
+            // The next reply is intact, and nothing was cleared.
             rig.ping().await.expect("a ping");
             rig.at_rest(&server, 1).await;
             assert_eq!(rig.pool().generation, 0);
@@ -46,7 +46,7 @@ fn reply_that_fills_the_receive_buffer_is_read() {
     });
 }
 
-/// The command was done, and its connection is good.
+/// The command was executed, and its connection stays usable.
 #[test]
 fn reply_larger_than_the_callers_buffer_is_an_error_and_keeps_the_connection() {
     run(async |net| {
@@ -87,7 +87,8 @@ fn command_larger_than_the_send_buffer_is_an_error_and_keeps_the_connection() {
                 }
             }
         }
-        // All up to a size and none beyond it; the rest is header, flags, the command's name and the database's.
+        // All sizes up to the largest fit and none beyond; the rest is header, flags, the command's
+        // name and the database's.
         assert_eq!(server.look(|view| view.commands_count()) - before, largest as u64 - 899);
         assert!((940..1000).contains(&largest), "{largest}");
         rig.at_rest(&server, 1).await;
@@ -96,7 +97,7 @@ fn command_larger_than_the_send_buffer_is_an_error_and_keeps_the_connection() {
     });
 }
 
-/// What is said of the server when its hello is too large: it is unknown, and known again when hello fits.
+/// When its hello is too large, the server is Unknown; it is known again when the hello fits.
 #[test]
 fn hello_that_does_not_fit_leaves_the_server_unknown() {
     run(async |net| {
@@ -120,7 +121,7 @@ fn hello_that_does_not_fit_leaves_the_server_unknown() {
     });
 }
 
-/// A window of TCP that is much smaller than messages.
+/// A TCP window that is much smaller than the messages.
 #[test]
 fn small_windows_carry_large_messages() {
     type Narrow = Sizes<1, 1, 2, 8192, 4096, 64, Log>;

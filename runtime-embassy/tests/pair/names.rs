@@ -1,4 +1,4 @@
-//! Servers that have names.
+//! Servers with host names.
 
 use super::net::{Net, clock, run};
 use super::support::{Rig, Small, UNASKED, eventually, options, refused, rig, server};
@@ -31,13 +31,13 @@ fn server_is_found_by_its_name() {
         let rig = named(net, &server, "db.test");
         rig.client.warm_up(Some(4)).await.expect("four");
         rig.at_rest(&server, 1).await;
-        // A datagram that is late is sent again.
+        // A datagram without an answer is sent again.
         assert!((5..=9).contains(&names.queries().len()), "one each");
         rig.end(&[&server]).await;
     });
 }
 
-/// CMAP-97: it is an error of the lookup, which says nothing of the server.
+/// CMAP-97: it is an error of the lookup and does not affect the server's description.
 #[test]
 fn name_that_nobody_has_is_an_error_of_the_lookup() {
     run(async |net| {
@@ -55,7 +55,8 @@ fn name_that_nobody_has_is_an_error_of_the_lookup() {
     });
 }
 
-/// CMAP-97: name servers that do not answer are no sign of an overloaded server. It ends by connectTimeoutMS at the latest.
+/// CMAP-97: name servers that do not answer are no sign of an overloaded server. The lookup ends by
+/// connectTimeoutMS at the latest.
 #[test]
 fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
     run(async |net| {
@@ -80,7 +81,7 @@ fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
             assert_eq!(rig.server_type(), ServerType::Unknown);
             names.set_fault(Fault::None);
             eventually("no socket is kept", || rig.sockets_away() <= 1).await;
-            // What nobody answered in the meantime is asked again.
+            // Lookups that were not answered in the meantime are repeated.
             let begun = std::time::Instant::now();
             let client = rig.client;
             let pinging = net.spawn_task(async move { super::support::ping(&client).await });
@@ -95,7 +96,7 @@ fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
     });
 }
 
-/// More lookups at once than the network stack has places for: each has its turn.
+/// More simultaneous lookups than the network stack has slots: they wait for a slot in turn.
 #[test]
 fn many_lookups_at_once_have_their_turn() {
     run(async |net| {

@@ -1,7 +1,8 @@
-//! A network in memory: the client's stack, a cable, and the stack of a bridge to servers on the host.
+//! A network in memory: the client's stack, a cable, and the stack of a bridge to servers on the
+//! host.
 //!
-//! Every test has its own, and its own clock, on its own thread. The bridge has the host's loopback address, so that servers are reached by the
-//! addresses that they know themselves by.
+//! Every test has its own network and its own clock, on its own thread. The bridge has the host's
+//! loopback address, so the servers' own addresses reach them.
 
 mod bridge;
 pub(crate) mod cable;
@@ -30,13 +31,13 @@ use std::time::Instant;
 
 /// The client's address.
 pub(crate) const CLIENT: [u8; 4] = [127, 0, 0, 2];
-/// The bridge's, and the host's own.
+/// The address of the bridge and of the host.
 const BRIDGE: [u8; 4] = [127, 0, 0, 1];
 
-/// Connections to a server at a time.
+/// Simultaneous connections to a server.
 const CONNECTIONS: usize = 30;
 
-/// Two stacks and what joins them.
+/// Two stacks and the cable between them.
 pub(crate) struct Net {
     pub(crate) executor: Rc<LocalExecutor<'static>>,
     polls: Rc<Cell<u64>>,
@@ -48,7 +49,7 @@ pub(crate) struct Net {
     bridges: RefCell<HashMap<u16, Bridge>>,
 }
 
-/// Runs a test on a network of its own.
+/// Runs a test on a separate network.
 pub(crate) fn run(test: impl AsyncFnOnce(&Net)) {
     let executor = Rc::new(LocalExecutor::new());
     let running = Rc::clone(&executor);
@@ -60,7 +61,7 @@ pub(crate) fn run(test: impl AsyncFnOnce(&Net)) {
 }
 
 impl Net {
-    /// A network on this executor, on which a clock runs.
+    /// A network on this executor, with a running clock.
     pub(crate) fn on(executor: Rc<LocalExecutor<'static>>) -> Self {
         let cable = Rc::new(Cable::default());
         let client = End::new(CLIENT, &cable);
@@ -78,7 +79,7 @@ impl Net {
         net
     }
 
-    /// Runs something beside the test. How often it was polled is counted.
+    /// Runs a future concurrently with the test. Returns the counter of its polls.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> Rc<Cell<u64>> {
         let own = Rc::new(Cell::new(0));
         let counts = [Rc::clone(&self.polls), Rc::clone(&own)];
@@ -86,43 +87,43 @@ impl Net {
         own
     }
 
-    /// Runs something beside the test, which gives its result.
+    /// Runs a future concurrently with the test. The task returns its result.
     pub(crate) fn spawn_task<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> Task<T> {
         let counts = [Rc::clone(&self.polls), Rc::default()];
         self.executor.spawn(Counted { task: Box::pin(task), counts })
     }
 
-    /// Has servers on the host reached at their own addresses.
+    /// Makes a server on the host reachable at its own address.
     ///
-    /// - `connections`: how many at a time.
+    /// - `connections`: maximum of simultaneous connections.
     pub(crate) fn open_for(&self, address: SocketAddr, connections: usize) {
         let mut bridges = self.bridges.borrow_mut();
         let new = || Bridge::new(self, self.bridge, address, connections);
         bridges.entry(address.port()).or_insert_with(new).open();
     }
 
-    /// [`Net::open_for`] a fake server.
+    /// [`Net::open_for`] with the address of a fake server.
     pub(crate) fn open_to(&self, server: &FakeServer) {
         self.open_for(server.address(), CONNECTIONS);
     }
 
-    /// Has questions to the name server at the bridge's address answered by one on the host.
+    /// Forwards DNS queries to the bridge's address to a name server on the host.
     pub(crate) fn open_names(&self, address: SocketAddr) {
         bridge::forward_names(self, self.bridge, address);
     }
 
-    /// Whether the server is expected to answer: whether the clock waits for it.
+    /// Sets whether the server is expected to answer, and so whether the clock waits for it.
     pub(crate) fn expect(&self, server: &FakeServer, answers: bool) {
         self.traffic.expect(server.address().port(), answers);
     }
 
-    /// The server refuses to be connected to.
+    /// The server refuses connections.
     pub(crate) fn refuse(&self, server: &FakeServer) {
         server.refuse().expect("the fake server obeys");
         self.shut(server.address());
     }
 
-    /// The port is one that nobody listens on. Connections stay.
+    /// Nothing listens on the port. Existing connections stay.
     pub(crate) fn shut(&self, address: SocketAddr) {
         if let Some(bridge) = self.bridges.borrow().get(&address.port()) {
             bridge.shut();
@@ -141,13 +142,13 @@ impl Net {
         server.kill().expect("the fake server obeys");
     }
 
-    /// The server's process begins anew.
+    /// The server's process is restarted.
     pub(crate) fn restart(&self, server: &FakeServer) {
         server.restart().expect("the fake server obeys");
         self.open_to(server);
     }
 
-    /// Whether no task had anything to do since the last look.
+    /// Whether no task was polled since the last call.
     async fn is_idle(&self) -> bool {
         let before = self.polls.get();
         for _ in 0..2 {
@@ -156,12 +157,12 @@ impl Net {
         self.polls.get() == before
     }
 
-    /// Waits until no task has anything to do before the clock goes on. Servers may have.
+    /// Waits until no task is ready, before the clock is advanced. Servers may still be busy.
     pub(crate) async fn idle(&self) {
         while !self.is_idle().await {}
     }
 
-    /// Waits until no task has anything to do, and no server owes an answer.
+    /// Waits until no task is ready, and no request is unanswered.
     pub(crate) async fn settled(&self) {
         let begun = Instant::now();
         loop {
@@ -174,7 +175,8 @@ impl Net {
         }
     }
 
-    /// Puts the clock forward, from one timer to the next. Servers have answered all questions before it moves, as if they needed no time.
+    /// Advances the clock, from one timer to the next. Servers have answered all requests before
+    /// each step, as if they needed no time.
     ///
     /// Not for monitors that stream, nor for servers that do not answer.
     pub(crate) async fn skip(&self, time: Duration) {
@@ -187,7 +189,7 @@ impl Net {
         }
     }
 
-    /// [`Net::skip`] without waiting for the servers, which for instance are not there.
+    /// [`Net::skip`] without waiting for the servers, for instance when they are down.
     pub(crate) async fn jump(&self, time: Duration) {
         let end = clock::now() + time;
         loop {
@@ -198,7 +200,8 @@ impl Net {
         }
     }
 
-    /// Waits for a state that no event announces; the clock goes from one timer to the next meanwhile, as by [`Net::skip`].
+    /// Waits for a state that no event announces. Meanwhile the clock is advanced from one timer to
+    /// the next, as by [`Net::skip`].
     pub(crate) async fn skip_until(&self, what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
         let end = clock::now() + limit;
         loop {
@@ -210,12 +213,13 @@ impl Net {
         }
     }
 
-    /// Awaits something while the clock goes from one timer to the next, as by [`Net::skip`].
+    /// Awaits a future while the clock is advanced from one timer to the next, as by [`Net::skip`].
     pub(crate) async fn skipping<T: Debug>(&self, limit: Duration, future: impl Future<Output = T>) -> T {
         beside(future, self.skip(limit)).await
     }
 
-    /// [`Net::skipping`] by [`Net::jump`], which begins when the server has what it is not going to answer.
+    /// [`Net::skipping`] by [`Net::jump`], which begins when the server has received the request
+    /// that it will not answer.
     pub(crate) async fn jumping<T: Debug>(
         &self,
         limit: Duration,
@@ -229,18 +233,19 @@ impl Net {
         beside(future, mover).await
     }
 
-    /// Whether a request has gone on to a server and has no answer yet.
+    /// Whether a request was forwarded to a server and has no answer yet.
     pub(crate) fn is_owed(&self) -> bool {
         !self.traffic.is_quiet()
     }
 
-    /// How many connections servers have ended by themselves, as the bridge knows.
+    /// The number of connections that servers have ended, as counted by the bridge.
     pub(crate) fn server_ends(&self) -> u64 {
         self.traffic.server_ends.get()
     }
 }
 
-/// Awaits one future while another one runs, as long as it does. The one is polled only when it was woken itself: to poll a socket keeps its stack busy.
+/// Awaits one future while another one runs, until the first one is done. The first is polled only
+/// when it was woken itself: polling a socket keeps its stack busy.
 async fn beside<T>(future: impl Future<Output = T>, other: impl Future<Output = ()>) -> T {
     let mut future = pin!(future);
     let woken = Arc::new(Woken { it_was: AtomicBool::new(true), parent: Mutex::new(None) });
@@ -278,7 +283,7 @@ impl Wake for Woken {
     }
 }
 
-/// A task whose polls are counted.
+/// A task with a counter of its polls.
 struct Counted<T> {
     task: Pin<Box<dyn Future<Output = T>>>,
     counts: [Rc<Cell<u64>>; 2],

@@ -1,4 +1,4 @@
-//! Replica sets in places of a fixed number: discovery, elections, members that come and go.
+//! Replica sets in a fixed number of slots: discovery, elections, members that join and leave.
 
 use super::net::{Net, run};
 use super::support::DropIt;
@@ -16,12 +16,12 @@ use poolhouse_embassy::{
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer};
 
-/// Three members, and one that comes while another goes.
+/// Three members, and one that joins while another leaves.
 type Set = Sizes<4, 3, 8, 4096, 1024, 1024, Log>;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Members; what happens, happens by the test's hand. All of them can be reached.
+/// A set of this many members, all reachable, that changes only by commands of the test.
 fn still_set(net: &Net, members: usize) -> FakeReplicaSet {
     let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(members).by_hand()).expect("the set starts");
     for member in 0..members {
@@ -30,7 +30,7 @@ fn still_set(net: &Net, members: usize) -> FakeReplicaSet {
     set
 }
 
-/// Options whose monitors stream.
+/// Options with streaming monitors.
 fn streaming(set: &FakeReplicaSet) -> Options {
     Options {
         seeds: seeds(&(0..set.servers_count()).map(|member| set.address(member)).collect::<Vec<_>>()),
@@ -41,7 +41,7 @@ fn streaming(set: &FakeReplicaSet) -> Options {
     }
 }
 
-/// Options whose monitors poll, for clocks that are put forward.
+/// Options with polling monitors, for clocks that the test advances.
 fn polling(set: &FakeReplicaSet) -> Options {
     let monitor = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
     Options { monitor, ..streaming(set) }
@@ -99,7 +99,8 @@ fn servers(set: &FakeReplicaSet) -> Vec<Arc<FakeServer>> {
     (0..set.servers_count()).map(|member| set.server(member)).collect()
 }
 
-/// Waits until nothing is under way, and all servers together have as many connections as the client has sockets in use.
+/// Waits until nothing is in progress, and all servers together have as many connections as the
+/// client has sockets in use.
 async fn at_rest<L: Layout<Events = Log>>(rig: &Rig<L>, set: &FakeReplicaSet) {
     eventually("client and servers agree", || {
         let mut quiet = true;
@@ -132,7 +133,7 @@ fn set_is_discovered_from_one_secondary() {
         let rig: Rig<Set> = rig(net, options);
         known(&rig.client, &set).await;
         assert_eq!(rig.client.topology_type(), TopologyType::ReplicaSetWithPrimary);
-        // Commands go to the primary, unless they say otherwise.
+        // Commands are sent to the primary by default.
         for _ in 0..5 {
             ping(&rig.client, CommandOptions::new()).await.expect("a ping");
         }
@@ -170,7 +171,8 @@ fn set_of_another_name_is_never_selected() {
     });
 }
 
-/// Server Selection, "Passing read preference to mongos and load balancers": a member that is connected to directly is told that it may answer.
+/// Server Selection, "Passing read preference to mongos and load balancers": a command to a
+/// directly connected member carries a read preference that permits a secondary.
 #[test]
 fn direct_connection_to_a_secondary_may_read_there() {
     run(async |net| {
@@ -188,7 +190,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
     });
 }
 
-/// MON-18, MON-30: the stream tells of a step-down and of an election at once; those who wait are woken.
+/// MON-18, MON-30: the stream reports a step-down and an election at once; waiters are woken.
 #[test]
 fn step_down_and_election_are_learnt_from_the_stream() {
     run(async |net| {
@@ -208,7 +210,7 @@ fn step_down_and_election_are_learnt_from_the_stream() {
                 task.await.expect("a ping");
             }
             known(&rig.client, &set).await;
-            // SDAM-83: no connection is closed for it.
+            // SDAM-83: no connection is closed because of it.
             assert!(servers(&set).iter().all(|server| pool(&rig.client, server).generation == 0));
         }
         at_rest(&rig, &set).await;
@@ -223,14 +225,14 @@ fn repeatable_command_goes_to_the_new_primary() {
         let rig: Rig<Set> = rig(net, polling(&set));
         known(&rig.client, &set).await;
         let old = set.primary().expect("a primary");
-        // The client does not know yet.
+        // The client has not received it yet.
         set.elect((old + 1) % 3);
         set.server(old).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10107));
         let idempotent = ping(&rig.client, CommandOptions::new().idempotent(true));
         net.skipping(10 * SECOND, idempotent).await.expect("the second attempt succeeds");
         assert_eq!((0..3).map(|it| set.server(it).count_of("ping")).sum::<u64>(), 2);
         assert_eq!(set.server(old).count_of("ping"), 1);
-        // Not without leave.
+        // A command that is not marked idempotent has no second attempt.
         net.skip_until("the set is known", 60 * SECOND, || knows(&rig.client, &set)).await;
         let new = set.primary().expect("a primary");
         set.server(new).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10107));
@@ -268,7 +270,8 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
     });
 }
 
-/// MON-54, CMAP-82: the connections in use of a member that is silent are interrupted, and their operations go on elsewhere.
+/// MON-54, CMAP-82: the connections in use of a silent member are interrupted, and their operations
+/// continue on another member.
 #[test]
 fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
     run(async |net| {
@@ -297,7 +300,7 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
     });
 }
 
-/// Fifty changes of the configuration: places and sockets are taken again and again.
+/// Fifty changes of the configuration: slots and sockets are reused.
 #[test]
 fn members_may_leave_and_join_for_ever() {
     const CHANGES: usize = 50;
@@ -323,7 +326,7 @@ fn members_may_leave_and_join_for_ever() {
     });
 }
 
-/// Members that nobody has ever heard of before, a hundred times: names do not pile up either.
+/// A hundred times, members with new names: names do not accumulate either.
 #[test]
 fn members_of_ever_new_names_may_come_and_go_for_ever() {
     run(async |net| {
@@ -351,7 +354,7 @@ fn members_of_ever_new_names_may_come_and_go_for_ever() {
     });
 }
 
-/// More members than there are places for: the error says so, and nothing panics. When there is room, the set is used.
+/// More members than slots: a specific error, and no panic. Once the members fit, the set is used.
 #[test]
 fn set_of_more_members_than_places_is_an_error_until_it_fits() {
     type Two = Sizes<2, 2, 4, 4096, 1024, 1024, Log>;
@@ -373,7 +376,8 @@ fn set_of_more_members_than_places_is_an_error_until_it_fits() {
     });
 }
 
-/// Whoever holds a connection of a member that left keeps its place; the next member has it as soon as it is given back.
+/// A connection in use to a removed member keeps the member's slot; the next member is placed as
+/// soon as the connection is checked in.
 #[test]
 fn place_of_a_member_that_left_is_kept_for_those_who_still_use_it() {
     type Two = Sizes<2, 2, 4, 4096, 1024, 1024, Log>;
@@ -391,7 +395,7 @@ fn place_of_a_member_that_left_is_kept_for_those_who_still_use_it() {
         net.open_for(set.address(new), 6);
         set.settle();
         net.skip(30 * SECOND).await;
-        // Its place is still the other's.
+        // The removed member still has the slot.
         assert_eq!(addresses(&rig.client), [set.address(primary).to_string()]);
         drop(held);
         net.skip_until("the new one is known", 60 * SECOND, || knows(&rig.client, &set)).await;
@@ -401,7 +405,8 @@ fn place_of_a_member_that_left_is_kept_for_those_who_still_use_it() {
     });
 }
 
-/// CMAP-67: who waits for a connection to a member that is removed was never sent, and is tried again elsewhere without leave.
+/// CMAP-67: a command that waits for a connection to a member that is removed was never sent, and
+/// is tried again on another member even if it is not idempotent.
 #[test]
 fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
     run(async |net| {
@@ -420,7 +425,7 @@ fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
         net.skipping(60 * SECOND, pinging).await.expect("the primary answers");
         assert_eq!((set.server(leaving).count_of("ping"), set.server(primary).count_of("ping")), (0, 1));
         drop(held);
-        // When it is the client that is closed there is no elsewhere.
+        // If the client is closed, no other server exists.
         let held = rig.client.check_out().await.expect("a connection");
         let pinging = net.spawn_task(async move { ping(&client, CommandOptions::new()).await });
         eventually("it waits", || pool(&client, &set.server(primary)).counts.waiting == 1).await;
@@ -431,7 +436,8 @@ fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
     });
 }
 
-/// Operations given up at each poll while the set holds elections: no place, no socket, no connection is lost.
+/// Operations dropped at each poll while the set holds elections: no slot, socket or connection
+/// leaks.
 #[test]
 fn operations_dropped_at_any_poll_during_elections_leave_nothing() {
     run(async |net| {

@@ -1,4 +1,4 @@
-//! Replies that are wrong, late, cut or not asked for.
+//! Replies that are wrong, late, truncated or unrequested.
 
 use super::net::{Net, run};
 use super::support::{Rig, Small, document, eventually, options, refused, rig, server};
@@ -20,7 +20,7 @@ async fn with_one_connection(net: &Net, server: &FakeServer) -> Rig<Small> {
     rig
 }
 
-/// Two commands whose replies cannot be mistaken for each other's.
+/// Two commands with different replies, so a swapped reply is detected.
 async fn gets_its_own_reply(rig: &Rig<Small>) {
     let mut buffer = [0; 2048];
     let reply = rig.client.run_command("admin", |it| it.int32("buildInfo", 1).map(drop), &mut buffer).await;
@@ -42,7 +42,8 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
 
 const OK: &[u8] = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f";
 
-/// Each fails its operation at once, closes its connection, and harms nothing else: the server stays known, and the next operation is served (CMAP-20).
+/// Each breach fails its operation at once, closes its connection, and affects nothing else: the
+/// server stays known, and the next operation is served (CMAP-20).
 #[test]
 fn breach_of_protocol_closes_the_connection_and_nothing_else() {
     type Check = fn(&WireErrorKind) -> bool;
@@ -98,8 +99,8 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
     });
 }
 
-/// Whatever keeps the reply from being there, the operation ends at its deadline, its connection is closed, and the pool is
-/// not cleared (SDAM-71).
+/// For every reason why a reply is missing, the operation ends at its deadline, its connection is
+/// closed, and the pool is not cleared (SDAM-71).
 #[test]
 fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
     let cases = [
@@ -143,7 +144,7 @@ fn reply_one_byte_at_a_time_is_read() {
     });
 }
 
-/// Bytes that come while nobody has asked are never taken for the next reply.
+/// Bytes that arrive without a request are never taken for the next reply.
 #[test]
 fn bytes_nobody_asked_for_are_never_the_next_reply() {
     let ping_reply = {
@@ -159,7 +160,7 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
             let label = format!("{fault:?}");
             rig.log.clear();
             server.inject(FaultRule::once(fault).on_command("ping"));
-            // Either the rest came together with the reply, or it comes later.
+            // The rest arrived either together with the reply, or later.
             let first = rig.ping().await;
             if let Err(error) = &first {
                 let unsolicited = matches!(error, OperationError::Exchange(ExchangeError::Wire(wire))
@@ -181,8 +182,8 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
     });
 }
 
-/// SDAM-72, SDAM-73, CMAP-87: a connection that the server ends while it is idle fails the operation that meets it, which clears the pool before the
-/// connection goes back.
+/// SDAM-72, SDAM-73, CMAP-87: a connection that the server ends while it is idle fails the next
+/// operation on it, which clears the pool before the connection is checked in.
 #[test]
 fn connection_that_died_while_idle_fails_once() {
     run(async |net| {
@@ -208,7 +209,7 @@ fn connection_that_died_while_idle_fails_once() {
     });
 }
 
-/// After every byte of a ping's reply, by an orderly end and by a reset.
+/// The reply to a ping is cut after each of its bytes, by an orderly end and by a reset.
 #[test]
 fn reply_cut_after_any_byte_fails_its_operation_only() {
     const REPLY_BYTES: usize = 38;
@@ -232,7 +233,8 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
     });
 }
 
-/// CMAP-95, SDAM-68, MON-21: a handshake that is cut is a sign of overload. Neither the server's description nor the pool changes.
+/// CMAP-95, SDAM-68, MON-21: a truncated handshake is a sign of overload. Neither the server's
+/// description nor the pool changes.
 #[test]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async |net| {
@@ -243,7 +245,7 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
         rig.known().await;
         net.settled().await;
         for by in [Cut::Fin, Cut::Rst] {
-            // The reply has some 300 bytes; what is more is cut to all but the last.
+            // The reply has some 300 bytes; for larger values only its last byte is cut.
             for bytes in (0..40).chain((40..340).step_by(7)) {
                 server.inject(FaultRule::once(Fault::TruncatedFrame { bytes, by }));
                 let error = refused(rig.ping().await);
@@ -259,7 +261,8 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     });
 }
 
-/// A handshake that breaks the protocol is no overload: the server is marked Unknown, and comes back with the next check.
+/// A handshake that breaks the protocol is not overload: the server is marked Unknown, and is known
+/// again after the next check.
 #[test]
 fn handshake_that_breaks_the_protocol_is_no_overload() {
     run(async |net| {

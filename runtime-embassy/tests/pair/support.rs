@@ -1,4 +1,4 @@
-//! What the tests share: clients, what they tell, and futures that are dropped.
+//! Shared by the tests: clients, their event logs, and futures that are dropped.
 
 use super::net::Net;
 use alloc::rc::Rc;
@@ -25,20 +25,21 @@ use std::sync::Mutex;
 /// One server.
 pub(crate) type Small = Sizes<1, 4, 8, 4096, 1024, 1024, Log>;
 
-/// How long after a check the next one comes unasked: only when a test puts its clock forward.
+/// The interval of checks: it ends only when a test advances its clock.
 pub(crate) const UNASKED: Duration = Duration::from_secs(120);
 
 pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
 }
 
-/// Texts that live as long as a static.
+/// Strings with a static lifetime.
 pub(crate) fn seeds<T: ToString>(addresses: &[T]) -> &'static [&'static str] {
     let texts: Vec<&'static str> = addresses.iter().map(|address| &*address.to_string().leak()).collect();
     texts.leak()
 }
 
-/// Options for one server, whose monitor polls (one connection, one check) so that counts are exact.
+/// Options for one server with a polling monitor (one connection, one check), which makes counts
+/// exact.
 pub(crate) fn options(server: &FakeServer) -> Options {
     Options {
         seeds: seeds(&[server.address()]),
@@ -53,7 +54,7 @@ pub(crate) fn options(server: &FakeServer) -> Options {
     }
 }
 
-/// Everything that a client tells.
+/// All events of a client.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Rc<RefCell<Vec<(Instant, Event)>>>);
 
@@ -81,7 +82,7 @@ impl Log {
         self.pool_events().iter().map(PoolEvent::name).collect()
     }
 
-    /// How many events of a pool have this name.
+    /// The number of events of a pool with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.pool_names().iter().filter(|each| **each == name).count()
     }
@@ -106,27 +107,27 @@ impl Log {
         self.events().iter().filter(|event| succeeded(event)).count()
     }
 
-    /// Forgets what was told so far.
+    /// Discards the events so far.
     pub(crate) fn clear(&self) {
         self.0.borrow_mut().clear();
     }
 }
 
-/// A client that runs.
+/// A running client.
 pub(crate) struct Rig<L: Layout> {
     pub(crate) client: Client<L>,
     pub(crate) log: Log,
-    /// How often the runner was polled.
+    /// The number of polls of the runner.
     pub(crate) polls: Rc<Cell<u64>>,
 }
 
-/// A client on this network, in memory that is leaked.
+/// A client on this network, in leaked memory.
 pub(crate) fn rig<L: Layout<Events = Log>>(net: &Net, options: Options) -> Rig<L> {
     let (rig, runner) = made(net, options);
     Rig { polls: net.spawn(async move { runner.run().await }), ..rig }
 }
 
-/// A client that does not run yet.
+/// A client with a runner that is not started yet.
 pub(crate) fn made<L: Layout<Events = Log>>(net: &Net, options: Options) -> (Rig<L>, Runner<L>) {
     let config = Box::leak(Box::new(options.validate().expect("the options are right")));
     let resources = Box::leak(Box::new(Resources::<L>::new()));
@@ -137,7 +138,7 @@ pub(crate) fn made<L: Layout<Events = Log>>(net: &Net, options: Options) -> (Rig
     (Rig { client, log, polls: Rc::default() }, runner)
 }
 
-/// A client of one server, over a way that is open.
+/// A client of one server, which it can reach.
 pub(crate) fn small(net: &Net, server: &FakeServer) -> Rig<Small> {
     net.open_to(server);
     rig(net, options(server))
@@ -151,7 +152,7 @@ impl<L: Layout> Rig<L> {
         found.expect("a server")
     }
 
-    /// What the one server is.
+    /// The type of the one server.
     pub(crate) fn server_type(&self) -> ServerType {
         let mut found = ServerType::Unknown;
         self.client.for_each_server(|server| found = server.server_type);
@@ -162,17 +163,17 @@ impl<L: Layout> Rig<L> {
         eventually("the server is known", || self.server_type() != ServerType::Unknown).await;
     }
 
-    /// How many sockets are not at home.
+    /// The number of sockets in use.
     pub(crate) fn sockets_away(&self) -> usize {
         L::SOCKETS - self.client.hub().runtime().free_sockets()
     }
 
-    /// One attempt, without the client's own second one.
+    /// One attempt, without the client's own retry.
     pub(crate) async fn ping(&self) -> Result<(), OperationError> {
         ping(&self.client).await
     }
 
-    /// Waits until nothing is under way in the pool, and server and sockets agree with it.
+    /// Waits until nothing is in progress in the pool, and server and sockets agree with it.
     ///
     /// - `monitoring`: connections of the monitor.
     pub(crate) async fn at_rest(&self, server: &FakeServer, monitoring: usize) {
@@ -189,7 +190,8 @@ impl<L: Layout> Rig<L> {
         }
     }
 
-    /// Closes the client. Every socket comes home, and every server sees its connections closed.
+    /// Closes the client, and checks that every socket is returned and that every server's
+    /// connections are closed.
     pub(crate) async fn end(&self, servers: &[&FakeServer]) {
         self.client.close();
         eventually("all sockets are at home", || self.sockets_away() == 0).await;
@@ -199,7 +201,7 @@ impl<L: Layout> Rig<L> {
     }
 }
 
-/// One attempt, without the client's own second one.
+/// One attempt, without the client's own retry.
 pub(crate) async fn ping<L: Layout>(client: &Client<L>) -> Result<(), OperationError> {
     let mut guard = client.check_out().await?;
     guard.run_command("admin", |writer| writer.int32("ping", 1).map(drop)).await.map(drop)
@@ -232,12 +234,12 @@ fn first_id(reply: RawDocument<'_>) -> i32 {
     batch[0].as_document().expect("a document").get_i32("_id").expect("an id")
 }
 
-/// The document that a reply is.
+/// Parses a reply.
 pub(crate) fn document(reply: RawDocument<'_>) -> bson::Document {
     bson::Document::from_reader(reply.as_bytes()).expect("a document")
 }
 
-/// Wakes whoever polls by hand.
+/// A waker for futures that are polled by hand.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
@@ -254,7 +256,7 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    /// Waits until the waker was woken, and forgets it.
+    /// Waits until the waker was woken, and resets it.
     pub(crate) async fn rung(&self) {
         let rung = poll_fn(|context| {
             self.listener.lock().expect("not poisoned").replace(context.waker().clone());
@@ -268,15 +270,15 @@ impl Bell {
     }
 }
 
-/// When a future is dropped after its last poll.
+/// The time at which a future is dropped after its last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropIt {
     AtOnce,
-    /// When its waker was woken: whatever it waited for is there, and nobody has looked.
+    /// When its waker was woken: its result is available, but was not polled.
     WhenWoken,
 }
 
-/// Polls a future a number of times, then drops it; its output if it was done by then.
+/// Polls a future a number of times, then drops it. Returns its output if it was ready by then.
 pub(crate) async fn poll_times<F: Future>(future: F, times: usize, drop_it: DropIt) -> Option<F::Output> {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));

@@ -16,7 +16,7 @@ fn reading(number: i64) -> Reading<'static> {
     Reading { device: "thermometer", number, at_ms: 1_700_000_000_000 + number, millidegrees: -1500 }
 }
 
-/// The documents of the last insert, as the server was sent them.
+/// The documents of the last insert, as the server received them.
 fn sent(server: &FakeServer) -> Vec<bson::Document> {
     let last = server.log().into_iter().rfind(|it| it.name == "insert").and_then(|it| it.body).expect("an insert");
     let documents = last.get_array("documents").expect("documents");
@@ -43,7 +43,7 @@ fn typed_layer_asks_and_stores() {
     });
 }
 
-/// Its first insert is done, and the reply lost: the second finds the document there.
+/// The first insert is executed and its reply lost: the second attempt finds the document.
 #[test]
 fn reading_whose_first_reply_is_lost_is_stored_once() {
     run(async |net| {

@@ -15,7 +15,7 @@ use poolhouse_tests::tls::{Holder, ServerTls, Wanted};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// The address that fake servers are reached by.
+/// The address of the fake servers.
 const HOST: &str = "127.0.0.1";
 
 fn random(bytes: &mut [u8]) {
@@ -30,7 +30,7 @@ fn clock() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later").as_secs()
 }
 
-/// Whom to trust.
+/// TLS options that trust this authority.
 fn trust(authority: &Holder) -> TlsOptions {
     let der = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).expect("a certificate");
     let authority: &'static [u8] = der.to_vec().leak();
@@ -47,7 +47,7 @@ fn server_of(root: &Holder) -> FakeServer {
     secure_server(ServerTls::new(root.issue(&Wanted::server(&[HOST])).identity()), Vec::new())
 }
 
-/// A client over TLS, in memory that is leaked.
+/// A client over TLS, in leaked memory.
 fn secure(net: &Net, options: Options, tls: TlsOptions) -> Rig<Small> {
     let config = Box::leak(Box::new(options.validate().expect("the options are right")));
     let tls = Box::leak(Box::new(tls.validate().expect("the options are right")));
@@ -123,7 +123,7 @@ fn user_is_authenticated_over_tls() {
     });
 }
 
-/// The bad certificates of whoever could pose as the server; the rest of the table is that of sessions.
+/// The certificates of possible impostors; the rest of the table belongs to the tests of sessions.
 #[test]
 fn bad_certificate_is_refused_and_its_cause_is_told() {
     let root = Holder::root("root");
@@ -181,7 +181,7 @@ fn client_recovers_from_a_restart_over_tls() {
     });
 }
 
-/// Cancelled at every await there is: handshakes, requests, replies.
+/// Dropped at every await: in handshakes, requests and replies.
 #[test]
 fn operation_that_is_dropped_anywhere_leaves_nothing_behind() {
     run(async |net| {

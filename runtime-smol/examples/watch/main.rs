@@ -1,21 +1,23 @@
-//! Keeps a pool to a server busy and shows what happens.
+//! Puts load on a pool and shows its state and events.
 //!
 //! ```text
 //! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]
 //! ```
 //!
-//! What the string leaves open is set to what shows well: ten connections at most (`maxPoolSize`), five seconds for each operation
-//! (`timeoutMS`), a check every second (`heartbeatFrequencyMS`). What is wrong with it is said first.
+//! Options that the string does not set have values for demonstration: at most ten connections
+//! (`maxPoolSize`), five seconds for each operation (`timeoutMS`), a check every second
+//! (`heartbeatFrequencyMS`). Warnings about the string are printed first.
 //!
-//! Without a connection string it starts a fake replica set in the process and fails its primary over every three seconds. On a
-//! terminal it draws a table twice a second; elsewhere it prints a line for each server a second. It ends with status 0 only if operations
-//! succeeded and the last one did.
+//! Without a connection string it starts a fake replica set in the process and fails its primary
+//! over every three seconds. On a terminal it draws a table twice a second; elsewhere it prints a
+//! line for each server a second. The exit status is 0 only if operations succeeded, including the
+//! last one.
 
 extern crate alloc;
 
 mod program;
 
-/// What the program has of its runtime.
+/// The names that the program uses of its runtime.
 mod runtime {
     pub(crate) use poolhouse_smol::*;
     pub(crate) use smol::{block_on, spawn};

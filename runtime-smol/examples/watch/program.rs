@@ -1,4 +1,5 @@
-//! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
+//! The program, which is the same on every runtime: the crate's root has a module `runtime` that
+//! re-exports the runtime's names.
 
 use crate::runtime::poolhouse_uri::{ConnectionString, UriOptions};
 use crate::runtime::{
@@ -42,7 +43,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// What the tasks measured since the last look, and in all.
+/// Measurements of the tasks, since the last output and in total.
 struct Tally {
     waits: Histogram<u64>,
     succeeded: u64,
@@ -124,7 +125,8 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     Ok(summary(&tally, started.elapsed()))
 }
 
-/// The options of a connection string; what it leaves open is chosen here. A TXT record has none of these options.
+/// The options of a connection string, with defaults of this program for those that it does not
+/// set. A TXT record has none of these options.
 fn completed(mut options: ClientOptions, given: &UriOptions) -> ClientOptions {
     if given.app_name.is_none() {
         options.app_name = Some("poolhouse-watch".to_owned());
@@ -141,7 +143,7 @@ fn completed(mut options: ClientOptions, given: &UriOptions) -> ClientOptions {
     options
 }
 
-/// What of the connection string was left out, and what is dangerous about it.
+/// Warnings about ignored options of the connection string, and about dangerous ones.
 fn warnings(client: &Client) -> Vec<String> {
     let left_out = client.options().warnings.iter().map(|warning| format!("warning: {warning}"));
     #[cfg(feature = "tls")]
@@ -149,7 +151,7 @@ fn warnings(client: &Client) -> Vec<String> {
     left_out.collect()
 }
 
-/// Fails the primary over, by turns gently and not.
+/// Fails the primary over, alternately by a step-down and by a crash.
 async fn make_trouble(set: FakeReplicaSet) {
     for gentle in [true, false].into_iter().cycle() {
         sleep(Duration::from_secs(3)).await;
@@ -165,7 +167,8 @@ async fn make_trouble(set: FakeReplicaSet) {
     }
 }
 
-/// One task: ping the primary, again and again. What fails for a passing reason is tried once more, as an application would.
+/// One task: pings the primary repeatedly. A transient failure is retried once, as an application
+/// would.
 async fn work(client: Client, tally: Shared<Tally>, end: Instant) {
     while Instant::now() < end {
         let mut outcome = ping(&client, &tally).await;
@@ -198,7 +201,7 @@ async fn ping(client: &Client, tally: &Mutex<Tally>) -> Result<(), Error> {
     guard.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
-/// Takes down what happens, but for the check-outs, which are counted.
+/// Records events, except the check-outs, which are counted.
 async fn listen(client: Client, events: Shared<VecDeque<String>>) {
     let mut subscription = client.subscribe_where(|event| {
         !matches!(
@@ -227,13 +230,13 @@ async fn listen(client: Client, events: Shared<VecDeque<String>>) {
 
 struct Screen {
     live: bool,
-    /// What stays above everything on a terminal.
+    /// Shown above everything else on a terminal.
     warnings: Vec<String>,
     recent: VecDeque<String>,
     last: (Instant, u64),
 }
 
-/// How many lines of events a terminal shows.
+/// Number of event lines on a terminal.
 const RECENT_LINES: usize = 14;
 
 impl Screen {
@@ -284,7 +287,7 @@ impl Screen {
             }
         }
         print!("{out}");
-        // A reader that went away is no reason to stop.
+        // A closed output is no reason to stop.
         let _ = std::io::stdout().flush();
     }
 
@@ -313,7 +316,7 @@ fn row(server: &ServerStatus) -> String {
     )
 }
 
-/// Says how it went; whether operations succeeded.
+/// Prints the summary. Returns whether operations succeeded.
 fn summary(tally: &Mutex<Tally>, elapsed: Duration) -> bool {
     with(tally, |tally| {
         let rate = tally.succeeded as f64 / elapsed.as_secs_f64();

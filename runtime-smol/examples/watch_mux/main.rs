@@ -1,21 +1,24 @@
-//! Puts load on multiplexed pools that rises and falls, and shows how they follow it.
+//! Puts rising and falling load on multiplexed pools, and shows how their size follows.
 //!
 //! ```text
 //! cargo run --release -p poolhouse-smol --example watch_mux [-- HOST[:PORT].. [--peak N] [--seconds S] [--user NAME --password WORD]]
 //! ```
 //!
-//! Without a host it starts three fake Cassandra servers in the process, which take 30 ms to answer. The pools are small, so that they grow, trash
-//! connections and take them back within seconds: 1 to 4 connections to a host, 16 requests on each, a look every second whether that many are needed, and four
-//! seconds until one in the trash is closed. Now and then a request is given up, and its stream id is kept until the late reply comes.
+//! Without a host it starts three fake Cassandra servers in the process, which take 30 ms to
+//! answer. The pools are small, and they grow, trash connections and resurrect them within seconds:
+//! 1 to 4 connections to a host, 16 requests on each, a check for surplus connections every second,
+//! and four seconds until a connection in the trash is closed. Periodically a request is cancelled,
+//! and its stream id stays reserved until the late reply arrives.
 //!
-//! On a terminal it draws a table five times a second; elsewhere it prints a line for each host a second. It ends with a summary, and with status 0 only if requests
-//! were answered and none failed; with the fake servers, only if growth, trashing and resurrection were seen as well.
+//! On a terminal it draws a table five times a second; elsewhere it prints a line for each host a
+//! second. It ends with a summary. The exit status is 0 only if requests were answered and none
+//! failed; with the fake servers, only if growth, trashing and resurrection also occurred.
 
 extern crate alloc;
 
 mod program;
 
-/// What the program has of its runtime.
+/// The names that the program uses of its runtime.
 mod runtime {
     pub(crate) use poolhouse_smol::*;
     pub(crate) use smol::{block_on, spawn};

@@ -1,4 +1,5 @@
-//! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
+//! The program, which is the same on every runtime: the crate's root has a module `runtime` that
+//! re-exports the runtime's names.
 
 use crate::runtime::mux::cql::Consistency;
 use crate::runtime::mux::{
@@ -19,13 +20,13 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How long load takes to rise and to fall again.
+/// Time in which load rises and falls again.
 const SWELL: Duration = Duration::from_secs(4);
-/// How long the fake servers take to answer.
+/// Time until the fake servers answer.
 const ANSWER_TIME: Duration = Duration::from_millis(30);
-/// How often a request is given up, and after which time.
+/// Interval of cancelled requests, and the time after which each is cancelled.
 const GIVE_UP: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(5));
-/// Requests on a connection.
+/// Requests in flight on a connection.
 const REQUESTS: u32 = 16;
 
 const USAGE: &str = "usage: watch_mux [HOST[:PORT]..] [--peak N] [--seconds S] [--user NAME --password WORD]
@@ -44,7 +45,7 @@ struct Arguments {
     password: Option<String>,
 }
 
-/// What was asked for; else what is wrong with that, or nothing where help is wanted.
+/// Parses the arguments. The error is a message, or `None` if help was requested.
 fn arguments() -> Result<Arguments, Option<String>> {
     let wrong = |message: &str| Some(message.to_owned());
     let mut parsed = Arguments { hosts: Vec::new(), peak: 120, seconds: 20, user: None, password: None };
@@ -69,21 +70,21 @@ fn arguments() -> Result<Arguments, Option<String>> {
     Ok(parsed)
 }
 
-/// What was counted.
+/// Counters of the events.
 #[derive(Default)]
 struct Tally {
     answered: AtomicU64,
     failed: AtomicU64,
     given_up: AtomicU64,
     opened: AtomicU64,
-    /// Of those that were opened, how many beside another one.
+    /// Of the opened connections, those that were opened in addition to another one.
     grown: AtomicU64,
     trashed: AtomicU64,
     resurrected: AtomicU64,
     closed: AtomicU64,
     orphaned: AtomicU64,
     last_error: Mutex<Option<RequestError>>,
-    /// Events that are to be shown.
+    /// Events to be shown.
     lines: Mutex<VecDeque<String>>,
 }
 
@@ -167,7 +168,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     Ok(summary(&tally, started.elapsed(), !servers.is_empty()))
 }
 
-/// Pools that are small, and change their minds soon.
+/// Small pools that resize soon.
 fn options(arguments: &Arguments, hosts: Vec<String>) -> SessionOptions {
     let local = HostOptions {
         core_connections: 1,
@@ -190,7 +191,7 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> SessionOptions {
     }
 }
 
-/// Load that rises and falls, every second time only half as high.
+/// Load that rises and falls; every second peak is half as high.
 #[derive(Clone, Copy)]
 struct Load {
     started: Instant,
@@ -199,7 +200,7 @@ struct Load {
 }
 
 impl Load {
-    /// How many requests are to be in flight now; `None` when it is over.
+    /// The required number of requests in flight now; `None` after the end.
     fn now(&self) -> Option<f64> {
         let now = Instant::now();
         if now >= self.end {
@@ -211,10 +212,10 @@ impl Load {
     }
 }
 
-/// One who asks again and again, as long as load is high enough that it is wanted.
+/// Sends requests one after another, while the load requires this task.
 async fn ask(session: Session, statement: &'static str, load: Load, number: u32, tally: Arc<Tally>) {
     while let Some(wanted) = load.now() {
-        // The first one always.
+        // The first task always runs.
         if number > 0 && f64::from(number) >= wanted {
             sleep(Duration::from_millis(20)).await;
             continue;
@@ -230,7 +231,7 @@ async fn ask(session: Session, statement: &'static str, load: Load, number: u32,
     }
 }
 
-/// One who gives up before the answer is there.
+/// Sends requests and cancels each before its answer arrives.
 async fn give_up(session: Session, statement: &str, load: Load, tally: Arc<Tally>) {
     let (pause, patience) = GIVE_UP;
     loop {
@@ -250,7 +251,7 @@ async fn give_up(session: Session, statement: &str, load: Load, tally: Arc<Tally
     }
 }
 
-/// Takes down what happens to connections, and which stream ids are kept for late replies.
+/// Records events of connections, and the stream ids reserved for late replies.
 async fn listen(
     mut events: crate::runtime::Subscription,
     origin: crate::runtime::poolhouse_core::Instant,
@@ -292,7 +293,7 @@ async fn listen(
     }
 }
 
-/// Whether an event is of interest: all but those of each request.
+/// Whether an event is shown: all except those of single requests.
 fn is_shown(event: &EventRef<'_>) -> bool {
     let EventRef::Mux(event) = event else { return false };
     !matches!(
@@ -310,7 +311,7 @@ struct Screen {
     last: (Instant, u64),
 }
 
-/// How many lines of events a terminal shows.
+/// Number of event lines on a terminal.
 const RECENT_LINES: usize = 16;
 
 impl Screen {
@@ -348,7 +349,7 @@ impl Screen {
             }
         }
         print!("{out}");
-        // A reader that went away is no reason to stop.
+        // A closed output is no reason to stop.
         let _ = std::io::stdout().flush();
     }
 
@@ -378,7 +379,7 @@ fn row(host: &HostStatus) -> String {
     )
 }
 
-/// A connection with its requests in flight, two to a character.
+/// A connection with its requests in flight, two for each character.
 fn bar(connection: &ConnectionStatus) -> String {
     let places = REQUESTS.div_ceil(2) as usize;
     let full = (connection.in_flight.div_ceil(2) as usize).min(places);
@@ -387,7 +388,7 @@ fn bar(connection: &ConnectionStatus) -> String {
     if connection.takes_requests { format!("{number}[{bar}]") } else { format!("(({number} {bar}))") }
 }
 
-/// Says how it went; whether it went well.
+/// Prints the summary. Returns whether the run met its conditions.
 fn summary(tally: &Tally, elapsed: Duration, must_resize: bool) -> bool {
     let [answered, failed, given_up] = [&tally.answered, &tally.failed, &tally.given_up].map(get);
     let [opened, grown, trashed, resurrected, closed, orphaned] =

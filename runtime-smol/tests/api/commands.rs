@@ -1,4 +1,4 @@
-//! Commands: by documents and by bytes, and what they inherit of the client's options.
+//! Commands, as documents and as bytes, and the client options that they inherit.
 
 use super::support::{client, options, refused, run, sent, server};
 use bson::{Document, RawDocumentBuf, doc};
@@ -28,7 +28,7 @@ fn database_sends_its_name_and_gives_the_reply() {
         let [insert] = &sent(&server, "insert")[..] else { panic!("one command") };
         assert_eq!(insert.get_str("$db").ok(), Some("shop"));
         assert_eq!(insert.keys().collect::<Vec<_>>(), ["insert", "documents", "$db"], "nothing is added");
-        // A clone is of the same client, which lives as long as a handle of it.
+        // A clone is the same client, which exists as long as one of its handles.
         let again = shop.clone();
         drop((shop, client));
         let found = again.run_command(doc! { "find": "orders" }).await.expect("found");
@@ -38,7 +38,7 @@ fn database_sends_its_name_and_gives_the_reply() {
     });
 }
 
-/// Bytes go out as they are, and come in as they are.
+/// Bytes are sent and received unchanged.
 #[test]
 fn raw_command_and_its_reply_are_not_taken_apart() {
     run(async {
@@ -61,7 +61,7 @@ fn raw_command_and_its_reply_are_not_taken_apart() {
     });
 }
 
-/// A refusal is the same either way, and has the server's whole reply.
+/// A refusal is the same in both forms, and contains the server's whole reply.
 #[test]
 fn refusal_tells_code_name_message_and_reply_by_documents_and_by_bytes() {
     run(async {
@@ -135,7 +135,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
         let plain = &sent(&set.server(primary), "ping")[0];
         assert_eq!(plain, &doc! { "ping": 1, "$db": "admin" });
 
-        // The member of the second tag set, whoever it is.
+        // The member of the second tag set, regardless of which member that is.
         let before = pings();
         for _ in 0..5 {
             ping(CommandOptions::new().client_read_preference(true)).await;
@@ -150,7 +150,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
         };
         assert_eq!(told.get_document("$readPreference").ok(), Some(&expected));
 
-        // What the command itself says wins.
+        // A field of the command itself takes precedence.
         let sf = ReadPreferenceOptions {
             mode: ReadMode::Nearest,
             tag_sets: &[&[("dc", "sf")]],
@@ -164,7 +164,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
     });
 }
 
-/// The command's limit counts instead of the client's, and zero is for ever.
+/// The command's limit replaces the client's, and zero means no limit.
 #[test]
 fn time_limit_of_a_command_counts_instead_of_the_clients() {
     run(async {
@@ -183,7 +183,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         let server = server();
         let limit = Duration::from_millis(100);
         let client = client(options(&server).timeout(limit));
-        // Warm, in its own time.
+        // Warms up without a limit.
         let unlimited = CommandOptions::new().timeout(Duration::MAX);
         client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await.expect("a ping");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
@@ -193,7 +193,8 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
     });
 }
 
-/// `socketTimeoutMS` is for each command, from when it is sent, and only where no other limit is.
+/// `socketTimeoutMS` applies to each command, from when it is sent, and only if no other limit
+/// exists.
 #[test]
 fn socket_timeout_limits_each_command_where_nothing_else_does() {
     run(async {
@@ -202,7 +203,7 @@ fn socket_timeout_limits_each_command_where_nothing_else_does() {
         let paced = client(options(&server).socket_timeout(limit));
         let ping = || doc! { "ping": 1 };
         let mut connection = paced.check_out().await.expect("a connection");
-        // Longer than the limit in all, each within it.
+        // Longer than the limit in total, each command within it.
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit / 3));
         let begun = Instant::now();
         while begun.elapsed() < limit * 2 {
@@ -236,7 +237,7 @@ fn connection_by_read_preference_is_to_such_a_member() {
     });
 }
 
-/// What is wrong with a command itself is said before a server is looked for.
+/// An invalid command fails before server selection.
 #[test]
 fn command_that_cannot_be_one_waits_for_no_server() {
     run(async {
@@ -250,7 +251,8 @@ fn command_that_cannot_be_one_waits_for_no_server() {
     });
 }
 
-/// `timeoutMS=0` in a string and `Duration::MAX` are a limit that never ends: `socketTimeoutMS` does not apply beside it.
+/// `timeoutMS=0` in a string and `Duration::MAX` are an infinite limit: `socketTimeoutMS` does not
+/// apply in addition to it.
 #[test]
 fn longest_timeout_switches_the_socket_timeout_off() {
     run(async {

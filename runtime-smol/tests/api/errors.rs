@@ -1,9 +1,9 @@
-//! What errors say, and what nothing says: secrets.
+//! Error messages, and the absence of secrets in all output.
 
 use super::support::refused;
 use poolhouse_smol::{Client, ClientOptions, Error, SetupError};
 
-/// Each says what is wrong, and where or with which option.
+/// Each message states the fault, and its position or option.
 #[test]
 fn refused_string_says_what_is_wrong_and_where() {
     let cases = [
@@ -34,7 +34,7 @@ fn refused_string_says_what_is_wrong_and_where() {
     }
 }
 
-/// What is only doubtful is a warning, by its standard name.
+/// A doubtful option is a warning with the option's standard name.
 #[test]
 fn doubtful_option_is_a_warning_that_can_be_read() {
     let options = ClientOptions::parse("mongodb://a/?maxPoolsize=x&foo=1&waitQueueSize=2&heartbeatFrequencyMS=1");
@@ -46,7 +46,7 @@ fn doubtful_option_is_a_warning_that_can_be_read() {
     }
 }
 
-/// Whatever becomes of them: options, clients, errors.
+/// In options, clients and errors.
 #[test]
 fn nothing_shows_a_password() {
     for uri in [
@@ -71,11 +71,12 @@ fn nothing_shows_a_password() {
     }
 }
 
-/// A failed selection tells the topology as it was, and with it why the server is not there.
+/// A failed selection contains the topology at that time, and with it the reason why the server is
+/// unavailable.
 #[test]
 fn server_that_is_not_there_is_told_with_its_address_and_why() {
     super::support::run(async {
-        // It keeps its port, and nobody listens there.
+        // The server keeps its port, but does not listen there.
         let server = super::support::server();
         server.kill().expect("it is killed");
         let address = server.address().to_string();

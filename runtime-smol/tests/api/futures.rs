@@ -1,4 +1,4 @@
-//! Futures of the client in other hands than smol's.
+//! Futures of the client on executors other than smol's.
 
 use super::support::{client, options, run, server};
 use alloc::sync::Arc;
@@ -68,7 +68,7 @@ fn futures_may_be_run_by_any_executor() {
     });
 }
 
-/// An executor of the user's own, with threads of its own.
+/// A user's executor with its own threads.
 #[test]
 fn own_executor_runs_the_clients_futures() {
     let server = server();
@@ -109,7 +109,7 @@ impl Wake for Unpark {
     }
 }
 
-/// What needs nothing of smol but its background threads.
+/// Uses nothing of smol except its background threads.
 fn block_on_by_hand<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

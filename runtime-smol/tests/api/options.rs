@@ -1,4 +1,4 @@
-//! Options: that they reach servers, and that wrong ones reach nobody.
+//! Options: valid ones are sent to servers, and invalid ones open no connection.
 
 use super::support::{client, options, refused, run, sent, server};
 use bson::doc;
@@ -32,7 +32,7 @@ fn options_by_methods_make_the_pool_that_they_say() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
-        // It is made first, which may take its time.
+        // The connection is established first, without a limit.
         let held = client.check_out_by(Some(PATIENCE)).await.expect("the only connection");
         let error = refused(client.check_out().await.map(drop));
         assert!(error.is_timeout() && error.check_out().is_some(), "{error}");
@@ -43,7 +43,8 @@ fn options_by_methods_make_the_pool_that_they_say() {
     });
 }
 
-/// An option that breaks its rule is an error before anything is started: nobody comes to the server.
+/// An option that breaks its rule is an error before anything is started: no connection reaches the
+/// server.
 #[test]
 fn wrong_options_start_nothing() {
     run(async {
@@ -71,14 +72,14 @@ fn wrong_options_start_nothing() {
             assert_eq!(error.to_string(), by_hand.to_string());
             assert!(!matches!(error, Error::Operation(_)), "{error:?}");
         }
-        // Whoever comes next is the first.
+        // The next connection is the first that the server accepts.
         let client = client(options(&server));
         client.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
         assert_eq!(server.accepted_count(), 2);
     });
 }
 
-/// The pool has what `minPoolSize` says before the first operation, and one connection at least.
+/// The pool has `minPoolSize` connections before the first operation, and at least one.
 #[test]
 fn warm_client_has_its_connections_before_the_first_operation() {
     run(async {
@@ -91,7 +92,7 @@ fn warm_client_has_its_connections_before_the_first_operation() {
             client.close().await;
             assert!(!refused(client.warm_up(Duration::from_secs(60)).await).is_timeout(), "closed at once");
         }
-        // Nobody answers: the limit ends it.
+        // The server does not answer: the limit ends the call.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let client = client(ClientOptions::new(silent.local_addr().expect("bound").to_string()));
         let limit = Duration::from_millis(100);
@@ -110,7 +111,7 @@ fn pool_options_can_be_changed_while_the_client_lives() {
         assert!(refused(client.check_out().await.map(drop)).is_timeout());
         let mut options = client.pool_options();
         options.max_pool_size = 2;
-        // Time to establish, on any machine.
+        // Long enough to establish a connection on any machine.
         options.wait_queue_timeout = Some(Duration::from_secs(60));
         client.set_pool_options(options).expect("right");
         assert_eq!(client.pool_options(), options);

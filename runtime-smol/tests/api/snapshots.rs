@@ -1,4 +1,4 @@
-//! What can be seen of a client from outside.
+//! Public snapshots of a client.
 
 use super::support::{client, options, run, server};
 use bson::doc;

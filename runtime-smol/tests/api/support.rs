@@ -1,4 +1,4 @@
-//! What the tests of the interface share.
+//! Shared by the tests of the interface.
 
 use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
@@ -8,7 +8,7 @@ pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
 }
 
-/// Options for the fake server, whose monitor polls so that what is sent is exact.
+/// Options for the fake server. The monitor polls, which makes the sent commands exact.
 pub(crate) fn options(server: &FakeServer) -> ClientOptions {
     ClientOptions::new(server.address().to_string()).server_monitoring_mode(ServerMonitoringMode::Poll)
 }
@@ -17,7 +17,7 @@ pub(crate) fn client(options: ClientOptions) -> Client {
     Client::with_options(options).expect("the options are right")
 }
 
-/// The commands of this name that a server was sent, each as it came.
+/// The commands of this name that a server received, unchanged.
 pub(crate) fn sent(server: &FakeServer, name: &str) -> Vec<bson::Document> {
     let log = server.log().into_iter().filter(|received| received.name == name);
     log.map(|received| received.body.expect("a small command")).collect()

@@ -1,4 +1,4 @@
-//! The main job: commands through a pool, its options, its events, its snapshot.
+//! The main functions: commands through a pool, its options, its events, its snapshot.
 
 use super::support::{Bell, Watch, at_rest, client, count, operation, options, ping, refused, run, server};
 use alloc::sync::Arc;
@@ -25,7 +25,8 @@ fn sixty_four_tasks_share_ten_connections() {
         options.pool.max_connecting = 3;
         let client = client(options);
         let done = Arc::new(AtomicUsize::new(0));
-        // The server looks after each of its events: never more than the pool's ten and the monitor's one.
+        // The server checks after each of its events: never more than the pool's ten connections
+        // and the monitor's one.
         let watcher = smol::unblock({
             let (server, done) = (Arc::clone(&server), Arc::clone(&done));
             move || {
@@ -51,7 +52,7 @@ fn sixty_four_tasks_share_ten_connections() {
         for task in tasks {
             task.await;
         }
-        // One more event, so that the watcher looks at the end.
+        // One more event makes the watcher check at the end.
         ping(&client).await.expect("a ping");
         let (waited, most) = watcher.await;
         waited.expect("the tasks end");
@@ -106,7 +107,7 @@ fn options_out_of_range_start_nothing() {
             Error::Setup(SetupError::Unsupported(_))
         ));
         assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::Setup(SetupError::LookupNeeded))));
-        // Whoever comes next is the first: nobody came before.
+        // The next connection is the first that the server accepts.
         let client = client(options(&server));
         ping(&client).await.expect("a ping");
         assert_eq!(server.accepted_count(), 2);
@@ -114,7 +115,8 @@ fn options_out_of_range_start_nothing() {
     });
 }
 
-/// SDAM-86: what a monitor's hello told of sizes counts for nobody else; each connection goes by its own.
+/// SDAM-86: the sizes in a monitor's hello apply to no other connection; each uses the sizes of its
+/// own hello.
 #[test]
 fn each_connection_keeps_the_sizes_of_its_own_hello() {
     run(async {
@@ -133,7 +135,7 @@ fn each_connection_keeps_the_sizes_of_its_own_hello() {
     });
 }
 
-/// CMAP-74: a scope that always gives its connection back.
+/// CMAP-74: a scope that always checks its connection in.
 #[test]
 fn with_connection_keeps_one_connection_and_returns_it() {
     run(async {
@@ -181,7 +183,7 @@ fn refused_command_tells_what_the_server_told_and_keeps_the_connection() {
     });
 }
 
-/// The names of the events that the next test puts in order.
+/// The names of the events that the next test checks for their order.
 fn name(event: &Event) -> Option<&'static str> {
     Some(match event {
         Event::Pool(event) => event.name(),
@@ -265,7 +267,7 @@ fn subscription_that_is_not_read_tells_how_much_it_lost() {
             }
         }
         assert!(behind.try_next().is_none());
-        // And goes on from there.
+        // The subscription continues after that.
         ping(&client).await.expect("a ping");
         assert!(matches!(
             behind.next().await,
@@ -334,7 +336,7 @@ fn server_is_told_the_application_and_the_driver() {
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Auto;
         let client = client(options);
         ping(&client).await.expect("a ping");
-        // Check, RTT and pool.
+        // The connections of check, RTT and pool.
         server
             .wait_until(super::support::PATIENCE, |view| view.open().filter(|info| info.client.is_some()).count() == 3)
             .expect("three connections greet");
@@ -351,7 +353,8 @@ fn server_is_told_the_application_and_the_driver() {
     });
 }
 
-/// CMAP-25, CMAP-70: the time in the queue is limited, and the caller's own deadline besides.
+/// CMAP-25, CMAP-70: the time in the queue is limited, and the caller's own deadline applies as
+/// well.
 #[test]
 fn waiting_for_a_connection_ends_at_the_deadline() {
     run(async {
@@ -394,13 +397,14 @@ fn large_documents_pass_and_too_large_ones_leave_the_connection_good() {
         let OperationError::Exchange(error) = operation(&error) else { panic!("{error:?}") };
         assert_eq!(error.cause(), None::<Cause>);
         ping(&client).await.expect("a ping");
-        // One connection of the pool did it all.
+        // One connection of the pool performed everything.
         assert_eq!(server.accepted_count(), 2);
         client.close().await;
     });
 }
 
-/// As many connections may be established at a time as anybody wishes; there are not as many tasks for it.
+/// The number of connections established at a time has no upper bound; the number of tasks for it
+/// has.
 #[test]
 fn unlimited_connecting_is_no_unlimited_work() {
     run(async {
@@ -416,7 +420,7 @@ fn unlimited_connecting_is_no_unlimited_work() {
     });
 }
 
-/// A waker that looks at the client: whoever wakes holds no lock.
+/// A waker that reads the client's state: no lock may be held while a waker is called.
 struct Nosy {
     client: Client,
     woken: Bell,
@@ -437,7 +441,7 @@ fn whoever_is_woken_may_look_at_the_client() {
     options.pool.max_pool_size = 1;
     let client = client(options);
     let mut subscription = client.subscribe();
-    // A reader of events, a selector, and waiters that are granted the connection in turn.
+    // A reader of events, a task in selection, and waiters that are granted the connection in turn.
     let nosy = Arc::new(Nosy { client: client.clone(), woken: Bell::default() });
     let waker = Waker::from(Arc::clone(&nosy));
     let mut context = Context::from_waker(&waker);
@@ -462,8 +466,8 @@ fn whoever_is_woken_may_look_at_the_client() {
     run(client.close());
 }
 
-/// SDAM-38, CMAP-88, CMAP-89: behind a load balancer nobody checks the server; a connection that fails makes those to its
-/// service stale, and the pool stays ready.
+/// SDAM-38, CMAP-88, CMAP-89: behind a load balancer the server is not monitored; a failed
+/// connection makes those to its service stale, and the pool stays ready.
 #[test]
 fn load_balancer_is_not_checked_and_cleared_by_service() {
     run(async {
@@ -491,7 +495,7 @@ fn load_balancer_is_not_checked_and_cleared_by_service() {
     });
 }
 
-/// A server that is none of a load balancer is refused (CMAP-92).
+/// A server that is not behind a load balancer is refused (CMAP-92).
 #[test]
 fn load_balancer_is_wanted_and_not_there() {
     run(async {

@@ -1,4 +1,5 @@
-//! Futures that are dropped by the many, late, or polled by several tasks. That each may be dropped at each of its polls is shown by the contract.
+//! Futures that are dropped in large numbers, late, or polled by several tasks. The contract shows
+//! that each may be dropped at each of its polls.
 
 use super::support::{
     Bell, DropIt, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused,
@@ -12,7 +13,7 @@ use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::FakeServer;
 use std::time::Instant;
 
-/// Two collections whose documents tell which of them was asked.
+/// Fills two collections with different documents, which identify the collection of a reply.
 async fn fill(client: &Client) {
     for name in ["one", "other"] {
         let insert = bson::doc! { "insert": name, "documents": [{ "_id": name }] };
@@ -70,7 +71,7 @@ fn abandoned_waiters_cost_the_next_one_nothing() {
         let begun = Instant::now();
         drop(guard);
         assert_eq!(next.await.expect("a reply"), "other");
-        // A guard only: what is proven is that none of the thousand was served on the way.
+        // A coarse bound: what is proven is that none of the thousand waiters was served.
         assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
         assert_eq!(server.count_of("ping"), 0);
         all_is_well(&server, &client).await;
@@ -114,7 +115,7 @@ fn cancelling_in_a_crowd_loses_no_connection() {
     });
 }
 
-/// Selection that is dropped leaves no trace, and others are still served.
+/// A dropped selection leaves no trace, and other selections are still served.
 #[test]
 fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     run(async {
@@ -139,7 +140,7 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
     });
 }
 
-/// A command whose time was over before it was sent is not sent, and its connection stays.
+/// A command with a deadline that passes before it is sent is not sent, and its connection stays.
 #[test]
 fn command_that_is_too_late_is_not_sent() {
     run(async {
@@ -163,7 +164,7 @@ fn command_that_is_too_late_is_not_sent() {
     });
 }
 
-/// A future that moves to another task is woken there, whatever it waits for.
+/// A future that moves to another task wakes that task, in every state.
 #[test]
 fn future_is_woken_by_the_waker_of_its_last_poll() {
     run(async {
@@ -172,7 +173,7 @@ fn future_is_woken_by_the_waker_of_its_last_poll() {
         let mut options = options(&server);
         options.pool.max_pool_size = 1;
         let client = client(options);
-        // It waits for the server, then for its connection.
+        // Waits for the server, then for its connection.
         let mut first = Box::pin(client.check_out());
         let stale = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&stale));
@@ -183,7 +184,7 @@ fn future_is_woken_by_the_waker_of_its_last_poll() {
         server.thaw();
         assert!(bell.wait(), "the selector's new waker");
         let guard = first.await.expect("a connection");
-        // It waits for the connection of the other.
+        // Waits for the connection that the first future holds.
         let mut second = Box::pin(client.check_out());
         let waker = Waker::from(Arc::clone(&stale));
         assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

@@ -19,7 +19,7 @@ fn narrow(server: &FakeServer, rest: &str) -> Client {
     client(options)
 }
 
-/// Takes the only connection, however long it takes to establish it.
+/// Checks out the only connection, however long it takes to establish it.
 async fn take(client: &Client) -> Connection<'_> {
     let begun = Instant::now();
     loop {
@@ -30,7 +30,7 @@ async fn take(client: &Client) -> Connection<'_> {
     }
 }
 
-/// Checks that a call fails for want of a connection, and after the limit.
+/// Checks that a call fails because no connection is available, and after the limit.
 async fn fails_at_the_limit<T: core::fmt::Debug>(what: &str, call: impl Future<Output = Result<T, Error>>) {
     let begun = Instant::now();
     let error = refused(call.await);
@@ -42,7 +42,8 @@ async fn ping_with(client: &Client, options: CommandOptions<'_>) -> Result<bson:
     client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await
 }
 
-/// The tests that wait for more than the limit end by [`run`]'s own, which is far below these minutes.
+/// A test that waits longer than its limit ends by the limit of [`run`], which is far below these
+/// minutes.
 const MINUTES: Duration = Duration::from_secs(600);
 
 /// CMAP-28
@@ -58,13 +59,13 @@ fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
         fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().timeout(MINUTES))).await;
         drop(held);
         client.close().await;
-        // An operation's limit is one also where the client has none.
+        // The limit of an operation counts even if the client has none.
         let client = narrow(&server, "serverSelectionTimeoutMS=100&waitQueueTimeoutMS=600000");
         let held = take(&client).await;
         fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().timeout(MINUTES))).await;
         drop(held);
         client.close().await;
-        // A timeout that never ends is one, too.
+        // A timeout that never ends also counts.
         let client = narrow(&server, "timeoutMS=600000&serverSelectionTimeoutMS=100&waitQueueTimeoutMS=1");
         let held = take(&client).await;
         fails_at_the_limit("longest", ping_with(&client, CommandOptions::new().timeout(Duration::MAX))).await;
@@ -110,7 +111,7 @@ fn without_a_timeout_the_wait_queue_timeout_applies() {
         assert_eq!(text, format!("{}: {fixed}: {use_of_the_pool}", server.address()), "CMAP-99");
         drop(held);
         client.close().await;
-        // A check-out that may take for ever has none.
+        // A check-out without a limit has none.
         let client = narrow(&server, "waitQueueTimeoutMS=100&timeoutMS=600000&serverSelectionTimeoutMS=600000");
         let held = take(&client).await;
         fails_at_the_limit("none", async { client.check_out_by(None).await.map(drop) }).await;

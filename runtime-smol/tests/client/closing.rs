@@ -12,12 +12,12 @@ use std::time::Instant;
 fn streaming(server: &FakeServer) -> Client {
     let mut options = options(server);
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
-    // Nobody's time limit comes to anybody's help.
+    // No time limit may end the calls instead of the close.
     options.monitor.connect_timeout = Some(UNASKED);
     client(options)
 }
 
-/// Closes, and finds that it waited for nothing that is far off and left no connection.
+/// Closes the client. Checks that it did not wait for a distant timer and left no connection.
 async fn closes_promptly(server: &FakeServer, client: &Client) {
     let begun = Instant::now();
     client.close().await;
@@ -27,7 +27,8 @@ async fn closes_promptly(server: &FakeServer, client: &Client) {
     assert!(client.servers().first().is_none_or(|server| is_closed(server.pool)));
 }
 
-/// MON-49: nobody waits for the monitor's awaitable hello, which would come in two minutes.
+/// MON-49: closing does not wait for the reply to the monitor's awaitable hello, which would arrive
+/// in two minutes.
 #[test]
 fn close_interrupts_a_check_that_waits() {
     run(async {
@@ -102,7 +103,7 @@ fn closed_client_refuses_everything_and_may_be_closed_again() {
     });
 }
 
-/// Nothing will ever happen again: a subscription says so at once.
+/// Nothing will ever happen again: a subscription ends at once.
 #[test]
 fn subscription_to_a_closed_client_ends_at_once() {
     run(async {
@@ -130,7 +131,7 @@ fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
         server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).expect("a check waits");
         let mut watch = Watch::of(&client);
         drop(client);
-        // A clone is as good.
+        // A clone remains usable.
         ping(&clone).await.expect("a ping");
         drop(clone);
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
@@ -139,7 +140,7 @@ fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
     });
 }
 
-/// Many clients of one process, made and closed while they work.
+/// Many clients of one process, created and closed while they work.
 #[test]
 fn clients_come_and_go() {
     run(async {
@@ -166,7 +167,7 @@ fn clients_come_and_go() {
     });
 }
 
-/// A monitor between two checks has no connection to hang up, and ends all the same.
+/// A monitor between two checks has no connection to close, and still ends.
 #[test]
 fn close_ends_a_monitor_that_waits_for_its_next_check() {
     run(async {
@@ -179,7 +180,8 @@ fn close_ends_a_monitor_that_waits_for_its_next_check() {
                 matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }))
             })
             .await;
-        // Time for its task to come to rest, without which the test would prove less; it does not depend on it.
+        // Time for its task to start waiting. Without it the test would prove less; its result does
+        // not depend on it.
         smol::Timer::after(Duration::from_millis(50)).await;
         closes_promptly(&server, &client).await;
     });

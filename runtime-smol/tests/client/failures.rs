@@ -1,4 +1,4 @@
-//! Servers that refuse, stall or say that their state has changed.
+//! Servers that refuse, stall or report a change of state.
 
 use super::support::{
     self, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
@@ -17,7 +17,8 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 async fn known(client: &Client) {
-    // It asks for checks, should the first not keep within a short connectTimeoutMS, and for none afterwards.
+    // Selection requests checks, in case the first one exceeds a short connectTimeoutMS; afterwards
+    // none is requested.
     client.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
     eventually("the server is known", || {
         client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
@@ -25,7 +26,8 @@ async fn known(client: &Client) {
     .await;
 }
 
-/// Pings until a handshake keeps within a short connectTimeoutMS, which a busy machine may not do at once.
+/// Pings until a handshake ends within a short connectTimeoutMS, which may take several attempts on
+/// a busy machine.
 async fn ping_in_time(client: &Client) {
     let begun = Instant::now();
     while let Err(error) = ping(client).await {
@@ -57,7 +59,7 @@ fn refused_connection_fails_selection_at_the_deadline() {
     });
 }
 
-/// CMAP-95, SDAM-68: a refused connection is overload, not news of the server.
+/// CMAP-95, SDAM-68: a refused connection is overload and does not change the server's description.
 #[test]
 fn refused_connection_for_an_operation_clears_nothing() {
     run(async {
@@ -79,7 +81,8 @@ fn refused_connection_for_an_operation_clears_nothing() {
     });
 }
 
-/// A black hole: what connects is never answered. connectTimeoutMS ends it (CMAP-95).
+/// A server that accepts connections and never answers. connectTimeoutMS ends the handshake
+/// (CMAP-95).
 #[test]
 fn silent_server_ends_at_the_connect_timeout() {
     run(async {
@@ -103,7 +106,7 @@ fn silent_server_ends_at_the_connect_timeout() {
     });
 }
 
-/// CMAP-60: what is established in the background ends at connectTimeoutMS, too, and is tried again.
+/// CMAP-60: establishment in the background also ends at connectTimeoutMS, and is tried again.
 #[test]
 fn background_establishment_ends_at_the_connect_timeout() {
     run(async {
@@ -112,7 +115,7 @@ fn background_establishment_ends_at_the_connect_timeout() {
         options.monitor.connect_timeout = Some(Duration::from_millis(300));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
-        // So that there is always another to be established.
+        // With this, there is always another connection to be established.
         options.pool.max_idle_time = Some(Duration::from_millis(50));
         let client = client(options);
         known(&client).await;
@@ -129,7 +132,7 @@ fn background_establishment_ends_at_the_connect_timeout() {
     });
 }
 
-/// A resolver that has the address by heart, or says nothing at all.
+/// A resolver that returns a stored address, or never returns.
 #[derive(Debug, Default)]
 struct Moody {
     silent: AtomicBool,
@@ -153,7 +156,8 @@ impl Resolver for Moody {
     }
 }
 
-/// CMAP-97: name servers that do not answer until connectTimeoutMS are no sign of an overloaded server.
+/// CMAP-97: name servers that do not answer until connectTimeoutMS are no sign of an overloaded
+/// server.
 #[test]
 fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
     run(async {
@@ -228,7 +232,8 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// A handshake that is hung up on or blocked is overload: labelled, and nothing is cleared (CMAP-95, SDAM-68).
+/// A handshake that is blocked, or ends with a closed connection, is overload: labelled, and
+/// nothing is cleared (CMAP-95, SDAM-68).
 #[test]
 fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
     run(async {
@@ -257,7 +262,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
     });
 }
 
-/// A check that fails clears the pool, and the next good one makes it ready (MON-52, MON-53).
+/// A check that fails clears the pool, and the next successful one makes it ready (MON-52, MON-53).
 #[test]
 fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     run(async {
@@ -350,7 +355,8 @@ fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     });
 }
 
-/// MON-15, MON-16, SDAM-85: who finds no server has it checked at once, and a crowd has it checked once.
+/// MON-15, MON-16, SDAM-85: an operation without a suitable server requests a check at once, and
+/// many operations together request one.
 #[test]
 fn waiting_for_a_server_asks_for_a_check() {
     run(async {
@@ -387,7 +393,8 @@ fn waiting_for_a_server_asks_for_a_check() {
     });
 }
 
-/// MON-50: an operation's network error cancels the check in flight, whose connection is as dead.
+/// MON-50: an operation's network error cancels the check in flight: its connection is presumed
+/// dead.
 #[test]
 fn network_error_of_an_operation_cancels_the_check() {
     run(async {
@@ -414,15 +421,15 @@ fn network_error_of_an_operation_cancels_the_check() {
     });
 }
 
-/// The hello of a connection that was created before the pool was cleared is older than what cleared it: it does not make
-/// the server known again, nor the pool ready (MON-20).
+/// The hello of a connection that was created before the pool was cleared is older than the error
+/// that cleared it: it does not make the server known again, nor the pool ready (MON-20).
 #[test]
 fn hello_of_a_stale_connection_is_no_news() {
     run(async {
         let server = server();
         let client = client(options(&server));
         let mut guard = client.check_out().await.expect("a connection");
-        // The second connection's greeting is on its way for a while.
+        // The second connection's handshake is delayed for a while.
         server.inject(FaultRule::once(Fault::Delay(Duration::from_secs(5))));
         let mut watch = Watch::of(&client);
         let late = smol::spawn({
@@ -432,7 +439,7 @@ fn hello_of_a_stale_connection_is_no_news() {
         server
             .wait_until(PATIENCE, |view| view.fault_count(poolhouse_tests::fake::FaultKind::Delay) == 1)
             .expect("it greets");
-        // Meanwhile the server says that it goes down, and says so to the checks, too.
+        // Meanwhile the server reports its shutdown, to the checks as well.
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["hello", "isMaster", "insert"]).error(91));
         let insert = bson::doc! { "insert": "some", "documents": [{}] };
         refused(guard.run_command("db", insert).await);

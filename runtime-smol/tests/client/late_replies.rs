@@ -1,4 +1,5 @@
-//! Replies that come too late for whoever asked: the connection is kept if they come soon.
+//! Replies that arrive after their operation has ended: the connection is kept if they arrive
+//! within the drain timeout.
 
 use super::support::{
     DropIt, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run,
@@ -11,14 +12,14 @@ use poolhouse_smol::{Client, ClientOptions, Error, Event};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
 use std::time::Instant;
 
-/// Longer than any test may take: what ends before was ended by something else.
+/// Longer than any test may take: an earlier end has another cause.
 const FOR_EVER: Duration = Duration::from_secs(3600);
-/// When a late reply comes.
+/// Time until a late reply arrives.
 const LATE: Duration = Duration::from_millis(1500);
-/// When its operation ends.
+/// Time until its operation ends.
 const SOON: Duration = Duration::from_millis(200);
 
-/// At most one connection, and its late replies are waited for so long.
+/// At most one connection, with this drain timeout.
 fn one(server: &FakeServer, late_reply: Duration) -> ClientOptions {
     let mut options = options(server);
     options.pool.max_pool_size = 1;
@@ -26,7 +27,7 @@ fn one(server: &FakeServer, late_reply: Duration) -> ClientOptions {
     options
 }
 
-/// So many pings are answered late.
+/// Makes the server answer this many pings late.
 fn answer_late(server: &FakeServer, pings: u32, late: Duration) {
     server.set_fail_point(FailPoint::new(FailPointMode::Times(pings), &["ping"]).block(late));
 }
@@ -35,7 +36,8 @@ async fn ping_within(client: &Client, limit: Duration) -> Result<(), Error> {
     client.check_out_by(Some(limit)).await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
-/// The connection that the next operation gets; which gets the reply to its own request.
+/// The id of the connection of the next operation. Checks that the operation receives the reply to
+/// its own request.
 async fn next_connection(client: &Client) -> u64 {
     let mut guard = client.check_out().await.expect("a connection");
     let reply = guard.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
@@ -67,7 +69,8 @@ fn connection_of_an_operation_that_timed_out_is_used_again_after_its_late_reply(
     });
 }
 
-/// Whatever of the reply had come: nothing, or a part that whoever gave up had read.
+/// For each part of the reply that has arrived: nothing, or a part that the cancelled operation has
+/// read.
 #[test]
 fn connection_of_an_operation_that_was_given_up_is_used_again_after_its_late_reply() {
     run(async {
@@ -121,7 +124,7 @@ fn connection_is_closed_at_once_when_late_replies_are_not_waited_for() {
     });
 }
 
-/// What the server did not get wholly it cannot answer: nothing is waited for.
+/// The server cannot answer a request that it received only in part: nothing is drained.
 #[test]
 fn connection_of_a_request_that_was_sent_half_is_closed_at_once() {
     run(async {
@@ -131,7 +134,7 @@ fn connection_of_a_request_that_was_sent_half_is_closed_at_once() {
         let mut watch = Watch::of(&client);
         server.freeze();
         let mut guard = client.check_out_by(Some(LATE)).await.expect("a connection");
-        // More than sockets take whose peer does not read.
+        // More bytes than socket buffers hold when the peer does not read.
         let bytes = vec![0; 15 << 20];
         let large = bson::doc! { "ping": 1, "x": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes } };
         assert_eq!(operation(&refused(guard.run_command("admin", large).await)), OperationError::Timeout);
@@ -164,7 +167,7 @@ fn many_late_replies_at_once_lose_no_connection() {
         let tasks: Vec<_> = (0..OPERATIONS)
             .map(|task| {
                 let client = client.clone();
-                // Some run out of time, the others are given up.
+                // Some operations exceed their limit, the others are dropped.
                 smol::spawn(async move {
                     if task.is_multiple_of(2) {
                         drop(refused(ping_within(&client, SOON).await));
@@ -194,7 +197,8 @@ fn many_late_replies_at_once_lose_no_connection() {
     });
 }
 
-/// CMAP-37: nothing is waited for, and what is returned to a closed pool is closed for that.
+/// CMAP-37: closing does not drain, and a connection that is checked in to a closed pool is closed
+/// with that reason.
 #[test]
 fn close_ends_the_waiting_for_late_replies() {
     run(async {
@@ -227,7 +231,7 @@ fn close_ends_the_waiting_for_late_replies() {
     });
 }
 
-/// An operation that is under way when the client is closed, and given up later.
+/// An operation that is in flight when the client is closed, and dropped later.
 #[test]
 fn operation_that_is_given_up_after_the_close_leaves_nothing() {
     run(async {
@@ -246,7 +250,7 @@ fn operation_that_is_given_up_after_the_close_leaves_nothing() {
     });
 }
 
-/// CMAP-82: the server's monitor times out meanwhile.
+/// CMAP-82: the server's monitor times out while the reply is drained.
 #[test]
 fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
     run(async {
@@ -267,7 +271,7 @@ fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
     });
 }
 
-/// What comes instead of the reply closes the connection, and is no news of the server.
+/// Bytes other than the reply close the connection, and do not change the server's description.
 #[test]
 fn late_reply_that_is_wrong_or_cut_closes_the_connection() {
     run(async {

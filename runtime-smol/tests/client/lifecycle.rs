@@ -1,4 +1,4 @@
-//! Servers that die and come back, or stand still.
+//! Servers that crash and restart, or freeze.
 
 use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
@@ -14,9 +14,9 @@ use poolhouse_tests::fake::{FailPoint, FailPointMode};
 use smol::Task;
 use std::time::Instant;
 
-/// How long each operation of a load may take.
+/// Limit of each operation of a load.
 const DEADLINE: Duration = Duration::from_millis(1500);
-/// What a busy machine may add to that; far less than the time until a check comes unasked.
+/// Tolerance for a busy machine; far less than the time until the next scheduled check.
 const SLACK: Duration = Duration::from_secs(15);
 
 struct Load {
@@ -27,7 +27,8 @@ struct Load {
 }
 
 impl Load {
-    /// Tasks that ping until they are stopped. Each operation ends within its deadline, one way or the other.
+    /// Starts tasks that ping until they are stopped. Each operation ends within its deadline, by
+    /// success or failure.
     fn start(client: &Client, tasks: usize) -> Self {
         let (stop, succeeded, failed) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
         let tasks = (0..tasks)
@@ -69,8 +70,8 @@ impl Load {
     }
 }
 
-/// The main job: under load the server is killed and comes back. No operation outlives its deadline, the pool is
-/// cleared once, and both sides count the same connections afterwards.
+/// The main function: the server is killed under load and restarts. No operation outlives its
+/// deadline, the pool is cleared once, and both sides count the same connections afterwards.
 #[test]
 fn killed_server_comes_back_under_load() {
     for mode in [ServerMonitoringMode::Stream, ServerMonitoringMode::Poll] {
@@ -120,7 +121,8 @@ fn killed_server_comes_back_under_load() {
     }
 }
 
-/// MON-54, CMAP-82: when the monitor times out, operations in flight are interrupted, and need no deadline of their own.
+/// MON-54, CMAP-82: when the monitor times out, operations in flight are interrupted, even without
+/// their own deadline.
 #[test]
 fn frozen_server_interrupts_operations_in_flight() {
     for mode in [ServerMonitoringMode::Stream, ServerMonitoringMode::Poll] {
@@ -134,12 +136,13 @@ fn frozen_server_interrupts_operations_in_flight() {
             options.pool.max_pool_size = 3;
             let client = client(options);
             ping(&client).await.expect("a ping");
-            // Two are there for whoever comes; one is held by somebody who does nothing with it at the moment.
+            // Two connections are available for any caller; one is checked out and unused at the
+            // moment.
             let two = [client.check_out().await, client.check_out().await];
             let mut idle = client.check_out().await.expect("a connection");
             drop(two);
             let mut watch = Watch::of(&client);
-            // Two are in flight before the server stands still, and four wait.
+            // Two pings are in flight before the server freezes, and four wait.
             let pings = server.count_of("ping");
             server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(600)));
             let tasks: Vec<_> = (0..6)
@@ -160,14 +163,14 @@ fn frozen_server_interrupts_operations_in_flight() {
             assert_eq!(cause, Some(Cause::NetworkTimeout));
             let sent = server.count_of("buildInfo");
             for _ in 0..2 {
-                // Nothing was sent: it may be tried on another connection (CMAP-84).
+                // Nothing was sent: the command may be tried on another connection (CMAP-84).
                 let error = refused(idle.run_command("admin", bson::doc! { "buildInfo": 1 }).await);
                 let cause = Some(Cause::NetworkTimeout);
                 assert_eq!(error.check_out(), Some(&CheckOutError::PoolCleared { cause }));
                 assert!(error.is_retryable());
             }
             drop(idle);
-            // They end while the server stands still.
+            // The tasks end while the server is frozen.
             let mut errors = Vec::new();
             for task in tasks {
                 errors.push(operation(&task.await));
@@ -243,7 +246,8 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
     });
 }
 
-/// CMAP-19, CMAP-57: connections that nobody uses are closed after maxIdleTimeMS, without anybody's doing.
+/// CMAP-19, CMAP-57: idle connections are closed after maxIdleTimeMS, without any call to the
+/// client.
 #[test]
 fn idle_connections_are_closed_in_time() {
     run(async {

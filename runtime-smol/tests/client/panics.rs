@@ -1,4 +1,4 @@
-//! Tasks that are dropped, and panics of what is not the client's.
+//! Tasks that are dropped, and panics in the user's code.
 
 use super::support::{PATIENCE, Watch, eventually, operation, options, refused, run, server};
 use core::panic::AssertUnwindSafe;
@@ -18,12 +18,12 @@ fn probed(options: ClientOptions) -> (Client, Probe<Smol>) {
     (Client::with_platform(probe.clone(), options, Subscribers::default()).expect("the options are right"), probe)
 }
 
-/// One attempt, without the client's own second one.
+/// One attempt, without the client's own retry.
 async fn ping(client: &Client) -> Result<(), client::Error> {
     client.check_out().await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
-/// Subscriptions end, and closing waits for nothing, as the tasks are gone.
+/// Subscriptions end, and closing returns at once, because the tasks have ended.
 #[test]
 fn client_whose_executor_ends_fails_those_who_wait_and_ends_itself() {
     run(async {
@@ -79,7 +79,7 @@ fn connection_that_is_made_by_a_panic_costs_one_attempt() {
     });
 }
 
-/// The check that panicked has failed; whoever waits has the next one.
+/// A check that panicked has failed; waiters are served by the next check.
 #[test]
 fn check_that_panics_costs_one_check() {
     run(async {
@@ -93,7 +93,8 @@ fn check_that_panics_costs_one_check() {
     });
 }
 
-/// A panic of the user's own goes on to the user; the connection goes back, as good as it was.
+/// A panic in the user's code is propagated to the user; the connection is checked in and stays
+/// usable.
 #[test]
 fn connection_is_returned_by_a_user_who_panics() {
     run(async {
@@ -109,7 +110,7 @@ fn connection_is_returned_by_a_user_who_panics() {
                 panic!("as the test wants it");
             });
             assert!(AssertUnwindSafe(work).catch_unwind().await.is_err());
-            // A reply that was outstanding is waited for in the background.
+            // An outstanding reply is drained in the background.
             eventually("it is returned", || {
                 let counts = client.servers()[0].pool.counts;
                 counts == PoolCounts { available: 1, ..PoolCounts::default() }

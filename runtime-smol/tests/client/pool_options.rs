@@ -1,4 +1,5 @@
-//! Pool options that change while the client lives; connections before they are needed.
+//! Pool options that change while the client exists; connections established before they are
+//! needed.
 
 use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
@@ -26,7 +27,8 @@ async fn warm_up(client: &Client, conns: Option<u32>, limit: Duration) -> Result
     client.hub().warm_up(&Wanted::WRITE, conns, Some(deadline)).await
 }
 
-/// CMAP-01: whoever waits is served when there may be more; what is too much goes when it comes back.
+/// CMAP-01: when the maximum is raised, waiters are served; when it is lowered, surplus connections
+/// are closed at check-in.
 #[test]
 fn pool_grows_and_shrinks_while_it_is_used() {
     run(async {
@@ -42,7 +44,7 @@ fn pool_grows_and_shrinks_while_it_is_used() {
                 smol::spawn(async move {
                     let mut guard = client.check_out().await?;
                     guard.run_command("admin", bson::doc! { "ping": 1 }).await?;
-                    // Kept until all are there.
+                    // Held until all connections are checked out.
                     arrived.fetch_add(1, Ordering::Relaxed);
                     eventually("ten connections", || arrived.load(Ordering::Relaxed) == 9).await;
                     Ok::<(), Error>(())
@@ -68,7 +70,7 @@ fn pool_grows_and_shrinks_while_it_is_used() {
     });
 }
 
-/// CMAP-05: there are workers for as many establishments as there may be at once by now.
+/// CMAP-05: the number of workers follows the raised maxConnecting.
 #[test]
 fn more_connections_are_established_at_once_when_max_connecting_is_raised() {
     run(async {
@@ -102,7 +104,7 @@ fn more_connections_are_established_at_once_when_max_connecting_is_raised() {
     });
 }
 
-/// Those that are found later, too.
+/// Including servers that are discovered later.
 #[test]
 fn pools_of_all_servers_have_the_options_present_and_future() {
     run(async {
@@ -136,11 +138,11 @@ fn warm_up_establishes_what_is_asked_for() {
         warm_up(&client, Some(6), PATIENCE).await.expect("it is warm");
         assert!(counts(&client).available >= 6);
         let mut watch = Watch::of(&client);
-        // What is in use is established too.
+        // A connection in use counts as established.
         let held = client.check_out().await.expect("a connection");
         warm_up(&client, Some(6), PATIENCE).await.expect("it is warm");
         assert_eq!(count(&watch.pool_names(), "ConnectionCreated"), 0);
-        // There are no more than there may be.
+        // The number is limited by maxPoolSize.
         warm_up(&client, Some(1_000_000), PATIENCE).await.expect("it is warm");
         assert_eq!(counts(&client).total(), 8);
         drop(held);

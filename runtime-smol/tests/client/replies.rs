@@ -1,4 +1,4 @@
-//! Replies that are wrong, late, cut or not asked for.
+//! Replies that are wrong, late, truncated or unrequested.
 
 use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, pool_names, refused, run, server,
@@ -12,11 +12,11 @@ use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
 use std::time::Instant;
 
-/// A client with a pool of one established connection, and what is to come of it.
+/// A client with a pool of one established connection, and its further events.
 async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
     let mut options = options(server);
     options.pool.max_pool_size = 1;
-    // Those have tests of their own.
+    // Late replies are tested separately.
     options.late_reply = Duration::ZERO;
     let client = client(options);
     ping(&client).await.expect("a ping");
@@ -24,7 +24,7 @@ async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
     (client, watch)
 }
 
-/// Two commands whose replies cannot be mistaken for each other's.
+/// Two commands with different replies, so a swapped reply is detected.
 async fn gets_its_own_reply(client: &Client) {
     let reply = client.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
     assert!(reply.get_str("version").is_ok(), "{reply}");
@@ -38,8 +38,9 @@ fn wire_error(error: &Error) -> WireErrorKind {
     error.kind()
 }
 
-/// Each breach of protocol fails its operation at once, closes its connection as `error`, and harms nothing else:
-/// the server is not marked Unknown for it, and the next operation is served (CMAP-20).
+/// Each breach of protocol fails its operation at once, closes its connection as `error`, and
+/// affects nothing else: the server is not marked Unknown, and the next operation is served
+/// (CMAP-20).
 #[test]
 fn breach_of_protocol_closes_the_connection_and_nothing_else() {
     type Check = fn(&WireErrorKind) -> bool;
@@ -72,7 +73,7 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
         (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x08b\0\x07"])), |kind| {
             matches!(kind, WireErrorKind::Boolean { value: 7 })
         }),
-        // Well-formed, but no reply: without ok, or with one of no number.
+        // Well-formed, but no reply: without ok, or with an ok that is not a number.
         (Fault::RawBody(raw(&[b"\x08b\0\x01"])), |kind| matches!(kind, WireErrorKind::FieldMissing { name: "ok" })),
         (Fault::RawBody(raw(&[b"\x02ok\0\x02\0\0\0y\0"])), |kind| matches!(kind, WireErrorKind::FieldType { .. })),
         (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02topologyVersion\0\x01\0\0\0\0"])), |kind| {
@@ -114,8 +115,8 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
     body
 }
 
-/// Whatever keeps the reply from being there, the operation ends at its deadline, its connection is closed, the pool is
-/// not cleared (SDAM-71), and memory stays bounded.
+/// For every reason why a reply is missing, the operation ends at its deadline, its connection is
+/// closed, the pool is not cleared (SDAM-71), and memory stays bounded.
 #[test]
 fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
     let cases = [
@@ -140,7 +141,7 @@ fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
             assert!(begun.elapsed() < PATIENCE / 2, "{label}");
             assert_eq!(operation(&error), OperationError::Timeout, "{label}");
             assert!(error.is_timeout());
-            // The guard is of no more use.
+            // The guard can no longer be used.
             let again = refused(guard.run_command("admin", bson::doc! { "ping": 1 }).await);
             assert_eq!(operation(&again), OperationError::Broken(Cause::NetworkTimeout), "{label}");
             drop(guard);
@@ -165,8 +166,8 @@ fn reply_one_byte_at_a_time_is_read() {
     });
 }
 
-/// Bytes that come while nobody has asked are never taken for the next reply: the next operation gets its own reply,
-/// or an error, and then there is a new connection.
+/// Bytes that arrive without a request are never taken for the next reply: the next operation
+/// receives its own reply, or an error, after which a new connection is established.
 #[test]
 fn bytes_nobody_asked_for_are_never_the_next_reply() {
     let ping_reply = {
@@ -181,7 +182,7 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
         for fault in cases {
             let label = format!("{fault:?}");
             server.inject(FaultRule::once(fault).on_command("ping"));
-            // Either the rest came together with the reply, or it comes later.
+            // The rest arrived either together with the reply, or later.
             let first = ping(&client).await;
             if let Err(error) = &first {
                 assert!(matches!(wire_error(error), WireErrorKind::Unsolicited { .. }), "{label}: {error:?}");
@@ -201,7 +202,8 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
     });
 }
 
-/// A connection that the server ends while it is idle fails the operation that meets it, which clears the pool (SDAM-72, SDAM-73).
+/// A connection that the server ends while it is idle fails the next operation on it, which clears
+/// the pool (SDAM-72, SDAM-73).
 #[test]
 fn connection_that_died_while_idle_fails_once() {
     run(async {
@@ -219,7 +221,7 @@ fn connection_that_died_while_idle_fails_once() {
             gets_its_own_reply(&client).await;
             let names = watch.pool_names();
             assert_eq!(count(&names, "PoolCleared"), 1);
-            // The pool is cleared before the connection goes back (CMAP-87).
+            // The pool is cleared before the connection is checked in (CMAP-87).
             let place = |name| names.iter().position(|each| *each == name);
             assert!(place("PoolCleared") < place("ConnectionCheckedIn"), "{names:?}");
             client.close().await;
@@ -227,7 +229,7 @@ fn connection_that_died_while_idle_fails_once() {
     });
 }
 
-/// After every byte of a ping's reply, by an orderly end and by a reset.
+/// The reply to a ping is cut after each of its bytes, by an orderly end and by a reset.
 #[test]
 fn reply_cut_after_any_byte_fails_its_operation_only() {
     const REPLY_BYTES: usize = 38;
@@ -268,8 +270,9 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
     });
 }
 
-/// After every byte of a handshake's reply: the check-out fails with the backpressure labels, and neither the server's
-/// description nor the pool changes (CMAP-95, SDAM-68, MON-21).
+/// The reply to a handshake is cut after each of its bytes: the check-out fails with the
+/// backpressure labels, and neither the server's description nor the pool changes (CMAP-95,
+/// SDAM-68, MON-21).
 #[test]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async {
@@ -277,7 +280,7 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
         let mut options = options(&server);
         options.pool.max_connecting = 1;
         let client = client(options);
-        // The monitor has its connection; whatever greets from now on is the pool's.
+        // The monitor has its connection: every later handshake is the pool's.
         eventually("the server is known", || {
             client
                 .servers()
@@ -288,7 +291,7 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
         let mut watch = Watch::of(&client);
         let mut rounds: u32 = 0;
         for by in [Cut::Fin, Cut::Rst] {
-            // The reply has some 300 bytes; what is more is cut to all but the last.
+            // The reply has some 300 bytes; for larger values only its last byte is cut.
             for bytes in 0..400 {
                 server.inject(FaultRule::once(Fault::TruncatedFrame { bytes, by }));
                 let error = refused(ping(&client).await);
@@ -314,7 +317,8 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     });
 }
 
-/// A handshake that breaks the protocol is no overload: the server is marked Unknown, and comes back with the next check.
+/// A handshake that breaks the protocol is not overload: the server is marked Unknown, and is known
+/// again after the next check.
 #[test]
 fn handshake_that_breaks_the_protocol_is_no_overload() {
     run(async {
@@ -338,7 +342,8 @@ fn handshake_that_breaks_the_protocol_is_no_overload() {
     });
 }
 
-/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
+/// The same guard, used again after its caller stopped waiting for a reply: an error, not a panic
+/// and not the old reply.
 #[test]
 fn guard_whose_command_was_dropped_is_of_no_more_use() {
     run(async {

@@ -1,4 +1,4 @@
-//! What the tests of the client share.
+//! Shared by the tests of the client.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -21,11 +21,12 @@ pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
 }
 
-/// How long after a check the next one comes unasked: never while a test runs. So each fault and each fail point meets the
-/// handshake that it is meant for, and nothing that happens in time was brought about by a check that was due anyway.
+/// The interval of checks, which is longer than any test. So each fault and each fail point applies
+/// to the intended handshake, and no result is caused by a scheduled check.
 pub(crate) const UNASKED: Duration = Duration::from_secs(600);
 
-/// Options for the fake server, whose monitor polls (one connection, one check) so that counts are exact.
+/// Options for the fake server with a polling monitor (one connection, one check), which makes
+/// counts exact.
 pub(crate) fn options(server: &FakeServer) -> ClientOptions {
     let mut options = ClientOptions::new(server.address().to_string());
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -38,12 +39,13 @@ pub(crate) fn client(options: ClientOptions) -> Client {
     Client::with_options(options).expect("the options are right")
 }
 
-/// One attempt, without the client's own second one.
+/// One attempt, without the client's own retry.
 pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
     client.check_out().await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
-/// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
+/// Waits until nothing is in progress in the pool, and the server has as many connections open as
+/// the client has.
 ///
 /// - `monitoring`: connections of the monitor.
 pub(crate) async fn at_rest(server: &FakeServer, client: &Client, monitoring: usize) {
@@ -68,11 +70,11 @@ pub(crate) fn operation(error: &Error) -> OperationError {
     error.clone()
 }
 
-/// All events from a client's beginning, or from when it was made.
+/// All events since the start of the client, or since the creation of this value.
 pub(crate) struct Watch {
     subscription: Subscription,
     pub(crate) seen: Vec<Event>,
-    /// When each of them happened.
+    /// The time of each event.
     pub(crate) times: Vec<ClientInstant>,
 }
 
@@ -92,7 +94,7 @@ impl Watch {
         self.seen.last().expect("just pushed")
     }
 
-    /// Waits for the next event that is wanted, and passes over the others.
+    /// Waits for the next event that matches, and skips the others.
     pub(crate) async fn until(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
         let limit = async {
             smol::Timer::after(PATIENCE).await;
@@ -120,7 +122,7 @@ impl Watch {
         event
     }
 
-    /// Why the next connection that is closed was closed.
+    /// The reason of the next closed connection.
     pub(crate) async fn until_closed(&mut self) -> ClosedReason {
         let event =
             self.until_pool("ConnectionClosed", |event| matches!(event, PoolEvent::ConnectionClosed { .. })).await;
@@ -128,7 +130,7 @@ impl Watch {
         reason
     }
 
-    /// Everything that has happened so far.
+    /// All events so far.
     pub(crate) fn catch_up(&mut self) -> &[Event] {
         while let Some(notice) = self.subscription.try_next() {
             self.keep(notice);
@@ -136,7 +138,7 @@ impl Watch {
         &self.seen
     }
 
-    /// Everything to the end, which the client's end brings about.
+    /// All events up to the end, which the end of the client causes.
     pub(crate) async fn read_to_the_end(&mut self) -> &[Event] {
         let rest = async {
             while let Some(notice) = self.subscription.next().await {
@@ -164,7 +166,7 @@ pub(crate) fn count(names: &[&str], name: &str) -> usize {
     names.iter().filter(|each| **each == name).count()
 }
 
-/// Wakes a thread that polls by hand.
+/// A waker for a thread that polls futures by hand.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,
@@ -183,7 +185,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// Waits until the waker was woken, and forgets it. Whether it was in time.
+    /// Waits until the waker was woken, and resets it. Returns whether it was woken in time.
     pub(crate) fn wait(&self) -> bool {
         let rung = self.rung.lock().expect("not poisoned");
         let (mut rung, _) = self.changed.wait_timeout_while(rung, PATIENCE, |rung| !*rung).expect("not poisoned");
@@ -191,15 +193,15 @@ impl Bell {
     }
 }
 
-/// When a future is dropped after its last poll.
+/// The time at which a future is dropped after its last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropIt {
     AtOnce,
-    /// When its waker was woken: whatever it waited for is there, and nobody has looked.
+    /// When its waker was woken: its result is available, but was not polled.
     WhenWoken,
 }
 
-/// Polls a future a number of times, then drops it; its output if it was done by then.
+/// Polls a future a number of times, then drops it. Returns its output if it was ready by then.
 pub(crate) fn poll_times<F: Future>(future: F, times: usize, drop_it: DropIt) -> Option<F::Output> {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));

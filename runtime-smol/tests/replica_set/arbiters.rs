@@ -1,4 +1,4 @@
-//! Servers that call themselves arbiters, which need not prove that they know the user.
+//! Servers that report to be arbiters, on which authentication is skipped.
 
 use super::support::{client, eventually, options, run};
 use core::time::Duration;
@@ -18,7 +18,7 @@ fn server() -> FakeServer {
     server
 }
 
-/// Whoever pretends to be an arbiter once operations are to come gets none of them for free.
+/// New connections to a known member that changes into an arbiter must still be authenticated.
 #[test]
 fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
     run(async {
@@ -37,7 +37,7 @@ fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
     });
 }
 
-/// A direct connection is to whatever is there.
+/// A direct connection uses the server whatever its type.
 #[test]
 fn arbiter_that_is_connected_to_directly_need_not() {
     run(async {

@@ -1,4 +1,4 @@
-//! Finding a set, and what a client does that is pointed at the wrong thing.
+//! Discovery of a set, and wrong seeds or names.
 
 use super::support::{client, counts_agree, eventually, insert, known, options, ping, refused, sent, set, still_set};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
-/// SDAM-02: one seed, be it a secondary, will do.
+/// SDAM-02: one seed suffices, even a secondary.
 #[test]
 fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     run_set(|set, secondary| async move {
@@ -18,7 +18,7 @@ fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     });
 }
 
-/// SDAM-02: without `replicaSet` in the string, too.
+/// SDAM-02: also without `replicaSet` in the string.
 #[test]
 fn set_is_discovered_without_its_name() {
     run_set(|set, secondary| async move {
@@ -57,7 +57,7 @@ fn commands_go_to_the_primary_only() {
     });
 }
 
-/// SDAM-46: a member of another set is no member of this one.
+/// SDAM-46: a member of another set is not a member of this one.
 #[test]
 fn set_of_another_name_is_never_selected_and_the_error_shows_it() {
     super::support::run(async {
@@ -121,7 +121,8 @@ fn selection_error_shows_the_topology() {
     });
 }
 
-/// A direct connection reads from a secondary, which is told that it may answer, and looks for no others.
+/// A direct connection reads from a secondary, with a read preference that permits it, and
+/// discovers no other members.
 #[test]
 fn direct_connection_to_a_secondary_may_read_there() {
     super::support::run(async {
@@ -140,7 +141,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
             })
             .collect();
         assert_eq!(modes, ["primaryPreferred", "nearest"]);
-        // A write is sent there, and refused by the server itself.
+        // A write is sent to the secondary, which refuses it.
         let Error::Command(error) = refused(insert(&client, CommandOptions::new()).await) else {
             panic!("the server refuses")
         };
@@ -152,7 +153,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
     });
 }
 
-/// A standalone is told nothing of preferences, and any of them suits it.
+/// Commands to a standalone contain no read preference, and every preference selects it.
 #[test]
 fn standalone_is_told_no_read_preference() {
     super::support::run(async {

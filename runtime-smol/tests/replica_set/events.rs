@@ -21,8 +21,8 @@ fn name_of(event: &OwnedSdamEvent) -> String {
     }
 }
 
-/// From the opening of the topology to its end: every server opens before it changes and closes once, and nothing follows
-/// the end but the last events of pools.
+/// From the opening of the topology to its end: every server opens before it changes and closes
+/// once. After the end only the last events of pools follow.
 #[test]
 fn events_are_in_order_from_opening_to_closing() {
     run(async {
@@ -60,12 +60,13 @@ fn events_are_in_order_from_opening_to_closing() {
                 (format!("opening {address}"), format!("closed {address}"), format!("changed {address}"));
             assert_eq!((count(&opening), count(&closed)), (1, 1), "{names:#?}");
             assert!(place(&opening) < place(&changed), "{names:#?}");
-            // A description that changes together with the removal is told before it.
+            // A description that changes together with the removal is reported before it.
             assert!(last(&changed) < place(&closed), "{names:#?}");
         }
         assert_eq!(count("NoServers"), 0);
         assert_eq!((count("TopologyOpening"), count("TopologyClosed")), (1, 1));
-        // Each of three pools is created once and closed once; what is told of a pool after its end is the end of its connections.
+        // Each of three pools is created once and closed once; after its end only the ends of its
+        // connections are reported.
         let of = |wanted: fn(&PoolEvent) -> bool| pools.iter().filter(|event| wanted(event)).count();
         assert_eq!(of(|event| matches!(event, PoolEvent::PoolCreated { .. })), 3);
         assert_eq!(of(|event| matches!(event, PoolEvent::PoolClosed { .. })), 3);
@@ -74,7 +75,8 @@ fn events_are_in_order_from_opening_to_closing() {
     });
 }
 
-/// SDAM-62: whoever looks sees the topology before an update or after it, never half of it, and keeps what was seen.
+/// SDAM-62: a snapshot is the topology before an update or after it, never a mixture, and does not
+/// change later.
 #[test]
 fn snapshots_are_whole_while_the_set_changes() {
     run(async {
@@ -84,7 +86,7 @@ fn snapshots_are_whole_while_the_set_changes() {
         let first = client.topology();
         let shown = first.to_string();
         let stop = Arc::new(AtomicBool::new(false));
-        // Looks that saw no primary, and looks that saw one.
+        // Snapshots without a primary, and snapshots with one.
         let looks = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let readers: Vec<_> = (0..2)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! Elections, deaths and partitions, and when the client learns of them.
+//! Elections, crashes and partitions, and the time until the client learns of them.
 
 use super::support::{
     PATIENCE, client, counts_agree, eventually, insert, known, next, options, ping, ping_with, rare, run, server_type,
@@ -10,23 +10,23 @@ use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Event, ReadMode, ReadPreference};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 
-/// Options whose monitor finds a silent member within seconds; not sooner, lest it finds a member silent that is only kept waiting
-/// by a busy machine.
+/// Options with which the monitor detects a silent member within seconds. A shorter limit could
+/// also detect a member that is only delayed by a busy machine.
 fn watchful(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
     options.monitor.connect_timeout = Some(Duration::from_secs(2));
     options
 }
 
-/// Options whose next poll is a minute away.
+/// Options with a next poll that is a minute away.
 fn patient(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
     options.monitor.heartbeat_frequency = Duration::from_secs(60);
     options
 }
 
-/// MON-30, MON-65: the stream tells a step-down at once. The times are printed; what is asserted is that the next poll, a
-/// minute away, was not waited for.
+/// MON-30, MON-65: the stream reports a step-down at once. The times are printed; the test asserts
+/// that it did not wait for the next poll, a minute away.
 #[test]
 fn step_down_is_learnt_from_the_stream() {
     run(async {
@@ -55,7 +55,7 @@ fn step_down_is_learnt_from_the_stream() {
     });
 }
 
-/// MON-18: who waits for a primary has it when it is elected, not at the next check.
+/// MON-18: an operation that waits for a primary continues at the election, not at the next check.
 #[test]
 fn selection_wakes_when_the_primary_is_elected() {
     run(async {
@@ -79,7 +79,7 @@ fn selection_wakes_when_the_primary_is_elected() {
         let hellos = || (0..3).map(|member| set.server(member).look(|view| view.commands_count())).sum::<u64>();
         let before = hellos();
         smol::Timer::after(Duration::from_millis(300)).await;
-        // Those who wait ask for checks once each at most, and not again and again.
+        // Each waiter requests a check once at most, not repeatedly.
         assert!(hellos() - before < 30, "{} commands while nothing happened", hellos() - before);
         let begun = std::time::Instant::now();
         set.elect((old + 1) % 3);
@@ -96,7 +96,7 @@ async fn pool_cleared(events: &mut poolhouse_smol::Subscription) -> Event {
     next(events, "PoolCleared", |event| matches!(event, Event::Pool(PoolEvent::PoolCleared { .. }))).await.1
 }
 
-/// A step-down clears no pool and closes no connection by itself (SDAM-83: since 4.2).
+/// A step-down itself clears no pool and closes no connection (SDAM-83: since 4.2).
 #[test]
 fn step_down_keeps_connections() {
     run(async {
@@ -138,7 +138,8 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
     });
 }
 
-/// The connections in use of a member that is silent are interrupted, and their operations go on elsewhere (MON-54, CMAP-82).
+/// The connections in use of a silent member are interrupted, and their operations continue on
+/// another member (MON-54, CMAP-82).
 #[test]
 fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
     run(async {
@@ -171,7 +172,8 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
     });
 }
 
-/// Two primaries at a time: the one of the later election counts (SDAM-50), and the other is not written to.
+/// Two primaries at a time: the one of the later election counts (SDAM-50), and nothing is written
+/// to the other.
 #[test]
 fn primary_cut_off_from_its_set_is_not_written_to() {
     run(async {
@@ -199,7 +201,8 @@ fn primary_cut_off_from_its_set_is_not_written_to() {
     });
 }
 
-/// A member that clients do not reach, though the set does: it stays Unknown, and reads go to the other.
+/// A member that the client cannot reach, though the set can: it stays Unknown, and reads are sent
+/// to the other.
 #[test]
 fn member_out_of_reach_is_avoided() {
     run(async {

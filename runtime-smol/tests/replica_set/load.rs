@@ -1,4 +1,4 @@
-//! Many tasks while the set changes: no operation fails that a retry could have saved.
+//! Many tasks while the set changes: no operation fails that a retry could have completed.
 
 use super::support::{Load, PATIENCE, client, counts_agree, eventually, known, options, run, set};
 use core::time::Duration;
@@ -56,7 +56,8 @@ fn counts_agree_after_seconds_of_failovers() {
     run(async {
         let set = set();
         let mut options = options(&set.uri());
-        // Long enough that a busy machine is no further fault: each operation gets over one.
+        // Long enough that a delay of a busy machine is not a second fault: each operation survives
+        // one.
         options.monitor.connect_timeout = Some(Duration::from_secs(2));
         options.pool.max_pool_size = 10;
         let client = client(options);

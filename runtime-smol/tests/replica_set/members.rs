@@ -1,4 +1,4 @@
-//! Members that come and go.
+//! Members that join and leave.
 
 use super::support::{
     Load, PATIENCE, client, counts_agree, eventually, known, next, options, ping, ping_with, rare, refused, run, sent,
@@ -13,7 +13,8 @@ use poolhouse_smol::poolhouse_driver::Wanted;
 use poolhouse_smol::{CommandOptions, Event, ReadPreference};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 
-/// Its pool and its connections are closed, and the last of its tasks ends, which frees it (SDAM-57, SDAM-59, CMAP-36).
+/// The pool and the connections of a removed member are closed, and its last task ends, which frees
+/// its slot (SDAM-57, SDAM-59, CMAP-36).
 #[test]
 fn removed_member_is_given_up_wholly() {
     run(async {
@@ -24,7 +25,7 @@ fn removed_member_is_given_up_wholly() {
         options.pool.min_pool_size = 3;
         let client = client(options);
         known(&client, &set).await;
-        // Two connections of the monitor besides.
+        // Plus two connections of the monitor.
         eventually("its pool is filled", || set.server(gone).open_count() == 5).await;
         let only =
             Wanted { criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)), deprioritized: &[] };
@@ -101,8 +102,8 @@ fn member_that_leaves_and_joins_again_and_again_leaves_nothing_behind() {
     });
 }
 
-/// Several reconfigurations come at once to a client that was busy elsewhere: one member comes and is gone before any task
-/// of it was started, and the next takes its place.
+/// A busy executor processes several reconfigurations late: one member joins and leaves before any
+/// of its tasks was started, and the next member takes its slot.
 #[test]
 fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
     run(async {
@@ -112,7 +113,7 @@ fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
         for _ in 0..5 {
             let (begin, begun) = smol::channel::bounded(1);
             let (end, ended) = std::sync::mpsc::channel::<()>();
-            // The one thread of the executor stands still meanwhile.
+            // Meanwhile the only thread of the executor is blocked.
             let busy = smol::spawn(async move {
                 begin.send(()).await.expect("the test waits");
                 let _ = ended.recv_timeout(PATIENCE);
@@ -139,8 +140,9 @@ fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
     });
 }
 
-/// CMAP-67: who waits for a connection to a member that is removed was never sent, and is tried again elsewhere without leave. When it is the
-/// client that is closed there is no elsewhere, and the first error is told.
+/// CMAP-67: a command that waits for a connection to a member that is removed was never sent, and
+/// is tried again on another member even if it is not idempotent. If the client is closed, no other
+/// server exists, and the first error is returned.
 #[test]
 fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
     run(async {

@@ -1,4 +1,4 @@
-//! Read preferences: where operations go, and what servers are told.
+//! Read preferences: the selected servers, and the preferences in the commands that they receive.
 
 use super::support::{client, known, options, ping_with, refused, run, sent, still_set};
 use bson::doc;
@@ -19,7 +19,7 @@ fn tagged() -> FakeReplicaSet {
     FakeReplicaSet::start(options).expect("the set starts")
 }
 
-/// Pings that each member has had.
+/// The number of pings that each member has received.
 fn pings(set: &FakeReplicaSet) -> Vec<u64> {
     (0..set.servers_count()).map(|member| set.server(member).count_of("ping")).collect()
 }
@@ -67,7 +67,8 @@ fn nearest_reads_are_spread_over_all() {
     });
 }
 
-/// The first tag set that any member has decides; the server is told all of them, and the staleness.
+/// The first tag set that any member has decides; the server receives all of them, and the
+/// staleness.
 #[test]
 fn tag_sets_and_staleness_decide_and_are_sent() {
     run(async {
@@ -92,7 +93,8 @@ fn tag_sets_and_staleness_decide_and_are_sent() {
     });
 }
 
-/// No member has the tags: the error says so at the end of the time, and no server is asked.
+/// No member has the tags: the error contains them after the timeout, and no server receives a
+/// command.
 #[test]
 fn tags_that_nobody_has_fail_selection() {
     run(async {
@@ -113,7 +115,7 @@ fn tags_that_nobody_has_fail_selection() {
     });
 }
 
-/// Too small a staleness fails at once, without waiting for any server.
+/// A staleness below the minimum fails at once, without waiting for any server.
 #[test]
 fn staleness_below_the_least_fails_at_once() {
     run(async {
@@ -128,7 +130,7 @@ fn staleness_below_the_least_fails_at_once() {
     });
 }
 
-/// `primaryPreferred` and `secondaryPreferred` fall back when the set has nobody of the kind.
+/// `primaryPreferred` and `secondaryPreferred` fall back when the set has no member of the kind.
 #[test]
 fn preferred_kinds_fall_back() {
     run(async {
@@ -159,13 +161,14 @@ fn preferred_kinds_fall_back() {
     });
 }
 
-/// What the server was told with each `find`.
+/// The read preference of each `find` that the server received.
 fn told(server: &FakeServer) -> Vec<Option<bson::Document>> {
     let finds = sent(server, "find").into_iter().map(|find| find.body.expect("small"));
     finds.map(|find| find.get_document("$readPreference").ok().cloned()).collect()
 }
 
-/// A connection that was checked out by a preference tells it with each command: a secondary answers nobody who does not.
+/// A connection that was checked out by a preference sends it with each command: a secondary
+/// refuses commands without one.
 #[test]
 fn connection_tells_the_preference_that_it_was_checked_out_by() {
     run(async {
@@ -175,7 +178,7 @@ fn connection_tells_the_preference_that_it_was_checked_out_by() {
         let primary = set.primary().expect("a primary");
         let (secondary, tags) = if primary == 1 { (2, ("dc", "sf")) } else { (1, ("rack", "1")) };
         let mut connection = {
-            // It outlives what it was asked for by.
+            // The preference remains in use after the caller's arguments are dropped.
             let set = [tags];
             let tag_sets: [&[(&str, &str)]; 1] = [&set];
             let preference = ReadPreferenceOptions {
@@ -203,7 +206,8 @@ fn connection_tells_the_preference_that_it_was_checked_out_by() {
     });
 }
 
-/// On a direct connection any member may answer, and is told so; what the connection was checked out by comes first.
+/// On a direct connection a read preference permits any member to answer; the preference of the
+/// check-out takes precedence.
 #[test]
 fn connection_to_a_single_member_lets_it_answer() {
     run(async {

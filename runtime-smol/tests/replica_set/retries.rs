@@ -1,4 +1,5 @@
-//! Further attempts of an operation: the errors that cause them, the errors that do not, and the outcome of an operation without them.
+//! Further attempts of an operation: the errors that cause them, the errors that do not, and the
+//! outcome of an operation without them.
 
 use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, set, still_set};
 use core::time::Duration;
@@ -20,7 +21,7 @@ fn pool(client: &Client, set: &FakeReplicaSet, member: usize) -> poolhouse_smol:
     client.servers().into_iter().find(|server| server.address == address).expect("a member").pool
 }
 
-/// A state change is retried on the new primary if the caller says that it may be.
+/// A state change is retried on the new primary if the caller has marked the command as idempotent.
 #[test]
 fn repeatable_command_goes_to_the_new_primary() {
     run(async {
@@ -38,7 +39,7 @@ fn repeatable_command_goes_to_the_new_primary() {
     });
 }
 
-/// Only one: the second error is the operation's.
+/// Only one retry: the second error is the operation's.
 #[test]
 fn command_is_tried_twice_and_no_more() {
     run(async {
@@ -54,7 +55,8 @@ fn command_is_tried_twice_and_no_more() {
     });
 }
 
-/// Retryable Reads, "Implementing Retryable Reads": without a server for the second attempt, the error of the first is told.
+/// Retryable Reads, "Implementing Retryable Reads": without a server for the second attempt, the
+/// error of the first is returned.
 #[test]
 fn first_error_is_told_when_no_server_suits_the_second_attempt() {
     run(async {
@@ -71,7 +73,7 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
             async move { ping_with(&client, CommandOptions::new().idempotent(true)).await }
         });
         eventually("the first attempt is sent", || set.server(primary).count_of("ping") == 1).await;
-        // Nobody is elected.
+        // No primary is elected.
         set.kill(primary).expect("it dies");
         let error = refused(pinging.await);
         let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_)) = error else {
@@ -81,7 +83,8 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
     });
 }
 
-/// CMAP-95, SDAM-68: an establishment that failed by overload never reached the server, and is retried without leave.
+/// CMAP-95, SDAM-68: an establishment that failed by overload never reached the server, and is
+/// retried even if the command is not idempotent.
 #[test]
 fn establishment_that_is_labelled_is_retried() {
     run(async {
@@ -89,7 +92,7 @@ fn establishment_that_is_labelled_is_retried() {
         let primary = set.primary().expect("a primary");
         let mut options = options(&set.uri());
         options.app_name = Some("labelled".to_owned());
-        // No check meets the fail point, which is meant for the pool's handshakes.
+        // No check triggers the fail point, which is meant for the pool's handshakes.
         options.monitor.heartbeat_frequency = Duration::from_secs(60);
         options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Poll;
         let client = client(options);
@@ -99,7 +102,8 @@ fn establishment_that_is_labelled_is_retried() {
         set.server(primary).set_fail_point(point(FailPointMode::Times(1)));
         ping(&client).await.expect("the second attempt succeeds");
         assert_eq!(pool(&client, &set, primary).generation, 0, "overload clears nothing");
-        // As often as after an overload. No connection is idle and the server closes every new one, so the error is that of the establishment.
+        // As many attempts as after an overload. No connection is idle and the server closes every
+        // new one, so the error is that of the establishment.
         let held = client.check_out().await.expect("a connection");
         let accepted = set.server(primary).accepted_count();
         set.server(primary).set_fail_point(point(FailPointMode::AlwaysOn));
@@ -112,7 +116,8 @@ fn establishment_that_is_labelled_is_retried() {
     });
 }
 
-/// CMAP-67: who waits in a pool that is cleared was never sent, and is tried again on the new primary without leave.
+/// CMAP-67: a command that waits in a pool that is cleared was never sent, and is tried again on
+/// the new primary even if it is not idempotent.
 #[test]
 fn cleared_pool_is_retried_without_leave() {
     run(async {
@@ -147,7 +152,7 @@ fn cleared_pool_is_retried_without_leave() {
     });
 }
 
-/// A deadline of the operation's own ends the second attempt too.
+/// The operation's own deadline ends the second attempt, too.
 #[test]
 fn second_attempt_ends_at_the_deadline() {
     run(async {

@@ -29,7 +29,7 @@ fn pings(routers: &FakeMongoses) -> Vec<u64> {
     routers.servers().iter().map(|router| router.count_of("ping")).collect()
 }
 
-/// SDAM-03: all of them are monitored, and used.
+/// SDAM-03: all routers are monitored and used.
 #[test]
 fn operations_are_spread_over_routers_and_told_the_preference() {
     run(async {
@@ -48,7 +48,7 @@ fn operations_are_spread_over_routers_and_told_the_preference() {
     });
 }
 
-/// The router that failed is deprioritized: the second attempt goes to another, every time.
+/// The router that failed is deprioritized: the second attempt always uses another one.
 #[test]
 fn second_attempt_goes_to_another_router() {
     run(async {
@@ -56,7 +56,8 @@ fn second_attempt_goes_to_another_router() {
         for round in 0..20 {
             let before = pings(&routers);
             for router in routers.servers() {
-                // HostUnreachable of something behind it: no news of the router itself.
+                // HostUnreachable of a server behind the router: it does not change the router's
+                // own description.
                 router.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(6));
             }
             let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
@@ -88,7 +89,7 @@ fn o2_an_overload_is_retried_on_another_router() {
     });
 }
 
-/// With one router only, the second attempt goes there again.
+/// With a single router, the second attempt uses it again.
 #[test]
 fn second_attempt_goes_to_the_only_router() {
     run(async {

@@ -1,4 +1,4 @@
-//! What the tests of sets share.
+//! Shared by the tests of sets.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use smol::future::FutureExt;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Three members; what happens, happens by the test's hand.
+/// Three members that change only by commands of the test.
 pub(crate) fn still_set() -> FakeReplicaSet {
     FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).expect("the set starts")
 }
 
-/// Three members that elect by themselves, soon.
+/// Three members with automatic and early elections.
 pub(crate) fn set() -> FakeReplicaSet {
     FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).expect("the set starts")
 }
 
-/// Options whose monitor checks every half second, so that a member that starts again is soon found.
+/// Options with a monitor that checks every half second, which finds a restarted member soon.
 pub(crate) fn options(uri: &str) -> ClientOptions {
     let mut options = ClientOptions::parse(uri).expect("the string is right");
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
@@ -74,7 +74,7 @@ pub(crate) async fn known(client: &Client, set: &FakeReplicaSet) {
     }
 }
 
-/// The commands of this name that a server was sent.
+/// The commands of this name that a server received.
 pub(crate) fn sent(server: &FakeServer, name: &str) -> Vec<Received> {
     server.log().into_iter().filter(|received| received.name == name).collect()
 }
@@ -106,7 +106,7 @@ pub(crate) async fn counts_agree(client: &Client, servers: &[Arc<FakeServer>], m
     }
 }
 
-/// Events of the topology and the states of pools, without what each operation makes.
+/// Events of the topology and states of pools, without the events of single operations.
 pub(crate) fn rare(event: &EventRef<'_>) -> bool {
     use poolhouse_smol::poolhouse_core::pool::PoolEvent;
     matches!(
@@ -121,7 +121,7 @@ pub(crate) fn rare(event: &EventRef<'_>) -> bool {
     )
 }
 
-/// The next event that is wanted, and when it happened.
+/// The next event that matches, and its time.
 pub(crate) async fn next(
     events: &mut Subscription,
     what: &str,
@@ -148,7 +148,7 @@ pub(crate) async fn next(
     }
 }
 
-/// Whether the event says that this server is now of this type.
+/// Whether the event reports that this server is now of this type.
 pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -> bool {
     let Event::Sdam(event) = event else { return false };
     if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &**event {
@@ -158,18 +158,18 @@ pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -
     }
 }
 
-/// Tasks that run an operation again and again until they are stopped.
+/// Tasks that repeat an operation until they are stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     succeeded: Arc<AtomicUsize>,
-    /// Operations that each task has ended.
+    /// The number of ended operations of each task.
     ended: Arc<Vec<AtomicUsize>>,
     errors: Arc<Mutex<Vec<String>>>,
     tasks: Vec<Task<()>>,
 }
 
 impl Load {
-    /// Every second task inserts, the others ping; both may be run twice.
+    /// Every second task inserts, the others ping; both are idempotent.
     pub(crate) fn start(client: &Client, tasks: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let succeeded = Arc::new(AtomicUsize::new(0));
@@ -207,14 +207,15 @@ impl Load {
         eventually("operations succeed", || self.succeeded.load(Ordering::Acquire) >= from + count).await;
     }
 
-    /// Waits until every operation that is under way has ended: the next fault is the first that befalls those that follow.
+    /// Waits until every operation in flight has ended, so each later operation meets only the next
+    /// fault.
     pub(crate) async fn turn_over(&self) {
         let from: Vec<_> = self.ended.iter().map(|count| count.load(Ordering::Acquire)).collect();
         let has_ended = |(count, from): (&AtomicUsize, &usize)| count.load(Ordering::Acquire) > *from;
         eventually("all operations end", || self.ended.iter().zip(&from).all(has_ended)).await;
     }
 
-    /// Ends the load: how many operations succeeded, and the errors of the others.
+    /// Ends the load. Returns the number of successful operations, and the errors of the others.
     pub(crate) async fn end(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::Release);
         for task in self.tasks {

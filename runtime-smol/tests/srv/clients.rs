@@ -1,4 +1,4 @@
-//! Clients of what was looked up.
+//! Clients of looked-up hosts.
 
 use super::support::{HOST, PATIENCE, config, eventually, hosts, name_server, options, resolver, run, uri};
 use alloc::sync::Arc;
@@ -106,7 +106,7 @@ fn nothing_is_looked_up_for_a_string_with_hosts() {
     });
 }
 
-/// A resolver that has everything by heart.
+/// A resolver with fixed answers.
 #[derive(Debug)]
 struct ByHeart(u16);
 

@@ -53,7 +53,8 @@ fn addresses_come_from_the_same_servers_or_are_left_to_the_platform() {
     });
 }
 
-/// RFC 8305, "Hostname Resolution Query Handling": a server that is silent about one family does not hold up the other.
+/// RFC 8305, "Hostname Resolution Query Handling": a server that does not answer for one family
+/// does not delay the other.
 #[test]
 fn addresses_are_not_kept_back_by_a_server_that_is_silent_about_ipv6() {
     run(async {
@@ -63,7 +64,7 @@ fn addresses_are_not_kept_back_by_a_server_that_is_silent_about_ipv6() {
         let begun = Instant::now();
         let found = resolver.lookup_addresses("r1.example.test.").await;
         assert_eq!(found, Some(Ok(vec![IpAddr::from([127, 0, 0, 1])])));
-        // That there is no such name is true for both.
+        // A nonexistent name has neither family.
         assert_eq!(resolver.lookup_addresses("nobody.test.").await, Some(Err(LookupError::NoSuchName)));
         assert!(begun.elapsed() < PATIENCE, "as long as the silence");
         let asked = |kind| server.queries().iter().filter(|query| query.kind == kind).count();
@@ -84,7 +85,7 @@ fn next_server_is_asked_when_one_refuses_fails_or_is_silent() {
             let mut config = config(before);
             config.servers.push(second.address());
             config.timeout = Duration::from_millis(300);
-            // Were the second one slow, it would be asked once more.
+            // If the second query was slow, it would be repeated once.
             config.attempts = 5;
             let resolver = DnsResolver::with_config(Smol, config);
             assert_eq!(resolver.lookup_srv(NAME).await.expect("the second has it").records, records(), "{fault:?}");
@@ -106,7 +107,7 @@ fn lookup_that_nobody_answers_fails_after_its_time_and_not_before() {
         assert!(begun.elapsed() >= Duration::from_millis(300));
         eventually("each was heard", || server.queries().len() == 3).await;
 
-        // Nobody listens there.
+        // Nothing listens at this port.
         let closed = SocketAddr::from(([127, 0, 0, 1], 1));
         let config = ResolverConfig { tcp: true, servers: vec![closed], ..config };
         let resolver = DnsResolver::with_config(Smol, config);

@@ -1,4 +1,5 @@
-//! Hosts that change while a client lives. Its clock runs a hundred times as fast as ours: a minute takes 0.6 s.
+//! Hosts that change while a client exists. Its clock runs a hundred times as fast as the real one:
+//! a minute takes 0.6 s.
 
 use super::support::run;
 use super::support::{NAME, PATIENCE, config, eventually, hosts, name_server, resolver, uri};
@@ -18,10 +19,10 @@ use smol::future::FutureExt;
 use std::io;
 use std::path::Path;
 
-/// How much faster the clock runs.
+/// Factor by which the clock runs faster.
 const HURRY: u64 = 100;
 
-/// smol in a hurry.
+/// smol with the faster clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hurried;
 
@@ -77,7 +78,8 @@ impl Platform for Hurried {
 
 type Client = client::Client<Hurried>;
 
-/// A client whose limits are generous on our clock, and that checks its servers every 50 ms of it.
+/// A client with limits that are long in real time, which checks its servers every 50 ms of real
+/// time.
 async fn client(server: &DnsServer, more: &str) -> Client {
     let resolver = Arc::new(DnsResolver::with_config(Smol, config(server.address())));
     let mut options = ClientOptions::resolve(&uri(more), resolver).await.expect("hosts are found");
@@ -89,7 +91,7 @@ async fn client(server: &DnsServer, more: &str) -> Client {
     Client::with_platform(Hurried, options, Subscribers::default()).expect("the options are right")
 }
 
-/// The routers that the client knows as such.
+/// The servers that the client knows as routers.
 fn known(client: &Client) -> BTreeSet<String> {
     let servers = client.servers().into_iter().filter(|server| server.server_type == ServerType::Mongos);
     servers.map(|server| server.address).collect()
@@ -106,7 +108,7 @@ async fn becomes(client: &Client, hosts: &[&str]) {
     client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
 }
 
-/// How often the hosts were asked for.
+/// The number of lookups of the hosts.
 fn lookups(server: &DnsServer) -> usize {
     server.queries().iter().filter(|query| query.name == NAME && query.kind == 33).count()
 }
@@ -128,7 +130,7 @@ fn routers_come_and_go_with_their_records() {
         becomes(&client, &[c]).await;
         server.change(|records| records.set_srv(NAME, &[d, b, "r0.evil.test:1"]));
         becomes(&client, &[d, b]).await;
-        // Texts are looked up once.
+        // TXT records are looked up once.
         assert_eq!(server.queries().iter().filter(|query| query.kind == 16).count(), 1);
         client.close().await;
         eventually("all connections are closed", || routers.servers().iter().all(|it| it.open_count() == 0)).await;
@@ -174,7 +176,7 @@ fn no_more_routers_are_kept_than_the_string_wants() {
     });
 }
 
-/// The hosts of a set are its own affair, however often its records change.
+/// The members of a set are discovered from the set, however often its SRV records change.
 #[test]
 fn replica_set_is_not_looked_up_again() {
     run(async {
@@ -195,7 +197,7 @@ fn replica_set_is_not_looked_up_again() {
     });
 }
 
-/// Whoever closes the shell beneath leaves nothing that sleeps until the next lookup.
+/// Closing the client core below the client leaves no task that sleeps until the next lookup.
 #[test]
 fn close_of_the_hub_ends_the_lookups() {
     run(async {
@@ -204,7 +206,8 @@ fn close_of_the_hub_ends_the_lookups() {
         let options = ClientOptions::resolve(&uri(""), Arc::clone(&resolver) as _).await.expect("hosts are found");
         let client = poolhouse_smol::Client::with_options(options).expect("the options are right");
         let handles = Arc::strong_count(&resolver);
-        // Time for its task to fall asleep, without which the test would prove less; it does not depend on it.
+        // Time for its task to start sleeping. Without it the test would prove less; its result
+        // does not depend on it.
         smol::Timer::after(Duration::from_millis(50)).await;
         client.hub().close();
         eventually("the task has dropped its resolver", || Arc::strong_count(&resolver) < handles).await;

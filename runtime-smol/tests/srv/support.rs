@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Shared by these tests.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -7,18 +7,18 @@ use poolhouse_tests::dns::{DnsServer, Records};
 use poolhouse_tests::fake::mongoses::FakeMongoses;
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, run};
 
-/// The name that strings have.
+/// The host name of the connection strings.
 pub(crate) const HOST: &str = "cluster.example.test";
-/// The name that has the hosts.
+/// The name of the SRV records.
 pub(crate) const NAME: &str = "_mongodb._tcp.cluster.example.test";
 
-/// The hosts of these routers, each under a name of its own, all on loopback.
+/// The hosts of these routers, each under a separate name, all on loopback.
 pub(crate) fn hosts(routers: &FakeMongoses) -> Vec<String> {
     let host = |(place, port): (usize, u16)| format!("r{place}.example.test:{port}");
     routers.servers().iter().map(|router| router.address().port()).enumerate().map(host).collect()
 }
 
-/// A name server that has these hosts.
+/// A name server with these hosts.
 pub(crate) fn name_server(hosts: &[&str]) -> DnsServer {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv(NAME, hosts);
@@ -28,7 +28,7 @@ pub(crate) fn name_server(hosts: &[&str]) -> DnsServer {
     DnsServer::start(records).expect("the name server starts")
 }
 
-/// Asks one server, patiently.
+/// One name server, with a long timeout.
 pub(crate) fn config(server: SocketAddr) -> ResolverConfig {
     ResolverConfig { timeout: PATIENCE, attempts: 1, ..ResolverConfig::new(vec![server]) }
 }

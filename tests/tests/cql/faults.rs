@@ -1,4 +1,4 @@
-//! What rules do to replies.
+//! Effects of rules on replies.
 
 use core::time::Duration;
 use poolhouse_cql::{Compression, CqlErrorKind, ErrorCode, Opcode, Request, Version};
@@ -42,7 +42,7 @@ fn error_of(client: &mut CqlClient) -> io::Error {
 #[test]
 fn delayed_replies_come_late_and_together() {
     for version in VERSIONS {
-        // Long enough for all to be there when the first is answered.
+        // Long enough that all requests have arrived when the first is answered.
         let late = SILENCE * 40;
         let (server, mut client) = with(version, Act::Delay(late));
         let begun = Instant::now();
@@ -202,7 +202,7 @@ fn connection_can_end_after_so_many_requests() {
         let mut other = connected(&server, Version::V5);
         queue(&mut client, 3);
         assert_eq!(replies(&mut client, 3), [0, 1, 2]);
-        // What clients ask for themselves is no statement.
+        // Requests that drivers make for themselves are not statements.
         client.query(9, "SELECT * FROM system.local").expect("connected");
         assert_eq!(client.reply().expect("an answer").header.opcode, Opcode::Result);
         assert_eq!(error_of(&mut client).kind(), kind);
@@ -310,7 +310,7 @@ fn mute_server_reads_and_says_nothing() {
     client.request(1, &Request::Options).expect("connected");
     assert!(server.wait_until(PATIENCE, |server| server.counts().waiting == 1));
     assert!(client.is_silent_for(SILENCE).expect("connected"));
-    // For good.
+    // Permanently.
     server.remove(rule);
     client.request(2, &Request::Options).expect("connected");
     assert!(server.wait_until(PATIENCE, |server| server.counts().waiting == 2));

@@ -1,4 +1,4 @@
-//! Up to the first statement.
+//! Everything before the first statement.
 
 use core::net::SocketAddr;
 use poolhouse_cql::{
@@ -86,7 +86,7 @@ fn core_goes_down_to_the_version_that_is_spoken() {
 #[test]
 fn version_that_is_not_spoken_gets_a_protocol_error_in_one_that_is_and_the_end() {
     let server = CqlServer::start(CqlServerOptions::with_versions(&[Version::V3, Version::V4])).expect("loopback");
-    // A client of v4, so that it understands the answer; what it says is of v5.
+    // A client of v4, which can decode the answer, sends a v5 header.
     let mut client = open(&server, Version::V4);
     client.send_raw(&[5, 0, 0, 9, 5, 0, 0, 0, 0]).expect("connected");
     let reply = client.reply().expect("an answer");
@@ -94,7 +94,7 @@ fn version_that_is_not_spoken_gets_a_protocol_error_in_one_that_is_and_the_end()
     assert_eq!((code, reply.stream()), (ErrorCode::PROTOCOL_ERROR, 9));
     assert!(message.contains("version (5)") && message.contains("3/v3, 4/v4"), "{message}");
     assert_eq!(refused(client.reply()).kind(), io::ErrorKind::UnexpectedEof);
-    // The oldest have headers of eight bytes; and one that nobody has.
+    // The oldest versions have headers of eight bytes; the last version does not exist.
     for front in [&[1, 0, 0, 5, 0, 0, 0, 0][..], &[2, 0, 0, 5, 0, 0, 0, 0], &[66, 0, 0, 1, 5, 0, 0, 0, 0]] {
         let mut client = open(&server, Version::V4);
         client.send_raw(front).expect("connected");
@@ -148,7 +148,7 @@ fn statement_before_startup_and_unknown_compressions_are_protocol_errors() {
     assert_eq!(client.reply().expect("an answer").error().expect("an error").0, ErrorCode::PROTOCOL_ERROR);
     let error = refused(client.startup(Some(Compression::Snappy), None));
     assert!(error.to_string().contains("snappy"), "v5 has none: {error}");
-    // Nothing has changed by it.
+    // The connection is unchanged.
     client.startup(None, None).expect("welcome");
     assert_eq!(ask(&mut client, 3, "echo me"), b"me");
 

@@ -1,4 +1,5 @@
-//! PyPI's `cassandra-driver` takes the server for a cluster. Skipped by name where there is none; with `CI=true` that is a failure.
+//! PyPI's `cassandra-driver` accepts the server as a cluster. Skipped by name if it is not
+//! installed; with `CI=true` that is a failure.
 //!
 //! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-tests --test cql`
 
@@ -8,15 +9,16 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Replies that leave together. `cassandra_client.py` sends a multiple of it of those that are held.
+/// Number of replies that are sent together. `cassandra_client.py` sends a multiple of it of the
+/// held requests.
 const HELD: usize = 50;
 
-/// What happens, and in what words `cassandra_client.py` is told.
+/// The server's options, and the arguments of `cassandra_client.py`.
 struct Case {
     options: CqlServerOptions,
-    /// Version, compression, user and password, what is expected.
+    /// Version, compression, user and password, expected result.
     words: [&'static str; 4],
-    /// What the connections are to be in the end.
+    /// The final version of the connections.
     version: Option<Version>,
 }
 
@@ -25,17 +27,18 @@ fn runs(name: &str, case: Case) {
         let reason = std::env::var("POOLHOUSE_CQL_PYTHON_MISSING");
         let reason = reason.unwrap_or_else(|_| "POOLHOUSE_CQL_PYTHON is not set (see tests/scripts/cql-client)".into());
         assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped: cql/{name}: {reason}");
-        // Not by eprintln: what passes is not shown.
+        // Not by eprintln: the test runner hides its output in passing tests.
         let line = format!("\nskipped: cql/{name}: {reason}\n");
         std::io::stderr().write_all(line.as_bytes()).expect("somebody listens");
         return;
     };
     let server = CqlServer::start(case.options).expect("loopback");
-    // None of them is answered before so many are there, however slowly they come; the others go on meanwhile.
+    // None of the held requests is answered before `HELD` of them have arrived, however slowly; the
+    // others continue meanwhile.
     server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cassandra_client.py");
     let address = server.address();
-    // Far beyond its own limits.
+    // Far longer than the script's own limits.
     let done = Command::new("timeout")
         .arg("200")
         .arg(python)

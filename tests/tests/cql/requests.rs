@@ -1,4 +1,4 @@
-//! Statements, and what is counted of them.
+//! Statements, and their counters.
 
 use poolhouse_cql::{
     Compression, Consistency, Envelope, ErrorCode, Limits, Opcode, Outcome, OutcomeKind, Outgoing, Parameters, Request,
@@ -89,7 +89,7 @@ fn prepared_statements_put_values_where_variables_are() {
         client.request(1, &Request::Prepare(&long_string("echo ? and ?"))).expect("connected");
         let reply = client.reply().expect("an answer");
         let id = outcome(&reply).prepared_id().expect("well-formed").expect("prepared").to_vec();
-        // On another connection, too.
+        // Also on another connection.
         let mut client = connected(&server, version);
         let body = execution(version, &id, &[Value::Bytes(b"one"), Value::Bytes(b"two?")]);
         client.request(2, &Request::Execute(&body)).expect("connected");
@@ -104,7 +104,7 @@ fn prepared_statements_put_values_where_variables_are() {
         assert_eq!(client.reply().expect("an answer").cell(), Some((3, &b"ababa"[..])));
         client.request(4, &Request::Batch(&[0, 0, 0, 0, 1, 0])).expect("connected");
         assert_eq!(outcome(&client.reply().expect("an answer")).kind, OutcomeKind::Void);
-        // Until they are forgotten.
+        // Until the prepared statements are removed.
         server.forget_prepared();
         let body = execution(version, &id, &[Value::Bytes(b"one"), Value::Bytes(b"two")]);
         client.request(5, &Request::Execute(&body)).expect("connected");
@@ -127,7 +127,7 @@ fn cell_is_found_in_nothing_else() {
     assert_eq!(cell_of(&body[..20]), None);
 }
 
-/// Sends so many requests by few writes, and takes the replies while it does.
+/// Sends `count` requests by few writes, and reads the replies meanwhile.
 fn pipelined(server: &CqlServer, version: Version, compression: Option<Compression>, count: i16) -> CqlClient {
     let mut client = open(server, version);
     client.startup(compression, None).expect("welcome");
@@ -156,7 +156,7 @@ fn every_id_can_be_in_flight_at_once_and_each_reply_is_that_of_its_request() {
     let counts = server.counts();
     assert_eq!(counts.requests, 6 * 8_001 + 32_768);
     assert_eq!(counts.waiting, 0);
-    // They come together, and are read and answered together.
+    // The requests arrive together, and are read and answered together.
     assert!(counts.reads < counts.requests / 20, "{counts:?}");
     assert!(counts.writes < counts.requests / 20, "{counts:?}");
     assert!(counts.waiting_max >= 20, "{counts:?}");
@@ -177,7 +177,8 @@ fn counts_and_log_tell_what_came() {
     }
     let counts = server.counts();
     assert_eq!((counts.accepted, counts.open, counts.requests, counts.startups, counts.waiting), (2, 2, 7, 2, 0));
-    // One for each STARTUP, one for all the rest: so short it comes in one piece.
+    // One read for each STARTUP, one for all the rest, which is short enough to arrive in one
+    // piece.
     assert_eq!((counts.reads, counts.writes, counts.waiting_max), (3, 3, 5));
     let connections = server.connections();
     assert_eq!((connections[0].id, connections[0].requests, connections[0].waiting_max), (1, 6, 5));

@@ -1,4 +1,4 @@
-//! The crate `scylla`, another driver, takes the server for a cluster. It speaks version 4.
+//! The crate `scylla`, another driver, accepts the server as a cluster. It uses version 4.
 
 use alloc::sync::Arc;
 use core::future::Future;
@@ -10,7 +10,7 @@ use scylla::client::session_builder::SessionBuilder;
 
 use super::{PATIENCE, started};
 
-/// Replies that leave together. It divides the number of those that are held.
+/// Number of replies that are sent together. The number of held requests is a multiple of it.
 const HELD: usize = 24;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -47,7 +47,7 @@ async fn works(session: Session) {
             let (session, prepared) = (Arc::clone(&session), Arc::clone(&prepared));
             tokio::spawn(async move {
                 if number % 2 == 0 {
-                    // They overtake each other.
+                    // Replies overtake each other.
                     let query = format!("delay {} echo {number} of 1000", number % 7);
                     return (number, text(&session, query).await);
                 }
@@ -69,7 +69,7 @@ fn scylla_works_with_each_compression_and_a_password() {
     for compression in [None, Some(Compression::Lz4), Some(Compression::Snappy)] {
         let options = CqlServerOptions::default().with_credentials("ada", "pencil");
         let server = CqlServer::start(options).expect("loopback");
-        // None of the 72 is answered before so many are there, however slowly they come.
+        // None of the 72 is answered before `HELD` requests have arrived, however slowly.
         server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
         run(async {
             let session = builder(&server).user("ada", "pencil").compression(compression).build().await;
@@ -109,7 +109,8 @@ fn scylla_finds_its_replies_among_those_out_of_order_and_its_way_back_from_a_bre
                 }
             }
         };
-        // All go by one connection: there is one for the one shard, and one that watches the cluster.
+        // All requests use one connection: one exists for the single shard, and one for the events
+        // of the cluster.
         ask_all(200).await;
         server.remove(rule);
         let rule = server.add(Rule::statements(Act::Error(ErrorCode::INVALID, "no".into())).times(1));

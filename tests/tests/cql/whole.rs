@@ -1,4 +1,4 @@
-//! What happens to the whole server.
+//! Commands that affect the whole server.
 
 use poolhouse_cql::Version;
 use poolhouse_tests::cql_server::{Act, CqlClient, CqlServer, CqlServerOptions, Cut, Order, Rule};
@@ -15,7 +15,7 @@ fn port_is_refused_and_comes_back() {
         server.refuse().expect("nothing to do");
         let error = CqlClient::open(server.address(), Version::V4, PATIENCE).expect_err("nobody is let in");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        // Who is in stays.
+        // Existing connections stay.
         assert_eq!(ask(&mut client, 1, "echo me"), b"me");
         server.resume().expect("the port is ours");
         let mut other = connected(&server, Version::V4);
@@ -62,7 +62,7 @@ fn dropped_server_ends_whatever_its_connections_are_doing() {
     client.query(1, "echo late").expect("connected");
     client.query(2, "echo held").expect("connected");
     assert!(server.wait_until(PATIENCE, |server| server.counts().waiting == 2));
-    // Nobody reads what it writes.
+    // The client does not read the server's replies.
     let mut stuck = connected(&server, Version::V4);
     for stream in 0..20 {
         stuck.query(stream, "bytes 4000000").expect("connected");

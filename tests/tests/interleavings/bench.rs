@@ -1,4 +1,4 @@
-//! A client in memory, whose locks are the model's.
+//! A client in memory, with locks of the model.
 
 use super::model::{Boxed, Turnstile, done, poll};
 use super::sleepers::Sleepers;
@@ -21,36 +21,38 @@ use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
 use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 
-/// How often the time may be moved on.
+/// Maximum number of advances of the clock.
 const MOVES_MAX: usize = 1_000;
 
-/// What is the matter with the peers. For loom, which knows nothing of it, it changes only while nothing is explored.
+/// The state of the peers. loom does not track it, so it changes only while nothing is explored.
 #[derive(Default)]
 struct World {
-    /// The exception: one task of a scenario makes time pass, and only when there is a deadline to wait for. What others begin then is later by so
-    /// much; nothing else of what they do depends on it.
+    /// An exception to that: one task of a scenario advances the time, and only when a deadline is
+    /// awaited. Operations that other tasks begin afterwards start later by that time; nothing else
+    /// in them depends on it.
     now: AtomicU64,
-    /// Until when time passes whenever somebody sleeps; 0 is that it does not. Later than that it stands still.
+    /// Until this time, the clock advances whenever a task sleeps; 0: never. After it the clock
+    /// stands still.
     flies_until: AtomicU64,
-    /// Nobody is at home.
+    /// Peers refuse connections.
     refuses: AtomicBool,
-    /// So many reads fail.
+    /// The number of reads that will fail.
     cuts: AtomicUsize,
-    /// Nothing is answered any more.
+    /// Peers answer no request.
     mute: AtomicBool,
-    /// Replies to `ping` lie in [`Bench::held`].
+    /// Replies to `ping` are kept in [`Bench::held`].
     holds: AtomicBool,
-    /// What hello tells.
+    /// The role in hello replies.
     role: AtomicUsize,
-    /// How often it was asked for.
+    /// The number of hello requests.
     hello_count: AtomicUsize,
-    /// How many sockets there were.
+    /// The number of sockets opened so far.
     dials: AtomicUsize,
-    /// How many there are.
+    /// The number of open sockets.
     stream_count: AtomicUsize,
 }
 
-/// What hello tells.
+/// The role in hello replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Standalone,
@@ -59,11 +61,11 @@ pub(crate) enum Role {
     Secondary,
 }
 
-/// Replies that come when the test wants them.
+/// Replies that the test releases.
 #[derive(Default)]
 pub(crate) struct Held {
     released: bool,
-    /// Who reads on which stream.
+    /// The waiting reader of each stream.
     readers: Vec<(usize, Waker)>,
 }
 
@@ -74,17 +76,18 @@ impl Held {
     }
 }
 
-/// Whether what is held was released; if not, wakes the reader of this stream when it is.
+/// Whether the held replies were released; if not, registers the waker of this stream's reader.
 type Listen = fn(&Turnstile<Held>, usize, &Waker) -> Poll<()>;
 
-/// A runtime in which nothing happens by itself.
+/// A runtime with time and peers under control of the test.
 #[derive(Clone)]
 pub(crate) struct Bench {
     world: Arc<World>,
     held: Arc<Turnstile<Held>>,
-    /// How a reader waits for what is held.
+    /// How a reader waits for a held reply.
     listen: Listen,
-    /// Those who sleep until somebody moves the time on; `None` if it flies, or stands still.
+    /// Tasks that sleep until a task advances the time; `None` if the time advances automatically
+    /// or stands still.
     sleepers: Option<Arc<Sleepers>>,
 }
 
@@ -97,17 +100,17 @@ impl Bench {
         Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen, sleepers: None }
     }
 
-    /// One whose time a task moves on: see [`Bench::keep_time`].
+    /// A bench with a task that advances the time: see [`Bench::keep_time`].
     pub(crate) fn with_sleepers() -> Self {
         Self { sleepers: Some(Arc::default()), ..Self::new() }
     }
 
-    /// One whose streams wait as they must not.
+    /// A bench with streams that register their wakers incorrectly.
     pub(crate) fn with_careless_streams() -> Self {
         Self { listen: listen_carelessly, ..Self::new() }
     }
 
-    /// From now on, and for so long, it is as late as the first one who sleeps wants it to be.
+    /// From now on, for this duration, the clock advances to the deadline of each task that sleeps.
     pub(crate) fn let_time_fly(&self, time: Duration) {
         self.world.flies_until.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
@@ -116,9 +119,10 @@ impl Bench {
         self.world.now.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Moves the time on to when the first one who sleeps wants to be woken, and does so until [`Bench::stop_time`].
+    /// Advances the time to the earliest deadline of a sleeping task, repeatedly until
+    /// [`Bench::stop_time`].
     ///
-    /// - `pause`: what is done in between, so that others have their turn.
+    /// - `pause`: runs between two advances, and lets other tasks run.
     pub(crate) async fn keep_time(self, pause: impl Fn()) {
         let Some(sleepers) = &self.sleepers else { return };
         let mut moves = 0;
@@ -140,17 +144,17 @@ impl Bench {
         self.world.refuses.store(true, Ordering::Relaxed);
     }
 
-    /// Somebody is at home again.
+    /// Peers accept connections again.
     pub(crate) fn accept(&self) {
         self.world.refuses.store(false, Ordering::Relaxed);
     }
 
-    /// The next `count` reads fail, whosever they are.
+    /// The next `count` reads fail, on any stream.
     pub(crate) fn cut(&self, count: usize) {
         self.world.cuts.store(count, Ordering::Relaxed);
     }
 
-    /// Nothing is the matter any more.
+    /// Ends all faults.
     pub(crate) fn recover(&self) {
         self.accept();
         self.cut(0);
@@ -166,7 +170,7 @@ impl Bench {
         self.world.holds.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the reply go that is held, or will be. May be explored.
+    /// Releases the reply that is held or will be held. May be explored.
     pub(crate) fn release(&self) {
         let readers = self.held.with(|held| {
             held.released = true;
@@ -198,7 +202,8 @@ fn listen(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
     })
 }
 
-/// Looks first and says later that it waits, when what it waits for may have come.
+/// A flaw that the model must find: checks the state first and registers the waker later. The reply
+/// may be released in between.
 fn listen_carelessly(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
     if held.with(|held| held.released) {
         return Poll::Ready(());
@@ -212,7 +217,7 @@ pub(crate) struct Stream {
     bench: Bench,
     number: usize,
     unread: Vec<u8>,
-    /// What is read once it is released.
+    /// Bytes that can be read after the release.
     held: Vec<u8>,
 }
 
@@ -252,7 +257,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
-    /// Takes one whole message.
+    /// Accepts one whole message.
     async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
@@ -279,7 +284,7 @@ impl Write for Stream {
     }
 }
 
-/// To whatever is asked.
+/// The reply to any request.
 fn reply(request_id: i32, role: usize) -> Vec<u8> {
     let mut reply = Vec::new();
     encode_message(&mut reply, Outgoing::reply(1, request_id), &Limits::DEFAULT, |message| {
@@ -358,21 +363,21 @@ pub(crate) struct Client {
     idle: Arc<Idle>,
 }
 
-/// Tasks of a client that wait as long as it is there: without them it would be closed.
+/// Waiting tasks of a client, kept while the client exists: without them it would be closed.
 #[derive(Default)]
 struct Idle(std::sync::Mutex<Vec<Boxed<()>>>);
 
 impl Drop for Idle {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // A model that fails unwinds its threads when their locks are no more.
+            // When a model fails, its threads unwind after their locks are gone.
             core::mem::forget(core::mem::take(self.0.get_mut().expect("whole")));
         }
     }
 }
 
 impl Client {
-    /// One that knows nothing of its server.
+    /// A client that has no information about its server.
     pub(crate) fn new(bench: Bench) -> Self {
         Self::with(bench, |_| ())
     }
@@ -381,7 +386,7 @@ impl Client {
         Self::watched(bench, Subscribers::default(), change)
     }
 
-    /// One whose events are told.
+    /// A client with observed events.
     pub(crate) fn watched(bench: Bench, events: Subscribers, change: impl FnOnce(&mut HubConfig)) -> Self {
         let role = bench.world.role.load(Ordering::Relaxed);
         let options = TopologyOptions {
@@ -407,12 +412,12 @@ impl Client {
         change(&mut config);
         let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");
         let server = done(hub.next_server()).expect("the seed");
-        // Told once: nobody starts them by that.
+        // Each task is returned once, so no other caller starts these tasks.
         drop(hub.server_tasks(&server));
         Self { bench, hub: Arc::new(hub), server, idle: Arc::default() }
     }
 
-    /// One whose server was checked, and its monitor, which waits to be called.
+    /// A client with a checked server, and its monitor, which waits for a request.
     pub(crate) fn checked(self) -> (Self, Boxed<()>) {
         let mut check = self.check();
         for _ in 0..4 {
@@ -422,21 +427,21 @@ impl Client {
         (self, check)
     }
 
-    /// One whose server was checked, and will not be again.
+    /// A client with a checked server, which will not be checked again.
     pub(crate) fn known(self) -> Self {
         let (client, check) = self.checked();
         client.keep(check);
         client
     }
 
-    /// One that has a connection, which is there to be checked out.
+    /// A client with an available connection.
     pub(crate) fn connected(self) -> Self {
         let (client, check) = self.connected_and_check();
         client.keep(check);
         client
     }
 
-    /// Such a one, and its monitor.
+    /// A client with an available connection, and its monitor.
     pub(crate) fn connected_and_check(self) -> (Self, Boxed<()>) {
         let (client, check) = self.checked();
         let checking = client.clone();
@@ -476,12 +481,13 @@ impl Client {
         Box::pin(async move { hub.run_clock().await })
     }
 
-    /// Checks a connection of the server out.
+    /// Checks out a connection of the server.
     pub(crate) async fn check_out(&self) -> Result<Guard<'_, Bench>, OperationError> {
         self.hub.check_out_of(Arc::clone(&self.server), None, None).await
     }
 
-    /// Selects the server, checks a connection out, exchanges one message, and checks the connection in.
+    /// Selects the server, checks out a connection, exchanges one message, and checks the
+    /// connection in.
     pub(crate) async fn ping(self) -> Result<(), OperationError> {
         let mut guard = self.hub.check_out(&Wanted::WRITE, None).await?;
         ping(&mut guard).await

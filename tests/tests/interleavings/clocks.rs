@@ -1,4 +1,5 @@
-//! Deadlines that are set while a clock goes to sleep. Time passes only by sleeping: a clock that sleeps on is never early.
+//! Deadlines that are set while a clock task goes to sleep. Time advances only by sleeping, so a
+//! clock task that misses a deadline is detected.
 
 use super::bench::{Bench, Client, ping};
 use super::model::{Depth, block_on, explore, join, poll_once, task};
@@ -32,7 +33,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
             });
             let error = join(waiting).expect_err("it is not returned");
             assert!(matches!(error.check_out(), Some(CheckOutError::WaitQueueTimeout { .. })), "{error:?}");
-            // The first one's time may have passed before the second one began.
+            // The first one's limit may have passed before the second one began.
             let waited = bench.now().saturating_since(begun);
             assert!(waited == SECOND || waited == 2 * SECOND, "{waited:?}");
             drop(guard);
@@ -43,7 +44,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
     });
 }
 
-/// Neither the pool nor a stream keeps its time, but the clock of the pool.
+/// Neither the pool nor a stream enforces its limit, only the clock of the pool.
 #[test]
 fn an_operation_takes_no_longer_than_it_may() {
     explore("the clock of a pool, and an operation", Depth::Preemptions(4), || {
@@ -67,13 +68,13 @@ fn an_operation_takes_no_longer_than_it_may() {
     });
 }
 
-/// MON-15: the next check is to be sooner than the clock knows, of which it hears while it goes to sleep.
+/// MON-15: a check is requested earlier than the clock's deadline, while the clock goes to sleep.
 #[test]
 fn a_server_is_checked_as_soon_as_it_is_asked_for() {
     explore("the clock of monitors, a monitor, and who asks for a check", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let (client, mut check) = Client::new(bench.clone()).checked();
-        // Not as long as until the check that is due in any case.
+        // Shorter than the time until the next scheduled check.
         bench.let_time_fly(SECOND);
         let clock = task(client.clock());
         let checks = bench.clone();

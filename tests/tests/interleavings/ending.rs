@@ -1,4 +1,4 @@
-//! The end of a client, and of a server, while operations are under way.
+//! The end of a client, and of a server, while operations are in flight.
 
 use super::bench::{Bench, Client, ping};
 use super::model::{Depth, block_on, explore, join, poll, task};
@@ -85,7 +85,7 @@ fn close_ends_the_tasks_of_a_server() {
     });
 }
 
-/// From then on it keeps its time itself.
+/// After the end of the client, the operation has its own timer.
 #[test]
 fn an_operation_that_outlives_its_client_ends_in_time() {
     let outcomes = explore("close, and an operation with a deadline", Depth::All, || {
@@ -111,7 +111,7 @@ fn an_operation_that_outlives_its_client_ends_in_time() {
     assert_eq!(outcomes, ["closed", "timeout"]);
 }
 
-/// CMAP-83, CMAP-84: the monitor's check takes too long, which interrupts what is in use.
+/// CMAP-83, CMAP-84: the monitor's check exceeds its limit, which interrupts connections in use.
 #[test]
 fn an_operation_is_interrupted_when_its_server_is_found_gone() {
     let outcomes = explore("a check times out, and an operation", Depth::AllInTime, || {

@@ -7,22 +7,24 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use loom::thread::JoinHandle;
 use loom::thread::{self, Thread};
 
-/// What its lines of figures begin with.
+/// Prefix of the lines with figures.
 pub(crate) const NAME: &str = "interleavings";
 
-/// How many switches between threads one run may have; what the allocations of a model are sized by.
+/// Maximum number of switches between threads in a run; determines the size of a model's
+/// allocations.
 const BRANCHES_MAX: usize = 4_000;
 
-/// Of each thread, in words. What is not used of it costs nothing.
+/// Stack size of each thread, in words. Unused pages cost nothing.
 const STACK_WORDS: usize = 0x8000;
 
-/// `all`: every scenario is as deep as it says. Unset, it is so only if that is no matter of seconds.
+/// With `all`, every scenario has its specified depth. Unset, only scenarios that then take seconds
+/// have it.
 const DEPTH: &str = "POOLHOUSE_INTERLEAVINGS";
 
-/// How deep those are that would take long.
+/// The depth of scenarios that would take long.
 const PREEMPTIONS_QUICK: usize = 2;
 
-/// How many preemptions there are; `None` is no limit.
+/// The maximum number of preemptions; `None` is no limit.
 fn preemptions(depth: Depth) -> Option<usize> {
     let in_time = std::env::var_os(DEPTH).is_some_and(|depth| depth == "all");
     match depth {
@@ -32,12 +34,13 @@ fn preemptions(depth: Depth) -> Option<usize> {
     }
 }
 
-/// Does `work` in every order of its threads, of which there may be three besides the first. Says which orders those are.
+/// Runs `work` in every order of its threads, of which there may be three in addition to the first.
+/// Returns a description of these orders.
 pub(crate) fn check(depth: Depth, work: Work) -> String {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = BRANCHES_MAX;
     builder.preemption_bound = preemptions(depth);
-    // Whatever the environment says: who counts on all of them is not to be told fewer.
+    // Overrides the environment: a lower limit would skip orders.
     (builder.max_permutations, builder.max_duration) = (None, None);
     builder.check(move || {
         let work = Arc::clone(&work);
@@ -50,14 +53,15 @@ pub(crate) fn check(depth: Depth, work: Work) -> String {
     }
 }
 
-/// Its lines say all.
+/// No figures: the printed lines are complete.
 pub(crate) const fn note(_name: &str, _runs: usize, _outcomes: &BTreeMap<&str, usize>) {}
 
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK_WORDS).spawn(work).expect("a thread of the model")
 }
 
-/// Wakes the thread that has made it. The mutex makes the order of sleeping and waking one of the model's choices, which `park` alone would not.
+/// Wakes the thread that has created it. The mutex makes the order of sleeping and waking one of
+/// the model's choices, which `park` alone would not.
 pub(crate) struct Bell {
     rung: Mutex<bool>,
     thread: Thread,
@@ -68,14 +72,14 @@ impl Bell {
         Self { rung: Mutex::new(false), thread: thread::current() }
     }
 
-    /// Returns when it was rung since it was last asked.
+    /// Returns when it was rung since the last call.
     pub(crate) fn wait(&self) {
         while !self.take() {
             thread::park();
         }
     }
 
-    /// Whether it was rung since it was last asked.
+    /// Whether it was rung since the last call.
     pub(crate) fn take(&self) -> bool {
         core::mem::take(&mut *lock(&self.rung))
     }

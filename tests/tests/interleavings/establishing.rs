@@ -1,4 +1,4 @@
-//! Connections that are established for those who wait.
+//! Connections that are established for waiters.
 
 use super::bench::{Bench, Client};
 use super::model::{Depth, explore, join, task};
@@ -26,7 +26,7 @@ fn two_tasks_have_the_connection_that_is_established_for_one() {
     });
 }
 
-/// The pool is cleared, so both have their answer.
+/// The pool is cleared, so both waiters fail.
 #[test]
 fn two_tasks_hear_that_no_connection_could_be_established() {
     explore("two tasks wait for a worker that fails", Depth::Preemptions(2), || {

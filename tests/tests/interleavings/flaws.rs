@@ -1,4 +1,4 @@
-//! What the model finds in tasks that lose wake-ups.
+//! Lost wake-ups that the model must find.
 
 use super::bench::{Bench, Client};
 use super::model::{Depth, Parker, block_on_with, explore, join, task};
@@ -26,7 +26,7 @@ fn a_stream_that_looks_before_it_registers_its_reader_is_found_out() {
     reply_comes_while_it_is_awaited(Bench::with_careless_streams);
 }
 
-/// Forgets what woke it while it was awake.
+/// Discards a wake-up that arrived while the task was running.
 fn sleep_anyway(parker: &Parker) {
     parker.take();
     parker.sleep();

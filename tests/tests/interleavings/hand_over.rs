@@ -1,4 +1,4 @@
-//! Connections that go from one task to another.
+//! Connections that are handed from one task to another.
 
 use super::bench::{Bench, Client, ping};
 use super::model::{Boxed, Depth, block_on, explore, join, poll, poll_once, task};
@@ -6,7 +6,7 @@ use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::pool::PoolCounts;
 
-/// Nothing is in use, and nobody waits.
+/// Nothing is in use, and no waiter exists.
 const AT_REST: PoolCounts = PoolCounts { pending: 0, available: 1, in_use: 0, waiting: 0 };
 
 /// CMAP-29
@@ -23,7 +23,7 @@ fn two_tasks_share_the_one_connection() {
     });
 }
 
-/// A check-out that is begun, and dropped whatever has become of it.
+/// A check-out that is started, polled once and dropped in any state.
 async fn give_up(client: Client) -> &'static str {
     match poll_once(client.check_out()).await {
         Poll::Ready(granted) => {
@@ -47,7 +47,7 @@ fn a_connection_goes_past_a_task_that_gives_up() {
     assert_eq!(outcomes, ["granted at once", "waited"]);
 }
 
-/// What one who gives up was granted is the other's.
+/// A connection that was granted to a dropped waiter is handed to the other task.
 #[test]
 fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
     let outcomes = explore("one of two tasks gives up while a third returns the connection", Depth::AllInTime, || {
@@ -69,7 +69,7 @@ fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
     assert_eq!(outcomes, ["granted at once", "waited"]);
 }
 
-/// Its first executor's waker is of no use any more.
+/// The waker of its first executor has no effect any more.
 #[test]
 fn a_connection_goes_to_a_task_that_has_moved() {
     explore("a task that waits moves to another executor", Depth::All, || {
@@ -88,7 +88,8 @@ fn a_connection_goes_to_a_task_that_has_moved() {
     });
 }
 
-/// The clock task takes the connection over, reads the reply, and returns it; whoever waits for it has it then.
+/// The clock task takes over the connection, reads the late reply, and checks the connection in;
+/// the waiter then receives it.
 #[test]
 fn a_connection_whose_reply_is_late_goes_to_who_waits() {
     explore("a late reply", Depth::Preemptions(4), || {

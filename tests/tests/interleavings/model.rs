@@ -1,4 +1,5 @@
-//! Threads, locks and wakers whose order is the engine's choice: loom's, which takes every one, or shuttle's, which takes some by chance.
+//! Threads, locks and wakers in an order that the engine chooses: loom explores every order,
+//! shuttle a random sample.
 
 use super::engine::{self, JoinHandle, Mutex, MutexGuard, spawn};
 use alloc::collections::BTreeMap;
@@ -11,29 +12,32 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use poolhouse_driver::{Lock, Locked};
 
-/// Which orders are tried.
+/// The orders that are explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Every one of them. There are few.
+    /// Every order, which are few.
     All,
-    /// Every one, when there is time.
+    /// Every order, if time permits.
     AllInTime,
-    /// When there is time, those in which a thread that could go on is stopped so many times at most: there are too many others.
+    /// If time permits, the orders with at most this number of preemptions: all orders would be too
+    /// many.
     Preemptions(usize),
 }
 
-/// What is done once for each order.
+/// Runs once for each order.
 pub(crate) type Work = Arc<dyn Fn() + Send + Sync>;
 
 /// A future of a task.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Runs a scenario in the orders that the engine chooses, and prints how many those are. In each, `scenario` is called anew, by a thread of the
-/// engine that may start others, and tells what came of it. Gives all that came of it.
+/// Runs a scenario in the orders that the engine chooses, and prints their number. In each order,
+/// `scenario` is called again, by a thread of the engine that may start others, and returns its
+/// outcome. Returns all outcomes.
 ///
 /// # Panics
 ///
-/// When in one of them `scenario` does, or no thread can go on: a wake-up was lost, or two threads wait for each other's locks.
+/// If `scenario` panics in one of the orders, or if no thread can continue: a wake-up was lost, or
+/// two threads wait for each other's locks.
 pub(crate) fn explore(
     name: &str,
     depth: Depth,
@@ -42,7 +46,7 @@ pub(crate) fn explore(
     explore_with(name, |work| engine::check(depth, work), scenario)
 }
 
-/// - `check`: runs the work in the orders that it chooses, and says which those are.
+/// - `check`: runs the work in the orders that it chooses, and returns their description.
 pub(crate) fn explore_with(
     name: &str,
     check: impl FnOnce(Work) -> String,
@@ -64,12 +68,12 @@ pub(crate) fn explore_with(
     outcomes.keys().copied().collect()
 }
 
-/// Runs a future on a thread of its own.
+/// Runs a future on a separate thread.
 pub(crate) fn task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     spawn(move || block_on(future))
 }
 
-/// What a thread gives. One that panics ends the whole model.
+/// The result of a thread. A thread that panics ends the whole model.
 pub(crate) fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|_| panic!("it has not panicked"))
 }
@@ -79,11 +83,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     block_on_with(Parker::sleep, future)
 }
 
-/// - `sleep`: returns when the parker was woken since it last did.
+/// - `sleep`: returns when the parker was woken since the last call.
 pub(crate) fn block_on_with<F: Future>(sleep: fn(&Parker), future: F) -> F::Output {
     let parker = Arc::new(Parker::new());
     let waker = Waker::from(Arc::clone(&parker));
-    // A model that fails unwinds its threads when their locks are no more: nothing of theirs is dropped then.
+    // When a model fails, its threads unwind after their locks are gone: their values must not be
+    // dropped then.
     let mut future = ManuallyDrop::new(Box::pin(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -94,7 +99,7 @@ pub(crate) fn block_on_with<F: Future>(sleep: fn(&Parker), future: F) -> F::Outp
     }
 }
 
-/// Polls a future whose task nobody needs to wake.
+/// Polls a future once, without a waker.
 pub(crate) fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -105,7 +110,7 @@ pub(crate) async fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
-/// What a future that has nothing to wait for gives.
+/// The result of a future that is ready at its first poll.
 pub(crate) fn done<F: Future>(future: F) -> F::Output {
     match poll(&mut Box::pin(future)) {
         Poll::Ready(output) => output,
@@ -113,7 +118,7 @@ pub(crate) fn done<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Where a task sleeps.
+/// Blocks a thread until its task is woken.
 pub(crate) struct Parker(engine::Bell);
 
 impl Parker {
@@ -121,12 +126,12 @@ impl Parker {
         Self(engine::Bell::new())
     }
 
-    /// Returns when it was woken since it last did.
+    /// Returns when it was woken since the last call.
     pub(crate) fn sleep(&self) {
         self.0.wait();
     }
 
-    /// Whether it was woken since this was last asked.
+    /// Whether it was woken since the last call.
     pub(crate) fn take(&self) -> bool {
         self.0.take()
     }
@@ -146,7 +151,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a model ends with its first panic")
 }
 
-/// The lock of the shell.
+/// The lock of the driver.
 pub(crate) struct Turnstile<T>(Mutex<T>);
 
 impl<T> Lock<T> for Turnstile<T> {
@@ -157,7 +162,7 @@ impl<T> Lock<T> for Turnstile<T> {
 
 impl<T> Locked<T> for Turnstile<T> {
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // As with futures: it is not released when a model that fails unwinds.
+        // As with futures: it is not released when a failing model unwinds.
         let mut value = ManuallyDrop::new(lock(&self.0));
         let result = f(&mut value);
         drop(ManuallyDrop::into_inner(value));

@@ -1,4 +1,4 @@
-//! Tasks that wait for a server while the topology learns of it.
+//! Tasks that wait for a server while the topology changes.
 
 use super::bench::{Bench, Client, Role};
 use super::model::{Depth, explore, join, task};
@@ -20,7 +20,7 @@ fn a_task_has_the_server_that_a_check_finds() {
     });
 }
 
-/// SDAM-85: the monitor sleeps, and is woken by the one who waits.
+/// SDAM-85: the monitor sleeps, and is woken by the waiter.
 #[test]
 fn a_task_that_waits_for_a_server_has_it_checked() {
     explore("a check that a task asks for", Depth::Preemptions(2), || {
@@ -58,7 +58,7 @@ fn a_task_that_waits_for_a_server_gives_up() {
     });
 }
 
-/// A server that the first one names is given to the one who starts its tasks.
+/// A server that a check discovers is returned to the task that starts the tasks of servers.
 #[test]
 fn who_starts_tasks_hears_of_a_new_server() {
     explore("a check that adds a server, and who waits for servers", Depth::Preemptions(4), || {

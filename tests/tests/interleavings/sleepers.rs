@@ -1,4 +1,4 @@
-//! Tasks that sleep until another one moves the time on.
+//! Tasks that sleep until another task advances the time.
 
 use super::model::Turnstile;
 use alloc::collections::BTreeMap;
@@ -6,12 +6,12 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use poolhouse_driver::{Lock, Locked};
 
-/// Those who sleep, and who moves the time on.
+/// The sleeping tasks, and the task that advances the time.
 pub(crate) struct Sleepers(Turnstile<State>);
 
 #[derive(Default)]
 struct State {
-    /// Until when, and a number of each.
+    /// Wakers by deadline and a unique number.
     asleep: BTreeMap<(u64, u64), Waker>,
     last: u64,
     mover: Option<Waker>,
@@ -25,13 +25,13 @@ impl Default for Sleepers {
 }
 
 impl Sleepers {
-    /// - `now`: the time, which nobody moves while it is asked for.
+    /// - `now`: the time, which does not change during the call.
     pub(crate) async fn sleep_until(&self, at: u64, now: impl Fn() -> u64) {
         let mut place = Place { sleepers: self, taken: None };
         poll_fn(|context| place.poll(at, &now, context.waker())).await;
     }
 
-    /// When the first one is to be woken; `None` once it is stopped.
+    /// The earliest deadline; `None` once the time is stopped.
     pub(crate) fn poll_first(&self, waker: &Waker) -> Poll<Option<u64>> {
         self.0.with(|state| {
             if state.stopped {
@@ -45,7 +45,7 @@ impl Sleepers {
         })
     }
 
-    /// Wakes those who sleep until `at` and no longer, after the time was moved on.
+    /// Advances the time, and then wakes the tasks with deadlines up to `at`.
     pub(crate) fn wake_until<T>(&self, at: u64, move_on: impl FnOnce() -> T) {
         let woken = self.0.with(|state| {
             move_on();
@@ -66,7 +66,7 @@ impl Sleepers {
     }
 }
 
-/// The place of one who sleeps, who leaves it when it is dropped.
+/// The entry of a sleeping task, removed on drop.
 struct Place<'s> {
     sleepers: &'s Sleepers,
     taken: Option<(u64, u64)>,

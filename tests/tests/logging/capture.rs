@@ -1,4 +1,4 @@
-//! The process's subscriber: keeps what the client logs, as JSON.
+//! The process's log subscriber: stores the client's messages, as JSON.
 
 use core::fmt;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ pub(crate) struct Message {
     pub(crate) data: Value,
 }
 
-/// Begins to listen to everything of this project.
+/// Subscribes to all messages of this project.
 pub(crate) fn install() {
     tracing::subscriber::set_global_default(Capture).expect("the first of the process");
 }
@@ -25,12 +25,12 @@ fn messages() -> MutexGuard<'static, Vec<Message>> {
     MESSAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets what was logged so far.
+/// Discards the messages so far.
 pub(crate) fn clear() {
     messages().clear();
 }
 
-/// What was logged so far.
+/// The messages so far.
 pub(crate) fn taken() -> Vec<Message> {
     messages().clone()
 }

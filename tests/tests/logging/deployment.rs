@@ -7,7 +7,7 @@ use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{BlockingClient, FakeOptions, FakeServer};
 use serde_json::Value;
 
-/// How long anything may take that is waited for.
+/// Upper bound of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) enum Deployment {
@@ -17,7 +17,8 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// The first kind that the file asks for and that there is; the reason when there is none.
+    /// The first available kind of deployment that the file requests; the reason if none is
+    /// available.
     pub(crate) fn start(file: &Value, test: &Value) -> Result<Result<Self, String>, String> {
         let mut kinds: Vec<&str> = Vec::new();
         for requirement in [file, test].iter().filter_map(|part| part["runOnRequirements"].as_array()).flatten() {
@@ -54,7 +55,7 @@ impl Deployment {
         }
     }
 
-    /// Runs a command past the client: fail points.
+    /// Runs a command without the client: fail points.
     pub(crate) fn run(&self, command: Document) -> Result<(), String> {
         let address = match self {
             Self::Single(server) => server.address(),

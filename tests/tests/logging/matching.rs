@@ -1,4 +1,4 @@
-//! What "matches" means: Unified Test Format, "Evaluating Matches".
+//! Matching of messages: Unified Test Format, "Evaluating Matches".
 
 use super::capture::Message;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) fn message(expected: &Value, found: &Message) -> Result<(), String> {
 
 /// Whether a value is as expected.
 ///
-/// - `is_root`: whether it may have keys that are not expected.
+/// - `is_root`: whether additional keys are permitted.
 pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> Result<(), String> {
     let wrong = || Err(format!("{found:?} instead of {expected}"));
     if let Some((name, operand)) = operator(expected) {
@@ -62,7 +62,7 @@ pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> R
     }
 }
 
-/// The operator and its operand, of an object that is one.
+/// The operator and its operand, if the object is an operator.
 fn operator(expected: &Value) -> Option<(&str, &Value)> {
     let mut entries = expected.as_object()?.iter();
     match (entries.next(), entries.next()) {

@@ -1,4 +1,4 @@
-//! Runs a test of the unified format, as far as it is about log messages of pools and topologies.
+//! Runs tests of the unified format that concern log messages of pools and topologies.
 
 use super::capture::{self, Message};
 use super::deployment::{Deployment, PATIENCE};
@@ -14,14 +14,14 @@ use std::collections::HashMap;
 use std::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-/// What became of a test.
+/// The result of a test.
 pub(crate) enum Outcome {
     Passed,
-    /// It asks for what is not here.
+    /// The test requires missing features.
     Skipped(String),
 }
 
-/// A test cannot go on: it failed, or asks for what is not here.
+/// A test cannot continue: it failed, or requires missing features.
 enum Stop {
     Failed(String),
     Unsupported(String),
@@ -37,12 +37,12 @@ fn unsupported<T>(what: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Unsupported(what.into()))
 }
 
-/// A client of the test, with the events that it has seen.
+/// A client of the test, with its events so far.
 struct Entity {
     client: Client,
     subscription: Subscription,
     seen: Vec<Event>,
-    /// Commands that were run on it.
+    /// The number of commands run on it.
     commands: usize,
     closed: bool,
 }
@@ -140,7 +140,7 @@ impl World<'_> {
             return unsupported(format!("an option that is refused: {warning}"));
         }
         let mut log = LogOptions::OFF;
-        // Tests of documents want them whole.
+        // Tests of documents require the whole texts.
         log.document_length_max = 10_000;
         log.heartbeat_replies = true;
         if let Some(levels) = entity["observeLogMessages"].as_object() {
@@ -217,7 +217,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What the runner itself is asked to do.
+    /// Operations of the runner itself.
     async fn direct(&mut self, name: &str, arguments: &Value) -> Result<(), Stop> {
         match name {
             "createEntities" => self.create(&arguments["entities"]),
@@ -301,7 +301,7 @@ impl Entity {
     }
 }
 
-/// Whether the unified format calls an event by this name.
+/// Whether an event has this name in the unified format.
 fn is_named(event: &Event, name: &str) -> bool {
     let own = if let Event::Pool(event) = event {
         event.name()
@@ -335,7 +335,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-/// A command: its name is its first key, which members read from a file have lost.
+/// A command: its name is its first key; the parser of the file does not keep that order.
 fn named(name: &str, command: &Value) -> Document {
     let mut first = Document::new();
     first.insert(name, converted(&command[name]));

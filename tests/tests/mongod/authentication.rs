@@ -20,7 +20,7 @@ use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodRep
 
 use super::{Outcome, PATIENCE, refused};
 
-/// The first user, made through the localhost exception.
+/// The first user, created through the localhost exception.
 pub(super) const ADA: Credential<'static> = Credential::new("ada", "pencil");
 
 fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
@@ -30,7 +30,7 @@ fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
     Client::with_options(options)
 }
 
-/// Whom the server sees: `database.user`.
+/// The user of the connection on the server: `database.user`.
 pub(super) async fn who(client: &Client) -> Result<String, Error> {
     let status = client.run_command("admin", doc! { "connectionStatus": 1 }).await?;
     let users = status.get_document("authInfo").and_then(|info| info.get_array("authenticatedUsers"));
@@ -92,7 +92,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         assert_eq!(failure.check_out, established);
         client.close().await;
     }
-    // Forced, the password is sent; this server asks no directory.
+    // With force, the password is sent; this server uses no directory.
     let mut plain = ClientOptions::parse(&mongod.uri())?;
     plain.credential = Some(ADA.mechanism(Mechanism::Plain).into());
     plain.allow_plain_without_tls = true;
@@ -101,15 +101,15 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         return Err(format!("PLAIN: {error:?}").into());
     };
     assert_eq!(failure.error, AuthError::Refused { code: 334 });
-    // Without TLS there is no certificate that could say who is calling.
+    // Without TLS no certificate identifies the client.
     let error = refused(who(&client(&mongod.uri(), Credential::x509(None))?).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
-    // And nobody is refused what is for users.
+    // A client without a user is refused what requires a user.
     let nobody = Client::new(&mongod.uri()).await?;
     let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
     assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
 
-    // Sixteen connections at a time, of one user: all are that user's.
+    // Sixteen connections of one user at a time: all are authenticated as that user.
     let mut options = ClientOptions::parse(&mongod.uri())?;
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.credential = Some(ADA.into());
@@ -128,7 +128,8 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     Ok(())
 }
 
-/// A key by which the members of a set know each other, where only its owner can read it. Removed when it is dropped.
+/// A key for authentication between the members of a set, readable only by its owner. Removed on
+/// drop.
 pub(super) struct KeyFile(PathBuf);
 
 impl KeyFile {
@@ -142,7 +143,7 @@ impl KeyFile {
         Ok(this)
     }
 
-    /// What a member is told.
+    /// Arguments of a member.
     pub(super) fn args(&self) -> Vec<OsString> {
         vec!["--keyFile".into(), self.0.clone().into_os_string()]
     }
@@ -150,18 +151,18 @@ impl KeyFile {
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        // One that cannot be removed does no harm.
+        // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// The command that makes [`ADA`] known to every member of three.
+/// The command that creates [`ADA`] on all three members.
 pub(super) fn first_user() -> Document {
     let everywhere = doc! { "w": 3, "wtimeout": 30_000 };
     doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"], "writeConcern": everywhere }
 }
 
-/// Inserts through an election: tries again whatever befalls it, but for being refused as a user.
+/// Inserts during an election: retries after every error except a refusal of the user.
 pub(super) async fn insert(client: &Client) -> Outcome {
     let begun = Instant::now();
     loop {
@@ -186,7 +187,7 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     let client = client(&set.uri(), ADA)?;
     assert_eq!(who(&client).await?, "admin.ada");
     client.run_command("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] }).await?;
-    // Through an election: whoever is primary knows the user.
+    // During an election: every primary has the user.
     let stepped = client.run_command("admin", doc! { "replSetStepDown": 15, "secondaryCatchUpPeriodSecs": 10 }).await;
     assert!(stepped.is_ok(), "{stepped:?}");
     insert(&client).await?;

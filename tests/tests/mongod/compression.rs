@@ -1,4 +1,4 @@
-//! Compression against a real server, whose own counters are the witness.
+//! Compression against a real server, verified by the server's own counters.
 
 use super::{Outcome, PATIENCE, start};
 use crate::runtime::poolhouse_wire::compress::{Compressor, Compressors};
@@ -6,7 +6,7 @@ use crate::runtime::{Client, ClientOptions};
 use bson::{Document, doc};
 use poolhouse_tests::mongod::{Mongod, MongodError};
 
-/// What the server has inflated and compressed by each algorithm: bytes as they came, and as they went.
+/// The server's counters of inflated and compressed bytes for each algorithm, before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Counters {
     received: i64,
@@ -33,8 +33,9 @@ fn counters(mongod: &Mongod, compressor: Compressor) -> Result<Counters, MongodE
     })
 }
 
-/// Each compressor alone, then several in an order that is not the server's: only the first is used, requests and replies are
-/// counted, and neither hello nor anything of a client that offers none is.
+/// Each compressor alone, then several in an order other than the server's: only the first is used,
+/// and requests and replies are counted. Neither hello nor messages of a client that offers no
+/// compressor are counted.
 pub(super) async fn each_compressor_is_counted() -> Outcome {
     let mongod = start()?;
     let all = Compressor::ALL.into_iter();
@@ -49,7 +50,8 @@ pub(super) async fn each_compressor_is_counted() -> Outcome {
         client.run_command("admin", doc! { "ping": 1 }).await?;
         let before = Compressor::ALL.map(|one| counters(&mongod, one));
         talk(&client, &format!("c{number}")).await?;
-        // An error's reply is one like any other, and what must not be compressed gets through.
+        // An error reply is compressed like any other, and messages that must not be compressed are
+        // accepted.
         for command in [doc! { "noSuchCommand": 1 }, doc! { "saslStart": 1, "mechanism": "none", "payload": "" }] {
             client.run_command("admin", command).await.expect_err("refused");
         }
@@ -73,7 +75,7 @@ pub(super) async fn each_compressor_is_counted() -> Outcome {
     Ok(())
 }
 
-/// Large and small documents there and back.
+/// Writes and reads large and small documents.
 async fn talk(client: &Client, collection: &str) -> Outcome {
     let texts = [500_000, 5_000, 1, 0].map(|length| "pool house ".chars().cycle().take(length).collect::<String>());
     let documents: Vec<_> = texts.iter().enumerate().map(|(id, text)| doc! { "_id": id as i64, "t": text }).collect();

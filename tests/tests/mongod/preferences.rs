@@ -1,4 +1,5 @@
-//! Reads of a genuine set by connections that are checked out: a member that is no primary answers only those who say that it may.
+//! Reads of a genuine set by connections that are checked out: a member that is not primary answers
+//! only commands with a read preference that permits it.
 
 use core::time::Duration;
 
@@ -8,7 +9,7 @@ use poolhouse_tests::mongod::MongodReplicaSet;
 
 use super::{Outcome, PATIENCE};
 
-/// How long the set may take to be complete.
+/// Timeout until the set is complete.
 const SETTLING: Duration = Duration::from_secs(60);
 
 pub(super) async fn connections_read_from_secondaries() -> Outcome {

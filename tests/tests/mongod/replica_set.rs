@@ -1,4 +1,5 @@
-//! A genuine set of three under load: every fault, and the time from it to the first operation that succeeds after it.
+//! A genuine set of three under load: every fault, and the time from it to the first successful
+//! operation after it.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,15 +15,16 @@ use poolhouse_tests::mongod::{MongodOptions, MongodReplicaSet, MongodReplicaSetO
 
 use super::{Outcome, PATIENCE, SLACK, eventually, eventually_within};
 
-/// How long each operation may take: longer than an election, and than the client waits for a server that stands still. Those are 11 s
-/// each, at the same time; an election that nobody wins is 5 s more.
+/// Limit of each operation: longer than an election, and than the client waits for a frozen server.
+/// Both take 11 s, at the same time; an election without a winner takes 5 s more.
 const DEADLINE: Duration = Duration::from_secs(40);
-/// How long the set may take to get over a fault.
+/// Timeout until the set has recovered from a fault.
 pub(super) const SETTLING: Duration = Duration::from_secs(60);
-/// Half of them ping, half of them insert.
+/// Half of the tasks ping, half insert.
 const TASKS: usize = 32;
 
-/// A set that elects another primary only when one is gone, and not whenever a busy machine lets it stand still for some seconds.
+/// A set that elects another primary only when the primary is gone, and not when a busy machine
+/// delays it for some seconds.
 pub(super) fn of_three(server: MongodOptions) -> MongodReplicaSetOptions {
     let calm = Duration::from_secs(5);
     MongodReplicaSetOptions { election_timeout: calm, heartbeat_timeout: calm, server, ..Default::default() }
@@ -32,11 +34,12 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let set = Arc::new(Mutex::new(MongodReplicaSet::start_with(of_three(MongodOptions::default()))?));
     let mut options = ClientOptions::parse(&lock(&set).uri())?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    // An operation has two attempts, so only one of them may be lost: to the fault, and not to a machine that is busy.
+    // An operation has two attempts, so only one of them may be lost: to the fault, and not to a
+    // busy machine.
     options.monitor.connect_timeout = Some(Duration::from_secs(10));
     options.pool.max_pool_size = 10;
     let client = Client::with_options(options)?;
-    // Blocking calls of the harness, on a thread of their own.
+    // Blocking calls of the harness, on a separate thread.
     let on = |work: fn(&mut MongodReplicaSet) -> Result<usize, Failure>| {
         let set = Arc::clone(&set);
         unblock(move || work(&mut lock(&set)))
@@ -72,8 +75,8 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let before = counts_before(&lock(&set));
     let removed = load.round("reconfig that removes a secondary", on(remove_secondary)).await?;
     eventually("the client has given it up", || Ok(client.servers().len() == 2)).await?;
-    // One that was removed answers no aggregation, only tells how many there are; what it kept of ours would be found when it
-    // has been added again.
+    // A removed member rejects aggregations, and reports only the number of its connections; a
+    // remaining connection of the client would be found after the member was added again.
     let kept = before[removed].0.saturating_sub(before[removed].1);
     eventually("the client's connections to it are closed", || {
         let open = lock(&set).member(removed).server_status_connections();
@@ -99,7 +102,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     .await
 }
 
-/// An error that may cross threads.
+/// An error that can be sent between threads.
 type Failure = Box<dyn core::error::Error + Send + Sync>;
 
 fn lock(set: &Mutex<MongodReplicaSet>) -> std::sync::MutexGuard<'_, MongodReplicaSet> {
@@ -129,15 +132,16 @@ fn server_type(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) ->
     client.servers().iter().find(|it| it.address == address).map_or(ServerType::Unknown, |it| it.server_type)
 }
 
-/// How often the client's pool to a member has been cleared; `None` if it has none.
+/// The generation of the client's pool to a member; `None` without a pool.
 fn generation(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) -> Option<u64> {
     let address = lock(set).member(member).address().to_string();
     client.servers().iter().find(|it| it.address == address).map(|it| it.pool.generation)
 }
 
-/// The connections that clients of ours have to a member, by the name of the driver that they told.
+/// The connections of our clients to a member, identified by the driver name in their metadata.
 ///
-/// `None` while the member does not say: one whose state changes hangs up on the harness, too.
+/// `None` while the member does not answer: during a change of state it also closes the harness's
+/// connection.
 fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
     let ours = doc! { "clientMetadata.driver.name": Runtime::DRIVER_NAME };
     let count = doc! {
@@ -152,14 +156,14 @@ fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
     Some(first.and_then(|it| it.get_i32("n").ok()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
-/// Of each member: all connections, and those of our client.
+/// For each member: all connections, and those of our client.
 fn counts_before(set: &MongodReplicaSet) -> Vec<(u64, u64)> {
     let all = |member| set.member(member).server_status_connections().map_or(0, |count| count.others());
     (0..set.members_count()).map(|member| (all(member), clients_of(set, member).unwrap_or(0))).collect()
 }
 
-/// Waits until the set has settled, the client sees it as it is, and each member counts the client's connections: those of its
-/// pool and two of its monitor. The load rests meanwhile.
+/// Waits until the set is stable, the client has its current state, and each member counts the
+/// client's connections: those of its pool and two of its monitor. The load is paused meanwhile.
 async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load) -> Outcome {
     let primary = unblock({
         let set = Arc::clone(set);
@@ -174,7 +178,7 @@ async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load)
         for member in 0..3 {
             let address = lock(set).member(member).address().to_string();
             let open = clients_of(&lock(set), member);
-            // The server's own count has connections of the other members in it, too.
+            // The server's own count includes connections of the other members.
             let all = lock(set).member(member).server_status_connections().ok().map(|count| count.others());
             let status = client.servers().into_iter().find(|it| it.address == address);
             let status = status.map(|it| (it.server_type, it.pool.counts));
@@ -204,7 +208,8 @@ struct Shared {
     pause: AtomicBool,
     running: AtomicUsize,
     succeeded: AtomicUsize,
-    /// When the operation began that succeeded last after the fault, and when the first one that began after it was done.
+    /// The time of the fault, and the time from it to the first success of an operation that began
+    /// after it.
     fault: Mutex<Option<Instant>>,
     first: Mutex<Option<Duration>>,
     slowest: Mutex<Duration>,
@@ -215,7 +220,8 @@ fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Tasks that ping and insert until they are stopped. Each operation ends within its deadline, one way or the other.
+/// Tasks that ping and insert until they are stopped. Each operation ends within its deadline, by
+/// success or failure.
 struct Load {
     shared: Arc<Shared>,
     tasks: Vec<Task<()>>,
@@ -238,7 +244,7 @@ impl Load {
                         let outcome = operation(&client, task).await;
                         shared.note(begun, &outcome);
                         shared.running.fetch_sub(1, Ordering::SeqCst);
-                        // A load, and not all that the machine can do.
+                        // A moderate load, below the machine's maximum.
                         sleep(Duration::from_millis(2)).await;
                     }
                 })
@@ -252,7 +258,8 @@ impl Load {
         eventually("operations succeed", || Ok(self.shared.succeeded.load(Ordering::SeqCst) >= from + count)).await
     }
 
-    /// Brings a fault about, and prints how long after it the first operation that began later succeeded.
+    /// Causes a fault, and prints the time from it to the first success of an operation that began
+    /// after it.
     async fn round(
         &self,
         what: &str,
@@ -272,7 +279,7 @@ impl Load {
         Ok(member)
     }
 
-    /// Waits until no operation is under way, and lets none begin.
+    /// Waits until no operation is in flight, and lets none begin.
     async fn rest(&self) -> Outcome {
         self.shared.pause.store(true, Ordering::SeqCst);
         let rests = || Ok(self.shared.running.load(Ordering::SeqCst) == 0);
@@ -283,7 +290,7 @@ impl Load {
         self.shared.pause.store(false, Ordering::SeqCst);
     }
 
-    /// Ends the load: how many operations succeeded, and the errors of the others.
+    /// Ends the load. Returns the number of successful operations, and the errors of the others.
     async fn end(self) -> (usize, Vec<String>) {
         self.shared.stop.store(true, Ordering::SeqCst);
         for task in self.tasks {

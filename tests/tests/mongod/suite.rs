@@ -1,4 +1,5 @@
-//! The suite itself: the client against a real mongod, on whichever runtime the crate's root has a module `runtime` of names of.
+//! The suite: the client against a real mongod, on any runtime. The crate's root has a module
+//! `runtime` that re-exports the runtime's names.
 
 mod authentication;
 mod compression;
@@ -30,7 +31,7 @@ use poolhouse_tests::suite::Suite;
 
 type Outcome = Result<(), Box<dyn core::error::Error>>;
 
-/// How long anything may take that is waited for; far beyond what it needs.
+/// Upper bound of every wait; far longer than needed.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The application name of the clients under test.
 const APP_NAME: &str = "poolhouse-suite";
@@ -64,7 +65,7 @@ pub(crate) fn main(name: &str) -> ExitCode {
     watch::cases(tls::cases(suite)).run()
 }
 
-/// Runs a case, which fails when it hangs.
+/// Runs a case. A case that hangs fails.
 fn run(case: impl Future<Output = Outcome>) -> Result<(), String> {
     let limit = async {
         sleep(Duration::from_secs(240)).await;
@@ -77,8 +78,8 @@ fn start() -> Result<Mongod, mongod::MongodError> {
     Mongod::start(MongodOptions::default())
 }
 
-/// Options whose monitor polls, and so seldom that no other hello meets a fail point and connection counts are exact. Once it has
-/// missed the server it checks only when it is asked to, as by [`in_use`].
+/// Options with a polling monitor and a long interval, so no other hello triggers a fail point, and
+/// connection counts are exact. After a failed check it checks only on request, as by [`in_use`].
 fn polling(mongod: &Mongod) -> ClientOptions {
     let mut options = streaming(mongod);
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -93,12 +94,12 @@ fn streaming(mongod: &Mongod) -> ClientOptions {
     options
 }
 
-/// One attempt, without the client's own second one.
+/// One attempt, without the client's own retry.
 async fn ping(client: &Client) -> Result<(), Error> {
     client.check_out().await?.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
-/// Waits for a state that nothing announces.
+/// Waits for a state that no event announces.
 async fn eventually(what: &str, condition: impl FnMut() -> Result<bool, mongod::MongodError>) -> Outcome {
     eventually_within(PATIENCE, what, condition).await
 }
@@ -119,8 +120,8 @@ async fn eventually_within(
     Ok(())
 }
 
-/// Waits until the server is known, by wanting a connection, which asks for checks. While it is in use, the next one has to be
-/// established.
+/// Waits until the server is known, by checking out a connection, which requests checks. While this
+/// connection is in use, the next check-out must establish another.
 async fn in_use(client: &Client) -> Result<Connection<'_>, Error> {
     let begun = Instant::now();
     loop {
@@ -131,7 +132,7 @@ async fn in_use(client: &Client) -> Result<Connection<'_>, Error> {
     }
 }
 
-/// The ids of the operations that the server is at for the clients, by the command's name.
+/// The ids of operations that the server is executing for the clients, by the command's name.
 fn under_way(mongod: &Mongod, command: &str) -> Result<Vec<Bson>, mongod::MongodError> {
     let named = format!("command.{command}");
     let current = mongod.run_command(doc! { "currentOp": 1, "appName": APP_NAME, named: { "$exists": true } })?;
@@ -139,7 +140,8 @@ fn under_way(mongod: &Mongod, command: &str) -> Result<Vec<Bson>, mongod::Mongod
     Ok(operations.iter().filter_map(|operation| operation.as_document()?.get("opid").cloned()).collect())
 }
 
-/// Ends what a fail point blocks and nobody waits for any more: the server would keep the connections as long as that.
+/// Kills operations that a fail point blocks and no client awaits any more: the server would keep
+/// their connections until they end.
 fn kill(mongod: &Mongod, command: &str) -> Result<(), mongod::MongodError> {
     for id in under_way(mongod, command)? {
         mongod.run_command(doc! { "killOp": 1, "op": id })?;
@@ -147,13 +149,14 @@ fn kill(mongod: &Mongod, command: &str) -> Result<(), mongod::MongodError> {
     Ok(())
 }
 
-/// [`kill`] of the one operation that a fail point blocks, or is about to.
+/// [`kill`] for the one operation that a fail point blocks, or is about to block.
 async fn kill_one(mongod: &Mongod, command: &str) -> Outcome {
     eventually("it is blocked", || Ok(under_way(mongod, command)?.len() == 1)).await?;
     Ok(kill(mongod, command)?)
 }
 
-/// Waits until nothing is under way and the server counts the client's connections: those of its pool and `monitoring` more.
+/// Waits until nothing is in progress and the server counts the client's connections: those of its
+/// pool and `monitoring` more.
 async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outcome {
     let begun = Instant::now();
     loop {
@@ -172,7 +175,7 @@ async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outc
     }
 }
 
-/// The next event that is wanted.
+/// The next event that matches.
 async fn next(
     events: &mut Subscription,
     what: &str,
@@ -203,7 +206,7 @@ fn is_ready(event: &Event) -> bool {
     matches!(event, Event::Pool(PoolEvent::PoolReady { .. }))
 }
 
-/// How often the pool was cleared and made ready in the events that have come.
+/// How often the pool was cleared and made ready, in the events so far.
 fn turns(events: &mut Subscription) -> Result<(usize, usize), String> {
     let (mut cleared, mut ready) = (0, 0);
     while let Some(notice) = events.try_next() {
@@ -218,7 +221,7 @@ fn turns(events: &mut Subscription) -> Result<(usize, usize), String> {
     Ok((cleared, ready))
 }
 
-/// The error of something that must not succeed.
+/// The error of a call that must fail.
 fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Result<Error, String> {
     result.map_or_else(Ok, |value| Err(format!("not refused: {value:?}")))
 }
@@ -278,7 +281,7 @@ async fn documents_are_inserted_and_found() -> Outcome {
         assert_eq!(document.get_i32("_id")?, i32::try_from(id)?);
         assert_eq!(document.get_str("text")?.len(), 1000);
     }
-    // The same again, which the server refuses document by document but not as a whole.
+    // The same insert again, which the server refuses for the document but not for the command.
     let again = client.run_command("db", doc! { "insert": "some", "documents": [{ "_id": 1 }] }).await?;
     assert_eq!(again.get_array("writeErrors")?.len(), 1);
     let Error::Command(error) = refused(client.run_command("db", doc! { "noSuchCommand": 1 }).await)? else {
@@ -343,7 +346,7 @@ async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
     assert_eq!(error.check_out(), Some(&expected));
     kill_one(&mongod, "isMaster").await?;
-    // A busy machine may not keep within so short a limit at once.
+    // On a busy machine the first attempts may exceed so short a limit.
     let begun = Instant::now();
     while let Err(error) = ping(&client).await {
         assert_eq!(error.check_out(), Some(&expected));
@@ -414,7 +417,7 @@ async fn blocked_command_ends_at_its_deadline() -> Outcome {
     let mut guard = client.check_out_by(Some(Duration::from_millis(200))).await?;
     let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
     assert_eq!(operation(&error)?, OperationError::Timeout);
-    // The client's own limit is 20 seconds, and the reply comes after 25.
+    // The client's own limit is 20 seconds, and the reply arrives after 25.
     assert!((200..15_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     drop(guard);
     kill_one(&mongod, "ping").await?;
@@ -459,9 +462,9 @@ async fn replies_are_streamed() -> Outcome {
     Ok(())
 }
 
-/// How long each operation of a load may take.
+/// Limit of each operation of a load.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// What a busy machine may add to that: a process may stand still for seconds when others have the cores.
+/// Tolerance for a busy machine: other processes may delay this one for seconds.
 const SLACK: Duration = Duration::from_secs(10);
 
 struct Load {
@@ -472,7 +475,8 @@ struct Load {
 }
 
 impl Load {
-    /// Tasks that ping until they are stopped. Each operation ends within its deadline, one way or the other.
+    /// Tasks that ping until they are stopped. Each operation ends within its deadline, by success
+    /// or failure.
     fn start(client: &Client, tasks: usize, deadline: Duration) -> Self {
         let (stop, succeeded, failed) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
         let tasks = (0..tasks)
@@ -504,7 +508,7 @@ impl Load {
         eventually("operations succeed", || Ok(self.succeeded.load(Ordering::Acquire) >= from + count)).await
     }
 
-    /// Ends the load, and tells how many operations failed.
+    /// Ends the load. Returns the number of failed operations.
     async fn end(self) -> usize {
         self.stop.store(true, Ordering::Release);
         for task in self.tasks {
@@ -514,7 +518,7 @@ impl Load {
     }
 }
 
-/// Events of a pool's states only, so that a load does not fill the subscription.
+/// Events of a pool's states only, because a load would fill the subscription.
 fn turning(client: &Client) -> Subscription {
     client.subscribe_where(|event| {
         matches!(event, crate::runtime::EventRef::Pool(PoolEvent::PoolCleared { .. } | PoolEvent::PoolReady { .. }))
@@ -524,7 +528,7 @@ fn turning(client: &Client) -> Subscription {
 async fn killed_server_comes_back_under_load() -> Outcome {
     let mut mongod = start()?;
     let mut options = streaming(&mongod);
-    // Who waits asks for checks: that finds the server long before the next one would.
+    // A waiter requests checks, which find the server long before the next scheduled one would.
     options.monitor.heartbeat_frequency = PATIENCE * 4;
     options.pool.max_pool_size = 10;
     let client = Client::with_options(options)?;
@@ -564,7 +568,8 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
     let client = Client::with_options(options)?;
     ping(&client).await?;
     let mut events = turning(&client);
-    // Four are in flight and stay so, and four wait for a connection, before the server stands still.
+    // Before the server freezes, four pings are in flight and blocked, and four wait for a
+    // connection.
     let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 120_000, "appName": APP_NAME };
     mongod.fail_command(FailPointMode::Times(4), data)?;
     // No deadline: only the monitor can end them.

@@ -1,4 +1,4 @@
-//! TLS with a real server, which takes no plain text.
+//! TLS with a real server that accepts TLS only.
 
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ pub(super) fn cases(suite: Suite) -> Suite {
         .case("tls_client_certificate_is_a_user", || run(tls_client_certificate_is_a_user()))
 }
 
-/// An authority, its certificate's file, and a server's.
+/// An authority, its certificate's file, and the server's.
 pub(super) struct Pki {
     root: Holder,
     pub(super) folder: Folder,
@@ -40,7 +40,7 @@ impl Pki {
         Self { root, folder }
     }
 
-    /// How a server with this certificate starts.
+    /// Options of a server with this certificate.
     pub(super) fn server(&self, wanted: &Wanted, allow_without_certificate: bool) -> MongodOptions {
         let tls = MongodTls {
             certificate_key_file: self.folder.write("server.pem", self.root.issue(wanted).identity().pem()),
@@ -83,12 +83,12 @@ async fn tls_carries_everything() -> Outcome {
         client.run_command("db", insert).await?;
         let found = client.run_command("db", doc! { "find": "c", "filter": { "_id": uri.as_str() } }).await?;
         assert!(found.to_string().contains(&payload));
-        // Checks, round trips and operations.
+        // Connections for checks, round trips and operations.
         counts_agree(&mongod, &client, 2).await?;
         client.close().await;
         eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
     }
-    // Whoever comes in plain text gets nowhere.
+    // A client without TLS cannot connect.
     let mut options = ClientOptions::parse(&mongod.uri())?;
     options.server_selection_timeout = Duration::from_millis(500);
     let client = Client::with_options(options)?;
@@ -119,7 +119,7 @@ async fn tls_set_survives_an_election() -> Outcome {
     Ok(())
 }
 
-/// What the first check says, and then the selection.
+/// The error of the first check, and the text of the final selection error.
 async fn refusal(mut options: ClientOptions) -> Result<(Cause, String), Box<dyn core::error::Error>> {
     options.server_selection_timeout = Duration::from_secs(1);
     let (client, mut events) = Client::new_subscribed(options)?;
@@ -149,7 +149,7 @@ async fn tls_certificate_of_another_host_is_named() -> Outcome {
     Ok(())
 }
 
-/// A mongod does not start with a certificate that is over, so this one becomes so meanwhile.
+/// A mongod does not start with an expired certificate, so this one expires while the server runs.
 async fn tls_certificate_that_expires_is_named() -> Outcome {
     let pki = Pki::new();
     let starting = async |seconds| {
@@ -157,12 +157,13 @@ async fn tls_certificate_that_expires_is_named() -> Outcome {
         start(pki.server(&here().valid(validity), true)).await.map(|mongod| (mongod, validity))
     };
     let (mongod, validity) = match starting(20).await {
-        // On a busy machine it may be over before the server looks at it, or at that of the harness, which is the same.
+        // On a busy machine the certificate may expire before the server or the harness reads it,
+        // with the same result.
         Err(MongodError::Exited { .. } | MongodError::Timeout { .. }) => starting(60).await?,
         outcome => outcome?,
     };
     let Validity::Until(end) = validity else { return Err("it has an end".into()) };
-    // One second for the fractions.
+    // Plus one second for the fractions.
     while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= end + 1 {
         sleep(Duration::from_millis(100)).await;
     }
@@ -175,7 +176,8 @@ async fn tls_certificate_that_expires_is_named() -> Outcome {
 async fn tls_client_certificate_lets_in() -> Outcome {
     let pki = Pki::new();
     let mongod = start(pki.server(&here(), false)).await?;
-    // Without one it is hung up on: this server asks for a certificate in the handshake, and misses it only afterwards.
+    // Without a certificate the connection is closed: this server requests one in the handshake,
+    // and rejects its absence only afterwards.
     let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
     assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
     let mut options = pki.options(&mongod.uri())?;
@@ -195,10 +197,12 @@ async fn tls_client_certificate_lets_in() -> Outcome {
     Ok(())
 }
 
-/// MONGODB-X509: the certificate says who it is, with and without a name in the connection string.
+/// MONGODB-X509: the certificate determines the user, with and without a name in the connection
+/// string.
 async fn tls_client_certificate_is_a_user() -> Outcome {
     let pki = Pki::new();
-    // It lets everybody do everything, so that the user can be made; who says that it is somebody must be that all the same.
+    // Access control is off, which permits creating the user; a client that claims to be a user
+    // must still authenticate.
     let mongod = start(pki.server(&here(), false)).await?;
     let ann = pki.root.issue(&Wanted::client("ann"));
     let roles = doc! { "createUser": ann.subject(), "roles": [{ "role": "readWrite", "db": "db" }] };

@@ -1,4 +1,4 @@
-//! A genuine set that takes neither plain text nor strangers: TLS and users at once.
+//! A genuine set that requires both TLS and users.
 
 use core::time::Duration;
 
@@ -18,13 +18,13 @@ use super::{Outcome, eventually, refused};
 
 const SHA_1: Mechanism = Mechanism::Scram(ScramMechanism::Sha1);
 const SHA_256: Mechanism = Mechanism::Scram(ScramMechanism::Sha256);
-/// Mechanisms as users name them, or leave them to be negotiated.
+/// Mechanisms, named by the user or negotiated.
 const MECHANISMS: [Option<Mechanism>; 3] = [None, Some(SHA_1), Some(SHA_256)];
 
 struct Deployment {
     pki: Pki,
     set: MongodReplicaSet,
-    /// There as long as the members are.
+    /// Kept as long as the members run.
     _key: KeyFile,
 }
 
@@ -50,14 +50,15 @@ impl Deployment {
         Ok(options)
     }
 
-    /// A client whose pools keep a connection to every member.
+    /// A client with a connection to every member in its pools.
     fn client(&self, credential: Credential<'_>) -> Result<Client, Error> {
         let mut options = self.options(credential)?;
         options.pool.min_pool_size = 1;
         Client::with_options(options)
     }
 
-    /// Waits until a client knows every member as what it is, and has a connection to each: encrypted, and of its user.
+    /// Waits until a client knows the state of every member, and has a connection to each:
+    /// encrypted, and of its user.
     async fn connected(&self, client: &Client) -> Outcome {
         eventually("every member is connected", || {
             let servers = client.servers();
@@ -76,7 +77,7 @@ fn with(credential: Credential<'_>, mechanism: Option<Mechanism>) -> Credential<
     }
 }
 
-/// How often the primary has let somebody in by this mechanism.
+/// The primary's count of successful authentications by this mechanism.
 async fn let_in(root: &Client, mechanism: Mechanism) -> Result<i64, Box<dyn core::error::Error>> {
     let status = root.run_command("admin", doc! { "serverStatus": 1 }).await?;
     let security = status.get_document("security")?.get_document("authentication")?.get_document("mechanisms")?;
@@ -92,7 +93,8 @@ pub(super) async fn survives_faults() -> Outcome {
         root.run_command("admin", user.into_iter().chain([("writeConcern".into(), everywhere.into())]).collect())
             .await?;
     }
-    // The server says by what they got in: what was named, and what was negotiated for those that have no other.
+    // The server's counters show the used mechanism: the named one, and the negotiated one for
+    // clients that name none.
     let mut clients = Vec::new();
     for (name, mechanism, used) in [
         ("ada", None, SHA_256),
@@ -114,7 +116,7 @@ pub(super) async fn survives_faults() -> Outcome {
     }
     nobody_else_gets_in(&deployment).await?;
 
-    // The next primary takes writes of all of them.
+    // The next primary accepts writes of all clients.
     let stepping = deployment.set.wait_for_primary(SETTLING)?;
     root.run_command("admin", doc! { "replSetStepDown": 15, "secondaryCatchUpPeriodSecs": 10 }).await?;
     deployment.set.wait_for_other_primary(stepping, SETTLING)?;
@@ -124,7 +126,8 @@ pub(super) async fn survives_faults() -> Outcome {
         deployment.connected(client).await?;
     }
 
-    // One that dies takes every connection with it: checks and pools come back by TLS and, the pools, as users.
+    // A killed member loses every connection: checks and pools reconnect by TLS, and the pools
+    // authenticate again.
     let killed = deployment.set.wait_for_primary(SETTLING)?;
     let address = deployment.set.member(killed).address().to_string();
     deployment.set.kill9(killed)?;
@@ -155,10 +158,11 @@ pub(super) async fn survives_faults() -> Outcome {
     is_watched(&deployment).await
 }
 
-/// The password decides, by whatever mechanism, and who has none may not do anything.
+/// The password decides, with every mechanism, and a client without a user may do nothing.
 async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
     for mechanism in MECHANISMS {
-        // Its pool establishes nothing by itself, which would fail and clear it before anybody asks.
+        // Its pool establishes nothing in the background, which would fail and clear it before any
+        // command.
         let wrong = Client::with_options(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
         let error = refused(who(&wrong).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
@@ -174,7 +178,7 @@ async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
     Ok(())
 }
 
-/// The example, with all of it in the connection string.
+/// The example, with all options in the connection string.
 async fn is_watched(deployment: &Deployment) -> Outcome {
     let authority = deployment.pki.folder.path().join("ca.pem");
     let uri = deployment.set.uri().replace("mongodb://", "mongodb://ada:pencil@");

@@ -1,4 +1,4 @@
-//! The example `watch`, as a process of its own, against genuine servers.
+//! The example `watch`, in a separate process, against genuine servers.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use super::{Outcome, run};
 
-/// How much longer than it was told to it may take, on a machine that is busy.
+/// Tolerance beyond the given time, on a busy machine.
 const SLACK: Duration = Duration::from_secs(60);
-/// How many times longer it runs when it has not come far enough.
+/// Factor of the time of the second run, if the first was too short.
 const LONGER: u64 = 5;
 /// The number of runs that were repeated.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +37,7 @@ async fn heeds_the_connection_string() -> Outcome {
     let address = mongod.address().to_string();
     let most = |shown: &Shown| shown.rows(&address).map(|row| row.connections).max().unwrap_or(0);
 
-    // More than it takes by itself at most.
+    // More than the example's own maximum.
     let uri = format!("{}/?minPoolSize=20&noSuchOption=1", mongod.uri());
     let shown = watch_until(&uri, 6, |shown| most(shown) >= 20).await?;
     assert!(shown.0.contains("warning: noSuchOption: unknown option"), "{}", shown.0);
@@ -47,7 +47,7 @@ async fn heeds_the_connection_string() -> Outcome {
     let options = "maxPoolSize=3&timeoutMS=20000&heartbeatFrequencyMS=500&appName=other";
     let shown = watch_until(&format!("{}/?{options}", mongod.uri()), 3, |shown| most(shown) >= 3).await?;
     assert!(!shown.0.contains("warning:"), "{}", shown.0);
-    // Eight tasks want one each.
+    // Each of the eight tasks requests a connection.
     assert_eq!(most(&shown), 3, "{}", shown.0);
     Ok(())
 }
@@ -60,18 +60,18 @@ async fn shows_every_member_of_a_set() -> Outcome {
     Ok(())
 }
 
-/// What it printed.
+/// The output of the program.
 pub(super) struct Shown(pub(super) String);
 
-/// The line of a server.
+/// The output line of a server.
 struct Row<'s> {
     server_type: &'s str,
-    /// Those in use among them.
+    /// The number of connections in use.
     connections: u32,
 }
 
 impl Shown {
-    /// What it said of a server, from the first time to the last.
+    /// The rows of a server, in order.
     fn rows(&self, address: &str) -> impl Iterator<Item = Row<'_>> {
         self.0.lines().filter_map(move |line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -81,7 +81,7 @@ impl Shown {
         })
     }
 
-    /// Checks that it told all members of a set in the end as what they are.
+    /// Checks that the last rows of all members have their actual types.
     pub(super) fn is_of(&self, set: &MongodReplicaSet) -> Outcome {
         let mut types = Vec::new();
         for member in 0..set.members_count() {
@@ -96,7 +96,7 @@ impl Shown {
     }
 }
 
-/// Lets it run for so many seconds: what it printed, if it ended well.
+/// Runs the program for this number of seconds. Returns its output if it succeeded.
 pub(super) async fn watch(uri: String, seconds: u64) -> Result<Shown, String> {
     let (status, shown) = run_for(uri, seconds).await?;
     if status.success() { Ok(shown) } else { Err(format!("{status}: {}", shown.0)) }
@@ -119,7 +119,7 @@ pub(super) async fn watch_until(uri: &str, seconds: u64, is_enough: impl Fn(&Sho
     watch(uri.to_owned(), seconds * LONGER).await
 }
 
-/// Lets it run for so many seconds: how it ended, and what it printed.
+/// Runs the program for this number of seconds. Returns its exit status and its output.
 async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), String> {
     unblock(move || {
         let folder = Folder::new();
@@ -138,7 +138,7 @@ async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), Strin
             match child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => break Ok(status),
                 None if Instant::now() >= limit => {
-                    // It may just have ended; either way it is gone then.
+                    // It may just have ended; in both cases it is gone afterwards.
                     let _ = child.kill();
                     let _ = child.wait();
                     break Err("it hangs".to_owned());
@@ -153,8 +153,8 @@ async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), Strin
     .await
 }
 
-/// The path of the program, which cargo builds unless it has. That may take a while, so no case with a limit should be the first
-/// to ask.
+/// The path of the program, which cargo builds if necessary. That may take a while, so the first
+/// caller should not be a case with a limit.
 pub(super) fn program() -> Result<&'static Path, String> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM.get_or_init(build).as_deref().map_err(Clone::clone)
@@ -162,7 +162,8 @@ pub(super) fn program() -> Result<&'static Path, String> {
 
 fn build() -> Result<PathBuf, String> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // As `./tests/run` builds it, so that next to nothing is built twice: all but other examples of the same name.
+    // With the arguments of `./tests/run`, so almost nothing is built twice: only other examples of
+    // the same name.
     cargo.args(["build", "--workspace", "--all-features", "--example", "watch", "--message-format", "json"]);
     for adapter in
         ["poolhouse-async-std", "poolhouse-smol"].into_iter().filter(|adapter| *adapter != Runtime::DRIVER_NAME)
@@ -170,7 +171,7 @@ fn build() -> Result<PathBuf, String> {
         cargo.args(["--exclude", adapter]);
     }
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
-    // What cargo tells this test of itself; packages that look at such variables would be built again.
+    // Cargo's variables about this test: build scripts that read them would run again.
     for (name, _) in env::vars_os() {
         let about_this = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
         if name.to_str().is_some_and(about_this) {

@@ -1,4 +1,4 @@
-//! shuttle: orders of the threads of a scenario that are chosen by chance.
+//! shuttle: randomly chosen orders of the threads of a scenario.
 
 use super::model::{Depth, Work, lock};
 use alloc::collections::BTreeMap;
@@ -15,31 +15,31 @@ use shuttle::{Config, MaxSteps, Runner};
 use std::env;
 use std::sync::LazyLock;
 
-/// What its lines of figures begin with.
+/// Prefix of the lines with figures.
 pub(crate) const NAME: &str = "schedules";
 
-/// How many schedules of each scenario there are with each scheduler, unless it says otherwise.
+/// Default number of schedules of each scenario with each scheduler.
 const SCHEDULES: usize = 250;
 
-/// The same of a scenario that is short: one in some thousand of its schedules is the only one that finds a flaw.
+/// The number for a short scenario: only one in some thousand of its schedules finds a flaw.
 const SCHEDULES_OF_SHORT: usize = 10_000;
 
-/// How many times as many.
+/// Environment variable: factor of the number of schedules.
 const FACTOR: &str = "POOLHOUSE_SCHEDULES";
 
-/// The one that is run, in place of any other.
+/// Environment variable: the schedule to run, instead of any other.
 const SCHEDULE: &str = "POOLHOUSE_SCHEDULE";
 
-/// What the schedulers begin with.
+/// Seed of the schedulers.
 const SEED: u64 = 20_261_122;
 
-/// More steps than the longest has: whoever needs more gets nowhere.
+/// Maximum number of steps, more than the longest schedule has: a run with more makes no progress.
 const STEPS_MAX: usize = 200_000;
 
-/// Of each thread, in bytes. What is not used of it costs nothing.
+/// Stack size of each thread, in bytes. Unused pages cost nothing.
 const STACK_BYTES: usize = 0x80000;
 
-/// Where PCT may change priorities besides the beginning: its depth.
+/// The depth of PCT: the number of changes of priorities, including the start.
 const fn depth_of(depth: Depth) -> usize {
     match depth {
         Depth::All | Depth::AllInTime => 3,
@@ -47,18 +47,19 @@ const fn depth_of(depth: Depth) -> usize {
     }
 }
 
-/// Whether one schedule is run again.
+/// Whether a single schedule is replayed.
 pub(crate) fn is_replay() -> bool {
     env::var_os(SCHEDULE).is_some()
 }
 
-/// Does `work` in some orders of its threads. Says which orders those are.
+/// Runs `work` in some orders of its threads. Returns a description of these orders.
 pub(crate) fn check(depth: Depth, work: Work) -> String {
     let schedules = if depth == Depth::All { SCHEDULES_OF_SHORT } else { SCHEDULES };
     check_many(schedules, depth_of(depth), work)
 }
 
-/// - `schedules`: so many by each scheduler. - `depth`: of PCT.
+/// - `schedules`: number for each scheduler.
+/// - `depth`: of PCT.
 pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
@@ -80,7 +81,7 @@ pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
     format!("half of them by PCT of depth {depth}")
 }
 
-/// What is told of all scenarios.
+/// Figures of all scenarios.
 #[derive(Default)]
 struct Told {
     schedules: usize,
@@ -91,7 +92,7 @@ struct Told {
 
 static TOLD: LazyLock<std::sync::Mutex<Told>> = LazyLock::new(Default::default);
 
-/// Leaves the figures of a scenario beside those of the others.
+/// Adds the figures of a scenario to those of the others.
 pub(crate) fn note(name: &str, runs: usize, outcomes: &BTreeMap<&str, usize>) {
     let mut told = TOLD.lock().expect("whole");
     told.schedules += runs;
@@ -99,7 +100,7 @@ pub(crate) fn note(name: &str, runs: usize, outcomes: &BTreeMap<&str, usize>) {
     told.record();
 }
 
-/// The same of what tasks have done and how that ended.
+/// Adds the figures of the tasks' actions and their results.
 pub(crate) fn note_kinds(kinds: &BTreeMap<&'static str, usize>, checks: &Checks) {
     let mut told = TOLD.lock().expect("whole");
     for (kind, count) in kinds {
@@ -119,16 +120,17 @@ impl Told {
 }
 
 std::thread_local! {
-    /// How many threads of the schedule that this thread runs have something to do, or wait for a lock.
+    /// The number of threads of this schedule that are ready, or wait for a lock.
     static AWAKE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether only the one that asks has something to do, besides the first thread, which waits for others to end.
+/// Whether only the calling thread is ready, in addition to the first thread, which waits for
+/// others to end.
 pub(crate) fn is_quiet() -> bool {
     AWAKE.get() <= 2
 }
 
-/// Runs something on a thread of its own.
+/// Runs a closure on a separate thread.
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     AWAKE.set(AWAKE.get() + 1);
     thread::spawn(move || {
@@ -138,7 +140,8 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
-/// Wakes a thread. It is no `park`, which shuttle takes for a yield: PCT gives who does that the least priority.
+/// Wakes a thread. It does not use `park`, which shuttle treats as a yield: PCT then assigns the
+/// lowest priority.
 pub(crate) struct Bell {
     state: Mutex<BellState>,
     changed: Condvar,
@@ -147,7 +150,7 @@ pub(crate) struct Bell {
 #[derive(Default)]
 struct BellState {
     rung: bool,
-    /// Its thread has nothing to do until it is rung.
+    /// Its thread is not ready until it is rung.
     awaited: bool,
 }
 
@@ -156,11 +159,11 @@ impl Bell {
         Self { state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Returns when it was rung since it was last asked.
+    /// Returns when it was rung since the last call.
     pub(crate) fn wait(&self) {
         let mut state = lock(&self.state);
         while !core::mem::take(&mut state.rung) {
-            // Who was rung for what it has heard of already is awake for nothing.
+            // A thread that is rung for a state it has already processed is ready without a reason.
             if !core::mem::replace(&mut state.awaited, true) {
                 AWAKE.set(AWAKE.get() - 1);
             }
@@ -168,7 +171,7 @@ impl Bell {
         }
     }
 
-    /// Whether it was rung since it was last asked.
+    /// Whether it was rung since the last call.
     pub(crate) fn take(&self) -> bool {
         core::mem::take(&mut lock(&self.state).rung)
     }

@@ -1,4 +1,5 @@
-//! Lives of a client: two to four tasks do a few things each, by chance, beside all tasks of the background, while the peer fails and time passes.
+//! Simulated runs of a client: two to four tasks perform a few random actions each, together with
+//! all background tasks, while the peer fails and time advances.
 
 use super::bench::{Bench, Client, ping};
 use super::engine;
@@ -24,21 +25,22 @@ use std::sync::Mutex;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How often a peer that is well again is asked until it has to have answered: for longer than a connection that is still waited for takes to fail, a second each time.
+/// Maximum number of pings to a recovered peer until one must succeed: longer than a connection in
+/// establishment takes to fail, one second each.
 const ATTEMPTS_MAX: usize = 16;
 
-/// How often time yields to those who have something to do.
+/// Maximum number of yields of the clock to tasks that are ready.
 const TURNS_MAX: usize = 20_000;
 
-/// What a task does.
+/// An action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Ping,
-    /// Within a second.
+    /// With a limit of one second.
     PingInTime,
     /// On one connection.
     PingTwice,
-    /// Has a connection while others have their turn.
+    /// Holds a connection while others run.
     Keep,
     /// Drops a ping that is pending at this poll.
     GiveUp(u32),
@@ -46,12 +48,12 @@ enum Deed {
     Move,
     WarmUp,
     RequestCheck,
-    /// Another size of the pool.
+    /// Changes the size of the pool.
     Resize(u32),
-    /// So many reads fail.
+    /// This number of reads fails.
     Cut(usize),
     Refuse,
-    /// Nothing is answered any more, until all tasks have ended.
+    /// No request is answered until all tasks have ended.
     Mute,
     Accept,
     Close,
@@ -77,7 +79,8 @@ impl Deed {
         }
     }
 
-    /// Whether events alone tell what came of it: that many wait equally long is no matter then.
+    /// Whether events alone determine the result. If so, it does not matter that many waiters have
+    /// equal deadlines.
     const fn is_plain(self) -> bool {
         !matches!(self, Self::PingInTime | Self::GiveUp(_) | Self::WarmUp | Self::Resize(_))
     }
@@ -119,7 +122,7 @@ const DEEDS: [&str; 14] = [
     "close",
 ];
 
-/// How operations end.
+/// Results of operations.
 const ENDINGS: [&str; 10] = [
     "answered",
     "cleared",
@@ -133,21 +136,22 @@ const ENDINGS: [&str; 10] = [
     "timeout of the queue",
 ];
 
-/// What is drawn before a life begins.
+/// The random choices of a run.
 #[derive(Debug)]
 struct Plan {
     tasks: Vec<Vec<Deed>>,
     pool: PoolOptions,
     late_reply: Duration,
-    /// Replies wait until the first task, which has nothing else to do, releases them.
+    /// Replies wait until the first task, which has no other action, releases them.
     holds: bool,
-    /// The server was checked before.
+    /// The server was checked before the run.
     known: bool,
-    /// At which of its polls the worker is dropped, if it is.
+    /// The poll at which the worker is dropped, if it is.
     deserts: Option<u32>,
-    /// Its events are judged one by one, as its deeds are plain and nobody waits too long.
+    /// Events are judged one by one, because all actions are plain and no limit of a waiter passes.
     judged: bool,
-    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and the simulated run is judged only by counts.
+    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and
+    /// the simulated run is judged only by counts.
     observed: bool,
 }
 
@@ -182,27 +186,27 @@ impl Plan {
     }
 }
 
-/// What has come of check-outs.
+/// Figures of check-outs.
 #[derive(Default)]
 struct Tally {
     granted: usize,
     refused: usize,
     dropped: usize,
-    /// Of deeds and endings.
+    /// Of actions and results.
     counts: BTreeMap<&'static str, usize>,
 }
 
-/// A client and those who look at it.
+/// A client and its observers.
 struct Life {
     plan: Plan,
     client: Client,
-    /// Which connections somebody has.
+    /// The connections that tasks hold.
     owned: Mutex<BTreeSet<u64>>,
     tally: Mutex<Tally>,
     closed: AtomicBool,
 }
 
-/// A connection that nobody else has.
+/// A connection that exactly one task holds.
 struct Owned<'l> {
     life: &'l Life,
     guard: Guard<'l, Bench>,
@@ -215,7 +219,7 @@ impl Drop for Owned<'_> {
     }
 }
 
-/// A check-out that has begun, and is dropped unless something is told of it.
+/// A check-out in progress. It counts as dropped unless another result is recorded.
 struct Asking<'l>(Option<&'l Mutex<Tally>>);
 
 impl Asking<'_> {
@@ -264,10 +268,10 @@ impl Life {
         *self.tally.lock().expect("whole").counts.entry(what).or_default() += 1;
     }
 
-    /// Notes how an operation has ended, which it may only if there is a reason for that.
+    /// Records the result of an operation. An error requires a cause in the plan.
     fn end(&self, ended: Result<(), OperationError>, is_limited: bool) {
         let Err(error) = ended else { return self.count("answered") };
-        // A check may have taken too long.
+        // A check may have exceeded its limit.
         let is_late = self.client.bench.now() >= Instant::ORIGIN.saturating_add(10 * SECOND);
         let is_harmed = is_late || self.plan.has(|deed| matches!(deed, Deed::Cut(_) | Deed::Refuse | Deed::Mute));
         let is_closed = self.closed.load(Ordering::Relaxed) || self.plan.deserts.is_some();
@@ -304,7 +308,8 @@ impl Life {
             let bench = &self.client.bench;
             let hub = &self.client.hub;
             let soon = || Some(bench.now().saturating_add(SECOND));
-            // Of a peer that says nothing and refuses connections, no check says that it is gone.
+            // If a peer neither answers nor accepts connections, no check detects its failure, so
+            // operations need a limit.
             let is_limited = self.plan.has(|deed| *deed == Deed::Mute);
             let limit = is_limited.then(|| bench.now().saturating_add(60 * SECOND));
             match deed {
@@ -351,7 +356,7 @@ impl Life {
         }
     }
 
-    /// Once nothing is the matter any more, the client is as good as new.
+    /// After the end of all faults, the client is fully usable.
     async fn find_peace(&self) {
         self.client.bench.recover();
         for attempt in 1.. {
@@ -385,7 +390,7 @@ impl Life {
     }
 }
 
-/// Polls a future whenever it is woken, and drops it when it is still pending after so many polls.
+/// Polls a future whenever it is woken, and drops it if it is pending after `polls` polls.
 async fn up_to<F: Future>(polls: u32, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -399,16 +404,16 @@ async fn up_to<F: Future>(polls: u32, future: F) -> Option<F::Output> {
     .await
 }
 
-/// What is counted over all lives.
+/// Figures of all runs.
 #[derive(Default)]
 struct Sum {
     counts: BTreeMap<&'static str, usize>,
     checks: Checks,
 }
 
-/// What time does between two moves: it waits until nobody has anything else to do.
+/// Between two advances of the time: waits until no other task is ready.
 ///
-/// - `rushes`: now and then it does not, as if they were slow.
+/// - `rushes`: sometimes does not wait, as if the tasks were slow.
 fn pause(rushes: bool) {
     let is_rash = rushes && thread_rng().next_u32().is_multiple_of(8);
     yield_now();
@@ -486,7 +491,7 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     }
 }
 
-/// Some thousand lives, of which none is like another.
+/// Some thousand runs, all different.
 fn lives(name: &str, depth: usize, schedules: usize) {
     let sum = Arc::new(Mutex::new(Sum::default()));
     let counted = Arc::clone(&sum);

@@ -1,4 +1,4 @@
-//! Every life of a tiny shape.
+//! All simulated runs of a tiny shape.
 
 use core::cell::RefCell;
 use core::time::Duration;

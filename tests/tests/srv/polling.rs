@@ -1,4 +1,5 @@
-//! What Polling SRV Records for mongos Discovery describes in words: "Prose Tests". On virtual time, over a name server on loopback.
+//! Polling SRV Records for mongos Discovery, "Prose Tests". On virtual time, over a name server on
+//! loopback.
 
 use alloc::collections::BTreeSet;
 use core::time::Duration;
@@ -102,7 +103,7 @@ fn new_records_are_chosen_up_to_srv_max_hosts() {
     limited("?srvMaxHosts=2", &[A, C, D], 2);
 }
 
-/// A client as far as polling goes: its hosts, and its clock.
+/// The parts of a client that polling uses: its hosts, and its clock.
 struct Client {
     server: DnsServer,
     resolver: BlockingResolver,
@@ -133,7 +134,8 @@ impl Client {
         Self { server, resolver, poll, hosts: uri.seeds().map(str::to_owned).collect(), now }
     }
 
-    /// Lets time pass until the next lookup, and has it made. How long that took, in seconds.
+    /// Advances the time until the next lookup, and performs it. Returns the time that passed, in
+    /// seconds.
     fn poll(&mut self, entropy: u64) -> u64 {
         let due = self.poll.poll_timeout().expect("it goes on");
         let waited = due.saturating_since(self.now).as_secs();
@@ -174,7 +176,7 @@ fn unchanged(fault: Option<Fault>, hosts: &[&str]) {
     client.server.set_fault(fault.unwrap_or_default());
     assert_eq!((client.poll(0), client.poll(0)), (60, HEARTBEAT.as_secs()));
     assert_eq!(client.hosts(), set(&[A, B]));
-    // And back to the usual once there are hosts again.
+    // The interval returns to normal once hosts are found again.
     client.resolver.config.timeout = Duration::from_secs(5);
     client.server.set_fault(Fault::None);
     client.server.change(|records| records.set_srv(NAME, &[C]));
@@ -197,7 +199,7 @@ fn limited(options: &str, hosts: &[&str], count: usize) {
         client.poll(entropy);
         assert_eq!(client.hosts.len(), count);
         assert!(client.hosts().is_subset(&set(hosts)));
-        // What was there and is still there has stayed.
+        // A host that was present and is still in the records has stayed.
         assert!(!hosts.contains(&A) || client.hosts().contains(A));
         seen.extend(client.hosts.clone());
     }

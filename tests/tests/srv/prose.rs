@@ -1,11 +1,11 @@
-//! What Initial DNS Seedlist Discovery describes in words: "Prose Tests".
+//! Initial DNS Seedlist Discovery, "Prose Tests".
 
 use futures_lite::future::block_on;
 use poolhouse_tests::dns::{BlockingResolver, DnsServer, Fault, Records};
 use poolhouse_uri::ConnectionString;
 use poolhouse_uri::dns::{LookupError, SeedlistError, SrvQuestion};
 
-/// What a string comes to when its name has this one host.
+/// Resolves a string with a name that has this one host.
 fn resolve(host: &str, target: &str) -> Result<ConnectionString, SeedlistError> {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv(&format!("_mongodb._tcp.{host}"), &[&format!("{target}:27017")]);

@@ -1,4 +1,5 @@
-//! The bridge: connections of the client go on to the server on the host that has the same address. Ends and resets go along, in both directions.
+//! The bridge forwards connections of the client to the server on the host that has the same
+//! address, with ends and resets in both directions.
 
 use super::Net;
 use alloc::rc::Rc;
@@ -17,25 +18,26 @@ use embassy_time::{Timer, with_timeout};
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use std::net::{Shutdown, TcpStream};
 
-/// Bytes that the host keeps of what a client has sent.
+/// Size of the host's buffer for bytes that a client has sent.
 const HOST_BYTES: usize = 1 << 16;
-/// Bytes of the buffers of one connection.
+/// Size of the buffers of one connection.
 const BUFFER: usize = 4096;
-/// How often a peer that says nothing is asked whether it is there, and until when it must have answered.
+/// Interval of TCP keep-alives to a silent peer, and the time after which an unanswered peer is
+/// dead.
 const KEEP_ALIVE: embassy_time::Duration = embassy_time::Duration::from_secs(15);
 const DEAD: embassy_time::Duration = embassy_time::Duration::from_secs(60);
 /// How long the last bytes may take to be acknowledged.
 const LINGER: embassy_time::Duration = embassy_time::Duration::from_secs(60);
 
-/// What servers owe.
+/// The requests that servers have not answered yet, and the connections in transition.
 #[derive(Default)]
 pub(super) struct Traffic {
-    /// Ports to which connections are being made or ended.
+    /// Ports to which connections are being established or closed.
     busy: RefCell<Vec<u16>>,
-    /// Ports whose servers are not expected to answer.
+    /// Ports of servers that are not expected to answer.
     silent: RefCell<Vec<u16>>,
     lines: RefCell<Vec<Rc<Line>>>,
-    /// Connections that servers have ended, in order or not.
+    /// Connections that servers have ended, by an orderly end or by a reset.
     pub(super) server_ends: Cell<u64>,
 }
 
@@ -55,7 +57,7 @@ impl Traffic {
             && self.lines.borrow().iter().all(|line| !line.owes() || silent.contains(&line.port))
     }
 
-    /// Whether answers of the server at this port are waited for.
+    /// Sets whether the clock waits for answers of the server at this port.
     pub(super) fn expect(&self, port: u16, answers: bool) {
         let mut silent = self.silent.borrow_mut();
         silent.retain(|each| *each != port);
@@ -83,9 +85,9 @@ impl fmt::Debug for Traffic {
 #[derive(Default)]
 struct Frames {
     whole: u64,
-    /// Of the length, what is there.
+    /// Bytes of the length that have arrived.
     length: Vec<u8>,
-    /// Of the message, what is missing.
+    /// Bytes of the message that are missing.
     left: usize,
 }
 
@@ -102,7 +104,8 @@ impl Frames {
                 if let [a, b, c, d] = self.length[..] {
                     self.length.clear();
                     let length = u32::from_le_bytes([a, b, c, d]);
-                    // One that lies is whole at once: nobody waits for the rest.
+                    // A message with a wrong length counts as whole at once: the rest is not
+                    // awaited.
                     self.left = if (16..=48_000_000).contains(&length) { length as usize - 4 } else { 0 };
                     self.whole += u64::from(self.left == 0);
                 }
@@ -116,7 +119,7 @@ impl Frames {
     }
 }
 
-/// A connection that is being made or ended, as long as it lives.
+/// Exists while a connection is being established or closed.
 struct Busy {
     traffic: Rc<Traffic>,
     port: u16,
@@ -137,12 +140,12 @@ impl Drop for Busy {
     }
 }
 
-/// The way to one server.
+/// The forwarding to one server.
 pub(super) struct Bridge {
     gate: Rc<Gate>,
 }
 
-/// Whether anybody listens.
+/// Whether the port accepts connections.
 #[derive(Default)]
 struct Gate {
     open: Cell<bool>,
@@ -210,7 +213,8 @@ async fn serve(mut socket: TcpSocket<'static>, address: SocketAddr, gate: Rc<Gat
             continue;
         };
         host.get_ref().set_nodelay(true).expect("a socket of ours");
-        // Else the system gives it megabytes, which take a client of some KiB long to fill.
+        // By default the system's buffer is megabytes, which take a client of some KiB long to
+        // fill.
         rustix::net::sockopt::set_socket_send_buffer_size(host.get_ref(), HOST_BYTES).expect("a socket of ours");
         let line = Rc::new(Line { port: address.port(), ..Line::default() });
         traffic.lines.borrow_mut().push(Rc::clone(&line));
@@ -246,7 +250,7 @@ enum End {
     ByServer,
 }
 
-/// Both directions until both have ended, or either is reset.
+/// Forwards both directions until both have ended, or either is reset.
 async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &Line, traffic: &Rc<Traffic>) -> End {
     let socket = RefCell::new(socket);
     let ending = RefCell::new(None);
@@ -268,7 +272,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
         }
         ending.replace(Some(Busy::new(traffic, line.port)));
         let _ = host.get_ref().shutdown(Shutdown::Write);
-        // Nothing announces a reset from now on.
+        // From here on a reset is not announced, so the state is polled.
         while socket.borrow().state() != State::Closed {
             Timer::after_millis(50).await;
         }
@@ -300,7 +304,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
         let flushed = poll_fn(|context| pin!(socket.borrow_mut().flush()).poll(context));
         let _ = with_timeout(LINGER, flushed).await;
         drop(passing_on);
-        // The client may have more to say.
+        // The client may send more.
         while !matches!(socket.borrow().state(), State::Closed | State::TimeWait) {
             Timer::after_millis(50).await;
         }
@@ -313,7 +317,8 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
     .await
 }
 
-/// Questions go to the name server on the host, answers back. Each has a socket of the host's of its own.
+/// Forwards queries to the name server on the host, and its answers back. Each query has a separate
+/// socket on the host.
 pub(super) fn forward_names(net: &Net, stack: Stack<'static>, address: SocketAddr) {
     let metadata = || Box::leak(vec![PacketMetadata::EMPTY; 8].into_boxed_slice());
     let buffer = || Box::leak(vec![0; BUFFER].into_boxed_slice());
@@ -342,7 +347,7 @@ async fn answer_name(
     let host = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0)).expect("a free port");
     host.send_to(&question, address).await.expect("it is there");
     let mut bytes = [0; BUFFER];
-    // A name server may be silent.
+    // A name server may not answer.
     let silence = async {
         async_io::Timer::after(Duration::from_millis(300)).await;
         Err(std::io::ErrorKind::TimedOut.into())

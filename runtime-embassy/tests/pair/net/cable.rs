@@ -1,4 +1,4 @@
-//! An Ethernet cable in memory. It can be cut and mended, be slow, and lose frames.
+//! An Ethernet cable in memory. It can be cut and repaired, delay frames, and lose frames.
 
 use super::Net;
 use alloc::rc::Rc;
@@ -14,18 +14,18 @@ const FRAMES: usize = 32;
 /// Sockets of a stack.
 const SOCKETS: usize = 128;
 
-/// What happens to frames.
+/// The state of a cable, and counters of its frames.
 #[derive(Default)]
 pub(crate) struct Cable {
     /// No frame passes.
     cut: Cell<bool>,
-    /// It is cut by itself after so many frames; zero: never.
+    /// The cable cuts itself after this number of frames; zero: never.
     pub(crate) cut_at: Cell<u64>,
     /// How long each frame takes.
     pub(crate) delay: Cell<Duration>,
-    /// Each frame of this number is lost; zero: none.
+    /// Every n-th frame is lost; zero: none.
     pub(crate) lose_each: Cell<u64>,
-    /// Frames that were sent, lost ones too.
+    /// Frames that were sent, including lost ones.
     pub(crate) frames: Cell<u64>,
     pub(crate) lost: Cell<u64>,
     /// Resets of connections.
@@ -34,7 +34,8 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// Cuts it. The stacks notice if `noticed`: a cable that is pulled from the device; else it is one further away.
+    /// Cuts the cable. With `noticed`, the stacks lose their link, as if the cable was unplugged
+    /// from the device; otherwise the link stays up, as if a cable further away was cut.
     pub(crate) fn cut(&self, noticed: bool) {
         self.cut.set(true);
         if noticed {
@@ -77,7 +78,7 @@ pub(super) struct End {
     wire: embassy_net_driver_channel::Runner<'static, MTU>,
 }
 
-/// How a stack is told its address. The name server is at the bridge.
+/// The static configuration of a stack. The name server is at the bridge.
 pub(crate) fn addressed([a, b, c, d]: [u8; 4]) -> ConfigV4 {
     let [e, f, g, h] = super::BRIDGE;
     let mut dns_servers = heapless::Vec::new();
@@ -90,7 +91,7 @@ pub(crate) fn addressed([a, b, c, d]: [u8; 4]) -> ConfigV4 {
 }
 
 impl End {
-    /// Its memory is leaked: it is for tests.
+    /// The memory is leaked: this is for tests only.
     pub(super) fn new(address: [u8; 4], cable: &Cable) -> Self {
         let state = Box::leak(Box::new(State::<MTU, FRAMES, FRAMES>::new()));
         let [_, _, _, last] = address;
@@ -107,7 +108,7 @@ impl End {
     }
 }
 
-/// Runs both stacks and what joins them, each in a task of its own: every poll of a socket wakes its stack.
+/// Runs both stacks and the cable in separate tasks: every poll of a socket wakes its stack.
 pub(super) fn join(net: &Net, cable: &Rc<Cable>, one: End, other: End) {
     let (_, one_in, one_out) = one.wire.split();
     let (_, other_in, other_out) = other.wire.split();

@@ -1,4 +1,5 @@
-//! embassy-time's clock: the host's, and what tests put it forward by. Every thread has one of its own, and so every test.
+//! embassy-time's clock: the host's time, plus the time by which the test has advanced it. Every
+//! thread, and so every test, has a separate clock.
 
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
@@ -10,11 +11,12 @@ use embassy_time_driver::Driver;
 
 struct Local {
     origin: std::time::Instant,
-    /// Ticks that tests have skipped.
+    /// Ticks by which the test has advanced the clock.
     skipped: Cell<u64>,
-    /// Tasks, each by its earliest time. There is room for any number: those of clients that have gone stay until then.
+    /// Tasks, each by its earliest time. The length is not bounded: tasks of dropped clients stay
+    /// until then.
     queue: RefCell<Vec<(u64, Waker)>>,
-    /// Whoever calls the queue when its time has come.
+    /// Waker of the task that calls the queue when its next timer is due.
     caller: RefCell<Option<Waker>>,
 }
 
@@ -33,7 +35,7 @@ impl Local {
         elapsed.as_ticks() + self.skipped.get()
     }
 
-    /// Wakes those whose time has come by `now`, and tells when that of the next one is.
+    /// Wakes the tasks with timers that are due at `now`, and returns the time of the next timer.
     fn wake_until(&self, now: u64) -> u64 {
         let mut queue = self.queue.borrow_mut();
         for (_, waker) in queue.extract_if(.., |(at, _)| *at <= now) {
@@ -81,7 +83,7 @@ pub(crate) fn now() -> Duration {
     Duration::from_micros(Instant::now().as_micros())
 }
 
-/// Wakes whoever waits for the clock.
+/// Wakes the tasks that wait for the clock.
 pub(super) async fn run() {
     loop {
         let mut timer = None;
@@ -93,14 +95,14 @@ pub(super) async fn run() {
                 let ticks = embassy_time::Duration::from_ticks(next.saturating_sub(now));
                 timer = (next != u64::MAX).then(|| async_io::Timer::after(Duration::from_micros(ticks.as_micros())));
             });
-            // Until then, or until there is something earlier.
+            // Until that time, or until an earlier timer is queued.
             timer.as_mut().map_or(Poll::Pending, |timer| Pin::new(timer).poll(context).map(drop))
         })
         .await;
     }
 }
 
-/// Puts the clock forward to the next timer, at most to `end`. Whether it was not there yet.
+/// Advances the clock to the next timer, at most to `end`. Returns whether it was before `end`.
 pub(super) fn step(end: Duration) -> bool {
     LOCAL.with(|local| {
         let now = local.now();
@@ -108,7 +110,7 @@ pub(super) fn step(end: Duration) -> bool {
         if now >= end {
             return false;
         }
-        // What is due already is woken before the clock goes on.
+        // Timers that are already due are woken before the clock advances.
         let next = local.wake_until(0).min(end);
         local.skipped.set(local.skipped.get() + next.saturating_sub(now));
         local.call();
