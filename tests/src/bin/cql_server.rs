@@ -1,8 +1,9 @@
 //! Serves a fake Cassandra node on loopback:
 //! `cql_server [--port P] [--versions 3,4,5] [--user NAME:PASSWORD] [--delay-ms D] [--seconds S]`.
 //!
-//! What statements it knows is said in `poolhouse_tests::cql_server`; with `--delay-ms` each of them is answered so much later. Prints its
-//! address. Ends when standard input is closed, or after S seconds if they are given; then it prints what it has counted.
+//! `poolhouse_tests::cql_server` lists the statements that it supports; with `--delay-ms` the reply
+//! to each is delayed by that time. Prints its address. Ends when standard input is closed, or
+//! after S seconds if given; then it prints its counts.
 
 use core::time::Duration;
 use std::io::Read;

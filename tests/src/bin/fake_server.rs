@@ -1,10 +1,11 @@
 //! Serves a fake mongod, or a fake replica set, on loopback:
 //! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] [--user NAME:PASSWORD[:MECHANISM]]..`.
 //!
-//! With users it has access control, and so has each member of a set; a user without a mechanism has both of SCRAM.
+//! With users, the server (or each member of the set) has access control. A user without a
+//! mechanism has both SCRAM mechanisms.
 //!
-//! Prints its connection string, and each new primary. Ends when standard input is closed, or after S seconds if they
-//! are given.
+//! Prints its connection string, and each new primary. Ends when standard input is closed, or after
+//! S seconds if given.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -130,11 +131,11 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// When to end: at a time, else when standard input is closed.
+/// When to end: at a time, or when standard input is closed.
 struct End {
     at: Option<Instant>,
     closed: Receiver<()>,
-    /// Kept where standard input does not matter: nothing ever comes from it.
+    /// Keeps the channel open when standard input is not watched; nothing is sent on it.
     _open: Option<Sender<()>>,
 }
 
@@ -146,19 +147,20 @@ fn end_of(limit: Option<Duration>) -> End {
     std::thread::spawn(move || {
         let mut sink = [0; 1024];
         while std::io::stdin().read(&mut sink).is_ok_and(|count| count > 0) {}
-        // Nobody listens any more once the server has ended.
+        // The receiver no longer exists if the server has ended.
         let _ = closing.send(());
     });
     End { at: None, closed, _open: None }
 }
 
 impl End {
-    /// Waits for the end, at most so long (`None` = for as long as it takes); true if it has come.
+    /// Waits for the end, at most for `time` (`None` = without limit); returns true if it has been
+    /// reached.
     fn has_come_within(&self, time: Option<Duration>) -> bool {
         let left = self.at.map(|at| at.saturating_duration_since(Instant::now()));
         let wait = [left, time].into_iter().flatten().min();
         let Some(wait) = wait else {
-            // An error is the end, too: nobody is left to tell of it.
+            // An error also means the end: no sender is left.
             let _ = self.closed.recv();
             return true;
         };

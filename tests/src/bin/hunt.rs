@@ -1,9 +1,10 @@
 //! Hunts for a bug with one generator: `hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]`.
 //!
-//! Generators are those of [`poolhouse_tests::hunt::GENERATORS`], and `fuzz_NAME` of each fuzz target: one that does not exist is answered with their names. Only
-//! a build that tests/canaries were applied to has bugs that can be planted.
+//! Generators are those of [`poolhouse_tests::hunt::GENERATORS`], and `fuzz_NAME` for each fuzz
+//! target; for an unknown name the valid names are printed. Bugs can be planted only in a build to
+//! which tests/canaries were applied.
 //!
-//! Prints one line of JSON. The status is 0 when nothing was found, 1 when something was.
+//! Prints one line of JSON. The exit status is 0 if no bug was found, 1 if one was found.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     let here = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus"));
     let corpus = arguments.corpus.as_ref().unwrap_or(&here);
-    // What is found is told in the end.
+    // The result is printed at the end.
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
     let Hunted { tried, found } = hunt(generator, budget, corpus)?;

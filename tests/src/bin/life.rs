@@ -1,8 +1,10 @@
-//! Lives of the simulators, one to be read or many to be counted.
+//! Runs the simulators: replays a single simulated run (a life), or runs many and counts.
 //!
-//! `life --seed N [--of pool|mux|monitor|world] [--script TEXT] [--trace] [--to STEP] [--shrink]` replays one life and tells it step by step;
-//! `life --seeds FROM..TO [--of ..] [--threads N] [--json]` lives many on all cores, and ends with 1 and the seeds that failed: many by `--profile lives`, which
-//! is optimized and has every assertion on; `life --events FILE` judges events that a client has told.
+//! `life --seed N [--of pool|mux|monitor|world] [--script TEXT] [--trace] [--to STEP] [--shrink]`
+//! replays one run and prints it step by step.
+//! `life --seeds FROM..TO [--of ..] [--threads N] [--json]` executes many runs on all cores, and
+//! exits with 1 and the seeds that failed; use `--profile lives` for many, which is optimized and
+//! has all assertions enabled. `life --events FILE` checks events that a client has recorded.
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -41,13 +43,13 @@ Replays one life of a simulator and tells it step by step, or lives many.
 
 Exit status 0: nothing failed, and of a thousand lives and more none of what a simulator does was missing. 1: something did. 2: the command line was wrong.";
 
-/// Between two lines that tell how far it is.
+/// Interval of progress lines.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// What is spent on a life that somebody wants to read.
+/// Limits for shrinking a single run that is printed.
 const SHRINK: Limits = Limits { lives: 100_000, time: Duration::from_secs(180) };
-/// So many failing seeds are named.
+/// Largest number of failing seeds that are listed.
 const FAILURES_MAX: usize = 100;
-/// In so many lives of a simulator everything comes that it can do.
+/// Number of runs in which each behaviour of a simulator must have occurred.
 const MANY: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,8 @@ impl Of {
         Self::ALL.into_iter().find(|of| of.name() == name)
     }
 
-    /// Whose a seed is when all simulators share them: a world takes as long as a hundred pools.
+    /// Selects the simulator for a seed when all share a range: a run of `world` takes as long as a
+    /// hundred of `pool`.
     const fn of_seed(seed: u64) -> Self {
         match seed % 25 {
             0..15 => Self::Pool,
@@ -85,7 +88,7 @@ impl Of {
     }
 }
 
-/// What was counted.
+/// Counts of all runs.
 #[derive(Debug, Default)]
 struct Totals {
     lives: [u64; 4],
@@ -122,7 +125,7 @@ impl Totals {
         self.failures.extend(other.failures.iter().take(room).cloned());
     }
 
-    /// What never came in lives of simulators that have lived many.
+    /// Returns the behaviours that did not occur, for simulators with at least `MANY` runs.
     fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut note = |of: Of, kinds: Vec<String>| {
@@ -165,7 +168,7 @@ impl Totals {
     }
 }
 
-/// A monitor's life, of as many bytes as its first decision says.
+/// Runs the monitor simulator on as many bytes as its first decision specifies.
 fn live_monitor(of: &Decisions, counts: &mut monitor::Counts, trace: Option<&Trace>) -> Result<(), String> {
     let (mut length, mut bytes) = (of.stream("length"), of.stream("bytes"));
     let length = length.below(500) + 20;
@@ -247,7 +250,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Panics are told at the end, once.
+    // Panics are reported once, at the end.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(file) = &arguments.events {
         return judge(file).unwrap_or_else(|error| {
@@ -271,7 +274,7 @@ fn one(arguments: &Arguments, of: &Decisions) -> ExitCode {
     }
 }
 
-/// Tells one life, and what is left of it when it is shrunk.
+/// Prints one run, and its reduced script if it is shrunk.
 fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> ExitCode {
     let (mut outcome, mut lines) = told(live, of);
     if let (true, Err(error)) = (arguments.shrink, &outcome) {
@@ -287,7 +290,7 @@ fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> Exi
     }
     let to = arguments.to.unwrap_or(usize::MAX);
     for (step, line) in lines.iter().enumerate().take(to) {
-        // What is emitted is indented.
+        // Lines of emitted events are indented.
         if arguments.trace || !line.starts_with("    ") {
             println!("{step:>6} {line}");
         }
@@ -304,7 +307,8 @@ fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> Exi
     }
 }
 
-/// Lives a seed twice, if it is one of those: they are of every simulator. `None` for the others.
+/// Runs a seed twice and compares the runs, for a fixed share of the seeds of each simulator. `None`
+/// for other seeds.
 fn pair(of: Of, seed: u64) -> Option<Result<(), String>> {
     (seed % TWICE == seed / TWICE % TWICE).then(|| match of {
         Of::Pool => seeds::same_twice(sim::seed, seed),
@@ -384,11 +388,12 @@ fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
     if totals.failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lets the oracle judge what was recorded: what [`trace::Trace::json`] has written, wherever it begins in what a test has printed.
+/// Checks a recording with the oracle: the output of [`trace::Trace::json`], which may start
+/// anywhere in the output of a test.
 fn judge(file: &Path) -> Result<ExitCode, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let events = text.match_indices("[[").find_map(|(at, _)| {
-        // What a test says may go on behind it.
+        // Further test output may follow.
         let value = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok()?;
         trace::Trace::parse(&value).ok()
     });

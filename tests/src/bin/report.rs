@@ -4,8 +4,9 @@
 //! cargo run -p poolhouse-tests --all-features --bin report -- [--json] [--trend FILE]
 //! ```
 //!
-//! They are read from the folder that `POOLHOUSE_FIGURES` names (target/run/figures), from target/run/tests.log and, of what takes hours,
-//! from tests/figures. `--trend` compares with an earlier `--json`.
+//! Figures are read from the folder that `POOLHOUSE_FIGURES` names (target/run/figures), from
+//! target/run/tests.log and, for measurements that take hours, from tests/figures. `--trend`
+//! compares with an earlier `--json`.
 
 use poolhouse_tests::{figures, report};
 use std::fs;

@@ -1,13 +1,16 @@
-//! Prints where each requirement and each invariant is named in code and in tests, and how many of those tests ran; exit status 1 when one has no test, or
-//! none that ran, 2 when nothing ran at all. Without a list of requirements it looks at the invariants alone.
+//! Lists where each requirement and each invariant is named in code and in tests, and how many of
+//! those tests ran. Exit status: 1 if one has no test, or none that ran; 2 if no test ran at all.
+//! Without a list of requirements it checks only the invariants.
 //!
 //! ```text
 //! cargo run -p poolhouse-tests --all-features --bin requirements -- [--json] [--all] [--only-named] [--log FILE]
 //! ```
 //!
-//! - `--all`: a line for each, not only for those of which something is missing; and the requirements that are named in no code.
-//! - `--only-named`: it is enough that each has a test, for where some could not run.
-//! - `--log`: what `cargo test` has printed (target/run/tests.log).
+//! - `--all`: prints a line for each, not only for incomplete ones, and the requirements that are
+//!   named in no code.
+//! - `--only-named`: requires only that each has a test, for environments in which some tests
+//!   cannot run.
+//! - `--log`: the output of `cargo test` (target/run/tests.log).
 
 extern crate alloc;
 
@@ -75,7 +78,8 @@ fn run() -> Result<bool, String> {
         let is_tested = requirement.is_tested(&ran) || runs.checks > 0;
         tested += usize::from(is_tested);
         run += usize::from(has_run);
-        // Invariants are of the whole: it is for requirements to be named where they are kept.
+        // Invariants apply to the whole program. Only requirements must be named in the code that
+        // implements them.
         if requirement.code.is_empty() && requirement.text.is_empty() {
             unnamed_invariants += 1;
         } else if requirement.code.is_empty() {
