@@ -1,9 +1,10 @@
 use super::*;
 
-/// Two counters to three, of which one can be set back; broken where both are three, if it is.
+/// Two counters to three, one of which can be reset; with `broken` the state with both at three
+/// fails.
 struct Counters {
     broken: bool,
-    /// Takes states for the same that are not.
+    /// Unequal states count as equal.
     blind: bool,
 }
 
