@@ -63,15 +63,15 @@ pub struct Lives<C: 'static> {
 /// A test of a fuzz target's body with random bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// What they show.
+    /// Its name.
     pub name: &'static str,
-    /// Which stream of random numbers they are of.
+    /// The stream of random numbers.
     pub stream: &'static str,
-    /// How many times.
+    /// Number of repetitions.
     pub times: u64,
-    /// They are less long than this.
+    /// Exclusive upper bound of the length.
     pub length: u32,
-    /// What they are given to.
+    /// The body.
     pub body: fn(&[u8]),
 }
 

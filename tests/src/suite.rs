@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 #[cfg(test)]
 mod tests;
 
-/// What a case returns: `()` (it panics when it fails) or a `Result` whose error is shown.
+/// The result of a case: `()` (a failing case panics) or a `Result`, of which an error is printed.
 pub trait Verdict {
     /// Returns the case's result with its error as text.
     ///

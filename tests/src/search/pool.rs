@@ -90,7 +90,7 @@ pub enum Can {
     Break,
     /// Connections cannot be established.
     Fail,
-    /// And that clears the pool.
+    /// Establishments fail, and that clears the pool.
     FailClear,
     /// The pool is cleared, ready or not.
     Clear,

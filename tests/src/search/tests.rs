@@ -1,7 +1,6 @@
 use super::*;
 
-/// Two counters to three, one of which can be reset; with `broken` the state with both at three
-/// fails.
+/// Two counters from 0 to 3, the first of which can be reset; with `broken` the state 3, 2 fails.
 struct Counters {
     broken: bool,
     /// Unequal states count as equal.

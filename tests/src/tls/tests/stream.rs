@@ -283,7 +283,7 @@ impl Wake for Woken {
     }
 }
 
-/// A peer that sends endless empty records must not block the task: the read yields, so that
+/// A peer that sends endless empty records must not block the task: the read yields, and
 /// deadlines are checked.
 #[test]
 fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {

@@ -53,7 +53,7 @@ pub(super) struct Far {
     pub(super) output: Vec<u8>,
     /// Number of bytes that the client has received.
     pub(super) given: usize,
-    /// What the client wrote, decrypted.
+    /// The bytes that the client wrote, decrypted.
     pub(super) heard: Vec<u8>,
     /// Whether received bytes are echoed.
     pub(super) echo: bool,
