@@ -1,4 +1,5 @@
-//! Harness of Poolhouse: fake and real servers, runners of the official tests, reference models, the seeded simulator, fuzz bodies.
+//! Test harness of Poolhouse: fake and real servers, runners of the official tests, reference
+//! models, the seeded simulator, fuzz bodies.
 #![forbid(unsafe_code)]
 
 extern crate alloc;

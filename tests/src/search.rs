@@ -73,8 +73,8 @@ pub trait Scope {
 pub struct Limits {
     /// Largest number of states; exceeding it is an error.
     pub states: usize,
-    /// Largest distance of a state from the start, in steps; `None`: unlimited. The figures of a
-    /// limited search are not marked as complete.
+    /// Largest distance of a state from the start, in steps; `None`: unlimited.
+    /// [`Figures::complete`] shows whether the limit was reached.
     pub depth: Option<u32>,
     /// One state of this many is led to its end.
     pub end_every: usize,

@@ -66,7 +66,7 @@ pub fn is_checkout() -> bool {
 /// Resolves a path given by the user: absolute, else relative to the workspace root, else to the
 /// current folder.
 ///
-/// Cargo runs a test target in its package's folder, not in the folder where the user typed the path.
+/// Cargo runs a test target in its package's folder, not in the user's current folder.
 #[must_use]
 pub fn resolve(path: &Path) -> PathBuf {
     if path.is_absolute() {
@@ -96,7 +96,8 @@ pub fn files_in(root: &Path, subdir: &str) -> Result<Vec<(String, PathBuf)>, Ski
     Ok(named(folder, found))
 }
 
-/// Collects the `*.json` files below `folder`. Links to folders are not followed, so there are no cycles.
+/// Collects the `*.json` files below `folder`. Links to folders are not followed, so there are no
+/// cycles.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

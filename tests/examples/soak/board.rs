@@ -2,7 +2,7 @@
 //! cable that can be unplugged.
 //!
 //! The server is killed, stopped and restarted, and faults are injected into connections. The
-//! figures that the firmware reports must stay constant.
+//! figures that the firmware reports must stay within their limits.
 
 use crate::Plan;
 use crate::set::{Failure, LONG, until};
@@ -177,7 +177,7 @@ fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     if let Some(most) = served.iter().max().filter(|most| **most > CONNECTIONS_MAX) {
         wrong.push(format!("the server counted {most} connections"));
     }
-    // All code paths have run at least once in the first half.
+    // By then every situation has occurred at least once.
     let (half, last) = (seen[seen.len() / 2], seen[seen.len() - 1]);
     if last.stack > half.stack + 512 {
         wrong.push(format!("the stack grew from {} to {} bytes", half.stack, last.stack));

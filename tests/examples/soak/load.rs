@@ -205,7 +205,8 @@ struct Worker {
 /// Returns whether a server that is no longer primary refused a write. If the write had begun, its
 /// error is among `writeErrors`.
 fn is_refused_by_state(reply: &Document) -> bool {
-    /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown, InterruptedDueToReplStateChange, ShutdownInProgress.
+    /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+    /// InterruptedDueToReplStateChange, ShutdownInProgress.
     const CODES: [i32; 5] = [189, 10107, 11600, 11602, 91];
     let is_of_state = |error: &Bson| {
         let code = error.as_document().map(|error| error.get_i32("code"));

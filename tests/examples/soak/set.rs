@@ -27,8 +27,9 @@ pub(crate) type Failure = Box<dyn core::error::Error>;
 /// Time limit of each wait for a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// At most `WINDOWS_MAX` windows without faults are judged: at most `DISTURBED_MAX` may be disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window
-/// in which the set elected a primary, or in which the machine stalled, counts as neither.
+/// At most `WINDOWS_MAX` windows without faults are evaluated: at most `DISTURBED_MAX` may be
+/// disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window in which the set elected a
+/// primary, or in which the machine stalled, counts as neither.
 const WINDOWS_MAX: usize = 8;
 const DISTURBED_MAX: usize = 1;
 const PEACEFUL_MIN: usize = 3;
@@ -131,7 +132,8 @@ struct Soak {
 struct Window {
     failures: u64,
     successes: u64,
-    /// The set elected a primary, or the machine stalled. Operations that the client does not repeat may fail then.
+    /// The set elected a primary, or the machine stalled. Operations that the client does not retry
+    /// may fail then.
     is_excused: bool,
 }
 

@@ -307,8 +307,8 @@ fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> Exi
     }
 }
 
-/// Runs a seed twice and compares the runs, for a fixed share of the seeds of each simulator. `None`
-/// for other seeds.
+/// Runs a seed twice and compares the runs, for a fixed share of the seeds of each simulator.
+/// `None` for other seeds.
 fn pair(of: Of, seed: u64) -> Option<Result<(), String>> {
     (seed % TWICE == seed / TWICE % TWICE).then(|| match of {
         Of::Pool => seeds::same_twice(sim::seed, seed),

@@ -41,7 +41,7 @@ pub mod mark {
     pub const ABANDON: u64 = 1 << 9;
     /// A result for a stale connection id.
     pub const STALE_NEWS: u64 = 1 << 10;
-    /// The waiter store was full.
+    /// There was no slot for a waiter.
     pub const BUSY: u64 = 1 << 11;
     /// A check-out was cancelled that had been granted.
     pub const CANCEL_GRANTED: u64 = 1 << 12;

@@ -471,7 +471,7 @@ impl World {
         }
     }
 
-    /// Former primaries first, then a new primary, then the members that learn of it: clients never
+    /// Former primaries first, then a new primary, then the other members: clients never
     /// observe two primaries unless there are two.
     pub(super) fn publish_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.members.len()).collect();

@@ -209,7 +209,7 @@ impl<M: Bounded + Clone> Host<M> {
         while establish && self.poll(true) {}
     }
 
-    /// Advances the clock by one tick.
+    /// Calls `handle_timeout`, and checks that no due work is left.
     pub(super) fn tick(&mut self) {
         let now = self.at();
         self.pool.handle_timeout(now, &mut self.log);

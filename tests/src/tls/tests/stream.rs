@@ -283,8 +283,8 @@ impl Wake for Woken {
     }
 }
 
-/// A peer that sends endless empty records must not block the task: the read yields, and
-/// deadlines are checked.
+/// A peer that sends endless empty records must not block the task: the read yields, which
+/// allows a deadline to be checked.
 #[test]
 fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
     let world = World::new();
