@@ -52,7 +52,7 @@ impl Decisions {
     ///
     /// # Panics
     ///
-    /// When a recorded stream is asked for twice.
+    /// If a recorded stream is requested twice.
     #[must_use]
     pub fn stream(&self, part: &'static str) -> Stream {
         match &self.mode {

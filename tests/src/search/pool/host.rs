@@ -250,7 +250,7 @@ impl<M: Bounded + Clone> Host<M> {
         self.over = Some(waiter);
     }
 
-    /// Claims and cancels ended check-outs: the pool must not know them.
+    /// Claims and cancels ended check-outs: the pool must return `Claim::Stale`.
     pub(super) fn again(&mut self) {
         let Some(waiter) = self.over else { return };
         assert_eq!(self.pool.claim(self.at(), waiter), Claim::Stale);
