@@ -1,5 +1,5 @@
-//! Where a test body draws its choices from: a seeded generator, the bytes of a fuzzer, or a counter that
-//! goes through every possibility. A body that draws bounded choices only runs with any of them.
+//! Sources of choices for a test body: a seeded generator, the bytes of a fuzzer, or a counter that
+//! enumerates every possibility. A body that draws only bounded choices runs with each of them.
 
 mod decisions;
 
@@ -7,17 +7,17 @@ pub use decisions::{Decisions, Script, Stream};
 
 /// A source of bounded choices.
 pub trait Choices {
-    /// A number from 0 to `bound - 1`.
+    /// Returns a number from 0 to `bound - 1`.
     ///
     /// # Panics
     ///
     /// Panics when `bound` is 0.
     fn below(&mut self, bound: u32) -> u32;
 
-    /// Whether the source has nothing more to say, so that the body should come to its end.
+    /// Returns whether the source is exhausted, so that the body should end.
     fn is_over(&self) -> bool;
 
-    /// One of `items`.
+    /// Returns an item of `items`.
     ///
     /// # Panics
     ///
@@ -29,7 +29,7 @@ pub trait Choices {
         items[self.index(items.len())]
     }
 
-    /// A place in a list of `len` items.
+    /// Returns an index into a list of `len` items.
     ///
     /// # Panics
     ///
@@ -38,12 +38,13 @@ pub trait Choices {
         self.below(u32::try_from(len).unwrap_or(u32::MAX)) as usize
     }
 
-    /// True once in `n` times on average.
+    /// Returns true once in `n` times on average.
     fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }
 
-    /// A place in a list of weights, as likely as its weight. An exhaustive source takes each that is not 0 once.
+    /// Returns an index into a list of weights, with a probability proportional to its weight. An
+    /// exhaustive source returns each index whose weight is not 0 once.
     ///
     /// # Panics
     ///
@@ -60,14 +61,15 @@ pub trait Choices {
     }
 }
 
-/// Choices out of the bytes of a fuzzer; the first of each choice once they are used up.
+/// Choices derived from the bytes of a fuzzer; when they are used up, the first option of each
+/// choice.
 #[derive(Clone, Debug)]
 pub struct Bytes<'a> {
     left: &'a [u8],
 }
 
 impl<'a> Bytes<'a> {
-    /// The choices that these bytes make.
+    /// Creates a source from these bytes.
     #[must_use]
     pub const fn new(data: &'a [u8]) -> Self {
         Self { left: data }
@@ -99,8 +101,8 @@ impl Choices for Bytes<'_> {
     }
 }
 
-/// Goes through every sequence of choices that a body can make: run the body, [`Exhaustive::advance`], run it
-/// again, until that says that there is no other.
+/// Enumerates every sequence of choices that a body can make: run the body, call
+/// [`Exhaustive::advance`], and repeat until it returns false.
 #[derive(Clone, Debug, Default)]
 pub struct Exhaustive {
     /// Choice and bound of each draw so far.
@@ -109,13 +111,13 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
-    /// Starts with the first choice everywhere.
+    /// Starts with the first option of each choice.
     #[must_use]
     pub const fn new() -> Self {
         Self { path: Vec::new(), at: 0 }
     }
 
-    /// Moves on to the next sequence of choices; false when that was the last one.
+    /// Advances to the next sequence of choices; returns false if there is none.
     pub fn advance(&mut self) -> bool {
         self.path.truncate(self.at);
         self.at = 0;

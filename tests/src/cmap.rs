@@ -1,8 +1,8 @@
 //! The official CMAP format, on virtual time and without a server.
 //!
-//! A file says what threads do with a pool and which events must be seen. The mock server answers a
-//! `hello` as the file's fail point says; it knows no file by its name. Each file runs on both
-//! kinds of memory.
+//! A file specifies the operations of threads on a pool and the expected events. The mock server
+//! answers a `hello` as the file's fail point specifies; no file is handled by name. Each file runs
+//! on both kinds of memory.
 //!
 //! Source: CMAP, "Connection Monitoring and Pooling" test format.
 
@@ -16,17 +16,19 @@ use poolhouse_core::pool::{Fixed, OnHeap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The fixed memory that every file runs on besides the heap.
+/// The fixed memory on which every file runs, in addition to the heap.
 pub type InPlace = Fixed<128, 64>;
 
-/// The kinds of memory that a file runs on, in words.
+/// The names of the kinds of memory.
 pub const MEMORIES: [&str; 2] = ["OnHeap", "Fixed<128, 64>"];
 
-/// Runs the text of a file on both kinds of memory, and says what the [oracle](crate::oracle::pool) looked at.
+/// Runs the text of a file on both kinds of memory, and returns the checks of the
+/// [oracle](crate::oracle::pool).
 ///
 /// # Errors
 ///
-/// Says on which memory what differs from what the file expects, or what is not understood in the file.
+/// The kind of memory, and either the difference from the file's expectations or the unsupported
+/// part of the file.
 pub fn run(text: &str) -> Result<Checks, String> {
     let test = Test::parse(text)?;
     let fail = |memory, error| format!("{}\n  on {memory}: {error}", test.description);
@@ -35,12 +37,13 @@ pub fn run(text: &str) -> Result<Checks, String> {
     Ok(checks)
 }
 
-/// The official files under a folder that holds the specifications' test data, or a checkout of the specifications, or
-/// nothing but files of this format. Relative folders are also looked for from the workspace's folder.
+/// Returns the official files under a folder: the specifications' test data, a checkout of the
+/// specifications, or a folder that contains only files of this format. Relative folders are also
+/// resolved against the workspace's folder.
 ///
 /// # Errors
 ///
-/// Says where it looked when there is no file.
+/// The folders searched, if they contain no file.
 pub fn official_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     const INSIDE: &str = "connection-monitoring-and-pooling/tests/cmap-format";
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -55,13 +58,13 @@ pub fn official_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Err(format!("no JSON file under {}, neither in {INSIDE} nor in source/{INSIDE}", folder.display()))
 }
 
-/// The scenarios of our own.
+/// Returns this project's own scenarios.
 #[must_use]
 pub fn own_files() -> Vec<PathBuf> {
     files_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/cmap"))
 }
 
-/// The JSON files of a folder, by name.
+/// Returns the JSON files of a folder, by name.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());

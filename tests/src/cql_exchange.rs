@@ -1,4 +1,5 @@
-//! What benchmarks of sessions share: the bare exchange of the same bytes over any socket, which looks at nothing of a reply but its header.
+//! Common code of session benchmarks: a bare exchange of the same bytes over any socket, which
+//! reads only the header of each reply.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -10,10 +11,10 @@ use poolhouse_cql::{
 };
 use poolhouse_wire::Decoded;
 
-/// What one read of a session takes in.
+/// Size of a session's read buffer.
 pub const INPUT_BYTES: usize = 32 * 1024;
 
-/// A socket in version 4, and nothing around it.
+/// A socket that speaks version 4, without a session.
 #[derive(Debug)]
 pub struct Bare<S> {
     stream: S,
@@ -24,11 +25,11 @@ pub struct Bare<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
-    /// Greets over a connected socket; `statement` is what will be asked.
+    /// Performs the handshake over a connected socket; `statement` is the text of the requests.
     ///
     /// # Panics
     ///
-    /// The server does not greet.
+    /// If the handshake fails.
     pub async fn over(stream: S, statement: &str) -> Self {
         let mut request = Vec::new();
         let parameters = Parameters::new(Consistency::One);
@@ -44,23 +45,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
         bare
     }
 
-    /// The socket, greeted.
+    /// Returns the socket, after the handshake.
     pub fn into_stream(self) -> S {
         self.stream
     }
 
-    /// Makes so many requests, so many of them at a time: all for whose ids are free in one write.
+    /// Makes `operations` requests, at most `in_flight` at a time. All requests for which stream
+    /// ids are free are sent by one write.
     ///
     /// # Panics
     ///
-    /// The server is gone, or answers otherwise.
+    /// If the server has closed the connection, or a reply is not a RESULT.
     pub async fn exchange(&mut self, in_flight: u32, operations: u32) {
         let first = in_flight.min(operations);
         let ids = (0..i16::MAX).chain([i16::MAX]).take(first as usize).collect();
         assert_eq!(self.converse(operations, operations, ids).await, Some(Opcode::Result));
     }
 
-    /// Sends what is there to be sent and `requests` requests, by ids that are free, until so many replies are there. What the last one is.
+    /// Sends the pending output and `requests` requests, on free stream ids, until `replies`
+    /// replies have been received. Returns the opcode of the last reply.
     async fn converse(&mut self, replies: u32, requests: u32, mut free: Vec<i16>) -> Option<Opcode> {
         let Self { stream, request, input, output } = self;
         let (mut left, mut unsent) = (replies, requests);
@@ -115,11 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
     }
 }
 
-/// The header of a reply, and how long it is with its body, if it is there.
+/// Returns the header of a reply, and the length of the whole envelope, if it is complete.
 ///
 /// # Panics
 ///
-/// It is none.
+/// If the bytes are not a valid reply.
 #[must_use]
 pub fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
     let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);

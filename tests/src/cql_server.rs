@@ -1,4 +1,5 @@
-//! A fake Cassandra node on loopback that speaks the native protocol, versions 3, 4 and 5, and misbehaves on request.
+//! A fake Cassandra node on loopback that speaks the native protocol, versions 3, 4 and 5, and
+//! injects faults on request.
 //!
 //! ```
 //! use core::time::Duration;
@@ -18,40 +19,50 @@
 //! # }
 //! ```
 //!
-//! # What it speaks
+//! # Supported requests
 //!
-//! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if it has credentials, REGISTER and events by
-//! [`push`](CqlServer::push), QUERY, PREPARE, EXECUTE, BATCH; everything by core's own codec, looked at from the other side. Clients of others (PyPI's `cassandra-driver`,
-//! the crate `scylla`) take it for a cluster of one node, Cassandra 4.1. Statements are answered by what their text begins with:
+//! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
+//! set, REGISTER and events by [`push`](CqlServer::push), QUERY, PREPARE, EXECUTE, BATCH; all
+//! encoded and decoded by core's own codec, in the server's role. Other drivers (PyPI's
+//! `cassandra-driver`, the crate `scylla`) accept it as a cluster of one node, Cassandra 4.1. The
+//! prefix of a statement's text selects the reply:
 //!
 //! | statement | answer |
 //! |---|---|
-//! | `echo TEXT` | one row with one cell, a varchar: the text. [`cell_of`] finds it |
-//! | `bytes N` or `bytes N TEXT` | one row with one cell, a blob of N bytes (at most 64 MiB): the text again and again |
+//! | `echo TEXT` | one row with one cell, a varchar: the text. [`cell_of`] reads it |
+//! | `bytes N` or `bytes N TEXT` | one row with one cell, a blob of N bytes (at most 64 MiB): the text, repeated |
 //! | `void` or `void ..` | no rows |
-//! | `delay N STATEMENT` | that of the statement, N milliseconds later (at most an hour) |
-//! | `SELECT .. FROM ..` | of `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`, `system_virtual_schema.*`: rows; conditions are passed over |
-//! | `USE KEYSPACE` | the keyspace is set, whatever it is called |
+//! | `delay N STATEMENT` | the statement's reply, delayed by N milliseconds (at most an hour) |
+//! | `SELECT .. FROM ..` | rows of `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`, `system_virtual_schema.*`; conditions are ignored |
+//! | `USE KEYSPACE` | sets the keyspace; any name is accepted |
 //!
-//! Anything else is a syntax error. Variables (`?`) are varchars, and stand for their text wherever they are: `echo ?`, `bytes ?`, also with
-//! QUERY. A BATCH does nothing, and that always succeeds.
+//! Any other statement is a syntax error. Variables (`?`) are varchars, and are replaced by their
+//! text in any position: `echo ?`, `bytes ?`, also with QUERY. A BATCH has no effect and always
+//! succeeds.
 //!
-//! # What it does not
+//! # Not supported
 //!
-//! It stores nothing, knows no schema but that of its own tables, sends all rows at once, and nothing for tracing, custom payloads or warnings. An [`Act::Error`]
-//! is a code and a message, without what some codes tell besides. There are no versions before 3, and no beta of any.
+//! The server stores no data, has no schema except that of its own tables, sends all rows in one
+//! page, and ignores tracing, custom payloads and warnings. An [`Act::Error`] consists of a code
+//! and a message, without the additional fields of some codes. Versions before 3 and beta versions
+//! are not supported.
 //!
-//! # What it does wrong
+//! # Faults
 //!
-//! [`Rule`]s say so: for the whole server, for one connection, by the kind of request, or by text. Besides [`refuse`](CqlServer::refuse) and
-//! [`resume`](CqlServer::resume) (on the same port), [`cut_all`](CqlServer::cut_all), [`pause_reading`](CqlServer::pause_reading) for back-pressure,
-//! [`set_piece_bytes`](CqlServer::set_piece_bytes) for replies in pieces, [`send_raw`](CqlServer::send_raw) for bytes that nobody asked for.
+//! Faults are defined by [`Rule`]s: for the whole server, for one connection, by the kind of
+//! request, or by text. In addition: [`refuse`](CqlServer::refuse) and
+//! [`resume`](CqlServer::resume) (on the same port), [`cut_all`](CqlServer::cut_all),
+//! [`pause_reading`](CqlServer::pause_reading) for back-pressure,
+//! [`set_piece_bytes`](CqlServer::set_piece_bytes) for replies in pieces,
+//! [`send_raw`](CqlServer::send_raw) for unsolicited bytes.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! A thread for each connection, which takes all that one `read` brought and sends all replies to it by one `write`; a second one from the
-//! first delayed reply on. A request takes no lock, as long as there are no rules and no log ([`log_max`](CqlServerOptions::log_max) = 0). Replies to what was read
-//! together leave together: a client that never reads stops the server at its own connection.
+//! One thread for each connection, which processes all bytes of one `read` and sends the replies by
+//! one `write`; a second thread from the first delayed reply on. A request takes no lock while
+//! there are no rules and no log ([`log_max`](CqlServerOptions::log_max) = 0). Replies to requests
+//! of the same read are sent together: a client that never reads blocks the thread of its own
+//! connection.
 //!
 //! Sections to read first: Native Protocol v5, all but the serialization of data types.
 
@@ -86,14 +97,14 @@ pub use self::statement::cell_of;
 use self::link::Link;
 use self::shared::{Shared, lock};
 
-/// What STARTUP and SUPPORTED call the language.
+/// The version of CQL in STARTUP and SUPPORTED.
 const CQL_VERSION: &str = "3.4.6";
-/// Connections that the system keeps for the server before it takes them.
+/// Length of the kernel's queue of connections that are not yet accepted.
 const BACKLOG: i32 = 1024;
-/// Pause after a failed accept, for example while there are no file descriptors.
+/// Pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
-/// How a server is set up. The default: any free port, all versions and compressions, no password.
+/// Options of a server. The default: any free port, all versions and compressions, no password.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CqlServerOptions {
@@ -101,15 +112,16 @@ pub struct CqlServerOptions {
     pub ip: IpAddr,
     /// Port to listen on; 0 = any free one.
     pub port: u16,
-    /// The versions that are spoken. Others get a protocol error, and the connection is closed.
+    /// The supported versions. Other versions are answered by a protocol error, and the connection
+    /// is closed.
     pub versions: Vec<Version>,
-    /// The compressions that are offered.
+    /// The offered compressions.
     pub compressions: Vec<Compression>,
-    /// User and password that clients must know, if any.
+    /// The required user and password, if any.
     pub credentials: Option<(String, String)>,
-    /// How many requests the log keeps; 0 = no log.
+    /// Number of requests that the log keeps; 0 = no log.
     pub log_max: usize,
-    /// How much is read at a time, bytes.
+    /// Size of the read buffer, bytes.
     pub read_bytes: usize,
 }
 
@@ -128,19 +140,19 @@ impl Default for CqlServerOptions {
 }
 
 impl CqlServerOptions {
-    /// The default without a log: nothing is done for a request but to answer it.
+    /// The default without a log, which minimizes the work for each request.
     #[must_use]
     pub fn fast() -> Self {
         Self { log_max: 0, ..Self::default() }
     }
 
-    /// The default, but for the versions that are spoken.
+    /// The default with these versions.
     #[must_use]
     pub fn with_versions(versions: &[Version]) -> Self {
         Self { versions: versions.into(), ..Self::default() }
     }
 
-    /// The same, and it asks for a password.
+    /// The same options with a required password.
     #[must_use]
     pub fn with_credentials(self, user: &str, password: &str) -> Self {
         Self { credentials: Some((user.to_owned(), password.to_owned())), ..self }
@@ -148,7 +160,7 @@ impl CqlServerOptions {
 }
 
 impl fmt::Debug for CqlServerOptions {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ip, port, versions, compressions, credentials, log_max, read_bytes } = self;
         f.debug_struct("CqlServerOptions")
@@ -185,12 +197,13 @@ pub struct CqlServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where connections come in.
+/// The listening socket.
 #[derive(Debug)]
 struct Door {
-    /// Bound for the server's life, so that the port stays ours. It never listens.
+    /// Bound for the server's lifetime, so that the port stays reserved. It never listens.
     _holder: OwnedFd,
-    /// Another one each time: what a socket accepts that was shut down before is shut down, too.
+    /// Replaced after each shutdown: connections accepted by a socket that was shut down are shut
+    /// down, too.
     listener: Mutex<Option<Arc<TcpListener>>>,
     is_over: AtomicBool,
 }
@@ -224,7 +237,8 @@ impl CqlServer {
     /// Starts a server; returns when it listens.
     ///
     /// # Errors
-    /// `InvalidInput` for an address that is not loopback, or without any version; otherwise those of the sockets.
+    /// `InvalidInput` if the address is not loopback, or if there is no version; otherwise those of
+    /// the sockets.
     pub fn start(options: CqlServerOptions) -> io::Result<Self> {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
@@ -243,52 +257,55 @@ impl CqlServer {
         Ok(Self { shared, address, door, thread: Some(thread) })
     }
 
-    /// Where it listens, or will again.
+    /// Returns the address on which it listens, also while it refuses connections.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    // What it does wrong.
+    // Faults.
 
-    /// Adds a rule; it holds for requests that come from now on. Tells its number.
+    /// Adds a rule, which applies to requests received from now on. Returns its number.
     pub fn add(&self, rule: Rule) -> usize {
         self.shared.add_rule(rule)
     }
 
-    /// Takes a rule out of force. What was delayed or kept by it stays so.
+    /// Removes a rule. Replies that it has delayed or held stay delayed or held.
     pub fn remove(&self, number: usize) {
         self.shared.change_script(|rules| rules.retain(|rule| rule.number != number));
     }
 
-    /// Takes all rules out of force. What was delayed or kept by them stays so; connections that are mute or not read from, too.
+    /// Removes all rules. Replies that they have delayed or held stay so, and so do connections
+    /// that are mute or not read from.
     pub fn clear_rules(&self) {
         self.shared.change_script(Vec::clear);
     }
 
-    /// How often a rule had its way, in force or not.
+    /// Returns how many times a rule was applied, also if it was removed.
     pub fn struck(&self, number: usize) -> u64 {
         self.shared.struck(number)
     }
 
-    /// Sends all replies that are kept by [`Act::Hold`], for each connection in this order; tells how many they were.
+    /// Sends all replies held by [`Act::Hold`], for each connection in this order; returns their
+    /// number.
     ///
-    /// Does not wait until clients have read them, unless they are more than fits into the sockets.
+    /// Does not wait until clients have read them, unless they exceed the socket buffers.
     pub fn release(&self, order: Order) -> usize {
-        // What cannot be sent is that of a connection that has ended.
+        // Sending fails only on a connection that has ended.
         self.shared.links().iter().filter_map(|link| link.release(order).ok()).sum()
     }
 
-    /// Sends everything in pieces of so many bytes, each by a write of its own; 0 = as it is.
+    /// Sends all output in pieces of this many bytes, each by a separate write; 0 = unsplit.
     pub fn set_piece_bytes(&self, bytes: usize) {
         self.shared.piece_bytes.store(bytes, Ordering::SeqCst);
     }
 
-    /// Reads nothing more, from any connection. What one `read` brings that has begun already is kept and not looked at.
+    /// Stops reading from all connections. The bytes of a `read` that has already begun are kept
+    /// and not processed.
     pub fn pause_reading(&self) {
         self.shared.paused.store(true, Ordering::SeqCst);
     }
 
-    /// Reads on, also from connections that [`Act::StopReading`] has stopped.
+    /// Resumes reading, also from connections that [`Act::StopReading`] has stopped.
     pub fn resume_reading(&self) {
         self.shared.paused.store(false, Ordering::SeqCst);
         for link in self.shared.links() {
@@ -297,7 +314,7 @@ impl CqlServer {
         self.shared.open_gate();
     }
 
-    /// Forgets all prepared statements, as a node does that is started anew.
+    /// Discards all prepared statements, as a restarted node does.
     pub fn forget_prepared(&self) {
         self.shared.forget_prepared();
     }
@@ -316,15 +333,16 @@ impl CqlServer {
         }
     }
 
-    /// Sends bytes on a connection now, as they are. No-op if it has ended.
+    /// Sends bytes on a connection now, unmodified. No-op if it has ended.
     pub fn send_raw(&self, connection: u64, bytes: &[u8]) {
         if let Some(link) = self.shared.link(connection) {
-            // It may end at this moment.
+            // It may end concurrently.
             let _ = link.send_raw(bytes, 0);
         }
     }
 
-    /// Sends an event to all connections that have registered, for whatever kind; tells how many.
+    /// Sends an event to all connections that have registered for any kind of event; returns their
+    /// number.
     pub fn push(&self, push: &Push) -> usize {
         let links = self.shared.links();
         let registered = links.iter().filter(|link| link.registered.load(Ordering::SeqCst));
@@ -333,17 +351,18 @@ impl CqlServer {
             .count()
     }
 
-    /// Lets nobody in any more: connecting is refused. Connections that are open stay, and the port stays ours. No-op if it is so already.
+    /// Stops listening: new connections are refused. Open connections stay, and the port stays
+    /// reserved. No-op if it does not listen.
     ///
     /// # Errors
     /// Those of the socket.
     pub fn refuse(&self) -> io::Result<()> {
         let Some(listener) = lock(&self.door.listener).take() else { return Ok(()) };
-        // Its thread may wait for somebody to come.
+        // The thread may be blocked in accept.
         Ok(rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both)?)
     }
 
-    /// Lets clients in again, on the same port. No-op if they are let in.
+    /// Listens again, on the same port. No-op if it listens.
     ///
     /// # Errors
     /// Those of the socket.
@@ -358,7 +377,8 @@ impl CqlServer {
         Ok(())
     }
 
-    /// Ends as a process does that is killed: connecting is refused, every connection is reset. [`resume`](Self::resume) brings it back.
+    /// Ends as a killed process does: new connections are refused, every connection is reset.
+    /// [`resume`](Self::resume) starts it again.
     ///
     /// # Errors
     /// Those of the socket.
@@ -369,29 +389,30 @@ impl CqlServer {
         Ok(())
     }
 
-    // What can be observed.
+    // Observation.
 
-    /// What was counted.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
 
-    /// The connections that are open, in the order that they were accepted in.
+    /// Returns the open connections, in the order in which they were accepted.
     pub fn connections(&self) -> Vec<ConnectionInfo> {
         self.shared.links().iter().map(|link| link.info()).collect()
     }
 
-    /// Replies that are kept by [`Act::Hold`].
+    /// Returns the number of replies held by [`Act::Hold`].
     pub fn held_count(&self) -> usize {
         self.shared.links().iter().map(|link| link.held_count()).sum()
     }
 
-    /// The requests that the log has, the oldest first.
+    /// Returns the requests in the log, the oldest first.
     pub fn log(&self) -> Vec<Received> {
         self.shared.log()
     }
 
-    /// Waits until a condition holds, looked at each millisecond; false if it did not within `limit`.
+    /// Waits until a condition holds, checked every millisecond; false if it did not within
+    /// `limit`.
     pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(&Self) -> bool) -> bool {
         let begun = Instant::now();
         loop {
@@ -444,11 +465,11 @@ impl Push {
 impl Drop for CqlServer {
     fn drop(&mut self) {
         self.door.is_over.store(true, Ordering::SeqCst);
-        // Its thread finds out at once, or when it looks the next time.
+        // The thread ends at once, or at its next check of `is_over`.
         let _ = self.refuse();
         self.shared.open_gate();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did that would have been seen.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
         self.cut_all(Cut::Reset);
@@ -456,7 +477,7 @@ impl Drop for CqlServer {
     }
 }
 
-/// The thread that lets connections in.
+/// The thread that accepts connections.
 fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
     let mut id = 0;
     while !door.is_over() {
@@ -465,13 +486,13 @@ fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
             continue;
         };
         let Ok((stream, peer)) = listener.accept() else {
-            // Shut, or it passes.
+            // Either the listener was shut down, or the error is transient.
             if door.listener().is_some_and(|now| Arc::ptr_eq(&now, &listener)) {
                 std::thread::sleep(ACCEPT_PAUSE);
             }
             continue;
         };
-        // Without it small replies would wait for each other.
+        // Otherwise small replies are delayed by Nagle's algorithm.
         if stream.set_nodelay(true).is_err() {
             continue;
         }

@@ -1,4 +1,5 @@
-//! A name server for tests: real packets over UDP and TCP on loopback, written by other code than that under test.
+//! A name server for tests: real packets over UDP and TCP on loopback, encoded independently of the
+//! code under test.
 //!
 //! Records may change while it runs. [`Fault`] makes it answer wrongly, or not at all.
 
@@ -21,26 +22,26 @@ pub use ask::{BlockingResolver, ask};
 pub use packet::Query;
 pub use records::{DNS_RECORDS, Records};
 
-/// How long a TCP peer may be silent. Loopback is never that slow.
+/// Time after which a silent TCP peer is dropped. Loopback is never that slow.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What the server does instead of answering well.
+/// Faults of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// It answers well.
+    /// No fault.
     #[default]
     None,
-    /// It says nothing.
+    /// Sends no answer.
     Silent,
-    /// It refuses with this response code.
+    /// Refuses with this response code.
     Refuse(u8),
-    /// It refuses to look for texts, with this response code.
+    /// Refuses queries for TXT records, with this response code.
     RefuseTxt(u8),
-    /// It says nothing when it is asked for IPv6 addresses.
+    /// Does not answer queries for IPv6 addresses.
     DropAaaa,
-    /// It cuts off every answer that is not over TCP.
+    /// Truncates every answer over UDP.
     Truncate,
-    /// Before each answer it sends forged ones: other ids, other questions, other hosts.
+    /// Sends forged answers before each real one: wrong ids, wrong questions, wrong hosts.
     Forge,
 }
 
@@ -62,7 +63,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The messages that a query is answered with.
+    /// Returns the messages that answer a query.
     fn answers(&self, bytes: &[u8], over_tcp: bool) -> Vec<Vec<u8>> {
         let Some(query) = Query::parse(bytes, over_tcp) else { return Vec::new() };
         let mut state = self.state();
@@ -90,7 +91,7 @@ pub struct DnsServer {
 }
 
 impl DnsServer {
-    /// Starts it with these records, on a free port of loopback.
+    /// Starts a server with these records, on a free port of loopback.
     ///
     /// # Errors
     /// No port is free for both UDP and TCP, or no thread can be started.
@@ -107,7 +108,7 @@ impl DnsServer {
         Ok(server)
     }
 
-    /// Where it listens, on UDP and TCP.
+    /// Returns its address, for UDP and TCP.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -118,12 +119,12 @@ impl DnsServer {
         change(&mut self.shared.state().records);
     }
 
-    /// Makes it answer wrongly from now on, or well again.
+    /// Sets the fault of answers from now on.
     pub fn set_fault(&self, fault: Fault) {
         self.shared.state().fault = fault;
     }
 
-    /// What it was asked so far.
+    /// Returns the queries received so far.
     #[must_use]
     pub fn queries(&self) -> Vec<Query> {
         self.shared.state().queries.clone()
@@ -133,19 +134,19 @@ impl DnsServer {
 impl Drop for DnsServer {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
-        // Each thread waits for something to come; if this cannot be sent, the thread is left to itself.
+        // Each thread is blocked in a read or accept; if it cannot be woken, it is not joined.
         let datagram = UdpSocket::bind(("127.0.0.1", 0)).and_then(|socket| socket.send_to(&[], self.address));
         let stream = TcpStream::connect(self.address);
         if datagram.is_ok() && stream.is_ok() {
             for thread in self.threads.drain(..) {
-                // What has panicked there has been printed.
+                // A panic of the thread has already been printed.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// A port that is free for both.
+/// Binds a port that is free for both UDP and TCP.
 fn bind() -> io::Result<(UdpSocket, TcpListener)> {
     let mut last = io::Error::other("no port");
     for _ in 0..100 {
@@ -161,7 +162,7 @@ fn bind() -> io::Result<(UdpSocket, TcpListener)> {
 fn serve_udp(socket: &UdpSocket, shared: &Shared) {
     let mut buffer = [0; 4_096];
     while !shared.ends.load(Ordering::SeqCst) {
-        // A client that is gone is reported here, too.
+        // Errors of earlier sends to closed clients are also reported here.
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
         for answer in shared.answers(&buffer[..length], false) {
             let _ = socket.send_to(&answer, from);
@@ -174,7 +175,7 @@ fn serve_tcp(listener: &TcpListener, shared: &Shared) {
         if shared.ends.load(Ordering::SeqCst) {
             return;
         }
-        // One after the other; a client that goes away early is no concern of the next.
+        // Connections are served sequentially; an error affects only its own connection.
         let _ = serve_stream(stream, shared);
     }
 }

@@ -1,4 +1,5 @@
-//! What benchmarks of adapters share: `ping` as bare bytes over any socket, and by clients that are warm.
+//! Common code of platform benchmarks: `ping` as bare bytes over any socket, and by clients whose
+//! connections are established.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -8,7 +9,7 @@ use poolhouse_wire::message::{Limits, Outgoing, encode_command};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// The bytes of one request, and how many its reply has.
+/// The bytes of one request, and the length of its reply.
 #[derive(Debug)]
 pub struct Exchange {
     request: Vec<u8>,
@@ -30,11 +31,11 @@ impl<S> Socket<S> {
 }
 
 impl Exchange {
-    /// A `ping` of this server.
+    /// Prepares a `ping` of this server.
     ///
     /// # Panics
     ///
-    /// The server does not answer in one piece.
+    /// If the server does not answer in one segment.
     #[must_use]
     pub fn with(server: SocketAddr) -> Self {
         let mut request = Vec::new();
@@ -44,7 +45,7 @@ impl Exchange {
         .expect("a small command");
         let mut socket = connect(server);
         socket.stream.write_all(&request).expect("connected");
-        // A short reply comes in one piece; its length is what it says.
+        // A short reply arrives in one segment; its length must match its header.
         let reply_bytes = socket.stream.read(&mut socket.buffer).expect("connected");
         let claimed = socket.buffer.first_chunk().map_or(0, |length| i32::from_le_bytes(*length));
         assert_eq!(usize::try_from(claimed), Ok(reply_bytes), "one whole reply");
@@ -55,7 +56,7 @@ impl Exchange {
     ///
     /// # Panics
     ///
-    /// The server is gone.
+    /// If the server has closed the connection.
     pub async fn once<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: &mut Socket<S>) {
         socket.stream.write_all(&self.request).await.expect("connected");
         let mut received = 0;
@@ -67,22 +68,22 @@ impl Exchange {
         assert_eq!(received, self.reply_bytes);
     }
 
-    /// The same by a thread that blocks.
+    /// The same as `once`, with a blocking socket.
     ///
     /// # Panics
     ///
-    /// The server is gone.
+    /// If the server has closed the connection.
     pub fn once_blocking(&self, socket: &mut Socket<TcpStream>) {
         socket.stream.write_all(&self.request).expect("connected");
         socket.stream.read_exact(&mut socket.buffer[..self.reply_bytes]).expect("answered");
     }
 }
 
-/// A blocking socket.
+/// Connects a blocking socket.
 ///
 /// # Panics
 ///
-/// The server does not listen.
+/// If the server does not listen.
 #[must_use]
 pub fn connect(server: SocketAddr) -> Socket<TcpStream> {
     let stream = TcpStream::connect(server).expect("a server that listens");
@@ -90,11 +91,11 @@ pub fn connect(server: SocketAddr) -> Socket<TcpStream> {
     Socket::new(stream)
 }
 
-/// A client whose connections are all established.
+/// Returns a client whose connections are all established.
 ///
 /// # Panics
 ///
-/// The options are wrong, or the server does not answer.
+/// If the options are invalid, or the server does not answer.
 pub async fn warm_client<P: Platform + Default>(
     mut options: ClientOptions,
     connections: u32,
@@ -114,22 +115,22 @@ pub async fn warm_client<P: Platform + Default>(
     client
 }
 
-/// A `ping` by a client: check-out, command written and reply read in place, check-in.
+/// Sends a `ping` by a client: check-out, command written and reply read in place, check-in.
 ///
 /// # Panics
 ///
-/// It fails.
+/// If it fails.
 pub async fn ping<P: Platform>(client: &Client<P>) {
     let mut guard = client.check_out().await.expect("a connection");
     let reply = guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
     assert!(!reply.expect("answered").is_empty());
 }
 
-/// The one in the middle.
+/// Returns the median.
 ///
 /// # Panics
 ///
-/// There are none.
+/// If there are no figures.
 #[must_use]
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);

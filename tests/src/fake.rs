@@ -1,8 +1,8 @@
-//! A fake mongod on loopback that speaks the real wire.
+//! A fake mongod on loopback that implements the real wire protocol.
 //!
-//! It greets (also awaited and streamed), pings, keeps small collections in memory, fails commands by MongoDB's
-//! `failCommand`, and damages its byte stream on request. It shares no code with poolhouse-core, so that the two
-//! check each other.
+//! It answers hellos (also awaited and streamed) and pings, keeps small collections in memory,
+//! fails commands by MongoDB's `failCommand`, and injects faults into its byte stream on request.
+//! It shares no code with poolhouse-core, so that each checks the other.
 //!
 //! ```
 //! use core::time::Duration;
@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). Where they are silent it does what a real mongod was
-//! seen to do.
+//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). For anything that they
+//! leave open, the behaviour is that observed on a real mongod.
 
 pub(crate) mod auth;
 pub mod balancer;
@@ -64,10 +64,10 @@ use self::store::Documents;
 pub(crate) use self::thread::bind;
 use crate::tls::ServerTls;
 
-/// How long the server's thread may take to do what it is told; far beyond what it needs.
+/// Time limit for an operation of the server's thread; much longer than it needs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a fake server is set up. The default is a standalone on a free port of 127.0.0.1.
+/// Options of a fake server. The default is a standalone on a free port of 127.0.0.1.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FakeOptions {
@@ -75,27 +75,28 @@ pub struct FakeOptions {
     pub ip: IpAddr,
     /// Port to listen on; 0 = any free one.
     pub port: u16,
-    /// TLS, and no plain text, on the port; the unix socket stays plain.
+    /// TLS on the TCP port, without plain text; the unix socket stays plain.
     pub tls: Option<ServerTls>,
-    /// A unix socket to listen on besides; removed at the end.
+    /// Additional unix socket to listen on; removed at the end.
     pub unix_path: Option<PathBuf>,
-    /// What the server says of itself.
+    /// The server's description of itself.
     pub state: ServerState,
-    /// Connections at a time; further ones are closed at once.
+    /// Largest number of simultaneous connections; further ones are closed at once.
     pub connections_max: usize,
-    /// Longest message that is read, bytes; a longer one closes its connection.
+    /// Longest message that is read, bytes; for a longer one the connection is closed.
     pub message_bytes_max: usize,
-    /// Unread bytes of all connections together.
+    /// Limit of unread bytes of all connections together.
     pub buffer_bytes_max: usize,
-    /// Bytes of all collections together.
+    /// Limit of the size of all collections together, bytes.
     pub store_bytes_max: usize,
-    /// Commands that the log keeps; 0 = no log.
+    /// Number of commands that the log keeps; 0 = no log.
     pub log_max: usize,
-    /// Who can authenticate. With users `saslSupportedMechs` is answered by theirs, else by the state's.
+    /// Users that can authenticate. With users, `saslSupportedMechs` is answered with their
+    /// mechanisms, else with those of the state.
     pub users: Vec<FakeUser>,
-    /// Whether commands fail with code 13 before somebody has authenticated.
+    /// Whether commands fail with code 13 on connections without an authenticated user.
     pub auth_required: bool,
-    /// What the server does wrong in SCRAM.
+    /// The fault in SCRAM, if any.
     pub scram_lie: Option<ScramLie>,
     /// Seed of fail points that fire by probability.
     pub seed: u64,
@@ -149,13 +150,14 @@ impl FakeServer {
     /// Starts a server; returns when it listens.
     ///
     /// # Errors
-    /// `InvalidInput` for an address that is not loopback, or TLS that cannot be; otherwise those of the sockets.
+    /// `InvalidInput` if the address is not loopback, or the TLS options are invalid; otherwise
+    /// those of the sockets.
     pub fn start(options: FakeOptions) -> io::Result<Self> {
         let documents = Documents::new(options.store_bytes_max);
         Self::start_on(options, documents)
     }
 
-    /// Starts a server on documents that others may share.
+    /// Starts a server on documents that may be shared with other servers.
     fn start_on(options: FakeOptions, documents: Documents) -> io::Result<Self> {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
@@ -172,24 +174,25 @@ impl FakeServer {
         Ok(server)
     }
 
-    /// The TCP address.
+    /// Returns the TCP address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The connection string of the server alone.
+    /// Returns the connection string of this server alone.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    // What the server says of itself.
+    // The server's description of itself.
 
-    /// The description.
+    /// Returns the description.
     pub fn state(&self) -> ServerState {
         self.shared.with(|inner| inner.state.clone())
     }
 
-    /// Replaces the description, raises the topologyVersion's counter and answers the hellos that wait.
+    /// Replaces the description, increments the topologyVersion's counter and answers the waiting
+    /// hellos.
     pub fn set_state(&self, state: ServerState) {
         self.update_state(|old| *old = state);
     }
@@ -202,8 +205,8 @@ impl FakeServer {
         });
     }
 
-    /// Replaces the description as [`set_state`](Self::set_state) does and ends every connection; hellos that wait are
-    /// answered first.
+    /// Replaces the description as [`set_state`](Self::set_state) does and ends every connection;
+    /// waiting hellos are answered first.
     fn set_state_and_close(&self, state: ServerState) {
         self.shared.order(|inner| {
             inner.state = state;
@@ -212,29 +215,30 @@ impl FakeServer {
         });
     }
 
-    /// Changes the description without a new topologyVersion, as the progress of writes does.
+    /// Changes the description without a new topologyVersion, as replication progress does.
     fn amend_state(&self, change: impl FnOnce(&mut ServerState)) {
         self.shared.with(|inner| change(&mut inner.state));
     }
 
-    /// The process's identity and its count of changes.
+    /// Returns the process's id and its count of changes.
     pub fn topology_version(&self) -> TopologyVersion {
         self.shared.with(|inner| inner.version)
     }
 
-    /// Sets identity and count outright, also backwards, and answers the hellos that wait for another.
+    /// Sets id and count to any value, also a lower one, and answers the hellos that wait for
+    /// another version.
     pub fn set_topology_version(&self, process_id: ObjectId, counter: i64) {
         self.shared.order(|inner| inner.version = TopologyVersion { process_id, counter });
     }
 
-    // Access.
+    // Access control.
 
-    /// Replaces what the server does wrong in SCRAM.
+    /// Sets the fault in SCRAM.
     pub fn set_scram_lie(&self, lie: Option<ScramLie>) {
         self.shared.with(|inner| inner.auth.lie = lie);
     }
 
-    /// `database.user` of everybody who has authenticated on a connection that is open.
+    /// Returns `database.user` of each user authenticated on an open connection.
     pub fn users_on(&self, connection: u64) -> Vec<String> {
         self.look(|view| view.users_on(connection).to_vec())
     }
@@ -246,7 +250,8 @@ impl FakeServer {
         self.set_named_fail_point(FAIL_COMMAND, point);
     }
 
-    /// Sets a further fail point; the first that fires, in the order of names, has its way. At most 64.
+    /// Sets a further fail point; of those that fire the first in the order of names is applied. At
+    /// most 64.
     pub fn set_named_fail_point(&self, name: &str, point: FailPoint) {
         self.shared.order(|inner| inner.fail_points.set(name, point));
     }
@@ -256,7 +261,7 @@ impl FakeServer {
         self.shared.order(|inner| inner.fail_points.clear());
     }
 
-    /// Adds a rule; the oldest rule that matches a reply has its way.
+    /// Adds a rule; of the rules that match a reply the oldest is applied.
     ///
     /// # Panics
     /// With more than 1,024 rules in force.
@@ -265,17 +270,17 @@ impl FakeServer {
         assert!(added, "at most 1,024 fault rules");
     }
 
-    /// Removes all rules. A connection that is silent already stays so.
+    /// Removes all rules. A connection that is already silent stays so.
     pub fn clear_faults(&self) {
         self.shared.order(|inner| inner.faults.clear());
     }
 
-    /// How often each kind of fault has struck.
+    /// Returns how many times each kind of fault was injected.
     pub fn fault_counts(&self) -> Vec<(FaultKind, u64)> {
         self.shared.with(|inner| inner.faults.counts())
     }
 
-    /// Sends bytes on a connection now, asked for or not. No-op if it is closed.
+    /// Sends unsolicited bytes on a connection now. No-op if it is closed.
     pub fn send_raw(&self, connection: u64, bytes: &[u8]) {
         self.give(connection, Order::Send(bytes.to_vec()), FaultKind::SendNow);
     }
@@ -285,15 +290,16 @@ impl FakeServer {
         self.give(connection, Order::Cut(by), FaultKind::CutNow);
     }
 
-    /// Ends every connection in order, each after the reply that is under way; a hello that waits gets none.
+    /// Closes every connection in an orderly way, each after the reply in progress; a waiting hello
+    /// gets no reply.
     pub fn close_connections(&self) {
         self.shared.order(shared::Inner::close_all);
     }
 
-    // The whole server.
+    // Process and sockets.
 
-    /// Stops listening: connecting is refused, connections that are open stay. The port stays ours. No-op on a killed
-    /// server.
+    /// Stops listening: new connections are refused, open connections stay. The port stays
+    /// reserved. No-op on a killed server.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -307,7 +313,8 @@ impl FakeServer {
     /// Listens again after [`refuse`](Self::refuse).
     ///
     /// # Errors
-    /// `InvalidInput` on a killed server, which wants [`restart`](Self::restart); otherwise those of the sockets.
+    /// `InvalidInput` on a killed server, which requires [`restart`](Self::restart); otherwise
+    /// those of the sockets.
     pub fn resume(&self) -> io::Result<()> {
         if self.shared.with(|inner| inner.wanted == Wanted::Killed) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server was killed; restart it"));
@@ -315,8 +322,8 @@ impl FakeServer {
         self.turn_to(Wanted::Listening, None)
     }
 
-    /// Ends the process as `kill -9` does: every connection is reset, connecting is refused, fail points and cursors
-    /// are gone. Documents, fault rules and the log stay.
+    /// Ends the process as `kill -9` does: every connection is reset, new connections are refused,
+    /// fail points and cursors are lost. Documents, fault rules and the log are kept.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -324,7 +331,8 @@ impl FakeServer {
         self.turn_to(Wanted::Killed, Some(FaultKind::Kill))
     }
 
-    /// Starts the process anew on the same port: another processId, counter 0. Kills it first if it still runs.
+    /// Starts a new process on the same port: another processId, counter 0. Kills the old one first
+    /// if it runs.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -336,7 +344,7 @@ impl FakeServer {
         self.turn_to(Wanted::Listening, None)
     }
 
-    /// Stops the process as SIGSTOP does: connecting succeeds, no byte comes.
+    /// Stops the process as SIGSTOP does: connecting succeeds, but the server sends no bytes.
     pub fn freeze(&self) {
         self.shared.order(|inner| {
             inner.frozen = true;
@@ -344,42 +352,42 @@ impl FakeServer {
         });
     }
 
-    /// Goes on after [`freeze`](Self::freeze); what came in the meantime is answered.
+    /// Continues after [`freeze`](Self::freeze); requests received in the meantime are answered.
     pub fn thaw(&self) {
         self.shared.order(|inner| inner.frozen = false);
     }
 
-    // What can be observed.
+    // Observation.
 
-    /// Looks at the server as it is now. The server stands still meanwhile.
+    /// Calls `look` with the current state. The server is locked during the call.
     pub fn look<R>(&self, look: impl FnOnce(View<'_>) -> R) -> R {
         self.shared.with(|inner| look(inner.view()))
     }
 
-    /// Waits until the condition holds, looking again after every event, at most `limit`.
+    /// Waits until the condition holds, checked after every event, at most `limit`.
     ///
     /// # Errors
-    /// [`TimedOut`]: it never held at a look.
+    /// [`TimedOut`]: the condition was false at every check.
     pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(View<'_>) -> bool) -> Result<(), TimedOut> {
         self.shared.wait_until(limit, |inner| condition(inner.view()))
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn open_count(&self) -> usize {
         self.look(|view| view.open_count())
     }
 
-    /// Connections accepted over the server's whole life.
+    /// Returns the number of connections accepted over the server's lifetime.
     pub fn accepted_count(&self) -> u64 {
         self.look(|view| view.accepted_count())
     }
 
-    /// Commands of this name received.
+    /// Returns the number of received commands of this name.
     pub fn count_of(&self, name: &str) -> u64 {
         self.look(|view| view.count_of(name))
     }
 
-    /// The logged commands, oldest first.
+    /// Returns the logged commands, oldest first.
     pub fn log(&self) -> Vec<Received> {
         self.look(|view| view.log().collect())
     }
@@ -406,7 +414,7 @@ impl FakeServer {
         self.until(wanted)
     }
 
-    /// Waits until the thread has brought its sockets into the wanted state.
+    /// Waits until the thread has changed its sockets to the requested state.
     fn until(&self, wanted: Wanted) -> io::Result<()> {
         let reached = match wanted {
             Wanted::Listening => Sockets::Listening,

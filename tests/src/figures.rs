@@ -1,19 +1,21 @@
-//! Figures of a run, for the report: each suite leaves a file of its own in the folder that `POOLHOUSE_FIGURES` names.
+//! Figures of a run, for the report: each suite writes a separate file into the folder that
+//! `POOLHOUSE_FIGURES` names.
 
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The variable that names the folder. What runs a suite for another purpose than its figures takes it away.
+/// The variable that names the folder. A program that runs a suite for another purpose than its
+/// figures removes it.
 pub const FOLDER: &str = "POOLHOUSE_FIGURES";
 
-/// Where figures go; `None` when nobody asked for them.
+/// Returns the folder for figures; `None` if none was requested.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// The commit of the sources, with `-dirty` where they differ from it; `unknown` where there is no git.
+/// Returns the commit of the sources, with `-dirty` if they differ from it; `unknown` without git.
 #[must_use]
 pub fn commit() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/commit");
@@ -21,13 +23,14 @@ pub fn commit() -> String {
     output.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Leaves the figures of a suite behind, in place of those of its last run, with the commit that they are of.
+/// Writes the figures of a suite, replacing those of its last run, together with their commit.
 ///
-/// - `suite`: the name of the file, without its end: words joined by underscores. - `figures`: an object.
+/// - `suite`: the name of the file, without its extension: words joined by underscores. -
+///   `figures`: an object.
 ///
 /// # Panics
 ///
-/// Panics when the folder cannot be written to.
+/// If the folder cannot be written to.
 pub fn record(suite: &str, figures: &Value) {
     let Some(folder) = folder() else { return };
     std::fs::create_dir_all(&folder).expect("the folder of figures can be made");

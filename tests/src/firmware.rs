@@ -1,7 +1,8 @@
 //! Runs the firmware of `runtime-embassy/firmware` under QEMU, for tests against a server.
 //!
-//! The environment variable `POOLHOUSE_FIRMWARE` names the folder of its ELFs, as `tests/scripts/firmware` prints it; `./tests/run` builds them.
-//! The emulator ends by itself at its time limit, and with the value that stands for it.
+//! The environment variable `POOLHOUSE_FIRMWARE` names the folder of its ELFs, as printed by
+//! `tests/scripts/firmware`; `./tests/run` builds them. The emulator ends at its time limit, or
+//! when the value that represents it is dropped.
 
 use core::fmt;
 use core::time::Duration;
@@ -16,20 +17,20 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The name of the environment variable that names the folder of the ELFs.
+/// The environment variable that names the folder of the ELFs.
 pub const FIRMWARE: &str = "POOLHOUSE_FIRMWARE";
 
-/// The name of the environment variable by which a script says why there is none.
+/// The environment variable in which a script stores the reason why there is no folder.
 pub const FIRMWARE_MISSING: &str = "POOLHOUSE_FIRMWARE_MISSING";
 
-/// How long the emulator may run, unless it is told.
+/// Default time limit of the emulator.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The folder of the ELFs.
+/// Returns the folder of the ELFs.
 ///
 /// # Errors
 ///
-/// The reason why there is none, for a skip by name.
+/// The reason why there is none, to be reported for skipped tests.
 pub fn available() -> Result<PathBuf, String> {
     match env::var_os(FIRMWARE) {
         Some(folder) if Path::new(&folder).is_dir() => Ok(folder.into()),
@@ -38,7 +39,7 @@ pub fn available() -> Result<PathBuf, String> {
     }
 }
 
-/// A firmware that runs.
+/// A running firmware.
 #[derive(Debug)]
 pub struct Firmware {
     child: Child,
@@ -47,14 +48,14 @@ pub struct Firmware {
     cable: Option<Cable>,
 }
 
-/// The cable of a firmware that runs.
+/// The network cable of a running firmware.
 #[derive(Clone, Debug)]
 pub struct Cable {
     /// The emulator's monitor.
     monitor: PathBuf,
 }
 
-/// A firmware did not do what it should, with what it had printed.
+/// The firmware behaved unexpectedly; with its output.
 #[derive(Debug)]
 pub struct FirmwareError(String);
 
@@ -75,7 +76,8 @@ impl From<io::Error> for FirmwareError {
 impl Firmware {
     /// Starts an ELF with these arguments.
     ///
-    /// - `monitor`: the path of a socket by which the cable can be pulled ([`Firmware::set_link`]); a short one.
+    /// - `monitor`: path of a socket by which the cable can be unplugged ([`Firmware::set_link`]);
+    ///   it must be short.
     ///
     /// # Errors
     ///
@@ -84,7 +86,7 @@ impl Firmware {
         Self::start_for(LIMIT, name, arguments, monitor)
     }
 
-    /// The same of one that may run for so long, in whole seconds.
+    /// The same with another time limit, in whole seconds.
     ///
     /// # Errors
     ///
@@ -115,11 +117,11 @@ impl Firmware {
         Ok(Self { child, lines, output: Vec::new(), cable: monitor.map(|monitor| Cable { monitor }) })
     }
 
-    /// Reads on until a line that suits, and gives it.
+    /// Reads output until a matching line, and returns it.
     ///
     /// # Errors
     ///
-    /// There is none within `limit`, or the firmware ends before.
+    /// No line matches within `limit`, or the firmware ends before.
     pub fn wait_for(&mut self, limit: Duration, suits: impl Fn(&str) -> bool) -> Result<String, FirmwareError> {
         let until = Instant::now() + limit;
         loop {
@@ -136,11 +138,11 @@ impl Firmware {
         }
     }
 
-    /// Waits until the firmware has ended, and gives its exit status.
+    /// Waits until the firmware has ended, and returns its exit status.
     ///
     /// # Errors
     ///
-    /// It goes on for longer than `limit`.
+    /// It is still running after `limit`.
     pub fn finish(&mut self, limit: Duration) -> Result<i32, FirmwareError> {
         let until = Instant::now() + limit;
         loop {
@@ -153,22 +155,23 @@ impl Firmware {
         Ok(self.child.wait()?.code().unwrap_or(-1))
     }
 
-    /// What it has printed so far, as far as it was read.
+    /// Returns the output that was read so far.
     #[must_use]
     pub fn output(&self) -> &[String] {
         &self.output
     }
 
-    /// Plugs the cable in, or pulls it.
+    /// Plugs the cable in, or unplugs it.
     ///
     /// # Errors
     ///
-    /// There is no monitor, or it does not answer.
+    /// There is no monitor, or it does not respond.
     pub fn set_link(&self, up: bool) -> Result<(), FirmwareError> {
         self.cable.as_ref().ok_or_else(|| self.failed("it has no monitor"))?.set(up)
     }
 
-    /// Its cable, for who pulls it while another reads what it prints; `None` without a monitor.
+    /// Returns its cable, so that it can be unplugged while another thread reads the output; `None`
+    /// without a monitor.
     #[must_use]
     pub fn cable(&self) -> Option<Cable> {
         self.cable.clone()
@@ -180,11 +183,11 @@ impl Firmware {
 }
 
 impl Cable {
-    /// Plugs it in, or pulls it.
+    /// Plugs it in, or unplugs it.
     ///
     /// # Errors
     ///
-    /// The monitor does not answer.
+    /// The monitor does not respond.
     pub fn set(&self, up: bool) -> Result<(), FirmwareError> {
         let mut socket = UnixStream::connect(&self.monitor)?;
         socket.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -192,7 +195,7 @@ impl Cable {
         let mut prompt = Vec::new();
         answers.read_until(b')', &mut prompt)?;
         writeln!(socket, "set_link nic0 {}", if up { "on" } else { "off" })?;
-        // The next prompt comes when it is done.
+        // The next prompt appears when the command is done.
         let mut answer = Vec::new();
         while !answer.ends_with(b"(qemu)") {
             if answers.read_until(b')', &mut answer)? == 0 {
@@ -206,7 +209,7 @@ impl Cable {
 impl Drop for Firmware {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // What bounds the emulator's time passes this on to it.
+            // The process that limits the emulator's time forwards the signal to it.
             if let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(id, Signal::TERM);
             }

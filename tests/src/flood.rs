@@ -1,24 +1,27 @@
-//! Names that an attacker chooses, and honest names of the same length.
+//! Names chosen by an attacker, and honest names of the same length.
 
 use alloc::collections::BTreeMap;
 
 use crate::choices::Choices;
 use crate::rng::Rng;
 
-/// The characters of a block: they are valid in host names.
+/// The characters of a block, all valid in host names.
 const LETTERS: [char; 32] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w',
     'x', 'y', 'z', '0', '1', '2', '3', '4', '5',
 ];
-/// Bytes of a block.
+/// Length of a block, bytes.
 const BLOCK: usize = 8;
 
-/// Returns `count` names with the same 32-bit FNV-1a hash. Their hashes stay equal if the same bytes are appended to all. Each doubling of `count` adds eight
-/// bytes to a name.
+/// Returns `count` names with the same 32-bit FNV-1a hash. Their hashes stay equal if the same
+/// bytes are appended to all. Each doubling of `count` adds eight bytes to a name.
 ///
-/// The names are a multicollision: for each doubling, two blocks that lead from one state of the hash to the same next state are found among some 65,536.
+/// The names are a multicollision: for each doubling, two blocks that lead from one state of the
+/// hash to the same next state are found among some 65,536.
 ///
 /// # Panics
+///
+/// If no two blocks are found, which does not happen with the fixed seed.
 ///
 /// Panics when no two blocks are found, which does not happen with the fixed seed.
 #[must_use]

@@ -7,13 +7,14 @@ use poolhouse_wire::Authenticator;
 use poolhouse_wire::handshake::{Established, Handshake, HandshakeError, Next};
 use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
 
-/// Leads a handshake to its end, reading `read_bytes` at a time.
+/// Executes a handshake to its end, reading `read_bytes` at a time.
 ///
 /// # Errors
-/// The handshake's own; one of the socket becomes [`Cause::Network`] or [`Cause::NetworkTimeout`].
+/// Those of the handshake; an error of the socket becomes [`Cause::Network`] or
+/// [`Cause::NetworkTimeout`].
 ///
 /// # Panics
-/// With `read_bytes` of 0.
+/// If `read_bytes` is 0.
 pub fn shake_hands<A: Authenticator>(
     stream: &mut (impl Read + Write),
     handshake: &mut Handshake<'_, A>,
@@ -41,10 +42,10 @@ pub fn shake_hands<A: Authenticator>(
     }
 }
 
-/// Client metadata of a test.
+/// Returns the client metadata of a test.
 ///
 /// # Panics
-/// Never: it is short.
+/// Never: the metadata is short.
 #[must_use]
 pub fn client() -> ClientMetadata {
     let options =
@@ -52,7 +53,7 @@ pub fn client() -> ClientMetadata {
     ClientMetadata::new(&options).expect("short")
 }
 
-/// A handshake that authenticates.
+/// Creates a handshake with authentication.
 #[must_use]
 pub fn with<'a, A: Authenticator>(client: &'a ClientMetadata, authenticator: A) -> Handshake<'a, A> {
     Handshake::with_authenticator(HandshakeHello::new(client), authenticator)

@@ -1,4 +1,5 @@
-//! Generators by name, each up to a budget: what tells whether a bug that was planted is found, and in what time.
+//! Generators by name, each with a budget; used to measure whether, and how fast, a planted bug is
+//! found.
 
 use core::fmt::Write;
 use std::fs;
@@ -14,19 +15,19 @@ use crate::seeds::Life;
 use crate::sim::{self, Kind, Shape, Store, caught};
 use crate::world;
 
-/// What came of a hunt.
+/// The result of a hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunted {
-    /// Lives, inputs or states.
+    /// Number of simulated runs, inputs or states.
     pub tried: u64,
-    /// What the last of them said, if that ended the hunt.
+    /// The failure that ended the hunt, if any.
     pub found: Option<String>,
 }
 
-/// A generator: it is told how many seeds, lives or states there are for it.
+/// A generator; its argument is the budget: the number of seeds, simulated runs or states.
 pub type Generator = fn(u64) -> Hunted;
 
-/// The generators that are no fuzz targets.
+/// The generators that are not fuzz targets.
 pub const GENERATORS: [(&str, Generator); 11] = [
     ("pool", |budget| lives(budget, sim::seed)),
     ("mux", |budget| lives(budget, sim::mux::seed)),
@@ -41,13 +42,14 @@ pub const GENERATORS: [(&str, Generator); 11] = [
     ("search_control", |budget| scopes(budget, &search::control::scopes(), search::control::Shape::run_up_to)),
 ];
 
-/// Goes on until something is found, or the budget is used up.
+/// Runs a generator until a bug is found, or the budget is used up.
 ///
-/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target. - `budget`: seeds, lives, inputs or states. - `corpus`: the folder of the corpora.
+/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target. - `budget`: number of seeds,
+///   simulated runs, inputs or states. - `corpus`: the folder of the corpora.
 ///
 /// # Errors
 ///
-/// There is no such generator.
+/// The generator does not exist.
 pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, String> {
     if let Some(name) = generator.strip_prefix("fuzz_") {
         let target = TARGETS.iter().find(|(target, _)| *target == name);
@@ -59,7 +61,7 @@ pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, Strin
     Ok(run(budget))
 }
 
-/// The names of all generators.
+/// Returns the names of all generators.
 #[must_use]
 pub fn names() -> Vec<String> {
     let targets = TARGETS.iter().map(|(target, _)| format!("fuzz_{target}"));
@@ -79,7 +81,7 @@ fn seeds(budget: u64, mut live: impl FnMut(u64) -> Result<(), String>) -> Hunted
     Hunted { tried: budget, found: None }
 }
 
-/// A life that random bytes describe.
+/// Executes a simulated run described by random bytes.
 fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
     let mut rng = Rng::stream(seed, "hunt");
     let data: Vec<u8> = (0..rng.below(length)).map(|_| byte(&mut rng)).collect();
@@ -90,14 +92,14 @@ fn byte(rng: &mut Rng) -> u8 {
     rng.next_u64().to_le_bytes()[0]
 }
 
-/// Every life of small pools, one pool after the other.
+/// Executes every simulated run of small pools, one pool after the other.
 fn every_life(budget: u64) -> Hunted {
     let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
     let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..PoolOptions::DEFAULT };
     let calls = [Kind::Ready, Kind::CheckOut, Kind::CancelBound, Kind::CancelUnbound, Kind::CancelGranted, Kind::Claim];
     let news = [Kind::CheckIn, Kind::PollEstablish, Kind::Established, Kind::EstablishFailed];
     let with = |more: &[Kind]| [&calls[..], &news, more].concat();
-    // What is short first, so that the budget is not used up by one.
+    // Short ones first, so that no single shape uses up the budget.
     let shapes = [
         Shape::tiny(one, Store::Heap, &with(&[Kind::CheckInBroken]), 7),
         Shape::tiny(two, Store::Heap, &with(&[Kind::Clear]), 6),
@@ -108,7 +110,7 @@ fn every_life(budget: u64) -> Hunted {
     for (place, shape) in shapes.iter().enumerate() {
         let mut choices = Exhaustive::new();
         let mut last = false;
-        // An equal part for each, and what is left over for the next.
+        // Each gets an equal part; an unused rest is available to the next.
         let until = budget * (place as u64 + 1) / shapes.len() as u64;
         while !last && tried < until {
             tried += 1;
@@ -121,7 +123,8 @@ fn every_life(budget: u64) -> Hunted {
     Hunted { tried, found: None }
 }
 
-/// The first states of each scope: an equal part of the budget for each, and what is left over for the next.
+/// Explores the first states of each scope: an equal part of the budget for each; an unused rest is
+/// available to the next.
 fn scopes<S>(budget: u64, shapes: &[S], run: impl Fn(&S, usize) -> Result<Figures, Stopped>) -> Hunted {
     let mut tried = 0;
     for (place, shape) in shapes.iter().enumerate() {
@@ -140,7 +143,7 @@ fn scopes<S>(budget: u64, shapes: &[S], run: impl Fn(&S, usize) -> Result<Figure
     Hunted { tried, found: None }
 }
 
-/// The corpus of a target as it is, then changed at random.
+/// Runs the corpus of a target unchanged, then with random changes.
 fn inputs(name: &str, body: Body, budget: u64, corpus: &Path) -> Hunted {
     let files = files(&corpus.join(name));
     let mut rng = Rng::stream(0, name);
@@ -158,7 +161,7 @@ fn inputs(name: &str, body: Body, budget: u64, corpus: &Path) -> Hunted {
     Hunted { tried: budget, found: None }
 }
 
-/// The files of a folder in the order of their names; none if there is no folder.
+/// Returns the files of a folder in the order of their names; none if the folder does not exist.
 #[must_use]
 pub fn files(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -167,7 +170,7 @@ pub fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.into_iter().flat_map(fs::read).collect()
 }
 
-/// One of the files with a few changes.
+/// Returns one of the files with a few changes.
 fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut data = if files.is_empty() { vec![0; 64] } else { files[rng.index(files.len())].clone() };
     for _ in 0..=rng.below(4) {

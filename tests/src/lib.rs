@@ -1,4 +1,5 @@
-//! Harness of Poolhouse: fake and real servers, runners of the official tests, reference models, the seeded simulator, fuzz bodies.
+//! Test harness of Poolhouse: fake and real servers, runners of the official tests, reference
+//! models, the seeded simulator, fuzz bodies.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -36,12 +37,12 @@ pub mod suite;
 pub mod tls;
 pub mod world;
 
-/// The examples of the README, compiled and run like those of any documentation.
+/// The examples of the README, compiled and run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// Those of the guides that want an adapter, likewise.
+/// The examples of the guides that need a platform, likewise.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../core/client/src/guide/adapter.md")]

@@ -1,7 +1,8 @@
-//! Starts and controls a genuine mongod for the tests that need one.
+//! Starts and controls a real mongod for the tests that need one.
 //!
-//! The environment variable `MONGOD` names the binary; `./tests/run` provisions one. Each [`Mongod`] has a loopback port and
-//! a data folder of its own and is ended and removed when it is dropped, also by a panic. Processes are ended by their id only.
+//! The environment variable `MONGOD` names the binary; `./tests/run` provisions one. Each
+//! [`Mongod`] has a separate loopback port and data folder; dropping it, also by a panic, ends the
+//! process and removes the folder. Processes are ended only by their id.
 
 use alloc::sync::Arc;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -34,37 +35,39 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
-/// The name of the environment variable that names the binary.
+/// The environment variable that names the binary.
 pub const MONGOD: &str = "MONGOD";
 
-/// The name of the environment variable by which a script says why there is no binary.
+/// The environment variable in which a script stores the reason why there is no binary.
 pub const MONGOD_MISSING: &str = "POOLHOUSE_MONGOD_MISSING";
 
-/// The application name of the harness's own connection; a fail point for another `appName` leaves it alone.
+/// The application name of the harness's connection; fail points with another `appName` do not
+/// affect it.
 pub const APP_NAME: &str = "poolhouse-harness";
 
-/// How long a server may take until it answers.
+/// Time limit for a server's first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end by itself.
+/// Time limit for a server's orderly shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an administrative command may take, connecting included.
+/// Time limit of an administrative command, including connecting.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long `replSetInitiate` may take: the member that is asked asks all others, and makes files, while they may be starting still.
+/// Time limit of `replSetInitiate`: the member contacts all others, which may still be starting,
+/// and creates files.
 const INITIATE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The pause between two looks at a server that is starting.
+/// The interval between two checks of a server that is starting.
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 
-/// How many ports are tried when others take them first.
+/// Number of ports that are tried if they are taken.
 const PORT_TRIES: usize = 8;
 
-/// The path of the mongod to test with.
+/// Returns the path of the mongod to test with.
 ///
 /// # Errors
-/// The reason why there is none, for a skip by name.
+/// The reason why there is none, to be reported for skipped tests.
 pub fn available() -> Result<PathBuf, String> {
     let Some(value) = env::var_os(MONGOD).filter(|value| !value.is_empty()) else {
         let why = env::var(MONGOD_MISSING).unwrap_or_else(|_| format!("{MONGOD} is not set"));
@@ -74,34 +77,35 @@ pub fn available() -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("no mongod ({MONGOD} = {} is no file)", path.display())) }
 }
 
-/// How to start a server.
+/// The options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct MongodOptions {
-    /// The name of the replica set that it shall be a member of; `replSetInitiate` is up to the test.
+    /// The name of the server's replica set; the test must run `replSetInitiate`.
     pub repl_set: Option<String>,
-    /// TLS beside plain text.
+    /// TLS, in addition to plain text unless `required`.
     pub tls: Option<MongodTls>,
-    /// More `--setParameter` values; `enableTestCommands=1` is always there.
+    /// Further `--setParameter` values; `enableTestCommands=1` is always set.
     pub parameters: Vec<(String, String)>,
-    /// More arguments.
+    /// Further arguments.
     pub args: Vec<OsString>,
 }
 
-/// How a server does TLS.
+/// The TLS options of a server.
 #[derive(Clone, Debug)]
 pub struct MongodTls {
     /// Certificate chain and private key in one PEM file.
     pub certificate_key_file: PathBuf,
-    /// The certificates that client certificates are checked against.
+    /// The CA certificates that verify client certificates.
     pub ca_file: Option<PathBuf>,
-    /// Whether a client may come without a certificate although there is a `ca_file`.
+    /// Whether a client certificate is optional even with a `ca_file`.
     pub allow_without_certificate: bool,
-    /// Whether plain text is refused (`requireTLS`). Otherwise it stays possible (`preferTLS`), and the harness itself uses it.
+    /// Whether plain text is refused (`requireTLS`). Otherwise it is accepted (`preferTLS`), and
+    /// used by the harness itself.
     pub required: bool,
 }
 
 impl MongodTls {
-    /// The harness's own way in.
+    /// Returns the TLS configuration of the harness's own connection.
     fn client_config(&self) -> Result<Arc<ClientConfig>, MongodError> {
         let malformed = |error: &dyn core::fmt::Display| {
             MongodError::Malformed(format!("{}: {error}", self.certificate_key_file.display()))
@@ -114,42 +118,42 @@ impl MongodTls {
     }
 }
 
-/// When a fail point takes effect.
+/// The mode of a fail point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailPointMode {
-    /// Never again.
+    /// Disabled.
     Off,
-    /// Until it is switched off.
+    /// Enabled until it is disabled.
     AlwaysOn,
-    /// For the next so many commands that match.
+    /// Enabled for the next N commands that match.
     Times(u32),
-    /// Always, but not for the next so many commands that match.
+    /// Enabled after the next N commands that match.
     Skip(u32),
 }
 
-/// What `serverStatus` counts of connections.
+/// The connection counts of `serverStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConnections {
-    /// Connections now open, the harness's own included while it has one ([`Self::others`] leaves it out).
+    /// Open connections, including that of the harness, if any ([`Self::others`] excludes it).
     pub current: u64,
     /// Connections that could still be opened.
     pub available: u64,
-    /// Connections ever accepted since the server's start.
+    /// Connections accepted since the server's start.
     pub total_created: u64,
 }
 
 impl ServerConnections {
-    /// Open connections without the one that asked.
+    /// Returns the number of open connections without the one that requested the counts.
     #[must_use]
     pub fn others(&self) -> u64 {
         self.current.saturating_sub(1)
     }
 }
 
-/// A server of the test's own.
+/// A server used by one test.
 #[derive(Debug)]
 pub struct Mongod {
-    // Fields drop in this order: the process is gone before its folder is removed.
+    // Fields are dropped in this order: the process ends before its folder is removed.
     server: Option<Server>,
     client: Mutex<Option<Client>>,
     binary: PathBuf,
@@ -162,8 +166,8 @@ impl Mongod {
     /// Starts the server that `MONGOD` names and waits, at most a minute, until it answers `hello`.
     ///
     /// # Errors
-    /// [`MongodError::Unavailable`] when there is no binary; else what kept the server from answering, with the end of
-    /// its log.
+    /// [`MongodError::Unavailable`] if there is no binary; else the reason why the server did not
+    /// answer, with the end of its log.
     pub fn start(options: MongodOptions) -> Result<Self, MongodError> {
         let binary = available().map_err(MongodError::Unavailable)?;
         let scratch = Scratch::create()?;
@@ -180,39 +184,41 @@ impl Mongod {
         }
     }
 
-    /// Where it listens; the same after a restart.
+    /// Returns its address; the same after a restart.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Its connection string, without options.
+    /// Returns its connection string, without options.
     #[must_use]
     pub fn uri(&self) -> String {
         format!("mongodb://{}", self.address())
     }
 
-    /// The folder that it has to itself: data, log and whatever a test puts there. Gone when this value is dropped.
+    /// Returns its private folder: data, log and files of the test. Removed when this value is
+    /// dropped.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The id of its process; `None` while it is not running.
+    /// Returns the id of its process; `None` while it is not running.
     pub fn pid(&mut self) -> Option<u32> {
         self.server.as_mut().and_then(Server::pid_if_running)
     }
 
-    /// The end of its log, for messages of failing tests.
+    /// Returns the end of its log, for messages of failing tests.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.scratch.log_tail()
     }
 
-    /// Ends the process at once, as `kill -9` does, and waits until it is gone. No-op if it is not running.
+    /// Ends the process at once, as `kill -9` does, and waits for its end. No-op if it is not
+    /// running.
     ///
     /// # Errors
-    /// [`MongodError::Io`] when the process cannot be signalled.
+    /// [`MongodError::Io`] if the process cannot be signalled.
     pub fn kill9(&mut self) -> Result<(), MongodError> {
         self.forget_client();
         match self.server.take() {
@@ -221,15 +227,16 @@ impl Mongod {
         }
     }
 
-    /// Stops the process (SIGSTOP) and waits until it stands: connecting still succeeds, no byte comes.
+    /// Stops the process (SIGSTOP) and waits until it is stopped: connecting still succeeds, but it
+    /// sends no bytes.
     ///
     /// # Errors
-    /// [`MongodError::NotRunning`], or [`MongodError::Io`] when it does not stand within 10 s.
+    /// [`MongodError::NotRunning`], or [`MongodError::Io`] if it is not stopped within 10 s.
     pub fn stop(&mut self) -> Result<(), MongodError> {
         self.running()?.stop()
     }
 
-    /// Lets a stopped process go on (SIGCONT).
+    /// Continues a stopped process (SIGCONT).
     ///
     /// # Errors
     /// [`MongodError::NotRunning`], or [`MongodError::Io`].
@@ -237,7 +244,8 @@ impl Mongod {
         self.running()?.cont()
     }
 
-    /// Starts the server again on the same port and data and waits until it answers; ends it properly first if it is running.
+    /// Starts the server again on the same port and data and waits until it answers; shuts it down
+    /// first if it is running.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -246,10 +254,10 @@ impl Mongod {
         self.launch()
     }
 
-    /// Asks the process to end (SIGTERM) and waits until it is gone. No-op if it is not running.
+    /// Shuts the process down (SIGTERM) and waits for its end. No-op if it is not running.
     ///
     /// # Errors
-    /// [`MongodError::Timeout`] when it had to be killed after 30 s; it is gone then, too.
+    /// [`MongodError::Timeout`] if it had to be killed after 30 s; also then it has ended.
     pub fn shutdown(&mut self) -> Result<(), MongodError> {
         self.forget_client();
         match self.server.take() {
@@ -260,11 +268,12 @@ impl Mongod {
 
     /// Runs a command on the database `admin` and returns the reply, at most 15 s later.
     ///
-    /// All commands of a server share one connection, opened when needed and replaced after an error: in plain text, or, where the server
-    /// refuses that, by TLS without a look at its certificate, with that very certificate as the harness's own.
+    /// All commands of a server share one connection, opened when needed and replaced after an
+    /// error. It uses plain text or, if the server requires TLS, TLS without verification of the
+    /// server's certificate, which also serves as the client certificate.
     ///
     /// # Errors
-    /// [`MongodError::Command`] when the server refuses it; else what went wrong on the way.
+    /// [`MongodError::Command`] if the server refuses it; else the error of the connection.
     pub fn run_command(&self, command: Document) -> Result<Document, MongodError> {
         self.run_command_on("admin", command)
     }
@@ -277,7 +286,7 @@ impl Mongod {
         self.run_command_within(COMMAND_TIMEOUT, database, command)
     }
 
-    /// [`Self::run_command_on`], with another limit.
+    /// Calls [`Self::run_command_on`] with another time limit.
     fn run_command_within(&self, limit: Duration, database: &str, command: Document) -> Result<Document, MongodError> {
         let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + limit;
@@ -286,14 +295,14 @@ impl Mongod {
             None => self.connect(deadline)?,
         };
         let reply = client.run_command(database, command, deadline);
-        // After any other error the stream may hold half a reply.
+        // After any other error the stream may contain half a reply.
         if matches!(reply, Ok(_) | Err(MongodError::Command { .. })) {
             *slot = Some(client);
         }
         reply
     }
 
-    /// What the server counts of connections.
+    /// Returns the server's connection counts.
     ///
     /// # Errors
     /// As [`Self::run_command`].
@@ -314,7 +323,7 @@ impl Mongod {
         })
     }
 
-    /// Sets the fail point `name`; `data` is what it takes (empty when it is switched off).
+    /// Sets the fail point `name`; `data` contains its parameters (empty when it is disabled).
     ///
     /// # Errors
     /// As [`Self::run_command`].
@@ -334,8 +343,9 @@ impl Mongod {
 
     /// Sets the fail point `failCommand`.
     ///
-    /// `data` holds `failCommands` and the fault (`errorCode`, `closeConnection`, `blockConnection` with `blockTimeMS`).
-    /// Name the `appName` of the client under test in it, else the harness's own connection is hit as well.
+    /// `data` contains `failCommands` and the fault (`errorCode`, `closeConnection`,
+    /// `blockConnection` with `blockTimeMS`). Set the `appName` of the client under test in it,
+    /// else the harness's own connection is affected as well.
     ///
     /// # Errors
     /// As [`Self::run_command`].
@@ -343,7 +353,8 @@ impl Mongod {
         self.configure_fail_point("failCommand", mode, data)
     }
 
-    /// Starts the process on the chosen port and waits for its first answer; no process is left after an error.
+    /// Starts the process on the chosen port and waits for its first answer; no process is left
+    /// after an error.
     fn launch(&mut self) -> Result<(), MongodError> {
         assert!(self.server.is_none(), "one process at a time");
         let args = process::arguments(&self.options, self.port, &self.scratch);
@@ -371,12 +382,14 @@ impl Mongod {
         }
     }
 
-    /// Connects, and makes sure that it is our process that answers: another may have taken the port first.
+    /// Connects, and checks that the answer is from our process: another process may have taken the
+    /// port first.
     fn first_answer(&self, pid: u32, deadline: Instant) -> Result<Client, MongodError> {
         let mut client = self.connect(deadline)?;
         match client.run_command("admin", doc! { "serverStatus": 1 }, deadline) {
             Ok(status) if status.get_i64("pid").is_ok_and(|answering| answering == i64::from(pid)) => Ok(client),
-            // A server with access control does not tell; that it ended would be noticed before the next command.
+            // A server with access control does not report its pid; if our process had ended, the
+            // next command would detect it.
             Err(MongodError::Command { .. }) => Ok(client),
             Ok(status) => {
                 let answering = status.get("pid");

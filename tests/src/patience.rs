@@ -1,4 +1,4 @@
-//! Tests in real time: bounds far beyond what anything needs, and waiting for what no event announces.
+//! Tests in real time: generous time limits, and polling for states that no event announces.
 
 use async_io::Timer;
 use core::fmt::Debug;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use futures_lite::FutureExt;
 use std::time::Instant;
 
-/// How long anything may take that is waited for; far beyond what it needs.
+/// Time limit of waits; much longer than any needs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test on this thread.
@@ -22,7 +22,7 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     async_io::block_on(test.or(limit))
 }
 
-/// Waits for a state that no event announces, by a look each millisecond.
+/// Waits for a state that no event announces, checked every millisecond.
 ///
 /// # Panics
 ///
@@ -35,11 +35,11 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The error of something that must not succeed.
+/// Returns the error of an operation that must fail.
 ///
 /// # Panics
 ///
-/// When it succeeded.
+/// If it succeeded.
 pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
     match result {
         Ok(value) => panic!("it succeeded: {value:?}"),

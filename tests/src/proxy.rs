@@ -1,7 +1,9 @@
-//! A proxy on loopback that spoils the connections that go through it, without rights and without help of the kernel's.
+//! A proxy on loopback that injects faults into the connections through it, without privileges or
+//! kernel support.
 //!
-//! Each connection is dealt a fault, or none, by the weather of the moment it is accepted in; what is open can be struck as well. What is spoiled
-//! is of the stream of bytes: the proxy knows nothing of messages, so that a cut falls anywhere.
+//! Each connection is assigned a fault, or none, by the weather at the time at which it is
+//! accepted; faults can also be injected into open connections. Faults apply to the stream of
+//! bytes: the proxy does not parse messages, so that a cut may occur at any byte.
 
 use alloc::sync::Arc;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -23,29 +25,30 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
-/// What happens to a connection.
+/// A fault of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What is carried comes late, both ways, for as long as the connection lives.
+    /// Delays bytes in both directions, for the connection's lifetime.
     Delay,
-    /// One byte at a time, both ways, for as long as the connection lives.
+    /// Forwards one byte at a time in both directions, for the connection's lifetime.
     Trickle,
-    /// After some bytes: both sides are closed, with FIN.
+    /// After some bytes: closes both sides, with FIN.
     Cut,
-    /// After some bytes: the client's side is reset (`SO_LINGER` 0).
+    /// After some bytes: resets the client's side (`SO_LINGER` 0).
     Reset,
-    /// After some bytes: the client is told that nothing more comes, and goes unheard from then on.
+    /// After some bytes: shuts down the sending side to the client, and drops all further bytes of
+    /// the client.
     HalfClose,
-    /// After some bytes: nothing more comes and nothing more arrives, and nobody is told.
+    /// After some bytes: forwards no further bytes in either direction, without closing.
     Stall,
-    /// Accepted, and no answer ever.
+    /// Accepts the connection, and never answers.
     Silence,
-    /// After some bytes: others come in the place of those of the server, and then no more.
+    /// After some bytes: sends random bytes in place of the server's, and then no more.
     Garbage,
 }
 
 impl Fault {
-    /// All there are.
+    /// All faults.
     pub const ALL: [Self; 8] = [
         Self::Delay,
         Self::Trickle,
@@ -57,7 +60,7 @@ impl Fault {
         Self::Garbage,
     ];
 
-    /// Its name, in words joined by underscores.
+    /// Returns its name, in words joined by underscores.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,53 +80,54 @@ impl Fault {
     }
 }
 
-/// What new connections have to reckon with.
+/// The distribution of faults of new connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// How many of a hundred are spoiled.
+    /// Percentage of connections with a fault.
     pub spoiled_percent: u32,
-    /// By one of these, all alike.
+    /// The possible faults, with equal probability.
     pub faults: Vec<Fault>,
-    /// After how many bytes, counted in one of the two directions; `None`: somewhere in the handshake, soon after it, or later.
+    /// Number of bytes before the fault, counted in one of the two directions; `None`: random: in
+    /// the handshake, soon after it, or later.
     pub after_bytes: Option<u64>,
 }
 
 impl Weather {
-    /// Nothing happens.
+    /// No faults.
     #[must_use]
     pub fn calm() -> Self {
         Self::default()
     }
 
-    /// So many of a hundred are spoiled, by one of these faults.
+    /// A fault, one of these, on this percentage of connections.
     #[must_use]
     pub fn of(spoiled_percent: u32, faults: &[Fault]) -> Self {
         Self { spoiled_percent, faults: faults.to_vec(), after_bytes: None }
     }
 }
 
-/// What a proxy has seen.
+/// The counts of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyCounts {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections whose server could not be reached; they are reset.
     pub unreached: u64,
-    /// Faults that came true, as [`Fault::ALL`] lists them; those of a strike included.
+    /// Injected faults, in the order of [`Fault::ALL`]; includes those of strikes.
     pub faults: [u64; Fault::ALL.len()],
 }
 
-/// What becomes of a connection.
+/// The fault assigned to a connection, and its parameters.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     fault: Option<Fault>,
-    /// After how many bytes; `None`: never.
+    /// Number of bytes before the fault; `None`: no fault in this direction.
     requests: Option<u64>,
     replies: Option<u64>,
     delay: Duration,
-    /// What garbage is made of.
+    /// Seed of the random bytes of `Garbage`.
     seed: u64,
-    /// How many pardons there were before.
+    /// Number of pardons before the connection was accepted.
     pardons: usize,
 }
 
@@ -138,23 +142,23 @@ enum Wanted {
 struct State {
     upstream: SocketAddr,
     wanted: Wanted,
-    /// What the listening socket is; the error when it could not be made so.
+    /// The state of the listening socket; the error if it could not be reached.
     reached: Result<Option<Wanted>, (io::ErrorKind, String)>,
     weather: Weather,
     rng: Rng,
     counts: ProxyCounts,
-    /// The last strike, and how many there were.
+    /// The last strike, and the number of strikes.
     strike: (u64, Fault),
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something of the state has changed.
+    /// Notified after changes of the state.
     changed: Event,
-    /// Sockets of connections, of either side.
+    /// Number of open sockets of connections, of either side.
     sockets: AtomicUsize,
-    /// How often those were pardoned that were open.
+    /// Number of pardons of open connections.
     pardons: AtomicUsize,
 }
 
@@ -167,9 +171,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on a free port of 127.0.0.1; returns when it listens. The weather is calm.
+    /// Starts a proxy on a free port of 127.0.0.1; returns when it listens. The initial weather is
+    /// calm.
     ///
-    /// - `seed`: of what it chooses.
+    /// - `seed`: seed of its random choices.
     ///
     /// # Errors
     /// `InvalidInput` for an address that is not loopback; otherwise those of the sockets.
@@ -203,25 +208,27 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// Returns its address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what new connections have to reckon with.
+    /// Sets the distribution of faults of new connections.
     pub fn set_weather(&self, weather: Weather) {
         self.shared.lock().weather = weather;
     }
 
-    /// Connections that are open, and have not met the fault that they were dealt, meet none; slow ones go on as others do.
+    /// Cancels the assigned faults of open connections that have not occurred yet; slow connections
+    /// become normal.
     pub fn pardon(&self) {
         self.shared.pardons.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Brings a fault upon all connections that are open, now; each goes on until then.
+    /// Injects a fault into all open connections, now; until then they are served normally.
     ///
-    /// [`Fault::Delay`] and [`Fault::Trickle`] are of new connections only: here they do nothing.
+    /// [`Fault::Delay`] and [`Fault::Trickle`] apply only to new connections: here they have no
+    /// effect.
     pub fn strike(&self, fault: Fault) {
         {
             let mut state = self.shared.lock();
@@ -230,7 +237,7 @@ impl Proxy {
         self.shared.changed.notify(usize::MAX);
     }
 
-    /// Refuses new connections from now on; the port stays its own.
+    /// Refuses new connections from now on; the port stays reserved.
     ///
     /// # Errors
     /// Those of the socket.
@@ -238,7 +245,7 @@ impl Proxy {
         self.turn_to(Wanted::Refusing)
     }
 
-    /// Takes new connections again.
+    /// Accepts new connections again.
     ///
     /// # Errors
     /// Those of the socket.
@@ -246,19 +253,20 @@ impl Proxy {
         self.turn_to(Wanted::Listening)
     }
 
-    /// What it has seen.
+    /// Returns the counts.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         self.shared.lock().counts
     }
 
-    /// How many sockets it has open for its connections: one for each client, and one for each that has reached the server.
+    /// Returns the number of open sockets of connections: one for each client, and one for each
+    /// connection to the server.
     #[must_use]
     pub fn sockets(&self) -> usize {
         self.shared.sockets.load(Ordering::SeqCst)
     }
 
-    /// Returns when the thread has done it.
+    /// Returns when the thread has changed the state.
     fn turn_to(&self, wanted: Wanted) -> io::Result<()> {
         {
             let mut state = self.shared.lock();
@@ -283,7 +291,7 @@ impl Drop for Proxy {
         self.shared.lock().wanted = Wanted::Stopped;
         self.shared.changed.notify(usize::MAX);
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been printed.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }
@@ -300,9 +308,9 @@ impl Shared {
 }
 
 impl State {
-    /// Deals a new connection its fate.
+    /// Assigns a new connection its fault.
     ///
-    /// - `pardons`: how many there were.
+    /// - `pardons`: number of pardons so far.
     fn deal(&mut self, pardons: usize) -> Fate {
         let rng = &mut self.rng;
         let mut fate = Fate { fault: None, requests: None, replies: None, delay: Duration::ZERO, seed: 0, pardons };
@@ -313,7 +321,7 @@ impl State {
         fate.fault = Some(self.weather.faults[at]);
         let bound = rng.one_of(&[700, 20_000, 300_000]);
         let after = self.weather.after_bytes.unwrap_or_else(|| u64::from(rng.below(bound)));
-        // Garbage stands in the place of replies.
+        // Garbage replaces replies.
         if rng.one_in(2) && fate.fault != Some(Fault::Garbage) {
             fate.requests = Some(after);
         } else {

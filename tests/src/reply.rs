@@ -1,4 +1,4 @@
-//! Replies to hello that are made without a message.
+//! Hello replies that are built without a message.
 
 use poolhouse_core::TopologyVersion;
 use poolhouse_wire::bson::{DocumentWriter, RawArray, RawDocument};
@@ -10,7 +10,7 @@ use poolhouse_wire::message::Matched;
 pub struct CheckReply {
     /// Whether `ok` is 1.
     pub ok: bool,
-    /// `code`, for a reply that is not ok; 0 when it has none.
+    /// `code`, for a reply that is not ok; 0 if it has none.
     pub code: i32,
     /// Whether the reply has `helloOk: true`.
     pub hello_ok: bool,
@@ -33,7 +33,7 @@ impl CheckReply {
         server_connection: None,
     };
 
-    /// That part of a reply.
+    /// Returns that part of a reply.
     #[must_use]
     pub fn of(reply: &HelloReply<'_>, matched: Matched) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl CheckReply {
         }
     }
 
-    /// A reply with these fields.
+    /// Returns a reply with these fields.
     #[must_use]
     pub const fn hello(&self) -> HelloReply<'static> {
         HelloReply {
@@ -59,14 +59,14 @@ impl CheckReply {
         }
     }
 
-    /// Whether another reply follows.
+    /// Returns whether another reply follows.
     #[must_use]
     pub const fn matched(&self) -> Matched {
         if self.more_to_come { Matched::MoreComes } else { Matched::Last }
     }
 }
 
-/// The bytes of the lists of a reply.
+/// The encoded lists of a reply.
 #[derive(Clone, Debug)]
 pub struct Lists {
     hosts: Vec<u8>,
@@ -76,14 +76,14 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// `hosts`, and no other list.
+    /// Creates `hosts`, and no other list.
     #[must_use]
     pub fn of_hosts(hosts: &[impl AsRef<str>]) -> Self {
         let none: [&str; 0] = [];
         Self::new(hosts, &none, &none, &[] as &[(&str, &str)])
     }
 
-    /// These lists.
+    /// Creates these lists.
     #[must_use]
     pub fn new<H: AsRef<str>, P: AsRef<str>, A: AsRef<str>, N: AsRef<str>, V: AsRef<str>>(
         hosts: &[H],
@@ -99,7 +99,7 @@ impl Lists {
         }
     }
 
-    /// The reply with these lists instead of its own.
+    /// Returns the reply with these lists in place of its own.
     ///
     /// # Panics
     ///
@@ -113,7 +113,7 @@ impl Lists {
     }
 }
 
-/// No document has a key with a zero byte: such pairs are left out.
+/// Pairs whose key contains a zero byte cannot be encoded, and are left out.
 fn document<'a>(texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut texts = texts.filter(|(key, _)| !key.contains('\0'));
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! A small random number generator with a seed: the same numbers on every machine, for ever.
+//! A small seeded random number generator: the same numbers on every machine and in every version.
 
 use crate::choices::Choices;
 
@@ -9,14 +9,15 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mix = SplitMix(seed);
         Self { state: [mix.next(), mix.next(), mix.next(), mix.next()] }
     }
 
-    /// A generator of its own for one part of a simulation: what another part draws does not reshuffle it.
+    /// Creates a separate generator for one part of a simulation: its numbers do not depend on the
+    /// draws of other parts.
     #[must_use]
     pub fn stream(seed: u64, part: &str) -> Self {
         // FNV-1a over the name.
@@ -26,7 +27,7 @@ impl Rng {
         Self::new(SplitMix(seed ^ name).next())
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);

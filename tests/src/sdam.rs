@@ -1,7 +1,7 @@
 //! Runs the official tests of server discovery and monitoring, without a server.
 //!
-//! A case per file, on the growable and on a fixed topology. Pools are counters of generations. Replies go to the entry
-//! point that monitors use; events are compared in full.
+//! One case per file, on the growable and on a fixed topology. Pools are counters of generations.
+//! Replies are passed to the entry point that monitors use; events are compared in full.
 
 mod expect;
 mod input;
@@ -24,14 +24,14 @@ use crate::spec;
 use crate::suite::Suite;
 use uri::Uri;
 
-/// Where the official files are.
+/// The folder of the official files.
 const FOLDER: &str = "server-discovery-and-monitoring/tests";
 /// The folders with files of this format.
 const FOLDERS: [&str; 6] = ["rs", "single", "sharded", "errors", "load-balanced", "monitoring"];
-/// Any id: files say "42".
+/// Any id: files contain "42".
 const TOPOLOGY: TopologyId = TopologyId::new(42);
 
-/// The official files as cases, named `folder/file`.
+/// Returns the official files as cases, named `folder/file`.
 pub fn suite() -> Suite {
     FOLDERS.into_iter().fold(Suite::new("sdam"), |suite, folder| match spec::files(&format!("{FOLDER}/{folder}")) {
         Ok(files) => files
@@ -44,7 +44,7 @@ pub fn suite() -> Suite {
 /// Runs one file on both kinds of memory.
 ///
 /// # Errors
-/// What differs from the file, or why the file cannot be read.
+/// The difference from the file, or the reason why the file cannot be read.
 pub fn run_file(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -54,13 +54,13 @@ pub fn run_file(path: &Path) -> Result<(), String> {
 /// Runs one test on both kinds of memory.
 ///
 /// # Errors
-/// What differs from the test, or what in it is not understood.
+/// The difference from the test, or its unsupported part.
 pub fn run(file: &Value) -> Result<(), String> {
     let on_heap = Client::<OnHeap>::run(file).map_err(|error| format!("on the heap: {error}"))?;
     if on_heap == Fit::Beyond {
         return Err("on the heap: a reply did not fit".to_owned());
     }
-    // What is too large for it is no case for the fixed memory.
+    // Tests that are too large for the fixed memory are not run on it.
     let in_place = Client::<Fixed<12, 24, 48, 1024>>::run(file).map_err(|error| format!("in place: {error}"))?;
     let counter = if in_place == Fit::Within { &WITHIN } else { &BEYOND };
     counter.fetch_add(1, Ordering::Relaxed);
@@ -70,20 +70,21 @@ pub fn run(file: &Value) -> Result<(), String> {
 static WITHIN: AtomicU32 = AtomicU32::new(0);
 static BEYOND: AtomicU32 = AtomicU32::new(0);
 
-/// How many of the tests that this process ran fit into the fixed memory, and how many were too large for it.
+/// Returns how many of the tests that this process ran fit into the fixed memory, and how many were
+/// too large for it.
 #[must_use]
 pub fn in_place() -> (u32, u32) {
     (WITHIN.load(Ordering::Relaxed), BEYOND.load(Ordering::Relaxed))
 }
 
-/// Whether a test fits into the memory that it was run on.
+/// Whether a test fits into its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Within,
     Beyond,
 }
 
-/// Keeps events.
+/// Records events.
 #[derive(Debug, Default)]
 struct Recorder(Vec<OwnedSdamEvent>);
 
@@ -93,17 +94,18 @@ impl Observer<SdamEvent<'_>> for Recorder {
     }
 }
 
-/// What the tests know of a pool.
+/// The state of a pool that tests can observe.
 #[derive(Debug, Default)]
 struct MockPool {
     generation: u64,
 }
 
-/// A topology with everything around it that a test needs.
+/// A topology with the test's mocks.
 struct Client<M: Memory> {
     topology: Topology<M>,
     pools: HashMap<ServerId, MockPool>,
-    /// The last id of each address, kept when the server goes: its news may come late.
+    /// The last id of each address, kept after the server is removed, because its errors may be
+    /// reported later.
     ids: HashMap<String, ServerId>,
     events: Recorder,
     now: Instant,
@@ -161,7 +163,7 @@ impl<M: Memory> Client<M> {
         Ok(Fit::Within)
     }
 
-    /// Feeds one `[address, reply]`.
+    /// Applies one `[address, reply]`.
     fn respond(&mut self, response: &Value) -> Result<(), String> {
         let address = response.get(0).and_then(Value::as_str).ok_or("a response has no address")?;
         let reply = response.get(1).filter(|reply| reply.is_object()).ok_or("a response has no reply")?;
@@ -181,7 +183,7 @@ impl<M: Memory> Client<M> {
         self.settle()
     }
 
-    /// Feeds one application error.
+    /// Applies one application error.
     fn app_error(&mut self, error: &Value) -> Result<(), String> {
         expect::only_keys(error, &["address", "generation", "maxWireVersion", "when", "type", "response"])?;
         let address = error.get("address").and_then(Value::as_str).ok_or("an error has no address")?;
@@ -205,7 +207,7 @@ impl<M: Memory> Client<M> {
         self.settle()
     }
 
-    /// Does what the topology owes.
+    /// Executes the pending effects of the topology.
     fn settle(&mut self) -> Result<(), String> {
         while let Some(action) = self.topology.poll_action() {
             match action {
@@ -230,7 +232,7 @@ impl<M: Memory> Client<M> {
         Ok(())
     }
 
-    /// Closes the topology, which must end its events as it should.
+    /// Closes the topology, and checks its final events.
     fn close(&mut self) -> Result<(), String> {
         self.events.0.clear();
         self.topology.close(self.now, &mut self.events);
@@ -239,7 +241,7 @@ impl<M: Memory> Client<M> {
         if is_last && self.pools.is_empty() { Ok(()) } else { Err("the topology was not closed cleanly".to_owned()) }
     }
 
-    /// The server at this address, or the one that was there.
+    /// Returns the current or last server at this address.
     fn server(&self, address: &str) -> Option<ServerId> {
         self.topology.find(address).or_else(|| self.ids.get(&address.to_lowercase()).copied())
     }

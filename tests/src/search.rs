@@ -1,14 +1,17 @@
-//! Exhaustive search, breadth first, over states of the real machines.
+//! Exhaustive breadth-first search over the states of the real state machines.
 //!
-//! A [`Scope`] is a machine, its reference model, its [oracle](crate::oracle) but for control planes, the host that drives them, and what may happen to them. [`search`] goes through
-//! every state that can be reached, checks each step, and ends when there is no other state: nothing is left out but by a limit,
-//! which is an error. States are [the same](Canon) if they differ in history only, so that no limit on steps is needed: a scope of three
-//! clients is all that three clients can do to each other, for as long as they like.
+//! A [`Scope`] consists of a state machine, its reference model, its [oracle](crate::oracle)
+//! (except for control planes), a simulated driver, and the possible inputs. [`search`] visits
+//! every reachable state, checks each step, and ends when no new state is found: states are left
+//! out only by a limit, which is an error. States are [equal](Canon) if they differ only in
+//! history, so that no limit on steps is needed: a scope of three clients covers all interactions
+//! of three clients, of any duration.
 //!
-//! What is found wrong is told with the shortest list of inputs that leads there.
+//! A finding is reported with the shortest list of inputs that leads to it.
 //!
-//! Three things are checked of the search itself: each scope reaches what it was made for ([`Scope::reaches`]); of states that are taken for the
-//! same, some are tried whether the same follows from both; and from some states the machine is led to its [end](Scope::end).
+//! The search itself is checked in three ways: each scope must reach the situations that it was
+//! made for ([`Scope::reaches`]); for some pairs of states that count as equal, the successors are
+//! compared; and from some states the state machine is led to its [end](Scope::end).
 
 pub mod canon;
 pub mod control;
@@ -25,79 +28,80 @@ use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// What is searched.
+/// The definition of a search.
 pub trait Scope {
-    /// Machine, model and host.
+    /// State machine, model and simulated driver.
     type State: Clone;
-    /// What may happen.
+    /// The possible inputs.
     type Input: Copy + Debug;
 
-    /// Where it begins.
+    /// Returns the initial state.
     fn start(&self) -> Self::State;
 
-    /// Everything that may happen in this state.
+    /// Collects every input that is possible in this state.
     fn inputs(&self, state: &Self::State, inputs: &mut Vec<Self::Input>);
 
-    /// Lets it happen, and checks what comes of it.
+    /// Applies an input, and checks the result.
     ///
     /// # Panics
     ///
-    /// Panics when something is wrong: that is a finding.
+    /// If a check fails: that is a finding.
     fn step(&self, state: &mut Self::State, input: Self::Input);
 
-    /// What makes this state another one than others.
+    /// Returns the hash that identifies this state.
     fn print(&self, state: &Self::State) -> u128;
 
-    /// What the last step showed, one bit each.
+    /// Returns the situations that occurred in the last step, one bit each.
     fn marks(&self, state: &Self::State) -> u64;
 
-    /// Takes what the oracle has checked in the last step, if there is one.
+    /// Takes the oracle's checks of the last step, if there is an oracle.
     fn take_checks(&self, state: &mut Self::State) -> Option<Checks>;
 
-    /// What a search must show, so that it is one of what it was made for: bit and name.
+    /// Returns the situations that a search must reach: bit and name.
     fn reaches(&self) -> Vec<(u64, &'static str)>;
 
-    /// Leads it to its end without faults, and checks that nothing is left.
+    /// Leads the state to its end without faults, and checks that nothing is left.
     ///
     /// # Panics
     ///
-    /// Panics when something is left.
+    /// If something is left.
     fn end(&self, state: Self::State);
 }
 
-/// How far a search may go.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// More states are an error.
+    /// Largest number of states; exceeding it is an error.
     pub states: usize,
-    /// States that are so many steps away are the last; `None`: all there are. A search to a depth says so.
+    /// Largest distance of a state from the start, in steps; `None`: unlimited.
+    /// [`Figures::complete`] shows whether the limit was reached.
     pub depth: Option<u32>,
-    /// Of so many states one is led to its end.
+    /// One state of this many is led to its end.
     pub end_every: usize,
 }
 
 impl Limits {
-    /// All there are, up to this many.
+    /// All states, up to this many.
     #[must_use]
     pub const fn all(states: usize) -> Self {
         Self { states, depth: None, end_every: 8 }
     }
 }
 
-/// What a search went through.
+/// The figures of a search.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// Steps between them.
+    /// Number of steps between them.
     pub transitions: u64,
-    /// The longest of the shortest ways to a state.
+    /// The largest distance of a state from the start.
     pub depth: u32,
-    /// No state was left that was not gone on from.
+    /// Whether all states were expanded.
     pub complete: bool,
-    /// CPU-seconds that it took.
+    /// CPU time, seconds.
     pub seconds: f64,
-    /// What its oracle checked.
+    /// The checks of the oracle.
     pub checks: Checks,
 }
 
@@ -109,23 +113,23 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Why a search did not come to its end.
+/// The reason why a search failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Something is wrong: what, the shortest way there, and after how many states it was met.
+    /// A check failed: the error, the shortest path to it, and the number of states found before.
     Wrong {
-        /// The inputs, and what the last of them led to.
+        /// The inputs, and the result of the last one.
         way: String,
-        /// States that were met before.
+        /// Number of states found before.
         states: usize,
     },
     /// There are more states than the limit, which is this.
     Limit(usize),
-    /// Something that it is made for did not happen in so many states.
+    /// A situation that the scope was made for did not occur.
     NeverMet {
-        /// What.
+        /// The situation.
         what: String,
-        /// In all of these.
+        /// Number of states searched.
         states: usize,
     },
 }
@@ -140,7 +144,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// Prints are spread evenly as they are.
+/// A hasher that returns its input: the hashes of states are already uniformly distributed.
 #[derive(Clone, Copy, Debug, Default)]
 struct AsIs(u64);
 
@@ -159,15 +163,15 @@ impl Hasher for AsIs {
     }
 }
 
-/// Of so many states that were there already, one is compared with the state that it is taken for.
+/// One of this many repeated states is compared with the state that it counts as equal to.
 const COMPARE_EVERY: u64 = 512;
 
 struct Search<'s, S: Scope> {
     scope: &'s S,
     limits: Limits,
-    /// The place of each state.
+    /// The index of each state.
     seen: HashMap<u128, u32, BuildHasherDefault<AsIs>>,
-    /// Which state each one was first reached from, and by what; in the order in which they were.
+    /// The parent of each state and the input from it; in the order of discovery.
     from: Vec<(u32, Option<S::Input>)>,
     transitions: u64,
     again: u64,
@@ -175,11 +179,12 @@ struct Search<'s, S: Scope> {
     checks: Checks,
 }
 
-/// Goes through every state of a scope.
+/// Visits every state of a scope.
 ///
 /// # Errors
 ///
-/// What is wrong, and the shortest way there; or that there are more states than the limit, or that something was not reached.
+/// The failed check and the shortest path to it; or that there are more states than the limit, or
+/// that a situation was not reached.
 pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
     let began = cpu_seconds();
     let mut search = Search {
@@ -219,14 +224,14 @@ pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
     })
 }
 
-/// CPU-seconds of this thread.
+/// Returns the CPU time of this thread, seconds.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 impl<S: Scope> Search<'_, S> {
-    /// A state is there; the place that it has if it is new.
+    /// Records a state; returns its index if it is new.
     fn enter(&mut self, print: u128, parent: u32, input: Option<S::Input>) -> Option<u32> {
         let Entry::Vacant(vacant) = self.seen.entry(print) else { return None };
         let place = u32::try_from(self.from.len()).expect("fewer than 2^32 states");
@@ -235,7 +240,7 @@ impl<S: Scope> Search<'_, S> {
         Some(place)
     }
 
-    /// Everything that can happen in a state.
+    /// Applies every possible input to a state.
     fn leave(&mut self, place: u32, state: S::State, next: &mut Vec<(u32, S::State)>) -> Result<(), Stopped> {
         let mut inputs = Vec::new();
         self.scope.inputs(&state, &mut inputs);
@@ -269,7 +274,7 @@ impl<S: Scope> Search<'_, S> {
         Ok(())
     }
 
-    /// From a state and the one that it is taken for the same follows.
+    /// Checks that a state and the one that it counts as equal to have the same successors.
     fn compare(&self, state: &S::State, print: u128, parent: u32, input: S::Input) -> Result<(), Stopped> {
         let place = self.seen[&print];
         let first = self.replayed(place);
@@ -303,7 +308,7 @@ impl<S: Scope> Search<'_, S> {
         Err(self.way(parent, Some(input), &text))
     }
 
-    /// The inputs that lead to a state.
+    /// Returns the inputs that lead to a state.
     fn inputs_to(&self, place: u32) -> Vec<S::Input> {
         let mut inputs = Vec::new();
         let mut at = place;
@@ -323,7 +328,7 @@ impl<S: Scope> Search<'_, S> {
         state
     }
 
-    /// What is wrong, and how it comes about.
+    /// Returns the error with the inputs that lead to it.
     fn way(&self, place: u32, last: Option<S::Input>, error: &str) -> Stopped {
         Stopped::Wrong { way: self.told(place, last, error), states: self.from.len() }
     }

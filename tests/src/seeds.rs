@@ -1,7 +1,9 @@
-//! Lives by seeds, as the simulators' test targets run them: all seeds on all cores, one again by `POOLHOUSE_SEED=n`, what once failed by name.
+//! Simulated runs by seed, as executed by the simulators' test targets: all seeds on all cores, a
+//! single one with `POOLHOUSE_SEED=n`, and named regressions.
 //!
-//! A life that fails is told, and then made as small as it can be while it fails in the same way ([`shrink`]): `POOLHOUSE_SCRIPT` replays
-//! what is left of it. One seed of twenty is lived twice, and everything that was put out is compared (P49).
+//! A failing run is printed, and then reduced while it fails in the same way ([`shrink`]):
+//! `POOLHOUSE_SCRIPT` replays the reduced run. One seed of twenty is run twice, and the complete
+//! outputs are compared (P49).
 
 mod shrink;
 
@@ -24,71 +26,71 @@ use std::hash::DefaultHasher;
 use std::process::ExitCode;
 use std::thread;
 
-/// Lives one life: what failed, in words.
+/// Executes one run; the error is the failure.
 pub type Life<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
 
-/// One seed of so many is lived twice.
+/// One seed of this many is run twice.
 pub const TWICE: u64 = 20;
 
-/// When so many seeds have failed no more are lived.
+/// Number of failed seeds after which the suite stops.
 const FAILING_MAX: u64 = 20;
 
-/// What a simulator lives.
+/// The suite of a simulator.
 #[derive(Debug)]
 pub struct Lives<C: 'static> {
-    /// What it is called in the figures.
+    /// Its name in the figures.
     pub suite: &'static str,
-    /// What the lives show; the number of seeds is put in the place of `{}`.
+    /// The name of the test; `{}` is replaced by the number of seeds.
     pub name: &'static str,
-    /// How many seeds are lived, unless `POOLHOUSE_SEEDS` says.
+    /// Number of seeds, unless `POOLHOUSE_SEEDS` is set.
     pub seeds: u64,
-    /// How many lines of a life that failed are shown.
+    /// Number of lines that are printed of a failed run.
     pub lines: usize,
-    /// Lives one.
+    /// Executes one run.
     pub live: Life<C>,
-    /// Adds what was counted.
+    /// Adds counts.
     pub add: fn(&mut C, &C),
-    /// Prints what was counted in so many lives, and fails if something never came.
+    /// Prints the counts of this many runs, and fails if a behaviour did not occur.
     pub report: fn(u64, &C) -> Result<(), Failed>,
-    /// Seeds that once failed, and what it was.
+    /// Seeds that failed in the past, and the reason.
     pub regressions: &'static [(u64, &'static str)],
-    /// Scripts of lives that once failed, and what it was.
+    /// Scripts of runs that failed in the past, and the reason.
     pub scripts: &'static [(&'static str, &'static str)],
-    /// What random bytes show.
+    /// The test with random bytes.
     pub bytes: Bytes,
 }
 
-/// A fuzz target's body, on random bytes.
+/// A test of a fuzz target's body with random bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// What they show.
+    /// Its name.
     pub name: &'static str,
-    /// Which stream of random numbers they are of.
+    /// The stream of random numbers.
     pub stream: &'static str,
-    /// How many times.
+    /// Number of repetitions.
     pub times: u64,
-    /// They are less long than this.
+    /// Exclusive upper bound of the length.
     pub length: u32,
-    /// What they are given to.
+    /// The body.
     pub body: fn(&[u8]),
 }
 
-/// The number that an environment variable holds.
+/// Returns the number in an environment variable.
 ///
 /// # Panics
 ///
-/// If it holds something else.
+/// If the variable contains something else.
 #[must_use]
 pub fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text:?}")))
 }
 
-/// Lives some seeds with these fault points of core armed, of which each must fire.
+/// Runs some seeds with these fault points of core armed, each of which must fire.
 ///
 /// # Errors
 ///
-/// What failed, and by which seed; or the points that never fired.
+/// The failure and its seed; or the points that did not fire.
 pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> Result<(), Failed> {
     let before = chance::fired();
     for seed in 0..seeds {
@@ -106,18 +108,18 @@ pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> R
     }
 }
 
-/// Lives one life and writes down all of it.
+/// Executes one run and returns its full trace.
 pub fn told<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
     let trace = RefCell::new(Vec::new());
     let outcome = live(of, &mut C::default(), Some(&trace));
     (outcome, trace.into_inner())
 }
 
-/// Lives a seed twice.
+/// Runs a seed twice.
 ///
 /// # Errors
 ///
-/// Something that was put out differs: operations, actions, events, bytes.
+/// The outputs differ: operations, actions, events or bytes.
 pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
     let digest = || {
         let mut hasher = DefaultHasher::new();
@@ -127,7 +129,7 @@ pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
     if digest() == digest() { Ok(()) } else { Err(format!("P49: seed {seed} lived two different lives")) }
 }
 
-/// Makes the life of a seed that failed as small as it can be; `None` if it does not fail when it is recorded.
+/// Reduces the run of a failed seed; `None` if it does not fail while it is recorded.
 pub fn shrunk<C: Default>(live: Life<C>, of: &Decisions, limits: Limits) -> Option<Shrunk> {
     let (script, error) = match of.script() {
         script if script.is_empty() => {
@@ -145,11 +147,12 @@ pub fn shrunk<C: Default>(live: Life<C>, of: &Decisions, limits: Limits) -> Opti
 }
 
 impl<C: Default + Send> Lives<C> {
-    /// Runs the lives, and other trials besides; with `POOLHOUSE_SEED` or `POOLHOUSE_SCRIPT` only that one.
+    /// Executes the runs and the other trials; with `POOLHOUSE_SEED` or `POOLHOUSE_SCRIPT` only
+    /// that run.
     ///
     /// # Panics
     ///
-    /// When one of them holds something else.
+    /// If one of the variables contains something else.
     #[must_use]
     pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
         let arguments = Arguments::from_args();
@@ -183,7 +186,7 @@ impl<C: Default + Send> Lives<C> {
             trials.extend(others);
         }
         let conclusion = libtest_mimic::run(&arguments, trials);
-        // Who has asked for others has not replayed any.
+        // With a filter for other tests no regressions were replayed.
         let (known, replayed) = (self.regressions.len() + self.scripts.len(), replayed.load(Ordering::Relaxed));
         if replayed > 0 {
             let figures = serde_json::json!({ "regressions": replayed, "known": known });
@@ -192,7 +195,7 @@ impl<C: Default + Send> Lives<C> {
         conclusion.exit_code()
     }
 
-    /// Lives a life that once failed.
+    /// Executes a run that failed in the past.
     fn regress(&self, of: &Decisions, replayed: &AtomicU64) -> Result<(), Failed> {
         replayed.fetch_add(1, Ordering::Relaxed);
         match (self.live)(of, &mut C::default(), None) {
@@ -201,14 +204,14 @@ impl<C: Default + Send> Lives<C> {
         }
     }
 
-    /// How a life that failed came to it: it is lived once more, and then what is left of it when it is shrunk.
+    /// Returns the report of a failed run: its trace, and that of the reduced run.
     fn story(&self, of: &Decisions, error: &str) -> String {
         let again = of.script();
         let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
         let (_, lines) = told(self.live, &again);
         let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
         text += &self.ends(&lines, error);
-        // Who only asks whether there is a failure has no use for a smaller one.
+        // Callers that need only the verdict disable shrinking.
         let wanted = number("POOLHOUSE_SHRINK") != Some(0);
         if let Some(shrunk) = wanted.then(|| shrunk(self.live, &again, Limits::DEFAULT)).flatten() {
             let (count, script) = (shrunk.script.len(), &shrunk.script);
@@ -219,7 +222,7 @@ impl<C: Default + Send> Lives<C> {
         text
     }
 
-    /// How a life began and how it ended.
+    /// Returns the first and the last lines of a run.
     fn ends(&self, lines: &[String], error: &str) -> String {
         let (first, rest) = lines.split_at(lines.len().min(1));
         let last = &rest[rest.len().saturating_sub(self.lines)..];
@@ -251,7 +254,7 @@ impl<C: Default + Send> Lives<C> {
             failures.append(&mut failed);
             lived += count;
         }
-        // Whether assertions are on is that of this build, and not of the program that tells it.
+        // Assertions are a property of this build, not of the program that prints the figures.
         let figures =
             serde_json::json!({ "failing": failures.len(), "of": lived, "assertions": cfg!(debug_assertions) });
         figures::record(&format!("{}_failing", self.suite), &figures);
@@ -280,7 +283,7 @@ impl<C: Default + Send> Lives<C> {
     }
 }
 
-/// Deals numbers from 0 out to as many threads as there are cores.
+/// Distributes numbers from 0 on over as many threads as there are cores.
 fn on_all_cores<T: Send>(count: u64, work: impl Fn(StepBy<Range<u64>>) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(8);
     thread::scope(|scope| {

@@ -1,7 +1,8 @@
 //! Finds the files of the official tests.
 //!
-//! `POOLHOUSE_SPEC_DIR` names a folder that is laid out as the specifications' `source/` folder, or a checkout of the
-//! specifications that holds it. A relative path is taken from the workspace root, then from the current folder.
+//! `POOLHOUSE_SPEC_DIR` names a folder with the layout of the specifications' `source/` folder, or
+//! a checkout of the specifications that contains it. A relative path is resolved against the
+//! workspace root, then against the current folder.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -12,18 +13,18 @@ use std::{env, fs, io};
 #[cfg(test)]
 mod tests;
 
-/// The name of the environment variable that names the folder.
+/// The environment variable that names the folder.
 pub const SPEC_DIR: &str = "POOLHOUSE_SPEC_DIR";
 
-/// Folders nested deeper than this below the one asked for are not searched.
+/// Limit of the depth of searched folders.
 const DEPTH_MAX: usize = 16;
 
-/// Why official files are not there; shown when a suite is skipped.
+/// The reason why official files are not available; printed when a suite is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkipReason(String);
 
 impl SkipReason {
-    /// A reason in words.
+    /// Creates a reason from its text.
     #[must_use]
     pub const fn new(reason: String) -> Self {
         Self(reason)
@@ -38,13 +39,16 @@ impl fmt::Display for SkipReason {
 
 impl core::error::Error for SkipReason {}
 
-/// The official test files below `subdir` (`connection-monitoring-and-pooling/tests/cmap-format`), by name.
+/// Returns the official test files below `subdir`
+/// (`connection-monitoring-and-pooling/tests/cmap-format`), by name.
 ///
-/// Walks `subdir` recursively for `*.json`, in the order of the paths. A name is the file's stem; where two files share
-/// one, the path below `subdir` without its ending (`ReplicaSetNoPrimary/Nearest`). Names are unique.
+/// Walks `subdir` recursively for `*.json`, in the order of the paths. A name is the file's stem;
+/// if two files share one, the path below `subdir` without its extension
+/// (`ReplicaSetNoPrimary/Nearest`). Names are unique.
 ///
 /// # Errors
-/// [`SkipReason`]: the variable is not set, the folder is not there or cannot be read, or it holds no such file.
+/// [`SkipReason`]: the variable is not set, the folder does not exist or cannot be read, or it
+/// contains no such file.
 pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
     let Some(value) = env::var_os(SPEC_DIR).filter(|value| !value.is_empty()) else {
         return Err(SkipReason(format!("{SPEC_DIR} is not set")));
@@ -52,15 +56,17 @@ pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
     files_in(&resolve(Path::new(&value)), subdir)
 }
 
-/// Whether the official files are a checkout of the specifications, which has every suite. A folder with the layout of its `source/` may have only some suites.
+/// Returns whether the official files are a checkout of the specifications, which has every suite.
+/// A folder with the layout of its `source/` may have only some suites.
 #[must_use]
 pub fn is_checkout() -> bool {
     env::var_os(SPEC_DIR).is_some_and(|value| resolve(Path::new(&value)).join("source").is_dir())
 }
 
-/// A path as the user meant it: absolute, else from the workspace root, else from the current folder.
+/// Resolves a path given by the user: absolute, else relative to the workspace root, else to the
+/// current folder.
 ///
-/// Cargo runs a test target in its package's folder, not in the folder where the user typed the path.
+/// Cargo runs a test target in its package's folder, not in the user's current folder.
 #[must_use]
 pub fn resolve(path: &Path) -> PathBuf {
     if path.is_absolute() {
@@ -90,7 +96,8 @@ pub fn files_in(root: &Path, subdir: &str) -> Result<Vec<(String, PathBuf)>, Ski
     Ok(named(folder, found))
 }
 
-/// Collects the `*.json` files below `folder`. Links to folders are not followed, so there are no cycles.
+/// Collects the `*.json` files below `folder`. Links to folders are not followed, so there are no
+/// cycles.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -106,7 +113,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()>
     Ok(())
 }
 
-/// Gives each file its stem as a name, or its path below `folder` when the stem is not the only one of its kind.
+/// Names each file by its stem, or by its path below `folder` if the stem is not unique.
 fn named(folder: &Path, paths: Vec<PathBuf>) -> Vec<(String, PathBuf)> {
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut counts: HashMap<String, usize> = HashMap::new();

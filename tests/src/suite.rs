@@ -1,4 +1,5 @@
-//! Test targets whose cases are found at run time, and which are skipped by name when what they need is missing.
+//! Test targets whose cases are found at run time, and which are skipped by name if their
+//! prerequisites are missing.
 //!
 //! A target with `harness = false` builds a [`Suite`] in its `main`. It understands libtest's command line (`--list`,
 //! filters, `--test-threads`) and prints libtest's closing line.
@@ -11,9 +12,9 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 #[cfg(test)]
 mod tests;
 
-/// What a case returns: `()` (it panics when it fails) or a `Result` whose error is shown.
+/// The result of a case: `()` (a failing case panics) or a `Result`, of which an error is printed.
 pub trait Verdict {
-    /// The case's result with its error as text.
+    /// Returns the case's result with its error as text.
     ///
     /// # Errors
     /// The text of the error that the case returned.
@@ -40,7 +41,7 @@ type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
 struct Part {
     name: String,
     reason: String,
-    /// The part should run, so it fails with `CI=true`.
+    /// The part is expected to run, so it fails with `CI=true`.
     is_wanted: bool,
 }
 
@@ -81,12 +82,12 @@ impl fmt::Debug for Suite {
 }
 
 impl Suite {
-    /// An empty suite. `name` is what a skip is reported under.
+    /// Creates an empty suite. Skips are reported under `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), skip: None, parts: Vec::new(), cases: Vec::new() }
     }
 
-    /// Skips the whole suite for this reason, if there is one; the first reason given stays.
+    /// Skips the whole suite for this reason, if it is `Some`; the first reason is kept.
     pub fn skip_if(mut self, reason: Option<impl fmt::Display>) -> Self {
         if self.skip.is_none() {
             self.skip = reason.map(|reason| reason.to_string());
@@ -117,11 +118,12 @@ impl Suite {
         self
     }
 
-    /// Runs the cases as the command line asks and returns the exit code of the target.
+    /// Runs the cases selected by the command line and returns the exit code of the target.
     ///
-    /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored; with `CI=true` they
-    /// fail instead. A skipped part prints `skipped: <name>/<part>: <reason>` and is a separate ignored case; with `CI=true` a missing part fails. A suite that
-    /// found no case at all fails, because it would prove nothing.
+    /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored;
+    /// with `CI=true` they fail instead. A skipped part prints `skipped: <name>/<part>: <reason>`
+    /// and is a separate ignored case; with `CI=true` a missing part fails. A suite without any
+    /// case fails, because it would prove nothing.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
         let ci = std::env::var("CI").is_ok_and(|value| value == "true");
@@ -133,7 +135,7 @@ impl Suite {
         libtest_mimic::run(&arguments, self.into_trials(ci)).exit_code()
     }
 
-    /// The lines that report what is skipped.
+    /// Returns the lines that report skips.
     fn notices(&self) -> Vec<String> {
         let name = &self.name;
         match &self.skip {
@@ -142,7 +144,8 @@ impl Suite {
         }
     }
 
-    /// One trial per case and per part that is skipped; one trial for the suite itself when its cases could not be found.
+    /// Returns one trial per case and per skipped part; one trial for the suite itself if its cases
+    /// could not be found.
     fn into_trials(self, ci: bool) -> Vec<Trial> {
         let Self { name, skip, parts, mut cases } = self;
         if cases.is_empty() && parts.is_empty() {

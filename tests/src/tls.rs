@@ -1,6 +1,7 @@
-//! The other side of TLS: certificates of every kind, and servers that present them.
+//! The peer in TLS tests: certificates of every kind, and servers that present them.
 //!
-//! Keys are made anew for each use; none is kept anywhere. It shares no code with the crates under test but rustls itself.
+//! Keys are generated for each use; none is stored. It shares no code with the crates under test
+//! except rustls itself.
 
 mod certificates;
 mod folder;

@@ -1,6 +1,8 @@
-//! The soak of the firmware: the demo under QEMU, one server behind a proxy, and a cable that is pulled.
+//! Soak of the firmware: the demo runs under QEMU, with one server behind a proxy and a network
+//! cable that can be unplugged.
 //!
-//! The server is killed, stopped and restarted, connections are spoiled, and what the firmware says of itself must stay as it is.
+//! The server is killed, stopped and restarted, and faults are injected into connections. The
+//! figures that the firmware reports must stay within their limits.
 
 use crate::Plan;
 use crate::set::{Failure, LONG, until};
@@ -20,17 +22,17 @@ use std::thread;
 use std::time::Instant;
 
 const TASKS: u64 = 3;
-/// Of each task, from one document to the next.
+/// Time between two documents of the same task.
 const PERIOD_MS: u64 = 200;
 const STATUS_S: u64 = 2;
-/// What the demo's pool and its monitor have at most.
+/// Largest number of connections that the pool and the monitor of the demo have together.
 const CONNECTIONS_MAX: i64 = 4;
-/// How long the server may take to see that connections were closed.
+/// Time in which the server must detect closed connections.
 const SEEING: Duration = Duration::from_secs(10);
-/// How long the end may take once nothing befalls anybody any more.
+/// Time limit for the end of the run, after the last fault.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A line of status.
+/// One status line of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Status {
     attempts: i64,
@@ -63,11 +65,11 @@ impl Status {
     }
 }
 
-/// From the beginning to the verdict: what was wrong.
+/// Runs the whole soak. Returns a list of the faults found.
 pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let server = Mongod::start(MongodOptions::default())?;
     let proxy = Proxy::start(server.address(), plan.seed)?;
-    // More than it can have sent by then.
+    // An upper bound for the documents sent by then.
     let documents = plan.time.as_secs() * 1000 / PERIOD_MS * 21 / 20 + 10;
     let limit = plan.time + PATIENCE;
     let arguments = [
@@ -121,7 +123,7 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     Ok(wrong)
 }
 
-/// What is to be told.
+/// Figures for the report.
 struct Told<'a> {
     seen: &'a [Status],
     served: &'a [i64],
@@ -159,7 +161,7 @@ fn report(plan: Plan, proxy: &Proxy, told: &Told<'_>, wrong: &mut Vec<String>) {
     figures::record("soak_board", &figures);
 }
 
-/// What may not be in what the firmware told, and in what the server counted.
+/// Returns the violations found in the firmware's status lines and in the server's counts.
 fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     let mut wrong = Vec::new();
     if seen.len() < 5 || served.is_empty() {
@@ -175,7 +177,7 @@ fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     if let Some(most) = served.iter().max().filter(|most| **most > CONNECTIONS_MAX) {
         wrong.push(format!("the server counted {most} connections"));
     }
-    // Whatever comes has come once by then.
+    // By then every situation has occurred at least once.
     let (half, last) = (seen[seen.len() / 2], seen[seen.len() - 1]);
     if last.stack > half.stack + 512 {
         wrong.push(format!("the stack grew from {} to {} bytes", half.stack, last.stack));
@@ -184,17 +186,17 @@ fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     wrong
 }
 
-/// What befell, and the server, which is in order again.
+/// Number of incidents, and the server, which runs without faults again.
 struct Befallen {
     server: Mongod,
     incidents: u64,
-    /// Connections of the firmware, as the server counted them.
+    /// Connections of the firmware, as counted by the server.
     served: Vec<i64>,
 }
 
 type Sent = Box<dyn core::error::Error + Send + Sync>;
 
-/// Lets things happen until told to stop; then everything is as it was.
+/// Causes incidents until `stop` is signalled, then restores normal operation.
 fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &Receiver<()>) -> Result<Befallen, Sent> {
     let pace = if plan.time < LONG { Duration::from_secs(2) } else { Duration::from_secs(5) };
     let mut rng = Rng::stream(plan.seed, "board");
@@ -234,7 +236,8 @@ fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &R
             1 => server.cont()?,
             3 => proxy.resume()?,
             4 => {
-                // The server heard nothing of what was closed meanwhile, and would find out by its keep-alives, in minutes.
+                // The server did not receive the closes of the meantime, and would detect them only
+                // by its TCP keep-alives, after minutes.
                 proxy.strike(Fault::Reset);
                 cable.set(true)?;
             }
@@ -246,8 +249,9 @@ fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &R
     Ok(Befallen { server, incidents, served })
 }
 
-/// The connections of the firmware. The server counts one that it has not yet seen closed beside its successor: where there are too many, the least of
-/// what it counts for a while.
+/// Returns the number of the firmware's connections. The server still counts a closed connection,
+/// in addition to its successor, until it detects the close. If the count is too high, this is the
+/// minimum of the counts over `SEEING`.
 fn clients(server: &Mongod) -> Result<i64, Sent> {
     let begun = Instant::now();
     let mut least = clients_now(server)?;
@@ -258,7 +262,8 @@ fn clients(server: &Mongod) -> Result<i64, Sent> {
     Ok(least)
 }
 
-/// The connections of the firmware that the server counts now, by the name of the application that it tells.
+/// Returns the number of the firmware's connections that the server counts now, selected by
+/// application name.
 fn clients_now(server: &Mongod) -> Result<i64, Sent> {
     let count = doc! {
         "aggregate": 1, "cursor": {},
@@ -272,7 +277,7 @@ fn clients_now(server: &Mongod) -> Result<i64, Sent> {
     Ok(first.and_then(|it| it.get_i32("n").ok()).map_or(0, i64::from))
 }
 
-/// The documents that the server has, by task and number.
+/// Returns the documents stored on the server, by task and number.
 fn found(server: &Mongod) -> Result<BTreeSet<(String, u64)>, Failure> {
     let mut found = BTreeSet::new();
     let find = doc! { "find": "telemetry", "projection": { "_id": 1 }, "batchSize": 100_000, "singleBatch": true };

@@ -1,4 +1,4 @@
-//! What befalls the servers and the ways to them.
+//! Incidents of the servers and of the proxies in front of them.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -10,10 +10,10 @@ use std::sync::mpsc::Receiver;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Instant;
 
-/// How long the set may take to get over what befell it.
+/// Time limit for the set to recover from all incidents.
 const SETTLING: Duration = Duration::from_secs(90);
 
-/// The servers, and whether each may be asked.
+/// The servers, and a flag for each that is set while it answers.
 pub(crate) struct Servers {
     set: RwLock<MongodReplicaSet>,
     pub(crate) answers: [AtomicBool; 3],
@@ -29,7 +29,7 @@ impl Servers {
         self.set.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while it is being changed: a start takes seconds.
+    /// Returns `None` while the set is being changed: starting a member takes seconds.
     pub(crate) fn set_at_hand(&self) -> Option<RwLockReadGuard<'_, MongodReplicaSet>> {
         match self.set.try_read() {
             Ok(set) => Some(set),
@@ -49,7 +49,7 @@ impl Servers {
     }
 }
 
-/// What befalls a server.
+/// An incident of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
     StepDown,
@@ -58,9 +58,9 @@ pub(crate) enum Incident {
     StopPrimary,
     StopSecondary,
     RestartSecondary,
-    /// Its proxy refuses for a while.
+    /// Its proxy refuses connections for a while.
     Refuse,
-    /// All connections that are open are struck.
+    /// All open connections get this fault.
     Strike(Fault),
 }
 
@@ -90,15 +90,16 @@ impl Incident {
     }
 }
 
-/// Faults that a strike can bring.
+/// The faults of `Incident::Strike`.
 const STRIKES: [Fault; 5] = [Fault::Cut, Fault::Reset, Fault::HalfClose, Fault::Stall, Fault::Garbage];
 
-/// How often each befell.
+/// Number of incidents of each kind.
 pub(crate) type Incidents = [u64; Incident::NAMES.len()];
 
-/// Lets things happen until told to stop; then everything is as it was. What happened, by kind.
+/// Causes incidents until `stop` is signalled, then restores normal operation. Returns the number
+/// of incidents by kind.
 ///
-/// - `pace`: how long each weather lasts, and each outage.
+/// - `pace`: duration of each weather (set of proxy faults) and of each outage.
 pub(crate) fn befall(
     servers: &Servers,
     seed: u64,
@@ -110,7 +111,8 @@ pub(crate) fn befall(
     let begun = Instant::now();
     let goes_on =
         |time: Duration| stop.recv_timeout(time).is_err_and(|it| it == std::sync::mpsc::RecvTimeoutError::Timeout);
-    // Each kind comes once before any comes again, so that a short run has most of them, too.
+    // Each kind occurs once before any kind occurs again, so that most kinds also occur in a short
+    // run.
     let mut left: Vec<usize> = Vec::new();
     loop {
         let weather = weather(&mut rng);
@@ -162,7 +164,8 @@ pub(crate) fn befall(
 fn begin(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodError> {
     match incident {
         Incident::StepDown => match servers.set().step_down(3) {
-            // It refuses while a secondary is behind, and hangs up on some who ask.
+            // The primary refuses while a secondary lags behind, and closes the connections of some
+            // callers.
             Ok(_) | Err(MongodError::Command { .. } | MongodError::Io { .. }) => Ok(()),
             Err(error) => Err(error),
         },
@@ -190,12 +193,13 @@ fn refused(source: std::io::Error) -> MongodError {
     MongodError::Io { doing: "opening or closing a proxy".to_owned(), source }
 }
 
-/// Waits until the set is whole; the primary.
+/// Waits until all members are available. Returns the primary.
 pub(crate) fn settle(servers: &Servers) -> Result<usize, MongodError> {
     servers.set().settle(SETTLING)
 }
 
-/// Calm one time in four; else one kind of fault, or all, on a share of new connections.
+/// One time in four no faults; else one kind of fault, or all kinds, on a share of the new
+/// connections.
 fn weather(rng: &mut Rng) -> Weather {
     match rng.below(4) {
         0 => Weather::calm(),

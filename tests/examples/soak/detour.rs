@@ -1,4 +1,4 @@
-//! smol, on which every connection goes through a proxy; counts the client's tasks.
+//! A smol platform that connects through proxies and counts the client's tasks.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -9,7 +9,8 @@ use poolhouse_smol::poolhouse_core::Instant;
 use std::io;
 use std::path::Path;
 
-/// A client of this finds the members of a set by the addresses that they tell, and reaches each through its proxy.
+/// A client on this platform discovers the members of a set by the addresses that they report, and
+/// connects to each through its proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Detour {
     smol: Smol,
@@ -18,12 +19,12 @@ pub(crate) struct Detour {
 }
 
 impl Detour {
-    /// - `ways`: where each server is, and where its proxy is.
+    /// - `ways`: pairs of a server's address and its proxy's address.
     pub(crate) fn new(ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
         Self { smol: Smol, ways: Arc::new(ways), tasks: Arc::default() }
     }
 
-    /// How many tasks of its clients have not ended.
+    /// Number of tasks of its clients that have not ended.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.load(Ordering::SeqCst)
     }
@@ -57,7 +58,7 @@ impl Platform for Detour {
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let proxy = self.ways.iter().find(|(server, _)| *server == address).map(|(_, proxy)| *proxy);
-        // Whoever is not behind a proxy would be spared.
+        // An address without a proxy is an error: faults would not reach its connections.
         self.smol.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
     }
 

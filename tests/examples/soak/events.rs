@@ -1,14 +1,14 @@
-//! What the client said of itself: everything that began has ended, once.
+//! Checks the client's events: each operation that began has ended exactly once.
 
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{ConnId, PoolEvent, PoolId};
 use poolhouse_smol::{Event, Notice, Subscription};
 use std::collections::{HashMap, HashSet};
 
-/// How many events are kept while the reader is behind.
+/// Number of events that are buffered while the reader lags.
 pub(crate) const KEPT: usize = 1 << 16;
 
-/// What is known of events so far.
+/// State derived from the events received so far.
 #[derive(Debug, Default)]
 pub(crate) struct Balance {
     pub(crate) events: u64,
@@ -18,9 +18,9 @@ pub(crate) struct Balance {
     pub(crate) check_outs: u64,
     pools: HashSet<PoolId>,
     open: HashMap<(PoolId, ConnId), State>,
-    /// Check-outs that have begun and not ended.
+    /// Check-outs that began and have not ended.
     waiting: HashMap<PoolId, i64>,
-    /// Checks that have begun and not ended, by server and connection.
+    /// Checks that began and have not ended, by server and connection.
     checks: HashSet<(String, u64)>,
     wrong: Vec<String>,
 }
@@ -32,7 +32,7 @@ enum State {
     InUse,
 }
 
-/// Reads to the end of the client.
+/// Reads events until the client is closed.
 pub(crate) async fn read(mut subscription: Subscription) -> Balance {
     let mut balance = Balance::default();
     while let Some(notice) = subscription.next().await {
@@ -45,7 +45,7 @@ pub(crate) async fn read(mut subscription: Subscription) -> Balance {
 }
 
 impl Balance {
-    /// What does not add up, now that the client is closed.
+    /// Returns the inconsistencies, after the client is closed.
     pub(crate) fn verdict(mut self) -> (Self, Vec<String>) {
         let left = [
             ("pools", self.pools.len()),

@@ -1,4 +1,4 @@
-//! Tasks that insert, find and ping for the whole time, and what became of each operation.
+//! Tasks that insert, find and ping during the whole run, and the outcome of each operation.
 
 use crate::detour::Detour;
 use alloc::sync::Arc;
@@ -15,51 +15,52 @@ use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How long each operation may take.
+/// Time limit of each operation.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
-/// What comes on top where the machine is busy, or stands still for 20 s; beyond that an operation hangs.
+/// Additional time for a busy machine, or one that stalls for 20 s; an operation that takes longer
+/// counts as hanging.
 const SLACK: Duration = Duration::from_secs(30);
 pub(crate) const DATABASE: &str = "soak";
 pub(crate) const COLLECTION: &str = "documents";
-/// Room for an hour, so that the ledger is no reason for more memory.
+/// Capacity for an hour, so that the ledger does not allocate memory during the run.
 const INSERTS: usize = 1 << 17;
 const TASKS: usize = 24;
-/// Errors that are kept to be shown.
+/// Number of errors that are kept for the report.
 const SHOWN: usize = 20;
-/// Of fewer timeouts percentiles say nothing.
+/// Smallest number of timeouts for which percentiles are reported.
 const LATE_MIN: usize = 20;
 
-/// What became of an insert.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insert {
-    /// It may be there: the answer did not come, or was of no use.
+    /// It may be stored: no reply arrived, or the reply was not usable.
     Unknown,
-    /// It is there.
+    /// It is stored.
     Acknowledged,
     /// It was never sent.
     Never,
 }
 
-/// How operations ended.
+/// Outcomes of operations, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) started: AtomicU64,
     pub(crate) succeeded: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Dropped before its end, on purpose.
+    /// Futures dropped deliberately before their end.
     pub(crate) dropped: AtomicU64,
     pub(crate) timed_out: AtomicU64,
-    /// Of those, before their time.
+    /// Timeouts that were reported before the deadline.
     pub(crate) early: AtomicU64,
-    /// How late the latest timeout was, in microseconds.
+    /// Largest lateness of a timeout, in microseconds.
     pub(crate) latest_us: AtomicU64,
     running: AtomicUsize,
     failed_since: AtomicU64,
     stop: AtomicBool,
     pause: AtomicBool,
-    /// How late each timeout was, in microseconds.
+    /// Lateness of each timeout, in microseconds.
     lateness: Mutex<Vec<u64>>,
-    /// What must never be.
+    /// Violations.
     wrong: Mutex<Vec<String>>,
     errors: Mutex<alloc::collections::BTreeMap<String, u64>>,
 }
@@ -68,7 +69,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The load.
+/// The load: its tasks and their tallies.
 pub(crate) struct Load {
     pub(crate) tally: Arc<Tally>,
     tasks: Vec<smol::Task<Vec<Insert>>>,
@@ -89,7 +90,8 @@ impl Load {
         Self { tally, tasks }
     }
 
-    /// Waits until no operation is under way, and lets none begin. Each has an end in its time, so this has one, too.
+    /// Suspends the load: starts no further operation, and waits until none is in progress. Ends in
+    /// bounded time, because each operation has a deadline.
     pub(crate) async fn rest(&self) -> Result<(), String> {
         self.tally.pause.store(true, Ordering::SeqCst);
         let begun = Instant::now();
@@ -102,7 +104,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the load; of each task what became of its inserts, in their order.
+    /// Ends the load. Returns the outcomes of each task's inserts, in order.
     pub(crate) async fn end(self) -> Vec<Vec<Insert>> {
         self.tally.stop.store(true, Ordering::SeqCst);
         let mut ledgers = Vec::new();
@@ -114,7 +116,7 @@ impl Load {
 }
 
 impl Tally {
-    /// Failures are counted anew from now on.
+    /// Resets the count of failures.
     pub(crate) fn forget_failures(&self) {
         self.failed_since.store(0, Ordering::SeqCst);
     }
@@ -127,20 +129,20 @@ impl Tally {
         [&self.succeeded, &self.failed, &self.dropped].iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
 
-    /// What must never be, and was.
+    /// Returns the violations.
     pub(crate) fn wrong(&self) -> Vec<String> {
         held(&self.wrong).clone()
     }
 
-    /// The errors by their kind, most frequent first.
+    /// Returns the errors by kind, most frequent first.
     pub(crate) fn errors(&self) -> Vec<(String, u64)> {
         let mut errors: Vec<_> = held(&self.errors).iter().map(|(text, count)| (text.clone(), *count)).collect();
         errors.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
         errors
     }
 
-    /// How late timeouts were, in microseconds: how many there were, the latest, those that came early; and, of enough of them, by how much half of them
-    /// and 99 of 100 were late at most.
+    /// Returns the lateness of timeouts, in microseconds: their number, the maximum, and the number
+    /// that were early; if there are at least `LATE_MIN`, also the 50th and the 99th percentile.
     pub(crate) fn lateness_us(&self) -> Value {
         let mut times = held(&self.lateness).clone();
         times.sort_unstable();
@@ -166,7 +168,7 @@ impl Tally {
     fn note_error(&self, error: &Error, took: Duration) {
         self.failed.fetch_add(1, Ordering::SeqCst);
         self.failed_since.fetch_add(1, Ordering::SeqCst);
-        // Without what differs from one to the next, so that there are few.
+        // Without the parts that differ between occurrences, so that there are few kinds.
         let text = if let Error::Command(refusal) = error {
             format!("command: {} {:?}", refusal.code, refusal.code_name)
         } else {
@@ -200,9 +202,11 @@ struct Worker {
     inserts: Vec<Insert>,
 }
 
-/// Whether a server that is not primary any more refused a write: one that had begun has its error among those of documents.
+/// Returns whether a server that is no longer primary refused a write. If the write had begun, its
+/// error is among `writeErrors`.
 fn is_refused_by_state(reply: &Document) -> bool {
-    /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown, InterruptedDueToReplStateChange, ShutdownInProgress.
+    /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+    /// InterruptedDueToReplStateChange, ShutdownInProgress.
     const CODES: [i32; 5] = [189, 10107, 11600, 11602, 91];
     let is_of_state = |error: &Bson| {
         let code = error.as_document().map(|error| error.get_i32("code"));
@@ -211,7 +215,7 @@ fn is_refused_by_state(reply: &Document) -> bool {
     reply.get_array("writeErrors").is_ok_and(|errors| !errors.is_empty() && errors.iter().all(is_of_state))
 }
 
-/// What an operation came to.
+/// The result of an operation; `None` if it was dropped.
 type Outcome = Option<Result<Document, Error>>;
 
 impl Worker {
@@ -224,7 +228,7 @@ impl Worker {
             self.tally.running.fetch_add(1, Ordering::SeqCst);
             self.operation().await;
             self.tally.running.fetch_sub(1, Ordering::SeqCst);
-            // A load, and not all that the machine can do.
+            // The load is limited, not the highest that the machine can sustain.
             let pause = Duration::from_millis(u64::from(20 + self.rng.below(160)));
             smol::Timer::after(pause).await;
         }
@@ -241,7 +245,7 @@ impl Worker {
         }
     }
 
-    /// Without a number of its own, so that one that is sent twice is there twice.
+    /// Inserts a document without an `_id`, so that a document that is sent twice is stored twice.
     async fn insert(&mut self) {
         if self.inserts.len() == INSERTS {
             return;
@@ -273,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// Looks for a document that is there.
+    /// Finds a document that is known to be stored.
     async fn find(&mut self) {
         let known = self.inserts.len();
         if known == 0 {
@@ -303,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// One operation to its end. One in fifty is dropped somewhere on its way.
+    /// Runs one operation to its end. One in fifty is dropped before its end.
     async fn run(&mut self, database: &str, command: Document) -> Outcome {
         let limit = Duration::from_millis(u64::from(self.rng.below(20)));
         let is_dropped = self.rng.one_in(50);

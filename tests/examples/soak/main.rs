@@ -1,15 +1,17 @@
-//! A client on smol and a genuine replica set of three, with everything that can befall them, for as long as one likes.
+//! Soak tests: a client on smol and a real replica set of three members, under all kinds of faults,
+//! for a given time.
 //!
 //! ```text
 //! MONGOD=$(tests/scripts/mongod) cargo run --release -p poolhouse-tests --all-features --example soak -- [set | board] [--seconds S | --minutes M] [--seed N]
 //! ```
 //!
-//! `set` (what is done without a word): tasks insert, find and ping through proxies that spoil connections, while members are killed, stopped, restarted, and
-//! step down. It fails unless every operation ended once and in time, every acknowledged document is there once and none that was never sent, the
-//! events of the client add up, nothing that the process holds grew, and in the end servers and pools count the same connections, and none once
-//! the client is closed.
+//! `set` (the default): tasks insert, find and ping through proxies that inject faults, while
+//! members are killed, stopped, restarted, and step down. The soak fails unless every operation
+//! ended once and in time, every acknowledged document is stored once, no document is stored that
+//! was never sent, the client's events are consistent, no resource of the process grew, and at the
+//! end servers and pools count the same connections, and no connections after the client is closed.
 //!
-//! `board`: the same of the firmware under QEMU, with one server behind a proxy; see [`board`].
+//! `board`: the same for the firmware under QEMU, with one server behind a proxy; see [`board`].
 
 extern crate alloc;
 
@@ -24,11 +26,11 @@ mod set;
 use core::time::Duration;
 use std::process::ExitCode;
 
-/// What is asked for.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     is_board: bool,
-    /// How long it is done, the beginning and the end not counted.
+    /// Duration, without set-up and shutdown.
     time: Duration,
     seed: u64,
 }

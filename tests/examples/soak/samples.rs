@@ -1,45 +1,47 @@
-//! What the process holds, and what the servers hold of it: looked at again and again, and whether it grows.
+//! Samples of the resources of the process, and of its connections on the servers; detects growth.
 
 use core::time::Duration;
 use serde_json::{Value, json};
 use std::fs;
 
-/// One look.
+/// One sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at: Duration,
-    /// Open descriptors of the process without those of its proxies.
+    /// Open descriptors of the process, without those of its proxies.
     pub(crate) descriptors: i64,
-    /// Memory that is resident, KiB.
+    /// Resident memory, KiB.
     pub(crate) resident_kib: i64,
     pub(crate) threads: i64,
-    /// Tasks of the client.
+    /// Number of tasks of the client.
     pub(crate) tasks: i64,
-    /// Connections by the client's own counts.
+    /// Connections as counted by the client.
     pub(crate) pooled: i64,
-    /// Connections of the client that the servers count; `None` unless all answer.
+    /// Connections of the client as counted by the servers; `None` unless all servers answer.
     pub(crate) served: Option<i64>,
-    /// All connections that the servers count; `None` unless all answer.
+    /// All connections as counted by the servers; `None` unless all servers answer.
     pub(crate) served_in_all: Option<i64>,
 }
 
-/// Open descriptors of this process, but for the one that this look takes.
+/// Returns the number of open descriptors of this process, without the one used for counting.
 pub(crate) fn descriptors() -> i64 {
     fs::read_dir("/proc/self/fd").map_or(0, |entries| i64::try_from(entries.count()).unwrap_or(i64::MAX) - 1)
 }
 
-/// A number of `/proc/self/status`.
+/// Returns a numeric field of `/proc/self/status`.
 pub(crate) fn status(name: &str) -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What is looked at, and how much it may seem to grow over the second half by chance.
+/// A sampled quantity, and the apparent growth over the second half of a run that is tolerated as
+/// noise.
 struct Series {
     name: &'static str,
     of: fn(&Sample) -> Option<i64>,
-    /// In a run of minutes, and in one of seconds, where a few looks make half of it.
+    /// For runs of at least `MANY` samples, and for shorter runs, in which half the run has few
+    /// samples.
     bounds: (f64, f64),
 }
 
@@ -53,10 +55,10 @@ const SERIES: [Series; 7] = [
     Series { name: "served_in_all", of: |it| it.served_in_all, bounds: (30.0, 90.0) },
 ];
 
-/// From how many looks on a run is one of minutes.
+/// Number of samples from which on a run counts as long.
 const MANY: usize = 40;
 
-/// The figures of all looks, and what grew.
+/// Returns the figures of all samples, and the quantities that grew.
 pub(crate) fn judge(samples: &[Sample]) -> (Value, Vec<String>) {
     let (mut figures, mut wrong) = (serde_json::Map::new(), Vec::new());
     for Series { name, of, bounds } in SERIES {
@@ -80,7 +82,7 @@ pub(crate) fn judge(samples: &[Sample]) -> (Value, Vec<String>) {
     (Value::Object(figures), wrong)
 }
 
-/// By how much a straight line through these points rises from the first to the last.
+/// Returns the rise of the regression line through these points from the first to the last.
 fn drift(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

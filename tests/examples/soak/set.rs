@@ -24,11 +24,12 @@ use std::{io, thread};
 
 pub(crate) type Failure = Box<dyn core::error::Error>;
 
-/// How long the end of a state may take that is waited for.
+/// Time limit of each wait for a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// At most `WINDOWS_MAX` windows without faults are judged: at most `DISTURBED_MAX` may be disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window
-/// in which the set elected a primary, or in which the machine stalled, counts as neither.
+/// At most `WINDOWS_MAX` windows without faults are evaluated: at most `DISTURBED_MAX` may be
+/// disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window in which the set elected a
+/// primary, or in which the machine stalled, counts as neither.
 const WINDOWS_MAX: usize = 8;
 const DISTURBED_MAX: usize = 1;
 const PEACEFUL_MIN: usize = 3;
@@ -37,17 +38,18 @@ const PEACEFUL_MIN: usize = 3;
 const STEP: Duration = Duration::from_millis(100);
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Fewer operations than these do not make a window of peace.
+/// Smallest number of successful operations in a peaceful window.
 const SUCCESSES_MIN: u64 = 100;
 
-/// So many looks at which all servers answer are waited for, for `MORE` after the time that was asked for.
+/// Smallest number of samples in which all servers answer. The run is extended by up to `MORE` to
+/// collect them.
 const LOOKS_MIN: usize = 8;
 const MORE: Duration = Duration::from_secs(120);
 
-/// What lasts so long shows each kind of fault, and takes its time for each.
+/// A run of at least this duration must contain each kind of fault, and uses slower paces.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
-/// From the beginning to the verdict: what was wrong.
+/// Runs the whole soak. Returns a list of the faults found.
 pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let set = MongodReplicaSet::start(3)?;
     let addresses: Vec<_> = (0..3).map(|member| set.member(member).address()).collect();
@@ -59,7 +61,7 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let primary = chaos::settle(&servers)?;
     let index = doc! { "key": { "task": 1, "number": 1 }, "name": "number" };
     servers.set().member(primary).run_command_on(DATABASE, doc! { "createIndexes": COLLECTION, "indexes": [index] })?;
-    // The reactor, the executor and their threads are there before the base line.
+    // Starts the reactor, the executor and their threads before the baseline is sampled.
     smol::block_on(smol::spawn(async { smol::Timer::after(Duration::from_millis(1)).await }));
 
     let base = samples::descriptors();
@@ -105,7 +107,7 @@ fn options(uri: &str) -> Result<ClientOptions, Failure> {
     let mut options = ClientOptions::parse(uri)?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
     options.monitor.connect_timeout = Some(Duration::from_secs(2));
-    // Far beyond what operations may take: only their own limit ends them.
+    // Much longer than any operation: operations end only by their own deadline.
     options.server_selection_timeout = Duration::from_secs(600);
     options.pool.max_pool_size = 10;
     options.pool.min_pool_size = 2;
@@ -121,16 +123,17 @@ struct Soak {
     samples: Vec<Sample>,
     windows: Vec<Window>,
     begun: Instant,
-    /// How long the time of faults was.
+    /// Duration of the phase with faults.
     endured: Duration,
 }
 
-/// A window of time without faults.
+/// A time window without faults.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     failures: u64,
     successes: u64,
-    /// The set elected a primary, or the machine stalled. Operations that the client does not repeat may fail then.
+    /// The set elected a primary, or the machine stalled. Operations that the client does not retry
+    /// may fail then.
     is_excused: bool,
 }
 
@@ -140,7 +143,7 @@ impl Window {
     }
 }
 
-/// What there is to tell.
+/// Figures for the report.
 struct Done<'a> {
     incidents: Incidents,
     ledgers: &'a [Vec<Insert>],
@@ -151,7 +154,7 @@ struct Done<'a> {
 }
 
 impl Soak {
-    /// The time of faults, with a look each ten seconds, or each second where that is short.
+    /// The phase with faults. Takes a sample every ten seconds, in short runs every second.
     fn endure(&mut self) -> Result<Incidents, Failure> {
         let (pace, period) = if self.plan.time < LONG { (2, 1) } else { (8, 10) };
         let (pace, period) = (Duration::from_secs(pace), Duration::from_secs(period));
@@ -161,7 +164,7 @@ impl Soak {
         let (platform, client, samples) = (&self.platform, &self.client, &mut self.samples);
         let incidents = thread::scope(|scope| {
             let chaos = scope.spawn(move || {
-                // Told also by an error, so that nobody waits for what does not come.
+                // Dropped also on an error, so that the loop below ends early.
                 let _done = done;
                 chaos::befall(servers, plan.seed, pace, &stopped)
             });
@@ -180,12 +183,13 @@ impl Soak {
         Ok(incidents)
     }
 
-    /// Without faults operations succeed again; with nothing to do, pools and servers count the same.
+    /// Checks that operations succeed again without faults, and that idle pools and servers count
+    /// the same connections.
     fn calm_down(&mut self, load: &Load) -> Result<Vec<String>, Failure> {
         let mut wrong = Vec::new();
-        // A connection would keep the fault that it was dealt, and may meet it much later.
+        // An open connection would keep its assigned fault, which might occur much later.
         self.servers.proxies.iter().for_each(Proxy::pardon);
-        // What the faults have left behind is used up, or expires.
+        // Connections damaged by faults are used, or expire.
         let quiet = self.client.options().pool.max_idle_time.expect("it is set") * 2;
         thread::sleep(quiet);
         if !self.find_peace(load, quiet / 2) {
@@ -202,7 +206,8 @@ impl Soak {
         Ok(wrong)
     }
 
-    /// Whether many operations succeed and none fails in most windows of this length.
+    /// Returns whether most windows of this length are peaceful: many operations succeed and none
+    /// fails.
     fn find_peace(&mut self, load: &Load, length: Duration) -> bool {
         for _ in 0..WINDOWS_MAX {
             load.tally.forget_failures();
@@ -227,7 +232,7 @@ impl Soak {
         false
     }
 
-    /// The number of the set's last election.
+    /// Returns the number of the set's last election.
     fn term(&self) -> Option<i64> {
         let set = self.servers.set();
         (0..3)
@@ -239,7 +244,7 @@ impl Soak {
         self.client.servers().iter().map(|server| server.pool.counts).all(|it| it.in_use + it.pending + it.waiting == 0)
     }
 
-    /// Nothing is left of a client that is closed.
+    /// Checks that a closed client has left no resources.
     fn close(&self, base: i64) -> Result<Vec<String>, Failure> {
         smol::block_on(self.client.close());
         let mut wrong = Vec::new();
@@ -268,7 +273,7 @@ impl Soak {
         }
         let incidents: BTreeMap<_, _> = Incident::NAMES.iter().zip(done.incidents).collect();
         let (tally, balance) = (done.tally, done.balance);
-        // Nothing is proved of what never came.
+        // In a short run some kinds of fault may not have occurred.
         if self.plan.time >= LONG {
             wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
         }
@@ -314,7 +319,7 @@ impl Soak {
     }
 }
 
-/// Waits until something is so; else what was seen last.
+/// Waits until a condition holds; else returns its last description as the error.
 pub(crate) fn until(limit: Duration, mut look: impl FnMut() -> (bool, String)) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -333,7 +338,8 @@ fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Durat
     let of_proxies: usize = servers.proxies.iter().map(Proxy::sockets).sum();
     let pooled: u32 = client.servers().iter().map(|server| server.pool.counts.total()).sum();
     let all = |count: fn(&Mongod) -> Option<i64>| {
-        // One that is stopped or started would keep everybody waiting. None is while the set is held.
+        // A member that is being stopped or started would block all callers. Its state cannot
+        // change while the set is locked.
         let set = servers.set_at_hand()?;
         let answer = servers.answers.iter().all(|answers| answers.load(Ordering::SeqCst));
         if answer { (0..3).map(|member| count(set.member(member))).sum() } else { None }
@@ -353,7 +359,7 @@ fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Durat
     }
 }
 
-/// The connections of the client to a member, by the name of the driver that it told.
+/// Returns the number of the client's connections to a member, selected by driver name.
 fn clients_of(member: &Mongod) -> Option<i64> {
     let ours = doc! { "clientMetadata.driver.name": Detour::DRIVER_NAME };
     let count = doc! {
@@ -368,7 +374,8 @@ fn clients_of(member: &Mongod) -> Option<i64> {
     Some(first.and_then(|it| it.get_i32("n").ok()).map_or(0, i64::from))
 }
 
-/// What the servers have against what the tasks were told: how many documents there are, and what is wrong with them.
+/// Compares the stored documents with the outcomes that the tasks recorded. Returns the number of
+/// documents and the violations.
 fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, Vec<String>), Failure> {
     let primary = chaos::settle(servers)?;
     let mut copies: Vec<Vec<u8>> = ledgers.iter().map(|ledger| vec![0; ledger.len()]).collect();

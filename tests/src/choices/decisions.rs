@@ -1,4 +1,4 @@
-//! The decisions of a life: drawn by its seed, recorded on the way, or read from a list.
+//! The decisions of a simulated run: drawn from its seed, recorded, or read from a list.
 
 use super::Choices;
 use crate::rng::Rng;
@@ -8,8 +8,8 @@ use core::cell::RefCell;
 use core::fmt;
 use core::str::FromStr;
 
-/// Where a life draws its decisions from. Each part of a simulation has a stream of its own, so that what one part draws does not
-/// reshuffle the others.
+/// The source of a run's decisions. Each part of a simulation has a separate stream, so that the
+/// draws of one part do not change those of the others.
 #[derive(Debug)]
 pub struct Decisions {
     seed: u64,
@@ -24,19 +24,19 @@ enum Mode {
 }
 
 impl Decisions {
-    /// Those of this seed.
+    /// Decisions drawn from this seed.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
         Self { seed, mode: Mode::Seeded }
     }
 
-    /// The same, which are kept: [`Decisions::script`] is the list of them.
+    /// The same decisions, recorded: [`Decisions::script`] returns them.
     #[must_use]
     pub const fn recorded(seed: u64) -> Self {
         Self { seed, mode: Mode::Recorded(RefCell::new(BTreeMap::new())) }
     }
 
-    /// Those of a list, and the first of each choice when it has come to its end.
+    /// Decisions read from a list; after its end, the first option of each choice.
     #[must_use]
     pub const fn scripted(script: Script) -> Self {
         Self { seed: script.seed, mode: Mode::Scripted(script) }
@@ -48,11 +48,11 @@ impl Decisions {
         self.seed
     }
 
-    /// The decisions of one part of the simulation. Asked for once in a life.
+    /// Returns the decisions of one part of the simulation. Called once per part in a run.
     ///
     /// # Panics
     ///
-    /// When a recorded stream is asked for twice.
+    /// If a recorded stream is requested twice.
     #[must_use]
     pub fn stream(&self, part: &'static str) -> Stream {
         match &self.mode {
@@ -70,7 +70,7 @@ impl Decisions {
         }
     }
 
-    /// What was recorded so far; of a script, itself.
+    /// Returns the recorded decisions; of scripted decisions, the script.
     #[must_use]
     pub fn script(&self) -> Script {
         match &self.mode {
@@ -85,7 +85,7 @@ impl Decisions {
     }
 }
 
-/// One part's decisions, one after the other.
+/// The decisions of one part, in sequence.
 #[derive(Clone, Debug)]
 pub struct Stream(Source);
 
@@ -107,7 +107,7 @@ impl Choices for Stream {
             }
             Source::Scripted(list) => {
                 assert!(bound > 0, "a choice among nothing");
-                // A list that was cut meets other bounds than it was recorded with.
+                // A shortened list is replayed with other bounds than those of its recording.
                 list.next().unwrap_or(0).min(bound - 1)
             }
         }
@@ -121,25 +121,25 @@ impl Choices for Stream {
     }
 }
 
-/// The decisions of a life as lists of numbers: those of each part.
+/// The decisions of a run as lists of numbers, one list for each part.
 ///
 /// As text: the seed, then each part with its numbers, such as `7: shape 1 0 3; operations 4`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The seed that they come from; what a life makes of the number itself stays as it was.
+    /// The seed of the recording; values that a run derives directly from the number stay the same.
     pub seed: u64,
     /// The decisions of each part.
     pub streams: BTreeMap<String, Vec<u32>>,
 }
 
 impl Script {
-    /// How many decisions there are.
+    /// Returns the number of decisions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.streams.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no decisions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -5,7 +5,7 @@ fn exhaustive_goes_through_every_sequence_once() {
     let mut source = Exhaustive::new();
     let mut seen = Vec::new();
     loop {
-        // A tree that is not even: the second choice has as many ways as the first says.
+        // An uneven tree: the number of options of the second choice depends on the first.
         let first = source.below(3);
         let second = source.below(first + 1);
         seen.push((first, second));

@@ -1,4 +1,4 @@
-//! Files of the CMAP format, read strictly: what the runner does not know is an error, never skipped.
+//! Files of the CMAP format, parsed strictly: an unknown field is an error and never skipped.
 
 use core::time::Duration;
 use poolhouse_core::pool::PoolOptions;
@@ -22,50 +22,50 @@ const EVENT_TYPES: [&str; 11] = [
 /// One file.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// What it shows.
+    /// Purpose of the test.
     pub description: String,
-    /// What the mock server does to a `hello`.
+    /// The mock server's treatment of a `hello`.
     pub fail_point: FailPoint,
-    /// The options that the pool is built from.
+    /// The options of the pool.
     pub options: PoolOptions,
-    /// What is done, in order.
+    /// The operations, in order.
     pub operations: Vec<Operation>,
-    /// The error that the main thread must end with.
+    /// The error with which the main thread must end.
     pub error: Option<Value>,
-    /// The events that must be seen, in order.
+    /// The expected events, in order.
     pub events: Vec<Value>,
-    /// Types of events that are left out before comparing.
+    /// Types of events that are ignored in the comparison.
     pub ignore: Vec<String>,
 }
 
-/// An operation and the thread that it is for; `None` is the thread that issues it.
+/// An operation and the thread that runs it; `None` is the thread that issues it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The thread in whose queue it is put.
+    /// The thread to whose queue it is appended.
     pub thread: Option<String>,
-    /// What is done.
+    /// The operation.
     pub kind: OperationKind,
 }
 
-/// What an operation does.
+/// The kinds of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// Makes a thread.
+    /// Creates a thread.
     Start(String),
     /// Sleeps.
     Wait(Duration),
-    /// Waits until a thread has nothing left to do, and takes over its error.
+    /// Waits until a thread has no operation left, and takes over its error.
     WaitForThread(String),
-    /// Waits until so many events of a type were seen since the start.
+    /// Waits until `count` events of a type were published since the start.
     WaitForEvent {
-        /// The type.
+        /// The type of event.
         event: String,
-        /// How many.
+        /// The number of events.
         count: usize,
-        /// How long it may take.
+        /// The time limit.
         timeout: Option<Duration>,
     },
-    /// Asks for a connection, kept under the label.
+    /// Checks out a connection and stores it under the label.
     CheckOut(Option<String>),
     /// Returns the connection with this label.
     CheckIn(String),
@@ -80,39 +80,39 @@ pub enum OperationKind {
     Close,
 }
 
-/// What happens to a `hello`.
+/// The treatment of a `hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailPoint {
-    /// How many are let through first.
+    /// Number of `hello`s that are answered normally first.
     pub skip: u64,
-    /// How many it happens to after that; `None` is no limit.
+    /// Number of `hello`s that are affected after that; `None` is no limit.
     pub times: Option<u64>,
-    /// How long the reply is held back.
+    /// Delay of the reply.
     pub block: Duration,
-    /// What comes instead of a good reply.
+    /// Replacement of a successful reply.
     pub fault: Option<Fault>,
 }
 
-/// What comes instead of a good reply.
+/// Replacement of a successful reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection is closed: a network error during `hello`, which is labelled as overload.
+    /// Closes the connection: a network error during `hello`, which is labelled as overload.
     CloseConnection,
     /// A command error, which clears the pool unless it is labelled as overload.
     Error {
         /// Its code.
         code: i32,
-        /// Whether it carries the label `SystemOverloadedError`.
+        /// Whether it has the label `SystemOverloadedError`.
         overloaded: bool,
     },
 }
 
 impl Test {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
     ///
-    /// Says what is not understood, and where.
+    /// The unsupported part and its position.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
         let mut file = Fields::new("the file", &value)?;
@@ -123,7 +123,7 @@ impl Test {
             "unit" | "integration" => {}
             other => return Err(format!("unknown style {other:?}")),
         }
-        // A mock server is of every version.
+        // The mock server supports every version.
         let _ = file.take("runOn");
         let test = Self {
             description: file.string("description")?.into(),
@@ -186,16 +186,17 @@ fn pool_options(value: &Value) -> Result<PoolOptions, String> {
     if let Some(number) = fields.optional_number("maxConnecting")? {
         options.max_connecting = count(number)?;
     }
-    // Zero is no limit there.
+    // Zero means no limit.
     let limit = |number: Option<u64>| number.filter(|number| *number > 0).map(Duration::from_millis);
     options.max_idle_time = limit(fields.optional_number("maxIdleTimeMS")?);
     options.wait_queue_timeout = limit(fields.optional_number("waitQueueTimeoutMS")?);
-    // Only its sign matters: the machine does its background work when that is due, not at intervals.
+    // Only its sign matters: the state machine does background work when it is due, not
+    // periodically.
     if let Some(interval) = fields.take("backgroundThreadIntervalMS") {
         let interval = interval.as_i64().ok_or("backgroundThreadIntervalMS is no integer")?;
         options.background = interval >= 0;
     }
-    // It keeps a fail point off the monitor's connection, and there is no monitor here.
+    // It exempts the monitor's connection from a fail point; this runner has no monitor.
     fields.optional_string("appName")?;
     fields.end()?;
     Ok(options)
@@ -233,7 +234,7 @@ fn fail_point(value: &Value) -> Result<FailPoint, String> {
 fn fail_point_data(point: &mut FailPoint, data: &Value) -> Result<(), String> {
     let mut data = Fields::new("data", data)?;
     let commands = data.list("failCommands")?;
-    // Nothing else is sent while a connection is established.
+    // No other command is sent while a connection is established.
     if !commands.iter().any(|name| matches!(name.as_str(), Some("hello" | "isMaster" | "ismaster"))) {
         point.times = Some(0);
     }
@@ -253,7 +254,7 @@ fn fail_point_data(point: &mut FailPoint, data: &Value) -> Result<(), String> {
     data.end()
 }
 
-/// The fields of an object, each taken once; what is left at the end was not understood.
+/// The fields of an object, each taken once; fields that remain at the end are unsupported.
 struct Fields<'a> {
     what: &'static str,
     map: &'a Map<String, Value>,
@@ -299,7 +300,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Absent is false.
+    /// An absent flag is false.
     fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name) {
             None => Ok(false),
@@ -308,7 +309,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Absent is empty.
+    /// An absent list is empty.
     fn list(&mut self, name: &'static str) -> Result<&'a [Value], String> {
         match self.take(name) {
             None => Ok(&[]),

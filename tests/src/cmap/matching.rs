@@ -1,11 +1,13 @@
-//! Whether what was seen is what a file expects: the expected is a part of the actual.
+//! Matching of published events against a file's expectations: the expected value must be a part of
+//! the actual one.
 
 use serde_json::Value;
 
-/// Why `actual` does not match `expected`; `None` when it does.
+/// Returns why `actual` does not match `expected`; `None` if it matches.
 ///
-/// 42, as a number or a string, stands for anything that is there and not null. Objects are compared by the
-/// keys of the expected one, lists place by place, everything else must be equal and of the same type.
+/// 42, as a number or a string, matches any value that is present and not null. Objects are
+/// compared by the keys of the expected object, lists element by element; all other values must be
+/// equal and of the same type.
 #[must_use]
 pub fn mismatch(expected: &Value, actual: Option<&Value>) -> Option<String> {
     let Some(actual) = actual else {
@@ -28,11 +30,12 @@ pub fn mismatch(expected: &Value, actual: Option<&Value>) -> Option<String> {
     }
 }
 
-/// Compares the events that are not ignored with the expected ones, from the first on; more may follow.
+/// Compares the events that are not ignored with the expected events, starting with the first;
+/// further events may follow.
 ///
 /// # Errors
 ///
-/// Says which event differs and how, and lists all that were seen.
+/// The first event that differs, the difference, and a list of all events.
 pub fn compare_events(expected: &[Value], actual: &[Value], ignore: &[String]) -> Result<(), String> {
     let ignored = |event: &Value| ignore.iter().any(|name| event["type"] == **name);
     let seen: Vec<&Value> = actual.iter().filter(|event| !ignored(event)).collect();

@@ -1,7 +1,7 @@
 //! A pool, a mock server and threads on virtual time.
 //!
-//! Every thread is a queue of operations and perhaps something that it waits for; the main thread is one of
-//! them. Whatever can run runs before time goes on, so nothing races.
+//! Each thread has a queue of operations and may be blocked; the main thread is one of them. All
+//! threads that can run do so before the clock advances, so there are no races.
 
 use super::format::{FailPoint, Fault, Operation, OperationKind, Test};
 use super::matching::{compare_events, mismatch};
@@ -17,9 +17,9 @@ use poolhouse_core::pool::{
 use poolhouse_core::{Cause, Instant, Machine, Observer};
 use serde_json::{Value, json};
 
-/// The address that the mock server has.
+/// The address of the mock server.
 const ADDRESS: &str = "mock.invalid:27017";
-/// More steps than this at one instant, and the pool does not come to rest.
+/// With more steps than this at one instant the pool counts as looping.
 const STEPS_PER_INSTANT_MAX: u32 = 10_000;
 /// The thread that runs the file's operations.
 const MAIN: &str = "main";
@@ -28,11 +28,11 @@ const MAIN: &str = "main";
 ///
 /// # Errors
 ///
-/// Says what differs from what the file expects.
+/// The difference from the file's expectations.
 ///
 /// # Panics
 ///
-/// Panics when the pool breaks an invariant of its own.
+/// If the pool violates an invariant of its own.
 pub(super) fn run<M: Bounded>(test: &Test) -> Result<Checks, String> {
     let mut world = World::<M>::new(test)?;
     let outcome = world.run();
@@ -40,14 +40,14 @@ pub(super) fn run<M: Bounded>(test: &Test) -> Result<Checks, String> {
     world.wind_up()
 }
 
-/// How a thread failed.
+/// Failures of a thread.
 #[derive(Clone, Debug)]
 enum Failure {
-    /// A check-out failed: what a file can expect.
+    /// A check-out failed; a file can expect this.
     CheckOut(CheckOutError),
-    /// A `waitForEvent` took too long.
+    /// A `waitForEvent` exceeded its time limit.
     Late(String),
-    /// The file asks for something that makes no sense, or the pool refuses what it must accept.
+    /// The file requests an invalid operation, or the pool refuses a valid one.
     Broken(String),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a thread waits for.
+/// The reason why a thread is blocked.
 #[derive(Clone, Debug)]
 enum Blocked {
     CheckOut { waiter: WaiterId, label: Option<String> },
@@ -82,7 +82,7 @@ impl Thread {
     }
 }
 
-/// How an establishment will end.
+/// The end of an establishment.
 #[derive(Clone, Copy, Debug)]
 struct Dial {
     at: Instant,
@@ -90,7 +90,7 @@ struct Dial {
     fault: Option<Fault>,
 }
 
-/// The events as the files write them.
+/// The events in the notation of the files.
 #[derive(Debug, Default)]
 struct Log {
     events: Vec<Value>,
@@ -103,7 +103,7 @@ struct World<M: Bounded> {
     log: Log,
     fail_point: FailPoint,
     dials: VecDeque<Dial>,
-    /// Check-outs that the pool said to wake.
+    /// Waiters that the pool has woken.
     woken: Vec<WaiterId>,
     threads: Vec<(String, Thread)>,
     labels: BTreeMap<String, Lease>,
@@ -130,7 +130,7 @@ impl<M: Bounded> World<M> {
         })
     }
 
-    /// Runs until the main thread is done, and for the rest of that instant.
+    /// Runs until the main thread has ended, and until the end of that instant.
     fn run(&mut self) -> Result<(), Failure> {
         loop {
             self.run_threads()?;
@@ -149,7 +149,8 @@ impl<M: Bounded> World<M> {
         self.threads[0].1.failure.take().map_or(Ok(()), Err)
     }
 
-    /// One piece of work that is due at `at`: news of a connection, or a timer of the pool.
+    /// Processes one event that is due at `at`: the end of an establishment, or a timer of the
+    /// pool.
     fn step(&mut self, at: Instant) -> Result<(), Failure> {
         if at > self.now {
             self.now = at;
@@ -173,11 +174,13 @@ impl<M: Bounded> World<M> {
     }
 
     fn end_dial(&mut self, Dial { conn, fault, .. }: Dial) -> Result<(), Failure> {
-        // Late news is normal when the pool was cleared or closed meanwhile.
+        // A result for a connection id that is already stale is normal after the pool was cleared
+        // or closed.
         let _late = match fault {
             None => self.pool.handle_established(self.now, conn, &mut self.log),
             Some(fault) => {
-                // What the server description would say of it: an unlabelled error of the handshake clears.
+                // As the server description would decide: a handshake error without the label
+                // clears the pool.
                 let (cause, overloaded) = match fault {
                     Fault::CloseConnection => (Cause::Network, true),
                     Fault::Error { code, overloaded } => (Cause::Command { code }, overloaded),
@@ -191,7 +194,7 @@ impl<M: Bounded> World<M> {
         Ok(())
     }
 
-    /// Does what the pool owes.
+    /// Executes the pending actions of the pool.
     fn drain(&mut self) {
         while let Some(action) = self.pool.poll_action(self.now) {
             match action {
@@ -207,12 +210,13 @@ impl<M: Bounded> World<M> {
         self.pool.assert_invariants();
     }
 
-    /// When the pool or the server has something to do next.
+    /// Returns when the next timer of the pool or the next establishment is due.
     fn next_work(&self) -> Option<Instant> {
         self.dials.iter().map(|dial| dial.at).chain(self.pool.poll_timeout()).min()
     }
 
-    /// When anything happens next. What is due at the end of a wait still happens before that ends.
+    /// Returns when the next event is due. An event that is due exactly at the end of a wait is
+    /// processed before the wait ends.
     fn next_instant(&self) -> Option<Instant> {
         let timers = self.threads.iter().filter_map(|(_, thread)| match thread.blocked {
             Some(Blocked::Until(at) | Blocked::Event { deadline: Some(at), .. }) => Some(at),
@@ -221,7 +225,8 @@ impl<M: Bounded> World<M> {
         self.next_work().into_iter().chain(timers).min()
     }
 
-    /// Lets every thread run that can, named ones before the main thread, until none can.
+    /// Runs every thread that is not blocked, named ones before the main thread, until all are
+    /// blocked.
     fn run_threads(&mut self) -> Result<(), Failure> {
         loop {
             let mut ran = false;
@@ -235,12 +240,13 @@ impl<M: Bounded> World<M> {
         }
     }
 
-    /// Looks whether what a thread waits for is there.
+    /// Checks whether the condition that blocks a thread is met.
     fn unblock(&mut self, place: usize) -> bool {
         let quiet = self.next_work().is_none_or(|at| at > self.now);
         let Some(blocked) = self.threads[place].1.blocked.take() else { return false };
         let still = match blocked {
-            // A thread sleeps until it is woken, whatever the pool could tell it.
+            // A thread stays blocked until its waiter is woken, even if the pool could grant its
+            // claim earlier.
             Blocked::CheckOut { waiter, .. } if !self.woken.contains(&waiter) => Some(blocked),
             Blocked::CheckOut { waiter, label } => match self.pool.claim(self.now, waiter) {
                 Claim::Waiting => Some(Blocked::CheckOut { waiter, label }),
@@ -283,7 +289,7 @@ impl<M: Bounded> World<M> {
         self.threads[place].1.blocked.is_none()
     }
 
-    /// Runs a thread until it waits, fails or has nothing left.
+    /// Runs a thread until it blocks, fails or has no operation left.
     fn run_thread(&mut self, place: usize) -> Result<bool, Failure> {
         let mut ran = false;
         while self.threads[place].1.blocked.is_none() && self.threads[place].1.failure.is_none() {
@@ -387,7 +393,7 @@ impl<M: Bounded> World<M> {
         compare_events(&test.events, &self.log.events, &test.ignore)
     }
 
-    /// Returns everything and closes the pool, of which nothing may be left then.
+    /// Checks everything in and closes the pool, which must be empty then.
     fn wind_up(mut self) -> Result<Checks, String> {
         self.pool.close(self.now, &mut self.log);
         for lease in core::mem::take(&mut self.labels).into_values().chain(core::mem::take(&mut self.leases)) {
@@ -409,7 +415,7 @@ impl<M: Bounded> World<M> {
 }
 
 impl FailPoint {
-    /// What the next `hello` meets.
+    /// Returns the delay and the fault of the next `hello`.
     fn hello(&mut self) -> (Duration, Option<Fault>) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -427,7 +433,7 @@ impl FailPoint {
 impl Observer<PoolEvent> for Log {
     fn on_event(&mut self, _now: Instant, event: &PoolEvent) {
         let name = event.name();
-        // The files say "Connection" before the names of the pool's own events too.
+        // The files also use the prefix "Connection" for events of the pool itself.
         let name = if name.starts_with("Pool") { format!("Connection{name}") } else { name.to_owned() };
         let mut value = json!({ "type": name, "address": ADDRESS });
         match *event {
@@ -470,7 +476,7 @@ impl Observer<PoolEvent> for Log {
     }
 }
 
-/// Whole milliseconds are written as integers, so that a file can expect one.
+/// Whole milliseconds are written as integers, so that they equal an integer in a file.
 fn millis(duration: Duration) -> Value {
     let millis = duration.as_secs_f64() * 1_000.0;
     if millis.fract() == 0.0 { json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)) } else { json!(millis) }

@@ -1,8 +1,8 @@
-//! Bodies of requests, as far as the server looks into them.
+//! Decoding of request bodies, limited to the parts that the server needs.
 
 use poolhouse_cql::Version;
 
-/// What is left of a body. Everything gives `None` when there is not enough left.
+/// The unread rest of a body. Each method returns `None` if too few bytes are left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body<'a>(pub(super) &'a [u8]);
 
@@ -52,7 +52,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Leaves out a `bytes map`.
+    /// Skips a `bytes map`.
     pub(super) fn skip_bytes_map(&mut self) -> Option<()> {
         for _ in 0..self.short()? {
             self.short_bytes()?;
@@ -61,7 +61,7 @@ impl<'a> Body<'a> {
         Some(())
     }
 
-    /// The values of the parameters that stand behind a statement.
+    /// Reads the values of the parameters that follow a statement.
     pub(super) fn values(&mut self, version: Version) -> Option<Vec<&'a [u8]>> {
         const VALUES: u8 = 0x01;
         const NAMES: u8 = 0x40;

@@ -1,4 +1,4 @@
-//! A client of a plain socket, to see what the server does. It uses core's codec, and nothing of core besides.
+//! A client of a plain socket, to observe the server. Of core it uses only the codec.
 
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -14,26 +14,27 @@ use poolhouse_cql::{
 
 use super::statement::cell_of;
 
-/// A connection to a server that speaks the native protocol. It blocks; reading and writing for longer than its limit is an error.
+/// A connection to a server that speaks the native protocol. It blocks; a read or write that
+/// exceeds the time limit is an error.
 #[derive(Debug)]
 pub struct CqlClient {
     stream: TcpStream,
     version: Version,
     decoder: Decoder<Vec<u8>>,
-    /// Once STARTUP was answered.
+    /// Set after the reply to STARTUP.
     encoder: Option<Encoder>,
-    /// Requests that are sent by the next flush.
+    /// Requests that the next flush sends.
     requests: Vec<u8>,
     replies: VecDeque<CqlReply>,
     buffer: Vec<u8>,
 }
 
-/// What came.
+/// A received reply or event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CqlReply {
     /// Its header.
     pub header: Header,
-    /// Its body, as it was before it was compressed.
+    /// Its body, decompressed.
     pub body: Vec<u8>,
 }
 
@@ -43,12 +44,13 @@ impl CqlReply {
         self.header.stream
     }
 
-    /// The stream id, and the cell that an `echo` or `bytes` is answered with; `None` if it is anything else.
+    /// Returns the stream id, and the cell of the reply to an `echo` or `bytes`; `None` for other
+    /// replies.
     pub fn cell(&self) -> Option<(i16, &[u8])> {
         (self.header.opcode == Opcode::Result).then(|| cell_of(&self.body)).flatten().map(|cell| (self.stream(), cell))
     }
 
-    /// The code and message, if it is an error.
+    /// Returns the code and message of an ERROR; `None` for other replies.
     pub fn error(&self) -> Option<(ErrorCode, &str)> {
         let envelope = Envelope { header: self.header, body: &self.body };
         match envelope.response() {
@@ -58,16 +60,16 @@ impl CqlReply {
     }
 }
 
-/// What the bytes break that came, if that is why reading has failed.
+/// Returns the violation of the protocol, if reading failed because of one.
 pub fn broken_by(error: &io::Error) -> Option<CqlErrorKind> {
     let inner = error.get_ref()?.downcast_ref::<CqlError>()?;
     Some(inner.kind())
 }
 
 impl CqlClient {
-    /// Connects, and says nothing.
+    /// Connects; sends nothing.
     ///
-    /// - `limit`: for connecting, and for each call that reads or writes.
+    /// - `limit`: time limit for connecting, and for each call that reads or writes.
     ///
     /// # Errors
     /// Those of the socket.
@@ -87,13 +89,14 @@ impl CqlClient {
         })
     }
 
-    /// Begins to use the connection.
+    /// Performs the handshake.
     ///
-    /// - `compression`: what is asked for. - `credentials`: user and password, if the server wants them.
+    /// - `compression`: the requested compression. - `credentials`: user and password, if the
+    ///   server requires them.
     ///
     /// # Errors
-    /// `PermissionDenied` with what the server says if it refuses; `InvalidData` for what makes no sense; those of
-    /// [`reply`](Self::reply).
+    /// `PermissionDenied` with the server's message if it refuses; `InvalidData` for an unexpected
+    /// reply; those of [`reply`](Self::reply).
     pub fn startup(&mut self, compression: Option<Compression>, credentials: Option<(&str, &str)>) -> io::Result<()> {
         let startup = Startup { compression, ..Startup::default() };
         self.request(0, &Request::Startup(startup))?;
@@ -130,7 +133,7 @@ impl CqlClient {
         Outgoing::new(self.version, stream)
     }
 
-    /// Puts a request to those that the next [`flush`](Self::flush) sends.
+    /// Appends a request to those that the next [`flush`](Self::flush) sends.
     ///
     /// # Errors
     /// `Other` if it cannot be encoded.
@@ -139,7 +142,7 @@ impl CqlClient {
         request.encode(&mut self.requests, outgoing, &Limits::DEFAULT).map(drop).map_err(io::Error::other)
     }
 
-    /// Sends what is queued, by one write if the socket takes it.
+    /// Sends the queued requests, by one write if the socket accepts all bytes.
     ///
     /// # Errors
     /// Those of the socket.
@@ -155,7 +158,7 @@ impl CqlClient {
         }
     }
 
-    /// Sends a request, and all that are queued.
+    /// Sends a request, and all queued requests.
     ///
     /// # Errors
     /// Those of [`queue`](Self::queue) and [`flush`](Self::flush).
@@ -172,7 +175,7 @@ impl CqlClient {
         self.request(stream, &Request::Query { text, parameters: Parameters::new(Consistency::One) })
     }
 
-    /// Puts a QUERY to those that the next [`flush`](Self::flush) sends.
+    /// Appends a QUERY to those that the next [`flush`](Self::flush) sends.
     ///
     /// # Errors
     /// Those of [`queue`](Self::queue).
@@ -180,7 +183,7 @@ impl CqlClient {
         self.queue(stream, &Request::Query { text, parameters: Parameters::new(Consistency::One) })
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unmodified.
     ///
     /// # Errors
     /// Those of the socket.
@@ -188,11 +191,12 @@ impl CqlClient {
         self.stream.write_all(bytes)
     }
 
-    /// The next reply or event.
+    /// Returns the next reply or event.
     ///
     /// # Errors
-    /// `UnexpectedEof` at the end of the stream; `InvalidData` for bytes that break the protocol (see [`broken_by`]); otherwise those of the
-    /// socket: `WouldBlock` when nothing came in time.
+    /// `UnexpectedEof` at the end of the stream; `InvalidData` for bytes that violate the protocol
+    /// (see [`broken_by`]); otherwise those of the socket: `WouldBlock` if no reply arrived in
+    /// time.
     pub fn reply(&mut self) -> io::Result<CqlReply> {
         loop {
             if let Some(reply) = self.replies.pop_front() {
@@ -213,10 +217,10 @@ impl CqlClient {
         }
     }
 
-    /// Whether nothing comes for so long; a reply that does is kept.
+    /// Returns whether no reply arrives within this time; a reply that arrives is kept.
     ///
     /// # Errors
-    /// Those of [`reply`](Self::reply), but for the time.
+    /// Those of [`reply`](Self::reply), except the timeout.
     pub fn is_silent_for(&mut self, time: Duration) -> io::Result<bool> {
         let limit = self.stream.read_timeout()?;
         self.stream.set_read_timeout(Some(time))?;
@@ -232,7 +236,7 @@ impl CqlClient {
         }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }

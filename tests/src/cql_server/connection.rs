@@ -1,4 +1,4 @@
-//! The thread of a connection: reads, understands, answers.
+//! The thread of a connection: reads, decodes and answers requests.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -18,12 +18,12 @@ use super::rule::{Act, Cut, Looked, Script};
 use super::shared::{Received, Shared};
 use super::statement::{self, Answer, Statement};
 
-/// Bytes that even the oldest version begins with: version, flags, stream, opcode.
+/// Length of the shortest header, that of the oldest version: version, flags, stream, opcode.
 const FRONT_BYTES: usize = 8;
-/// Bytes of a text that the log keeps.
+/// Length at which texts are truncated in the log.
 const LOG_TEXT_BYTES: usize = 1024;
 
-/// Why the loop of a connection ends.
+/// Reason for which the loop of a connection ends.
 enum End {
     Cut(Cut),
     Io,
@@ -36,21 +36,21 @@ impl From<io::Error> for End {
 }
 
 impl From<CqlEncodeError> for End {
-    /// What is answered is never too long for the protocol.
+    /// A reply never exceeds the limits of the protocol.
     fn from(_: CqlEncodeError) -> Self {
         Self::Io
     }
 }
 
-/// What follows for the connection from a request, once it is answered.
+/// The change of the connection's state after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Same,
-    /// STARTUP was answered, and asked for this.
+    /// STARTUP was answered; it requested this compression.
     Started(Option<Compression>),
 }
 
-/// How far a client has come.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     New,
@@ -74,10 +74,10 @@ struct Session<'a> {
     script_number: u64,
     stage: Stage,
     version: Version,
-    /// Replies to what came together, in order, and how many they are.
+    /// Replies to the requests of one read, in order; `batched` is their number.
     batch: Vec<u8>,
     batched: u64,
-    /// Requests that came and were not counted yet.
+    /// Requests that were received and not yet counted.
     came: u64,
     log: Vec<Received>,
     statements: u64,
@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
             link,
             shared,
             script: shared.script(),
-            // Looked at before the first request.
+            // Forces an update before the first request.
             script_number: u64::MAX,
             stage: Stage::New,
             version: shared.node.version,
@@ -105,10 +105,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns when the client is done.
+    /// Returns when the client has closed the connection.
     fn run(&mut self) -> Result<(), End> {
         let mut buffer = vec![0; self.shared.read_bytes];
-        // The version stands in front of everything.
+        // The version is the first byte of every request.
         let mut front = Vec::new();
         while front.len() < FRONT_BYTES {
             let count = self.read(&mut buffer)?;
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
                 Ok(count) => {
-                    // What a read has brought that began before.
+                    // Reading may have been paused during this read.
                     self.link.wait_to_read();
                     if self.link.has_ended() {
                         return Ok(0);
@@ -157,7 +157,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes what came with one read, and answers it with one write, unless a rule says otherwise.
+    /// Processes the bytes of one read and sends the replies by one write, unless a rule applies.
     fn take(&mut self, decoder: &mut Decoder<Vec<u8>>, mut input: &[u8]) -> Result<(), End> {
         loop {
             let step = match decoder.decode(input) {
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
         self.flush()
     }
 
-    /// Sends what is there to be sent.
+    /// Sends the batched replies.
     fn flush(&mut self) -> Result<(), End> {
         self.shared.append_log(&mut self.log);
         let came = core::mem::take(&mut self.came);
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
         let Envelope { header, body } = envelope;
         let mut body = Body(body);
         if header.flags.contains(Flags::CUSTOM_PAYLOAD) {
-            // Without one the request cannot be understood, which is said there.
+            // Without the map the request is malformed, which is detected below.
             let _ = body.skip_bytes_map();
         }
         let start = self.batch.len();
@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         if act.is_none() && text.delay.is_zero() && next == Next::Same {
             return Ok(next);
         }
-        // The others are sent first; this one goes its own way.
+        // The other replies are sent first; this one is sent separately.
         let envelopes = self.batch.split_off(start);
         self.batched -= 1;
         self.flush()?;
@@ -263,7 +263,8 @@ impl<'a> Session<'a> {
         Ok(next)
     }
 
-    /// Does to a reply what a rule says. False if the client gets another message or none: then it has come no further.
+    /// Applies an action to a reply. Returns false if the client receives another message or none:
+    /// then the handshake does not advance.
     fn perform(&mut self, act: &Act, stream: i16, mut reply: Reply) -> Result<bool, End> {
         match act {
             Act::Delay(delay) => self.link.delay(*delay, reply)?,
@@ -309,7 +310,7 @@ impl<'a> Session<'a> {
                 return Ok(false);
             }
             Act::StopReading => {
-                // First, so that who has the reply can rely on it.
+                // Set first, so that it is in effect when the client receives the reply.
                 self.link.stopped.store(true, Ordering::SeqCst);
                 self.link.send_reply(&reply)?;
             }
@@ -325,7 +326,7 @@ impl<'a> Session<'a> {
         Ok(self.link.send_reply(&Reply { damage: Some(damage), ..reply })?)
     }
 
-    // Answers, at the end of the batch.
+    // Replies, appended to the batch.
 
     fn message(
         &mut self,
@@ -345,7 +346,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// A RESULT whose body is made by another buffer, since what comes of it may be an error.
+    /// Appends a RESULT. Its body is written directly into the batch, and removed again if the
+    /// statement fails.
     fn result(&mut self, stream: i16, statement: &Statement<'_>) -> Result<(), End> {
         let start = self.batch.len();
         let outgoing = Outgoing::new(self.version, stream);
@@ -353,7 +355,7 @@ impl<'a> Session<'a> {
         match statement.answer(&mut self.batch, &self.shared.node) {
             Answer::Result => {
                 let length = self.batch.len() - start - length;
-                // Of at most 64 MiB.
+                // At most 64 MiB.
                 let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
                 self.batch[start + 5..start + 9].copy_from_slice(&length);
                 Ok(())
@@ -415,7 +417,7 @@ impl<'a> Session<'a> {
     }
 
     fn bound(&mut self, stream: i16, query: &[u8], values: &[&[u8]], text: &mut Text) -> Result<Next, End> {
-        // What asks for tables is not looked at so closely.
+        // Values are not bound for statements on system tables.
         if Statement::of(query).is_of_system() {
             return self.state(stream, query, text);
         }
@@ -478,7 +480,7 @@ impl<'a> Session<'a> {
         Some(text)
     }
 
-    // The handshake.
+    // Handshake.
 
     fn supported(&mut self, stream: i16) -> Result<Next, End> {
         let shared = Arc::clone(self.shared);
@@ -551,7 +553,8 @@ impl<'a> Session<'a> {
         Ok(Next::Same)
     }
 
-    /// Says which versions are spoken, in the newest of them, and ends the connection.
+    /// Sends an error with the supported versions, encoded in the newest of them, and ends the
+    /// connection.
     fn refuse_version(&mut self, front: &[u8]) -> Result<(), End> {
         let number = front[0];
         let spoken: Vec<String> = self.shared.versions.iter().map(|version| format!("{version}/v{version}")).collect();
@@ -559,7 +562,7 @@ impl<'a> Session<'a> {
             "Invalid or unsupported protocol version ({number}); supported versions are ({})",
             spoken.join(", ")
         );
-        // The oldest versions have ids of one byte.
+        // In versions 1 and 2 stream ids have one byte.
         let stream = if number < 3 { 0 } else { i16::from_be_bytes([front[2], front[3]]).max(0) };
         self.came += 1;
         self.batched += 1;
@@ -584,16 +587,16 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What is known of the text of a request.
+/// Properties of a request's text.
 #[derive(Debug, Default)]
 struct Text {
-    /// If it does not stand in the body.
+    /// The text, if it is not contained in the body.
     bytes: Option<Arc<[u8]>>,
     delay: Duration,
     of_system: bool,
 }
 
-/// The text that a QUERY or a PREPARE begins with; nothing for any other.
+/// Returns the text at the start of a QUERY or a PREPARE; empty for other requests.
 fn plain_text(opcode: Opcode, mut body: Body<'_>) -> &[u8] {
     match opcode {
         Opcode::Query | Opcode::Prepare => body.long_string().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The server's side of a connection, as far as others than its thread have to do with it: what goes out.
+//! The server's side of a connection, shared between its thread and other threads: output and end.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -16,21 +16,22 @@ use super::shared::{ConnectionInfo, Shared, Waiting, lock};
 use crate::choices::Choices;
 use crate::rng::Rng;
 
-/// After so many looks, a millisecond apart, who is writing counts as stuck.
+/// A writer that holds the lock for this many checks, one millisecond apart, counts as stuck.
 const STUCK_LOOKS: u32 = 100;
 
-/// A reply that is not sent with those that came together with it.
+/// A reply that is sent separately from the replies of the same read.
 #[derive(Debug)]
 pub(super) struct Reply {
     /// One or more envelopes.
     pub(super) envelopes: Vec<u8>,
-    /// From before STARTUP was answered: it is not framed, whatever was agreed on since.
+    /// The request preceded the reply to STARTUP: the reply is not framed, even if framing was
+    /// negotiated since.
     pub(super) plain: bool,
-    /// What is done to the bytes that are sent.
+    /// Damage to the bytes that are sent.
     pub(super) damage: Option<Damage>,
 }
 
-/// What is done to the bytes that are sent.
+/// Damage to the bytes that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Damage {
     Checksum(Part),
@@ -48,13 +49,13 @@ pub(super) struct Link {
     late: Mutex<Late>,
     late_changed: Condvar,
     held: Mutex<Vec<Reply>>,
-    /// The version that is spoken, by number; 0 before it is known.
+    /// The negotiated version, by number; 0 before it is known.
     version: AtomicU8,
     pub(super) requests: AtomicU64,
     pub(super) waiting: Waiting,
-    /// No reply leaves any more.
+    /// No further reply is sent.
     pub(super) mute: AtomicBool,
-    /// Nothing is read any more.
+    /// Nothing more is read.
     pub(super) stopped: AtomicBool,
     pub(super) registered: AtomicBool,
     ended: AtomicBool,
@@ -62,15 +63,15 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Output {
-    /// Once STARTUP was answered.
+    /// Set after the reply to STARTUP.
     encoder: Option<Encoder>,
     wire: Vec<u8>,
 }
 
-/// Replies that are to be sent later.
+/// Delayed replies.
 #[derive(Debug, Default)]
 struct Late {
-    /// In the order of their times.
+    /// Sorted by due time.
     replies: Vec<(Instant, Reply)>,
     has_thread: bool,
 }
@@ -121,12 +122,12 @@ impl Link {
         self.version.store(version.number(), Ordering::SeqCst);
     }
 
-    /// From now on envelopes travel as this makes them.
+    /// Sets the encoder for all further envelopes.
     pub(super) fn set_encoder(&self, encoder: Encoder) {
         lock(&self.output).encoder = Some(encoder);
     }
 
-    /// Takes note of requests that came.
+    /// Counts received requests.
     pub(super) fn count_requests(&self, count: u64) {
         self.requests.fetch_add(count, Ordering::SeqCst);
         self.shared.requests.fetch_add(count, Ordering::SeqCst);
@@ -139,17 +140,17 @@ impl Link {
         self.shared.waiting.remove(removed);
     }
 
-    // Out.
+    // Output.
 
     /// Sends envelopes by one write.
     ///
-    /// - `answered`: of how many requests they are the replies. - `plain`: see [`Reply::plain`].
+    /// - `answered`: number of requests that the envelopes answer. - `plain`: see [`Reply::plain`].
     pub(super) fn send(&self, envelopes: &[u8], answered: u64, plain: bool) -> io::Result<()> {
         if self.mute.load(Ordering::SeqCst) {
             return Ok(());
         }
         if answered > 0 {
-            // Before they are sent: who has a reply finds it counted.
+            // Before they are sent: a client that has received a reply must find it counted.
             self.count_answered(answered);
         }
         if envelopes.is_empty() {
@@ -167,7 +168,7 @@ impl Link {
         }
     }
 
-    /// Sends one reply, perhaps damaged.
+    /// Sends one reply, with its damage if there is one.
     pub(super) fn send_reply(&self, reply: &Reply) -> io::Result<()> {
         let Some(damage) = reply.damage else { return self.send(&reply.envelopes, 1, reply.plain) };
         if self.mute.load(Ordering::SeqCst) {
@@ -201,7 +202,7 @@ impl Link {
         self.write(wire)
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unmodified.
     pub(super) fn send_raw(&self, bytes: &[u8], answered: u64) -> io::Result<()> {
         if self.mute.load(Ordering::SeqCst) {
             return Ok(());
@@ -211,7 +212,7 @@ impl Link {
         self.write(bytes)
     }
 
-    /// With the output locked.
+    /// Writes bytes. The caller must hold the lock of the output.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let piece = self.shared.piece_bytes.load(Ordering::SeqCst);
         let mut stream = &self.stream;
@@ -219,7 +220,7 @@ impl Link {
         for some in bytes.chunks(pieces.max(1)) {
             let mut rest = some;
             while !rest.is_empty() {
-                // Before: who has a reply finds it counted.
+                // Before the write: a client that has received a reply must find it counted.
                 self.shared.writes.fetch_add(1, Ordering::SeqCst);
                 match stream.write(rest) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -229,16 +230,16 @@ impl Link {
                 }
             }
             if piece != 0 {
-                // The client may look at what there is so far.
+                // Allows the client to read the piece before the next one is sent.
                 std::thread::yield_now();
             }
         }
         Ok(())
     }
 
-    // Later.
+    // Delayed replies.
 
-    /// Sends a reply so much later.
+    /// Sends a reply after `delay`.
     pub(super) fn delay(self: &Arc<Self>, delay: Duration, reply: Reply) -> io::Result<()> {
         let now = Instant::now();
         let due = now.checked_add(delay).unwrap_or(now);
@@ -255,7 +256,7 @@ impl Link {
         Ok(())
     }
 
-    /// The thread of what is late; until the connection has ended.
+    /// The thread that sends delayed replies, until the connection has ended.
     fn send_late(&self) {
         let mut late = lock(&self.late);
         while !self.ended.load(Ordering::SeqCst) {
@@ -282,7 +283,7 @@ impl Link {
         }
     }
 
-    /// Sends replies by as few writes as they allow.
+    /// Sends replies by as few writes as possible.
     fn send_together(&self, replies: Vec<Reply>) -> io::Result<()> {
         let (mut together, mut count) = (Vec::new(), 0);
         for reply in replies {
@@ -299,7 +300,7 @@ impl Link {
         self.send(&together, count, false)
     }
 
-    /// Keeps a reply; sends all that are kept once they are so many.
+    /// Holds a reply; sends all held replies when there are `count` of them.
     pub(super) fn hold(&self, reply: Reply, count: usize, order: Order) -> io::Result<()> {
         let is_enough = {
             let mut held = lock(&self.held);
@@ -309,7 +310,7 @@ impl Link {
         if is_enough { self.release(order).map(drop) } else { Ok(()) }
     }
 
-    /// Sends all replies that are kept; tells how many they were.
+    /// Sends all held replies; returns their number.
     pub(super) fn release(&self, order: Order) -> io::Result<usize> {
         let mut held = core::mem::take(&mut *lock(&self.held));
         match order {
@@ -326,27 +327,29 @@ impl Link {
         lock(&self.held).len()
     }
 
-    // The end.
+    // End of the connection.
 
-    /// Ends the connection now, whatever its threads are doing. No-op if that was done already.
+    /// Ends the connection now, regardless of the state of its threads. No-op if it has ended.
     pub(super) fn cut(&self, cut: Cut) {
         if self.ended.swap(true, Ordering::SeqCst) {
             return;
         }
         if cut == Cut::Reset {
-            // It is reset when the last who has the socket lets go of it.
+            // The reset is sent when the last reference to the socket is dropped.
             let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
         }
-        // Who is stuck in a write has to be woken, and the client sees the end of the stream first; else a reset says enough.
+        // A stuck writer must be woken, which needs a shutdown of both sides; the client then reads
+        // the end of the stream before the reset. Otherwise the reset alone suffices.
         let how = if cut == Cut::Reset && !self.is_stuck() { Shutdown::Read } else { Shutdown::Both };
-        // It may have ended by itself.
+        // The connection may already have ended.
         let _ = self.stream.shutdown(how);
         drop(lock(&self.late));
         self.late_changed.notify_all();
         self.shared.open_gate();
     }
 
-    /// Whether somebody is writing, for longer than a write takes that the client makes room for.
+    /// Returns whether a thread is blocked in a write for longer than a write takes while the
+    /// client reads.
     fn is_stuck(&self) -> bool {
         for _ in 0..STUCK_LOOKS {
             if self.output.try_lock().is_ok() {
@@ -357,7 +360,7 @@ impl Link {
         true
     }
 
-    /// Takes note that the thread of the connection is done with it.
+    /// Records that the thread of the connection has ended.
     pub(super) fn end(&self, cut: Cut) {
         self.cut(cut);
         self.count_answered(self.waiting.now());
@@ -368,7 +371,7 @@ impl Link {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Waits while nothing is to be read.
+    /// Blocks while reading is paused.
     pub(super) fn wait_to_read(&self) {
         let (stopped, paused) = (&self.stopped, &self.shared.paused);
         self.shared.wait_while(|| {
@@ -377,7 +380,7 @@ impl Link {
     }
 }
 
-/// By Fisher and Yates.
+/// Shuffles by the Fisher-Yates algorithm.
 fn shuffle<T>(items: &mut [T], random: &mut Rng) {
     for last in (1..items.len()).rev() {
         let bound = u32::try_from(last + 1).unwrap_or(u32::MAX);
@@ -386,19 +389,19 @@ fn shuffle<T>(items: &mut [T], random: &mut Rng) {
     }
 }
 
-/// Damage that well-formed output cannot show.
+/// Damage that the encoder cannot produce.
 mod damage {
     use poolhouse_cql::{CqlEncodeError, Encoder, HEADER_BYTES};
     use std::io;
 
     use super::Part;
 
-    /// Bytes behind the payload of a segment.
+    /// Length of the checksum after the payload of a segment.
     const TRAILER_BYTES: usize = 4;
-    /// What the checksum of a payload begins with.
+    /// Initial bytes of the CRC-32 of a payload.
     const CRC32_FRONT: [u8; 4] = [0xfa, 0x2d, 0x55, 0xca];
 
-    /// Makes the header of an envelope alone, which claims a body of this length, into what travels.
+    /// Encodes only the header of an envelope, with this body length in it.
     pub(super) fn claim(
         envelope: &[u8],
         length: i32,
@@ -414,7 +417,7 @@ mod damage {
             return Ok(());
         };
         let failed = |error: CqlEncodeError| io::Error::other(error);
-        // So short it is never compressed: it stands in its segment as it is, or for itself.
+        // Too short to be compressed: it is stored uncompressed in its segment, or unframed.
         encoder.encode(&header, wire).map_err(failed)?;
         let has_trailer = wire.len() > HEADER_BYTES;
         let end = if has_trailer { wire.len() - TRAILER_BYTES } else { wire.len() };
@@ -428,10 +431,10 @@ mod damage {
         Ok(())
     }
 
-    /// Makes a checksum of the first segment wrong; of one that is alone, in the case of the payload.
+    /// Corrupts a checksum of the first segment. For the payload there must be only one segment.
     pub(super) fn spoil(wire: &mut [u8], part: Part) {
         let byte = match part {
-            // The flags of either format end here.
+            // In both formats the header's flags end at this byte.
             Part::Header => wire.get_mut(2),
             Part::Payload => wire.last_mut(),
         };

@@ -1,13 +1,14 @@
-//! What the server does wrong, and to which requests.
+//! Rules: the faults of the server, and the requests that they apply to.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use poolhouse_cql::{ErrorCode, Opcode};
 
-/// A rule: which requests, and what becomes of their replies.
+/// A rule: a condition on requests, and the action on their replies.
 ///
-/// Of the rules in force the oldest that matches a request has its way. All conditions of a rule must hold; those that are not set always do.
+/// The oldest rule that matches a request is applied. All conditions of a rule must hold;
+/// conditions that are not set always hold.
 ///
 /// ```
 /// use core::time::Duration;
@@ -16,7 +17,7 @@ use poolhouse_cql::{ErrorCode, Opcode};
 ///
 /// // The whole server.
 /// let slow = Rule::statements(Act::Delay(Duration::from_millis(50)));
-/// // By text: all that begin so.
+/// // By prefix of the text.
 /// let lost = Rule::statements(Act::Lose).text("echo lost");
 /// // One connection, the third that was accepted, from its hundredth statement on.
 /// let dropped = Rule::statements(Act::Close(Cut::Reset)).connection(3).statement(100);
@@ -24,7 +25,7 @@ use poolhouse_cql::{ErrorCode, Opcode};
 /// let reversed = Rule::statements(Act::Hold { count: 8, order: Order::Reversed });
 /// // The first two handshakes.
 /// let refused = Rule::on(Opcode::Startup, Act::Error(ErrorCode::OVERLOADED, "later".into())).times(2);
-/// // A server that accepts, reads, and never says anything.
+/// // A server that accepts, reads, and never replies.
 /// let silent = Rule::any(Act::Mute);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,61 +46,64 @@ enum Which {
     One(Opcode),
 }
 
-/// What becomes of a reply. The request was understood and, but for the reply, done.
+/// The action on a reply. The request itself was decoded and executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// It is sent so much later. Those that are due together are sent by one write.
+    /// Delays the reply. Replies that are due at the same time are sent by one write.
     Delay(Duration),
-    /// It is never sent; the request waits until its connection ends.
+    /// Never sends the reply; the request waits until its connection ends.
     Lose,
-    /// It is kept until so many are kept on its connection, and all are sent in this order, or until
-    /// [`CqlServer::release`](super::CqlServer::release).
+    /// Holds the reply until `count` replies are held on its connection, which are then sent in
+    /// this order, or until [`CqlServer::release`](super::CqlServer::release).
     Hold {
-        /// How many; `usize::MAX` only ends by release.
+        /// Number of replies; with `usize::MAX` only `release` sends them.
         count: usize,
-        /// The order of those that are sent together.
+        /// The order in which held replies are sent.
         order: Order,
     },
-    /// It is sent by this stream id instead of that of the request.
+    /// Sends the reply with this stream id instead of that of the request.
     Stream(i16),
-    /// It is sent twice.
+    /// Sends the reply twice.
     Twice,
-    /// Its header has this number as the version.
+    /// Sends the reply with this number as the version in its header.
     Version(u8),
-    /// Its header says that it is a request.
+    /// Sends the reply with a header that marks it as a request.
     Direction,
-    /// A checksum of the segment that it travels in is wrong. In v3 and v4, which have none, it is sent as it is.
+    /// Corrupts a checksum of the reply's segment. In v3 and v4, which have no checksums, the reply
+    /// is sent unmodified.
     Checksum(Part),
-    /// Its header claims a body of this length, without any.
+    /// Sends a header that claims a body of this length, without a body.
     Length(i32),
-    /// Of what is to be sent only so many bytes are; then the connection ends. With more than there are it ends behind the reply.
+    /// Sends only this many bytes of the output, then ends the connection. If there are fewer
+    /// bytes, the connection ends after the reply.
     Truncate {
-        /// How many bytes.
+        /// Number of bytes.
         bytes: usize,
-        /// How it ends.
+        /// How the connection ends.
         cut: Cut,
     },
-    /// The connection ends instead.
+    /// Ends the connection instead.
     Close(Cut),
-    /// An error is sent instead. Nothing follows its message: codes that want more than one want [`Answer`](Self::Answer).
+    /// Sends an error instead. It ends with the message: codes with further fields require
+    /// [`Answer`](Self::Answer).
     Error(ErrorCode, String),
-    /// Another message is sent instead.
+    /// Sends another message instead.
     Answer {
-        /// What it is.
+        /// Its opcode.
         opcode: Opcode,
         /// Its body.
         body: Vec<u8>,
     },
-    /// These bytes are sent instead, and neither framed nor compressed.
+    /// Sends these bytes instead, neither framed nor compressed.
     Raw(Vec<u8>),
-    /// It is sent, and nothing more is read from the connection.
+    /// Sends the reply, and stops reading from the connection.
     StopReading,
-    /// It is not sent, nor is any later one of the connection, which goes on reading.
+    /// Sends neither this reply nor any later one of the connection; reading continues.
     Mute,
 }
 
-/// A part of a segment with a checksum of its own.
+/// A part of a segment that has a separate checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header, with its CRC-24.
@@ -111,78 +115,81 @@ pub enum Part {
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// In order: the client reads the end of the stream.
+    /// An orderly close: the client reads the end of the stream.
     Close,
-    /// By a reset.
+    /// A reset.
     Reset,
 }
 
 /// The order of replies that are sent together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// That of the requests.
+    /// The order of the requests.
     Kept,
-    /// The last one first.
+    /// The last reply first.
     Reversed,
-    /// Shuffled by this seed; the same seed gives the same order.
+    /// Shuffled by this seed; the same seed results in the same order.
     Shuffled(u64),
 }
 
 impl Rule {
-    /// For every request: also those of a handshake, and OPTIONS.
+    /// Applies to every request, including those of a handshake, and OPTIONS.
     pub fn any(act: Act) -> Self {
         Self { which: Which::Any, connection: None, text: None, statement: 0, skip: 0, times: u64::MAX, act }
     }
 
-    /// For QUERY, PREPARE, EXECUTE and BATCH. Those that ask for system tables, as clients do when they connect, are none.
+    /// Applies to QUERY, PREPARE, EXECUTE and BATCH, except those on system tables, which drivers
+    /// send when they connect.
     pub fn statements(act: Act) -> Self {
         Self { which: Which::Statements, ..Self::any(act) }
     }
 
-    /// For one kind of request.
+    /// Applies to one kind of request.
     pub fn on(opcode: Opcode, act: Act) -> Self {
         Self { which: Which::One(opcode), ..Self::any(act) }
     }
 
-    /// Only on this connection. They are counted from 1 on, as they are accepted.
+    /// Only on this connection. Connections are numbered from 1 in the order in which they are
+    /// accepted.
     #[must_use]
     pub fn connection(self, id: u64) -> Self {
         Self { connection: Some(id), ..self }
     }
 
-    /// Only for QUERY and PREPARE of texts that begin so, and EXECUTE of those.
+    /// Only for QUERY and PREPARE whose text begins with `prefix`, and EXECUTE of such statements.
     #[must_use]
     pub fn text(self, prefix: &str) -> Self {
         Self { text: Some(prefix.to_owned()), ..self }
     }
 
-    /// Only from the statement of this number on, counted from 1 on for each connection, as by [`statements`](Self::statements).
+    /// Only from this statement on, numbered from 1 for each connection; statements are those of
+    /// [`statements`](Self::statements).
     #[must_use]
     pub fn statement(self, number: u64) -> Self {
         Self { statement: number, ..self }
     }
 
-    /// Not for the first so many requests that match otherwise.
+    /// Skips the first `count` matching requests.
     #[must_use]
     pub fn skip(self, count: u64) -> Self {
         Self { skip: count, ..self }
     }
 
-    /// Only so many times.
+    /// Applies at most `count` times.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
         Self { times: count, ..self }
     }
 }
 
-/// What rules look at.
+/// The properties of a request that rules check.
 pub(super) struct Looked<'a> {
     pub(super) connection: u64,
     pub(super) opcode: Opcode,
     pub(super) text: &'a [u8],
-    /// The number of the statement; `None` if it is none.
+    /// The number of the statement; `None` for other requests.
     pub(super) statement: Option<u64>,
-    /// How many statements the connection has had, this one included.
+    /// Number of the connection's statements, including this one.
     pub(super) statements: u64,
 }
 
@@ -192,7 +199,7 @@ pub(super) struct Script {
     pub(super) rules: Vec<InForce>,
 }
 
-/// A rule, and what it has seen. Shared by all scripts that it is in.
+/// A rule with its count of matches, shared by all scripts that contain it.
 #[derive(Clone, Debug)]
 pub(super) struct InForce {
     pub(super) number: usize,
@@ -210,7 +217,7 @@ impl Counted {
         Self { rule, seen: AtomicU64::new(0) }
     }
 
-    /// How often it had its way.
+    /// Returns how many times the rule was applied.
     pub(super) fn struck(&self) -> u64 {
         self.seen.load(Ordering::SeqCst).saturating_sub(self.rule.skip).min(self.rule.times)
     }
@@ -235,7 +242,7 @@ impl Counted {
 }
 
 impl Script {
-    /// What is to become of the reply.
+    /// Returns the action on the reply.
     pub(super) fn act(&self, looked: &Looked<'_>) -> Option<&Act> {
         self.rules.iter().find(|one| one.rule.strikes(looked)).map(|one| &one.rule.rule.act)
     }

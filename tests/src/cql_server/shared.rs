@@ -1,4 +1,4 @@
-//! What the threads of the server share.
+//! State shared by the threads of the server.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -14,13 +14,13 @@ use super::link::Link;
 use super::rule::{Counted, InForce, Rule, Script};
 use super::tables::Node;
 
-/// The order is that of all counters: none of them guards anything else.
+/// The ordering of all counters: no other data depends on them.
 const ORDER: Ordering = Ordering::SeqCst;
 
-/// Statements that are kept prepared.
+/// Largest number of prepared statements.
 const PREPARED_MAX: usize = 4096;
 
-/// What was counted over the server's life, but for what is open and waiting now.
+/// Counts over the server's lifetime, except `open` and `waiting`, which are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections accepted.
@@ -31,54 +31,54 @@ pub struct Counts {
     pub requests: u64,
     /// STARTUPs received.
     pub startups: u64,
-    /// Requests that were not answered yet, on connections that are open.
+    /// Requests without a reply so far, on open connections.
     pub waiting: u64,
-    /// The most of them that there were at a time.
+    /// The maximum of `waiting`.
     pub waiting_max: u64,
-    /// Calls of `read` that brought bytes. Requests that came together are read together.
+    /// Calls of `read` that returned bytes. Requests that arrive together are read together.
     pub reads: u64,
     /// Calls of `write`.
     pub writes: u64,
 }
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Counted from 1 on, as they are accepted.
+    /// Its number, from 1 in the order in which connections are accepted.
     pub id: u64,
-    /// The client's side.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The version that is spoken, once it is known.
+    /// The negotiated version, once it is known.
     pub version: Option<Version>,
     /// Requests received.
     pub requests: u64,
-    /// Requests that were not answered yet.
+    /// Requests without a reply so far.
     pub waiting: u64,
-    /// The most of them that there were at a time.
+    /// The maximum of `waiting`.
     pub waiting_max: u64,
-    /// Replies that are kept by [`Act::Hold`](super::Act::Hold).
+    /// Replies held by [`Act::Hold`](super::Act::Hold).
     pub held: usize,
     /// Whether it has registered for events.
     pub registered: bool,
 }
 
-/// A request that was received.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Its connection.
     pub connection: u64,
     /// The version of the protocol.
     pub version: Version,
-    /// What it is.
+    /// Its opcode.
     pub opcode: Opcode,
     /// Its stream id.
     pub stream: i16,
-    /// The text of a QUERY, a PREPARE, or of the statement of an EXECUTE; the options of a STARTUP as `KEY=VALUE` with blanks in between.
-    /// Else empty. At most a kilobyte of it.
+    /// The text of a QUERY, a PREPARE, or of the statement of an EXECUTE; the options of a STARTUP
+    /// as `KEY=VALUE`, separated by blanks. Else empty. At most a kilobyte.
     pub text: String,
 }
 
-/// What is counted. Of a server, or of one connection.
+/// The number of waiting requests of a server or of one connection, and its maximum.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     now: AtomicU64,
@@ -91,7 +91,7 @@ impl Waiting {
         self.most.fetch_max(now, ORDER);
     }
 
-    /// Takes away so many, or as many as there are; tells how many.
+    /// Subtracts `count`, at most the current number; returns the number subtracted.
     pub(super) fn remove(&self, count: u64) -> u64 {
         let before = self.now.fetch_update(ORDER, ORDER, |now| Some(now.saturating_sub(count)));
         before.unwrap_or_else(|before| before).min(count)
@@ -121,29 +121,29 @@ pub(super) struct Shared {
     pub(super) reads: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) waiting: Waiting,
-    /// Bytes of each piece that is written; 0 = all at once.
+    /// Size of the pieces in which output is written; 0 = unsplit.
     pub(super) piece_bytes: AtomicUsize,
 
-    /// Rises with each change of the script.
+    /// Incremented by each change of the script.
     script_number: AtomicU64,
     script: Mutex<Arc<Script>>,
-    /// All that ever were, by number.
+    /// All rules ever added, by number.
     rules: Mutex<Vec<Arc<Counted>>>,
 
     log: Mutex<VecDeque<Received>>,
-    /// Statements by id. Forgotten at once: the number rises.
+    /// Statements by id. When they are discarded, `prepared_number` is incremented.
     prepared: Mutex<HashMap<[u8; 16], Arc<[u8]>>>,
     prepared_number: AtomicU64,
 
     connections: Mutex<BTreeMap<u64, Arc<Link>>>,
     pub(super) paused: AtomicBool,
-    /// Of what connections wait for before they read on.
+    /// Guards the conditions for which threads block.
     gate: Mutex<()>,
     gate_changed: Condvar,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked has failed its test already.
+    // Poisoning is ignored: a thread that panicked has already failed its test.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -177,7 +177,7 @@ impl Shared {
         }
     }
 
-    // The script.
+    // Script.
 
     pub(super) fn script_number(&self) -> u64 {
         self.script_number.load(Ordering::Acquire)
@@ -210,7 +210,7 @@ impl Shared {
         lock(&self.rules).get(number).map_or(0, |rule| rule.struck())
     }
 
-    // What is known of the past.
+    // Counts and log.
 
     pub(super) fn log(&self) -> Vec<Received> {
         lock(&self.log).iter().cloned().collect()
@@ -245,7 +245,7 @@ impl Shared {
         self.prepared_number.load(Ordering::Acquire)
     }
 
-    /// Keeps a statement; false if there are too many.
+    /// Stores a statement; returns false if there are too many.
     pub(super) fn prepare(&self, id: [u8; 16], text: &[u8]) -> bool {
         let mut prepared = lock(&self.prepared);
         if prepared.len() >= PREPARED_MAX && !prepared.contains_key(&id) {
@@ -283,13 +283,13 @@ impl Shared {
         lock(&self.connections).get(&id).cloned()
     }
 
-    /// Lets everybody look again at what they wait for.
+    /// Wakes all blocked threads, so that they check their conditions again.
     pub(super) fn open_gate(&self) {
         let _gate = lock(&self.gate);
         self.gate_changed.notify_all();
     }
 
-    /// Waits while a condition holds, looked at after each change.
+    /// Blocks while a condition holds, checked after each change.
     pub(super) fn wait_while(&self, condition: impl Fn() -> bool) {
         if !condition() {
             return;
@@ -300,7 +300,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the last connection is gone.
+    /// Blocks until the last connection has ended.
     pub(super) fn wait_for_end(&self) {
         self.wait_while(|| !lock(&self.connections).is_empty());
     }

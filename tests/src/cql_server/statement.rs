@@ -1,4 +1,4 @@
-//! The statements that the server knows, and rows.
+//! The supported statements, and the encoding of their rows.
 
 use core::time::Duration;
 
@@ -6,17 +6,17 @@ use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
 
 use super::tables::{self, Node};
 
-/// The most that `bytes` gives.
+/// Largest blob of `bytes`.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The longest that `delay` lets anybody wait.
+/// Longest delay of `delay`.
 const DELAY_MAX: Duration = Duration::from_secs(3600);
 
-/// Where the cells of answers claim to be from, and what they are called.
+/// The column name of the replies' cells.
 const COLUMN: &str = "reply";
 const VARCHAR: u16 = 0x0d;
 const BLOB: u16 = 0x03;
 
-/// What came of a statement: the body of a RESULT, or of an ERROR.
+/// The result of a statement: the body of a RESULT, or of an ERROR.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The body was written.
@@ -25,12 +25,12 @@ pub(super) enum Answer {
     Failed(ErrorCode, String),
 }
 
-/// A statement that was looked at.
+/// A parsed statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Statement<'a> {
-    /// Without `delay`.
+    /// The text without `delay`.
     text: &'a [u8],
-    /// How much later it is answered.
+    /// Delay of the reply.
     pub(super) delay: Duration,
 }
 
@@ -44,7 +44,8 @@ impl<'a> Statement<'a> {
         Self { text: rest.strip_prefix(b" ").unwrap_or(rest), delay: delay.unwrap_or_default().min(DELAY_MAX) }
     }
 
-    /// Whether it is about the server itself, as what clients ask when they connect.
+    /// Returns whether it is about the server itself, such as the queries that drivers send when
+    /// they connect.
     #[inline]
     pub(super) fn is_of_system(&self) -> bool {
         matches!(self.text.first(), Some(b'S' | b's' | b'U' | b'u'))
@@ -78,7 +79,7 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// `N`, or `N` and a text that is repeated.
+/// Answers `N`, or `N` and a text that is repeated.
 fn bytes(rest: &[u8], body: &mut Vec<u8>) -> Answer {
     let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
     let (number, pattern) = rest.split_at(end);
@@ -99,7 +100,7 @@ fn number_of(digits: &[u8]) -> Option<usize> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The body of a RESULT of one row with one cell.
+/// Writes the body of a RESULT with one row of one cell.
 fn cell(body: &mut Vec<u8>, kind: u16, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
     let Ok(length) = i32::try_from(count) else {
         return Answer::Failed(ErrorCode::INVALID, "the cell is too long".to_owned());
@@ -110,18 +111,19 @@ fn cell(body: &mut Vec<u8>, kind: u16, count: usize, write: impl FnOnce(&mut Vec
     Answer::Result
 }
 
-/// Bytes in front of the cell's length: the kind of the result, one column of one table, one row.
+/// Length of the part before the cell's length: the kind of the result, one column of one table,
+/// one row.
 const FRONT_BYTES: usize = 4 + 4 + 4 + (2 + KEYSPACE.len()) + (2 + TABLE.len()) + (2 + COLUMN.len()) + 2 + 4;
-/// The keyspace and the table that the answers claim to come from.
+/// The keyspace and the table named in the replies.
 pub(super) const KEYSPACE: &str = "poolhouse";
 pub(super) const TABLE: &str = "answers";
 
-/// Of a varchar; that of another type differs in its place.
+/// For a varchar; for other types the type's field differs.
 const FRONT: [u8; FRONT_BYTES] = front();
 
 const fn front() -> [u8; FRONT_BYTES] {
     let mut bytes = [0; FRONT_BYTES];
-    // Rows; one table for all columns; one column.
+    // Kind: rows; one table for all columns; one column.
     bytes[3] = 2;
     bytes[7] = 1;
     bytes[11] = 1;
@@ -152,7 +154,8 @@ const fn front_of(kind: u16) -> [u8; FRONT_BYTES] {
     bytes
 }
 
-/// The one cell of the RESULT that an `echo` or `bytes` is answered with, out of its body; `None` if it is anything else.
+/// Returns the one cell of the RESULT of an `echo` or `bytes`, out of its body; `None` for other
+/// results.
 #[must_use]
 pub fn cell_of(result_body: &[u8]) -> Option<&[u8]> {
     let (front, rest) = result_body.split_at_checked(FRONT_BYTES)?;
@@ -161,7 +164,7 @@ pub fn cell_of(result_body: &[u8]) -> Option<&[u8]> {
     (is_it && usize::try_from(i32::from_be_bytes(*length)) == Ok(cell.len())).then_some(cell)
 }
 
-/// The text with each `?` replaced by a value; `None` if there are not so many values.
+/// Returns the text with each `?` replaced by a value; `None` if the number of values differs.
 pub(super) fn bound(text: &[u8], values: &[&[u8]]) -> Option<Vec<u8>> {
     let mut whole = Vec::with_capacity(text.len() + values.iter().map(|value| value.len()).sum::<usize>());
     let mut values = values.iter();
@@ -174,7 +177,8 @@ pub(super) fn bound(text: &[u8], values: &[&[u8]]) -> Option<Vec<u8>> {
     values.next().is_none().then_some(whole)
 }
 
-/// The body of the RESULT of a PREPARE. Every variable is a varchar, and so is the one column.
+/// Writes the body of the RESULT of a PREPARE. Every variable is a varchar, and so is the one
+/// column.
 pub(super) fn prepared(text: &[u8], id: &[u8], version: Version, body: &mut Vec<u8>) -> Option<()> {
     let variables = i32::try_from(text.iter().filter(|byte| **byte == b'?').count()).ok()?;
     let string = |body: &mut Vec<u8>, bytes: &[u8]| -> Option<()> {
@@ -186,10 +190,10 @@ pub(super) fn prepared(text: &[u8], id: &[u8], version: Version, body: &mut Vec<
     int(body, OutcomeKind::Prepared.number());
     string(body, id)?;
     if version == Version::V5 {
-        // The id of what the columns are: they never change.
+        // The id of the result metadata, which never changes.
         string(body, id)?;
     }
-    // The variables: of one table, and none of them is a part of its key.
+    // The variables: all of one table, none of them in its partition key.
     int(body, 1);
     int(body, variables);
     if version != Version::V3 {

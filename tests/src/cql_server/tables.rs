@@ -1,4 +1,4 @@
-//! The tables that clients look into when they connect, and rows of them.
+//! The system tables that drivers read when they connect, and their rows.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -6,14 +6,14 @@ use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
 
 use super::statement::{Answer, KEYSPACE};
 
-/// What the server says of itself.
+/// The properties of the server as a node.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) address: SocketAddr,
     pub(super) version: Version,
 }
 
-/// What one cell is.
+/// The value of a cell.
 enum Cell {
     Text(String),
     Inet(IpAddr),
@@ -43,7 +43,7 @@ const RELEASE: &str = "4.1.0";
 /// The schema never changes.
 const SCHEMA: [u8; 16] = *b"\x70\x6f\x6f\x6c\x68\x6f\x45\x73\x85\x65\x00\x00\x00\x00\x00\x01";
 
-/// Columns have the same type in whichever table they are.
+/// A column has the same type in all tables.
 fn type_of(column: &str) -> Type {
     match column {
         "broadcast_address" | "listen_address" | "native_address" | "peer" | "preferred_ip" | "rpc_address" => {
@@ -61,7 +61,7 @@ fn type_of(column: &str) -> Type {
 }
 
 impl Node {
-    /// The same for a server that comes back on its port.
+    /// The same for every server on the same port.
     fn host_id(&self) -> [u8; 16] {
         let mut id = *b"\x68\x6f\x73\x74\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x00";
         id[14..].copy_from_slice(&self.address.port().to_be_bytes());
@@ -94,7 +94,7 @@ impl Node {
         ]
     }
 
-    /// What is in a table, and which columns it has; `None` if there is no such table.
+    /// Returns the columns and rows of a table; `None` if there is no such table.
     fn table(&self, name: &str) -> Option<(Vec<&'static str>, Vec<Row>)> {
         let empty: &[&'static str] = match name {
             "system.local" => {
@@ -157,7 +157,8 @@ fn keyspace(name: &str) -> Row {
     ]
 }
 
-/// Writes the body of the RESULT of `SELECT columns FROM keyspace.table ..` or `USE keyspace`. What stands behind the table is passed over.
+/// Writes the body of the RESULT of `SELECT columns FROM keyspace.table ..` or `USE keyspace`. The
+/// text after the table is ignored.
 pub(super) fn answer(text: &str, body: &mut Vec<u8>, node: &Node) -> Answer {
     let mut words = text.trim_end_matches(';').split_ascii_whitespace();
     let first = words.next().unwrap_or_default();
@@ -254,7 +255,7 @@ fn int(body: &mut Vec<u8>, value: i32) {
     body.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Of what stands in this file: there is never as much as does not fit.
+/// Only for lengths of data in this file, which always fit.
 fn count(body: &mut Vec<u8>, value: usize) {
     int(body, i32::try_from(value).unwrap_or(i32::MAX));
 }

@@ -1,4 +1,4 @@
-//! Asks by blocking sockets: the plainest host that the core's lookup can have.
+//! Lookups over blocking sockets: the simplest driver of the core's lookup.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -11,13 +11,13 @@ use poolhouse_uri::dns::{Answer, Lookup, LookupAction, LookupError, RecordKind, 
 
 use crate::rng::Rng;
 
-/// A socket of one attempt.
+/// The socket of one attempt.
 enum Socket {
     Udp(UdpSocket),
     Tcp(TcpStream),
 }
 
-/// Asks the servers of a configuration, and blocks until one has answered.
+/// Queries the servers of a configuration; blocks until one has answered.
 ///
 /// # Errors
 /// As [`Lookup::into_result`].
@@ -89,15 +89,15 @@ fn hear(socket: &mut Socket, left: Duration) -> io::Result<Heard> {
     }
 }
 
-/// A resolver that blocks the thread that asks it.
+/// A resolver that blocks the calling thread.
 #[derive(Clone, Debug)]
 pub struct BlockingResolver {
-    /// Whom it asks.
+    /// The servers to query.
     pub config: ResolverConfig,
 }
 
 impl BlockingResolver {
-    /// Asks this one server.
+    /// Queries this one server.
     #[must_use]
     pub fn of(server: SocketAddr) -> Self {
         Self { config: ResolverConfig::new(vec![server]) }

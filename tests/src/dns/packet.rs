@@ -1,8 +1,8 @@
-//! Packets of the server, byte by byte.
+//! Encoding and decoding of the server's packets.
 
 use super::Records;
 
-/// A question that was asked.
+/// A received question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     id: u16,
@@ -10,13 +10,13 @@ pub struct Query {
     pub name: String,
     /// The number of the kind of record: 1 A, 16 TXT, 28 AAAA, 33 SRV.
     pub kind: u16,
-    /// Whether it came over TCP.
+    /// Whether it was received over TCP.
     pub over_tcp: bool,
-    /// The question as it was.
+    /// The question, unmodified.
     question: Vec<u8>,
 }
 
-/// Where the name of the question begins.
+/// Offset of the question's name in the packet.
 const QUESTION: u16 = 12;
 const SRV: u16 = 33;
 pub(super) const TXT: u16 = 16;
@@ -25,10 +25,10 @@ const A: u16 = 1;
 const CNAME: u16 = 5;
 
 impl Query {
-    /// Reads a query; `None` if it is none.
+    /// Parses a query; `None` if it is not a query.
     pub(super) fn parse(bytes: &[u8], over_tcp: bool) -> Option<Self> {
         let id = u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]);
-        // A question, and one.
+        // It must be a question, and the only one.
         if bytes.get(2)? & 0x80 != 0 || bytes.get(4..6)? != [0, 1] {
             return None;
         }
@@ -49,11 +49,11 @@ impl Query {
     }
 }
 
-/// What the records have for a query.
+/// Returns the records' answer to a query.
 pub(super) fn answer(query: &Query, records: &Records) -> Vec<u8> {
     let ttl = records.ttl;
     let mut found = Vec::new();
-    // Its place in the packet stands for the name that was asked for.
+    // A compression pointer to the name in the question.
     let owner = (0xC000 | QUESTION).to_be_bytes();
     let mut add = |kind: u16, data: Vec<u8>| found.push([&owner[..], &record(kind, ttl, &data)].concat());
     match query.kind {
@@ -83,19 +83,19 @@ pub(super) fn answer(query: &Query, records: &Records) -> Vec<u8> {
     [header(query.id, 0x8180 | code, count), query.question.clone(), found.concat()].concat()
 }
 
-/// No, with a code.
+/// Returns a negative answer with a response code.
 pub(super) fn refusal(query: &Query, code: u8) -> Vec<u8> {
     [header(query.id, 0x8180 | u16::from(code), 0), query.question.clone()].concat()
 }
 
-/// The begin of an answer, cut off in the middle of its question.
+/// Returns the start of an answer, truncated in the middle of its question.
 pub(super) fn truncated(query: &Query) -> Vec<u8> {
     let mut bytes = [header(query.id, 0x8380, 5), query.question.clone()].concat();
     bytes.truncate(20);
     bytes
 }
 
-/// Answers that nobody asked for, with hosts that would do harm, and what is no answer at all.
+/// Returns forged answers, with hosts that must not be used, and messages that are not answers.
 pub(super) fn forged(query: &Query) -> Vec<Vec<u8>> {
     let data = [vec![0, 0, 0, 0, 0x69, 0x87], name("evil.test.build.10gen.cc")].concat();
     let evil = [&(0xC000 | QUESTION).to_be_bytes()[..], &record(SRV, 600, &data)].concat();
@@ -103,7 +103,7 @@ pub(super) fn forged(query: &Query) -> Vec<Vec<u8>> {
     vec![
         [header(query.id.wrapping_add(1), 0x8180, 1), query.question.clone(), evil.clone()].concat(),
         [header(query.id, 0x8180, 1), other, evil.clone()].concat(),
-        // A question.
+        // Marked as a question.
         [header(query.id, 0x0100, 0), query.question.clone()].concat(),
         Vec::new(),
         query.id.to_be_bytes().to_vec(),
@@ -114,7 +114,7 @@ fn header(id: u16, flags: u16, answers: u16) -> Vec<u8> {
     [id, flags, 1, answers, 0, 0].map(u16::to_be_bytes).concat()
 }
 
-/// A record of class IN, without its owner.
+/// Encodes a record of class IN, without its owner.
 fn record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).unwrap_or(u16::MAX);
     [&kind.to_be_bytes()[..], &[0, 1], &ttl.to_be_bytes(), &length.to_be_bytes(), data].concat()
@@ -126,7 +126,7 @@ fn name(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A label, or a string of a text.
+/// Encodes a label, or a string of a TXT record.
 fn text(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
     let mut bytes = vec![length];

@@ -1,4 +1,4 @@
-//! What the server knows.
+//! The records of the server.
 
 use core::net::Ipv4Addr;
 use std::collections::HashMap;
@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::spec::{self, SkipReason};
 
-/// The name of the environment variable that names the file of the records that the official tests want.
+/// The environment variable with the path of the file of the records that the official tests
+/// require.
 pub const DNS_RECORDS: &str = "POOLHOUSE_DNS_RECORDS";
 
 /// Records, by their names in lower case.
@@ -17,18 +18,18 @@ pub const DNS_RECORDS: &str = "POOLHOUSE_DNS_RECORDS";
 pub struct Records {
     /// Hosts of services, and their ports.
     pub srv: HashMap<String, Vec<(String, u16)>>,
-    /// Texts, each of several strings.
+    /// TXT records, each of several strings.
     pub txt: HashMap<String, Vec<Vec<String>>>,
     /// Addresses.
     pub a: HashMap<String, Vec<Ipv4Addr>>,
     /// Aliases.
     pub cname: HashMap<String, String>,
-    /// How long all of them stand, in seconds.
+    /// Time to live of all records, in seconds.
     pub ttl: u32,
 }
 
 impl Records {
-    /// The records of the file that the environment names.
+    /// Returns the records of the file that the environment variable names.
     ///
     /// # Errors
     /// [`SkipReason`]: the variable is not set, or the file cannot be read.
@@ -43,10 +44,11 @@ impl Records {
         Self::from_json(&file).map_err(|error| wrong(&error))
     }
 
-    /// Reads `{"A": {name: address}, "SRV": {name: [{"port", "target"}]}, "TXT": {name: [[string]]}}`.
+    /// Parses
+    /// `{"A": {name: address}, "SRV": {name: [{"port", "target"}]}, "TXT": {name: [[string]]}}`.
     ///
     /// # Errors
-    /// What is not of this form.
+    /// The part that does not have this form.
     pub fn from_json(file: &Value) -> Result<Self, String> {
         let mut records = Self { ttl: 60, ..Self::default() };
         for (name, address) in section(file, "A") {
@@ -68,7 +70,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Names the hosts of a service, `host:port` each.
+    /// Sets the hosts of a service, `host:port` each.
     ///
     /// # Panics
     /// When one of them has no port.
@@ -80,7 +82,7 @@ impl Records {
         self.srv.insert(name.to_lowercase(), hosts.iter().map(host).collect());
     }
 
-    /// Whether there is anything of this name, or below it.
+    /// Returns whether there are records of this name, or of a name below it.
     pub(super) fn has_name(&self, name: &str) -> bool {
         let names = self.srv.keys().chain(self.txt.keys()).chain(self.a.keys()).chain(self.cname.keys());
         let below =

@@ -61,7 +61,7 @@ fn next_server_is_asked_after_one_that_fails_or_says_nothing() {
     let ((first, mut config), (second, other)) = (server(), server());
     config.servers.extend(other.servers);
     for (count, fault) in [Fault::Silent, Fault::Refuse(2), Fault::Refuse(5)].into_iter().enumerate() {
-        // The time of the one that says nothing is waited for, and the other may need as much.
+        // The first server's timeout must expire, and the second server's answer may take as long.
         config.timeout = Duration::from_secs(if fault == Fault::Silent { 1 } else { 10 });
         first.set_fault(fault);
         assert_eq!(ask(&config, NAME, RecordKind::Srv), Ok(hosts()), "{fault:?}");

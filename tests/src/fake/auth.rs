@@ -1,4 +1,4 @@
-//! Who may do what on the fake server: users, SCRAM and PLAIN as a server plays them.
+//! Access control of the fake server: users, and the server side of SCRAM and PLAIN.
 //!
 //! Sections to read first: RFC 5802, "SCRAM Authentication Exchange"; Authentication, "Speculative Authentication".
 
@@ -16,24 +16,24 @@ use sha2::{Digest, Sha256};
 use super::errors::CommandError;
 use super::state::truthy;
 
-/// A user of the fake server. Changing the fields takes effect when the server is started with it.
+/// A user of the fake server. Changes of the fields take effect when a server is started with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FakeUser {
     /// The name.
     pub name: String,
-    /// The password as its owner types it.
+    /// The password as typed, without preparation.
     pub password: String,
-    /// The database that it belongs to.
+    /// The database that the user belongs to.
     pub source: String,
-    /// By which mechanisms it can authenticate: `SCRAM-SHA-1`, `SCRAM-SHA-256`, `PLAIN`.
+    /// The mechanisms by which the user can authenticate: `SCRAM-SHA-1`, `SCRAM-SHA-256`, `PLAIN`.
     pub mechanisms: Vec<String>,
-    /// Iterations of SCRAM. 4096 by default: less than a real server's, to be fast.
+    /// Iterations of SCRAM. 4096 by default: fewer than on a real server, for speed.
     pub iterations: u32,
 }
 
 impl FakeUser {
-    /// A user of `admin` with both mechanisms of SCRAM.
+    /// Creates a user of `admin` with both SCRAM mechanisms.
     pub fn new(name: &str, password: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -63,21 +63,21 @@ impl FakeUser {
     }
 }
 
-/// What a server that is not honest does wrong in SCRAM.
+/// Faults of a dishonest server in SCRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScramLie {
-    /// A nonce that does not go on from the client's.
+    /// A nonce that does not begin with the client's.
     Nonce,
-    /// Another number of iterations than the user's.
+    /// Another number of iterations than that of the user.
     Iterations(u32),
-    /// A signature of somebody who does not know the user.
+    /// A signature made without the user's keys.
     Signature,
-    /// Text instead of the first message.
+    /// Malformed text instead of the first message.
     Garbage,
 }
 
-/// The hash of a mechanism of SCRAM.
+/// The hash of a SCRAM mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hash {
     Sha1,
@@ -112,7 +112,7 @@ impl Hash {
         }
     }
 
-    /// What a server keeps of a password: the stored key and the server key.
+    /// Returns the parts of a password that a server stores: the stored key and the server key.
     fn keys(self, user: &FakeUser, salt: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let salted = match self {
             Self::Sha1 => {
@@ -141,7 +141,7 @@ impl Hash {
     }
 }
 
-/// What the server keeps of a user for one mechanism of SCRAM.
+/// The server's data of a user for one SCRAM mechanism.
 #[derive(Debug, Clone)]
 struct Stored {
     hash: Hash,
@@ -150,24 +150,24 @@ struct Stored {
     server_key: Vec<u8>,
 }
 
-/// A conversation that is under way.
+/// A conversation in progress.
 #[derive(Clone, Debug)]
 enum Conversation {
-    /// The client's proof is due.
+    /// Waits for the client's proof.
     Proof { user: usize, stored: Stored, signed: String, nonce: String, skip_empty: bool },
-    /// The client's empty message is due.
+    /// Waits for the client's empty message.
     Empty { user: usize },
 }
 
-/// Of one connection.
+/// The authentication state of one connection.
 #[derive(Clone, Debug, Default)]
 struct Session {
-    /// `database.user` of those that have authenticated.
+    /// `database.user` of each authenticated user.
     users: Vec<String>,
     conversation: Option<Conversation>,
 }
 
-/// The users, and who of them is on which connection.
+/// The users, and the authenticated users of each connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Auth {
     users: Vec<(FakeUser, Vec<Stored>)>,
@@ -176,7 +176,7 @@ pub(crate) struct Auth {
     sessions: BTreeMap<u64, Session>,
 }
 
-/// The only conversation that a connection has at a time.
+/// The id of the conversation; a connection has at most one at a time.
 const CONVERSATION_ID: i32 = 1;
 
 impl Auth {
@@ -199,17 +199,18 @@ impl Auth {
         Self { users: users.iter().map(&mut store).collect(), required, lie, sessions: BTreeMap::new() }
     }
 
-    /// `database.user` of everybody who has authenticated on a connection.
+    /// Returns `database.user` of each user authenticated on a connection.
     pub(crate) fn users_on(&self, connection: u64) -> &[String] {
         self.sessions.get(&connection).map_or(&[], |session| session.users.as_slice())
     }
 
-    /// Forgets a connection.
+    /// Discards the state of a connection.
     pub(crate) fn end(&mut self, connection: u64) {
         self.sessions.remove(&connection);
     }
 
-    /// Whether a connection may run a command; some are for everybody, as on a real server.
+    /// Checks whether a connection may run a command; some need no authentication, as on a real
+    /// server.
     pub(crate) fn check(&self, connection: u64, name: &str) -> Result<(), CommandError> {
         const FOR_EVERYBODY: [&str; 9] = [
             "ping",
@@ -228,8 +229,8 @@ impl Auth {
         Err(CommandError::new(13, format!("command {name} requires authentication")))
     }
 
-    /// Completes the reply to hello: which mechanisms the user has, and the answer to an authentication that was begun
-    /// with it. What cannot be begun is passed over in silence.
+    /// Completes the reply to hello: the user's mechanisms, and the reply to a speculative
+    /// authentication. A speculative authentication that cannot be started is ignored.
     pub(crate) fn greet(&mut self, connection: u64, request: &Document, reply: &mut Document, random: [u64; 3]) {
         if let (Ok(asked), false) = (request.get_str("saslSupportedMechs"), self.users.is_empty()) {
             let known = self.users.iter().find(|(user, _)| format!("{}.{}", user.source, user.name) == asked);
@@ -248,7 +249,7 @@ impl Auth {
         }
     }
 
-    /// `saslStart`.
+    /// Executes `saslStart`.
     pub(crate) fn start(
         &mut self,
         connection: u64,
@@ -299,7 +300,7 @@ impl Auth {
         Ok(reply(&first, false))
     }
 
-    /// `saslContinue`.
+    /// Executes `saslContinue`.
     pub(crate) fn go_on(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
         let session = self.sessions.entry(connection).or_default();
         let id = command.get("conversationId").and_then(super::errors::whole);
@@ -347,7 +348,7 @@ fn reply(payload: &str, done: bool) -> Document {
     doc! { "conversationId": CONVERSATION_ID, "done": done, "payload": payload, "ok": 1.0 }
 }
 
-/// The payload, as bytes or as text.
+/// Returns the payload, given as bytes or as text.
 fn payload(command: &Document) -> Result<String, CommandError> {
     let text = match command.get("payload") {
         Some(Bson::Binary(binary)) => String::from_utf8(binary.bytes.clone()).ok(),

@@ -1,4 +1,4 @@
-//! A TCP load balancer in front of fake routers, each of which is a service.
+//! A TCP load balancer in front of fake routers, each of which is a separate service.
 //!
 //! Sections to read first: Load Balancers, "Connection Establishment" and "Service IDs" (CMAP-88..94).
 
@@ -18,10 +18,12 @@ use futures_lite::FutureExt;
 use super::store::Documents;
 use super::{FakeOptions, FakeServer, ServerState};
 
-/// A running balancer and the routers behind it, which share their documents. Dropping it ends them all.
+/// A running balancer and the routers behind it, which share their documents. Dropping it ends them
+/// all.
 ///
-/// Each connection goes to one router for its whole life: to each in turn, those that refuse are passed over. Where none is left, the
-/// connection is closed. What befalls a router ([`FakeServer::kill`], a fail point, a fault) befalls the connections that lead to it.
+/// Each connection is forwarded to one router for its whole lifetime. Routers are selected in turn;
+/// those that refuse are skipped. If all refuse, the connection is closed. A fault of a router
+/// ([`FakeServer::kill`], a fail point, an injected fault) affects the connections to it.
 #[derive(Debug)]
 pub struct FakeBalancer {
     backends: Vec<Arc<FakeServer>>,
@@ -39,14 +41,14 @@ struct Shared {
 #[derive(Debug)]
 struct Routes {
     backends: Vec<SocketAddr>,
-    /// Whose turn it is.
+    /// The index of the next router.
     next: usize,
-    /// The one that gets every connection.
+    /// The router for all connections, if set.
     only: Option<usize>,
 }
 
 impl FakeBalancer {
-    /// Starts a balancer with so many routers behind it.
+    /// Starts a balancer with `count` routers behind it.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -74,17 +76,17 @@ impl FakeBalancer {
         Ok(Self { backends, address, shared, thread: Some(thread) })
     }
 
-    /// Where clients connect to.
+    /// Returns the balancer's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The connection string.
+    /// Returns the connection string.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?loadBalanced=true", self.address)
     }
 
-    /// A router, to be killed, frozen, failed and observed.
+    /// Returns a router, to be killed, frozen, failed and observed.
     ///
     /// # Panics
     /// If there is no such router.
@@ -92,17 +94,17 @@ impl FakeBalancer {
         &self.backends[place]
     }
 
-    /// All routers.
+    /// Returns all routers.
     pub fn backends(&self) -> &[Arc<FakeServer>] {
         &self.backends
     }
 
-    /// The service that a router is.
+    /// Returns the service id of a router.
     pub fn service(&self, place: usize) -> ObjectId {
         service_of(place)
     }
 
-    /// New connections go to this router only; `None` is to each in turn again.
+    /// Forwards new connections only to this router; with `None` to all in turn again.
     pub fn route_to(&self, only: Option<usize>) {
         self.shared.routes.lock().unwrap_or_else(PoisonError::into_inner).only = only;
     }
@@ -112,7 +114,7 @@ impl Drop for FakeBalancer {
     fn drop(&mut self) {
         self.shared.stop.notify(usize::MAX);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }
@@ -124,7 +126,7 @@ fn service_of(place: usize) -> ObjectId {
 }
 
 impl Shared {
-    /// The routers in the order in which they are to be tried for the next connection.
+    /// Returns the routers in the order in which they are tried for the next connection.
     fn candidates(&self) -> Vec<SocketAddr> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(only) = routes.only {
@@ -145,17 +147,17 @@ async fn accept(executor: &LocalExecutor<'_>, listener: &Async<TcpListener>, sha
     }
 }
 
-/// Carries bytes both ways until one side ends.
+/// Copies bytes in both directions until one side ends.
 async fn forward(client: Async<TcpStream>, shared: &Shared) {
     for address in shared.candidates() {
         let Ok(backend) = Async::<TcpStream>::connect(address).await else { continue };
         for stream in [&client, &backend] {
-            // Without it small messages are late, and right all the same.
+            // On failure small messages are delayed, but still correct.
             let _ = stream.get_ref().set_nodelay(true);
         }
         let there = futures_lite::io::copy(&client, &backend);
         let back = futures_lite::io::copy(&backend, &client);
-        // However it ends: both sockets are closed.
+        // In all cases both sockets are closed.
         let _ = there.or(back).await;
         return;
     }

@@ -1,4 +1,4 @@
-//! A small blocking client for tests: it shows every message as it came.
+//! A small blocking client for tests that returns every message as received.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -13,24 +13,24 @@ use super::wire::{self, Form, HEADER_BYTES};
 /// Longest reply that the client reads, bytes.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A reply as it came.
+/// A received reply.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Reply {
     /// The message's own requestID.
     pub request_id: i32,
-    /// The requestID that it answers.
+    /// The requestID of the request that it answers.
     pub response_to: i32,
     /// The flags of the OP_MSG; `None` = OP_REPLY.
     pub flags: Option<u32>,
-    /// What it was compressed with.
+    /// The algorithm with which it was compressed.
     pub algorithm: Option<Algorithm>,
     /// The document.
     pub body: Document,
 }
 
 impl Reply {
-    /// Whether another reply follows without a request.
+    /// Returns whether another reply follows without a request.
     pub fn more_to_come(&self) -> bool {
         self.flags.is_some_and(|flags| flags & wire::MORE_TO_COME != 0)
     }
@@ -44,7 +44,7 @@ pub struct BlockingClient<S = TcpStream> {
 }
 
 impl BlockingClient<TcpStream> {
-    /// Connects; reads fail after `read_limit`.
+    /// Connects; reads time out after `read_limit`.
     ///
     /// # Errors
     /// Those of the socket.
@@ -57,12 +57,12 @@ impl BlockingClient<TcpStream> {
 }
 
 impl<S: Read + Write> BlockingClient<S> {
-    /// A client over a stream that is connected already.
+    /// Creates a client over a connected stream.
     pub fn over(stream: S) -> Self {
         Self { stream, request_id: 0 }
     }
 
-    /// The stream, for reading and writing bytes at will.
+    /// Returns the stream, for reading and writing arbitrary bytes.
     pub fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -80,7 +80,7 @@ impl<S: Read + Write> BlockingClient<S> {
         Ok(reply.body)
     }
 
-    /// Sends the greeting of an application and reads its reply.
+    /// Sends a hello with an application name and reads its reply.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -145,7 +145,7 @@ impl<S: Read + Write> BlockingClient<S> {
     }
 }
 
-/// A greeting with the client metadata that a server asks for.
+/// Returns a hello with the client metadata that servers require.
 pub fn hello(app_name: &str) -> Document {
     doc! {
         "hello": 1,

@@ -1,4 +1,4 @@
-//! The commands, as a server of release 6.0 answers them.
+//! The commands, answered as by a server of release 6.0.
 
 use core::time::Duration;
 
@@ -15,23 +15,25 @@ use super::wire::{EXHAUST_ALLOWED, Form, Message};
 const CLIENT_BYTES_MAX: usize = 512;
 const APP_NAME_BYTES_MAX: usize = 128;
 
-/// What becomes of a command.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Reply(Document),
-    /// A hello that waits until the state's topologyVersion is no longer the one given, or the time is over.
+    /// A hello that waits until the state's topologyVersion differs from the given one, or until
+    /// the timeout.
     Await {
         time: Duration,
     },
 }
 
-/// Whether the name is one of the greeting's.
+/// Returns whether the name is `hello` or one of its legacy names.
 pub(crate) fn is_hello(name: &str) -> bool {
     matches!(name, "hello" | "isMaster" | "ismaster")
 }
 
-/// Takes the client metadata of a handshake. Done before fail points are judged, so that they know the application.
-/// The limit of 512 bytes is that of the handshake specification; servers were seen to be more lenient.
+/// Stores the client metadata of a handshake. Runs before fail points are evaluated, so that they
+/// can match the application name. The limit of 512 bytes is that of the handshake specification;
+/// real servers were observed to accept more.
 pub(crate) fn take_metadata(inner: &mut Inner, connection: u64, body: &Document) -> Result<(), CommandError> {
     let Some(info) = inner.open_mut(connection) else { return Ok(()) };
     let first = info.hellos_count == 0;
@@ -151,7 +153,7 @@ fn run_legacy(inner: &mut Inner, connection: u64, name: &str, message: &Message)
     hello(inner, connection, name, &message.body)
 }
 
-/// The greeting, whether it waits or not (MON-65).
+/// Answers a hello, or makes it wait (MON-65).
 fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Result<Outcome, CommandError> {
     if inner.state.topology_version {
         if let Some(time) = hello_wait(inner, body)? {
@@ -173,14 +175,14 @@ fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Res
     Ok(Outcome::Reply(reply))
 }
 
-/// The greeting of this instant.
+/// Returns the reply to a hello for the current state.
 pub(crate) fn greet(inner: &Inner, connection: u64, name: &str, body: &Document) -> Document {
     let written = inner.store.written();
     let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version, written };
     hello_reply(&inner.state, greeting)
 }
 
-/// How long a hello may have to wait; `None` = answer now.
+/// Returns how long a hello may wait; `None` = answer now.
 fn hello_wait(inner: &Inner, body: &Document) -> Result<Option<Duration>, CommandError> {
     let (version, time) = match (body.get("topologyVersion"), body.get("maxAwaitTimeMS")) {
         (None, None) => return Ok(None),
@@ -236,7 +238,7 @@ fn check_write(inner: &Inner, body: &Document) -> Result<(), CommandError> {
     if inner.state.role.is_writable() { Ok(()) } else { Err(CommandError::new(10107, "not primary")) }
 }
 
-/// A member of a set tells with a write who took it, and when.
+/// Adds the electionId and the opTime to the reply to a write, as members of a replica set do.
 fn tell_of_write(inner: &Inner, reply: &mut Document) {
     if let (Some(id), Some(last_write)) = (inner.state.fields.get("electionId"), inner.state.last_write) {
         reply.insert("electionId", id.clone());
@@ -314,7 +316,7 @@ fn server_status(inner: &Inner) -> Document {
     }
 }
 
-/// What each algorithm has done, with the field names of a real server.
+/// Returns the counters of each algorithm, with the field names of a real server.
 fn compression_status(inner: &Inner) -> Document {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let mut status = Document::new();

@@ -1,5 +1,5 @@
-//! Compressed messages of the fake server: its own reading of OP_COMPRESSED, by other interfaces of the compression
-//! libraries than poolhouse-core uses.
+//! Compressed messages of the fake server: an independent implementation of OP_COMPRESSED, by other
+//! interfaces of the compression libraries than poolhouse-core uses.
 //!
 //! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not allowed to be compressed".
 
@@ -10,15 +10,15 @@ use bson::{Bson, Document};
 use super::wire::{self, BadInput, HEADER_BYTES};
 
 pub(crate) const OP_COMPRESSED: i32 = 2012;
-/// Bytes in front of the compressed ones.
+/// Bytes before the compressed data.
 const FRONT_BYTES: usize = HEADER_BYTES + 9;
-/// Longest message that is inflated.
+/// Longest message that is decompressed.
 const INFLATED_BYTES_MAX: usize = 48_000_000;
 
-/// What a message can be compressed with.
+/// Compression algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// Nothing: the bytes stay as they are. No server has it unless it is told to.
+    /// No compression: the bytes are unchanged. Not supported by any server by default.
     Noop,
     /// Snappy.
     Snappy,
@@ -29,10 +29,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every one, in the order of their numbers.
+    /// All algorithms, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Noop, Self::Snappy, Self::Zlib, Self::Zstd];
 
-    /// The name in greetings and statistics.
+    /// Returns the name in hellos and statistics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Noop => "noop",
@@ -42,7 +42,7 @@ impl Algorithm {
         }
     }
 
-    /// The number in messages.
+    /// Returns the number in messages.
     pub const fn id(self) -> u8 {
         match self {
             Self::Noop => 0,
@@ -69,7 +69,7 @@ impl Algorithm {
         }
     }
 
-    /// Inflates bytes to at most `size`; `None` for malformed ones.
+    /// Decompresses bytes to at most `size`; `None` for malformed ones.
     fn inflate(self, bytes: &[u8], size: usize) -> Option<Vec<u8>> {
         let limit = u64::try_from(size).ok()? + 1;
         let mut inflated = Vec::new();
@@ -92,19 +92,20 @@ impl Algorithm {
     }
 }
 
-/// Which replies of a server are compressed, where the greeting agreed on it.
+/// Selects the replies that a server compresses, if an algorithm was negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplyCompression {
-    /// Those to requests that were, by the same algorithm: as a server of 6.0 was seen to do.
+    /// Replies to compressed requests, by the same algorithm: as observed on a server of 6.0.
     AsAsked,
-    /// Every one, that to the greeting included, by the first that the client offered: as servers of 3.4 did.
+    /// All replies, including that to the hello, by the first algorithm that the client offered: as
+    /// servers of 3.4 did.
     Always,
-    /// None.
+    /// No replies.
     Never,
 }
 
-/// The algorithms that a greeting offers and the server has, in the client's order.
+/// Returns the algorithms that a hello offers and the server supports, in the client's order.
 pub(crate) fn agree(offered: &Document, supported: &[Algorithm]) -> Vec<Algorithm> {
     let Ok(names) = offered.get_array("compression") else { return Vec::new() };
     let mut agreed = Vec::new();
@@ -118,7 +119,7 @@ pub(crate) fn agree(offered: &Document, supported: &[Algorithm]) -> Vec<Algorith
     agreed
 }
 
-/// Whether the command must not be compressed.
+/// Returns whether the command must not be compressed.
 pub(crate) fn is_forbidden(name: &str) -> bool {
     matches!(
         name,
@@ -137,7 +138,7 @@ pub(crate) fn is_forbidden(name: &str) -> bool {
     )
 }
 
-/// A message in the form of a compressed one.
+/// Returns a message in compressed form.
 ///
 /// # Panics
 /// On bytes without a message's header.
@@ -147,10 +148,11 @@ pub fn compressed(algorithm: Algorithm, message: &[u8]) -> Vec<u8> {
     compressed_raw(header, body.len(), algorithm.id(), &data)
 }
 
-/// A compressed message of these parts, true or not; `header` is that of the message inside.
+/// Builds a compressed message from these parts, valid or not; `header` is that of the message
+/// inside.
 ///
 /// # Panics
-/// With a header of other than 16 bytes, or beyond 2 GiB.
+/// If the header does not have 16 bytes, or the message exceeds 2 GiB.
 pub fn compressed_raw(header: &[u8], size: usize, id: u8, data: &[u8]) -> Vec<u8> {
     assert_eq!(header.len(), HEADER_BYTES, "a header");
     let mut out = Vec::with_capacity(FRONT_BYTES + data.len());
@@ -164,7 +166,7 @@ pub fn compressed_raw(header: &[u8], size: usize, id: u8, data: &[u8]) -> Vec<u8
     out
 }
 
-/// The message inside a compressed one, whole.
+/// Returns the complete message inside a compressed one.
 pub(crate) fn inflated(frame: &[u8]) -> Result<(Algorithm, Vec<u8>), BadInput> {
     const BAD: fn(&'static str) -> BadInput = BadInput::Compressed;
     if frame.len() < FRONT_BYTES {

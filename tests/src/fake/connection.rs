@@ -28,16 +28,16 @@ use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADE
 
 pub(crate) use self::tls::TlsSocket;
 
-/// Bytes of a read buffer before a message asks for more.
+/// Size of a read buffer until a message needs more.
 const INPUT_BYTES: usize = 4096;
-/// A buffer larger than this is given back once its message is done.
+/// A buffer larger than this is freed after its message.
 const KEEP_BYTES: usize = 64 * 1024;
 /// Offset of the body in an OP_MSG whose first section is of kind 0.
 const BODY_AT: usize = HEADER_BYTES + 5;
 /// The body `{ok: 1.0}`.
 const OK_BODY: [u8; 17] = [17, 0, 0, 0, 1, b'o', b'k', 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0];
 
-/// A socket of either family, or what is encrypted on it.
+/// A socket of either family, or TLS on a TCP socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(Async<TcpStream>),
@@ -62,9 +62,9 @@ impl Stream {
         }
     }
 
-    /// Ends the sending side. What has come meanwhile is dropped: with bytes unread the kernel would send a reset, which
-    /// may overtake the bytes before the end. An error means that the peer is gone already. Under TLS this is an end that was not
-    /// announced.
+    /// Shuts down the sending side. Unread bytes are dropped: otherwise the kernel would send a
+    /// reset, which may overtake the bytes before the end. An error means that the peer has already
+    /// closed. Under TLS this is an end without close_notify.
     pub(crate) fn finish(&self) {
         const DROPPED_BYTES_MAX: usize = 1024 * 1024;
         let _ = match self {
@@ -87,21 +87,21 @@ impl Stream {
         }
     }
 
-    /// Makes closing send a reset. A unix socket knows none and is only closed.
+    /// Makes closing send a reset. A unix socket has no resets and is only closed.
     pub(crate) fn reset_on_close(&self) {
         if let Self::Tcp(stream) | Self::Tls(TlsSocket { socket: stream, .. }) = self {
-            // Fails only on a socket that is gone already.
+            // Fails only on a socket that is already closed.
             let _ = rustix::net::sockopt::set_socket_linger(stream.get_ref(), Some(Duration::ZERO));
         }
     }
 }
 
-/// What the connections of one server share on its thread.
+/// State shared by the connections of one server, on its thread.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
     pub(crate) message_bytes_max: usize,
-    /// Bytes that input buffers may still grow by, all connections together.
+    /// Bytes by which input buffers may still grow, all connections together.
     pub(crate) buffer_bytes_left: Cell<usize>,
     pub(crate) request_id: Cell<i32>,
 }
@@ -129,7 +129,7 @@ enum Woken {
     Time,
 }
 
-/// Counts a waiting hello for as long as it lives.
+/// Counts a waiting hello until it is dropped.
 struct Awaiting<'a> {
     shared: &'a Shared,
     exhaust: bool,
@@ -152,10 +152,10 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     sent_bytes: u64,
     listener: EventListener,
-    /// Ends before the next request, and before the next reply of a stream.
+    /// The connection ends before the next request, or before the next reply of a stream.
     closing: bool,
     app_name: Option<String>,
-    /// The body of the last ping that was decoded in full: the same bytes need not be decoded again.
+    /// The body of the last ping that was fully decoded; identical bytes are not decoded again.
     ping: Vec<u8>,
 }
 
@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// Serves the connection to its end and says why it ended.
+    /// Serves the connection to its end and returns the reason for the end.
     pub(crate) async fn run(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.serve_all().await {
@@ -234,7 +234,8 @@ impl Connection {
         }
     }
 
-    /// Makes sure that something can be read. The buffer at most doubles, so it grows only with bytes that have come.
+    /// Makes room for further input. The buffer at most doubles, so it grows only in proportion to the
+    /// received bytes.
     fn make_room(&mut self, needed: usize) -> Step<()> {
         if self.end < self.input.len() && self.start == 0 {
             return Ok(());
@@ -307,7 +308,7 @@ impl Connection {
         }
     }
 
-    /// Does what was ordered; stays here while the server is frozen.
+    /// Executes orders; blocks while the server is frozen.
     async fn obey(&mut self) -> Step<()> {
         loop {
             let (frozen, orders) = self.common.shared.with(|inner| {
@@ -329,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// Lets the time pass; ends early only with the connection.
+    /// Waits for `time`; returns early only if the connection ends.
     async fn pause(&mut self, time: Duration) -> Step<()> {
         let Some(until) = Instant::now().checked_add(time) else { return self.mute().await };
         loop {
@@ -341,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// Never says another word; what comes is dropped.
+    /// Sends no further bytes; received bytes are dropped.
     async fn mute<T>(&mut self) -> Step<T> {
         loop {
             (self.start, self.end) = (0, 0);
@@ -358,7 +359,8 @@ impl Connection {
 
     // Compression.
 
-    /// Whether a compressed message is of an algorithm that was agreed on, and of a command that may be compressed.
+    /// Checks that the algorithm of a compressed message was negotiated, and that the command may
+    /// be compressed.
     fn check_compressed(&self, message: &Message, length: usize) -> Step<()> {
         let Some(algorithm) = message.algorithm else { return Ok(()) };
         let name = message.body.keys().next().map_or("", String::as_str);
@@ -375,7 +377,7 @@ impl Connection {
         if agreed { Ok(()) } else { Err(BadInput::Compressed("not agreed on").into()) }
     }
 
-    /// Compresses the reply in the output buffer if it is to be.
+    /// Compresses the reply in the output buffer if required.
     fn compress_reply(&mut self, asked: Option<Algorithm>) {
         let (id, reply) = (self.id, &mut self.out);
         self.common.shared.with(|inner| {
@@ -394,7 +396,8 @@ impl Connection {
 
     // Commands.
 
-    /// Answers a ping whose body was seen before: true if its reply is in the output buffer.
+    /// Answers a ping whose body was seen before; returns true if its reply is in the output
+    /// buffer.
     fn quick_ping(&mut self, length: usize) -> bool {
         let frame = &self.input[self.start..self.start + length];
         let alike = frame.len() == BODY_AT + self.ping.len()
@@ -445,7 +448,7 @@ impl Connection {
         }
     }
 
-    /// Serves one request: one reply, or none, or replies until the connection ends.
+    /// Serves one request: one reply, no reply, or replies until the connection ends.
     async fn serve(&mut self, message: Message, length: usize) -> Step<()> {
         let name = message.body.keys().next().cloned().unwrap_or_default();
         let flags = if message.has(CHECKSUM_PRESENT) { CHECKSUM_PRESENT } else { 0 };
@@ -487,8 +490,9 @@ impl Connection {
         }
     }
 
-    /// One run of a command: recorded, judged by the fail points, executed. A refusal is worded under the lock under
-    /// which it was decided, so that its topologyVersion is of that state.
+    /// Executes a command once: logs it, evaluates the fail points, runs it. The reply to a refusal
+    /// is built under the same lock as the decision, so that its topologyVersion belongs to that
+    /// state.
     async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, Document>> {
         let flags = match message.form {
             Form::Msg { flags } => Some(flags),
@@ -547,14 +551,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the topologyVersion is no longer that of the request, or the time is over (MON-65).
+    /// Waits until the topologyVersion differs from that of the request, or until the timeout
+    /// (MON-65).
     async fn await_change(&mut self, name: &str, message: &Message, time: Duration) -> Step<Document> {
         let common = Rc::clone(&self.common);
         let exhaust = message.has(EXHAUST_ALLOWED);
         common.shared.with(|inner| inner.await_started(exhaust));
         let _awaiting = Awaiting { shared: &common.shared, exhaust };
         let asked = message.body.get("topologyVersion").and_then(bson::Bson::as_document);
-        // The time was bounded when the command was read.
+        // `time` was bounded when the command was parsed.
         let until = Instant::now() + time;
         loop {
             let reply = common.shared.with(|inner| {

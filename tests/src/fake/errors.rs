@@ -1,4 +1,4 @@
-//! Errors of commands as a real server words them.
+//! Errors of commands, with the texts of a real server.
 
 use bson::{Bson, Document};
 
@@ -17,7 +17,7 @@ impl CommandError {
         Self { code, message: message.into(), labels: None }
     }
 
-    /// The reply's document. Code 0 = without a code, as a few of a real server's errors are.
+    /// Returns the reply's document. Code 0 = without a code, as for some errors of a real server.
     pub(crate) fn document(&self, version: Option<TopologyVersion>) -> Document {
         let mut reply = Document::new();
         if let Some(labels) = &self.labels {
@@ -36,23 +36,23 @@ impl CommandError {
     }
 }
 
-/// Whether the code tells that the server is not, or no longer, primary.
+/// Returns whether the code means that the server is not, or no longer, primary.
 pub(crate) fn is_not_primary(code: i32) -> bool {
     matches!(code, 189 | 10058 | 10107 | 11602 | 13435 | 13436)
 }
 
-/// Whether the code tells that the server is shutting down.
+/// Returns whether the code means that the server is shutting down.
 pub(crate) fn is_shutdown(code: i32) -> bool {
     matches!(code, 91 | 11600)
 }
 
-/// Whether a member labels the error of a write as retryable.
+/// Returns whether a member labels a write error with this code as retryable.
 pub(crate) fn is_retryable_write(code: i32) -> bool {
     let network = matches!(code, 6 | 7 | 89 | 262 | 9001);
     network || is_shutdown(code) || (is_not_primary(code) && code != 10058)
 }
 
-/// The name that a server gives to a code.
+/// Returns the server's name of a code.
 pub(crate) fn code_name(code: i32) -> String {
     let name = match code {
         1 => "InternalError",
@@ -109,7 +109,7 @@ pub(crate) fn code_name(code: i32) -> String {
     name.to_owned()
 }
 
-/// A number of any of the numeric types; `None` for anything else.
+/// Returns a number of any of the numeric types; `None` for other values.
 pub(crate) fn number(value: &Bson) -> Option<f64> {
     if let Some(number) = value.as_i32() {
         return Some(f64::from(number));
@@ -121,7 +121,7 @@ pub(crate) fn number(value: &Bson) -> Option<f64> {
     value.as_f64()
 }
 
-/// A whole number of any of the numeric types; `None` for anything else or a fraction.
+/// Returns a whole number of any of the numeric types; `None` for other values and fractions.
 pub(crate) fn whole(value: &Bson) -> Option<i64> {
     if let Some(number) = value.as_i32() {
         return Some(i64::from(number));

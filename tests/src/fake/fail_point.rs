@@ -1,8 +1,9 @@
-//! Fail points in the shape of MongoDB's `configureFailPoint: "failCommand"`.
+//! Fail points in the form of MongoDB's `configureFailPoint: "failCommand"`.
 //!
-//! A point counts only the commands that it matches: by name (`isMaster` and `ismaster` are one name), and by the
-//! application name of the connection's handshake, that handshake itself included. With `appName` given, every hello
-//! of that application counts: handshakes, checks and RTT checks alike.
+//! A fail point counts only the commands that it matches: by name (`isMaster` and `ismaster` are
+//! the same name), and by the application name of the connection's handshake, which applies to that
+//! handshake as well. With `appName`, every hello of that application counts: handshakes, checks
+//! and RTT checks.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -11,7 +12,7 @@ use bson::{Bson, Document};
 
 use super::errors::{CommandError, number, whole};
 
-/// The name under which a command configures the one fail point that it can.
+/// The name of the only fail point that a command can configure.
 pub const FAIL_COMMAND: &str = "failCommand";
 
 /// When a fail point fires.
@@ -22,15 +23,15 @@ pub enum FailPointMode {
     Off,
     /// For each matching command.
     AlwaysOn,
-    /// For the next so many matching commands.
+    /// For the next N matching commands.
     Times(u32),
-    /// For each matching command after the next so many.
+    /// For each matching command after the next N.
     Skip(u32),
     /// For each matching command with this probability, 0.0 to 1.0.
     Probability(f64),
 }
 
-/// A fail point: which commands it meets and what it does to them.
+/// A fail point: the commands that it matches and its effects on them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FailPoint {
@@ -53,7 +54,7 @@ pub struct FailPoint {
 }
 
 impl FailPoint {
-    /// A point that meets `commands` by `mode` and does nothing yet.
+    /// Creates a fail point that matches `commands` by `mode` and has no effect yet.
     pub fn new(mode: FailPointMode, commands: &[&str]) -> Self {
         Self {
             mode,
@@ -67,7 +68,7 @@ impl FailPoint {
         }
     }
 
-    /// Only for connections of that application.
+    /// Restricts it to connections of that application.
     #[must_use]
     pub fn app_name(mut self, name: &str) -> Self {
         self.app_name = Some(name.to_owned());
@@ -81,7 +82,7 @@ impl FailPoint {
         self
     }
 
-    /// Labels of the error.
+    /// Sets the labels of the error.
     #[must_use]
     pub fn labels(mut self, labels: &[&str]) -> Self {
         self.error_labels = Some(labels.iter().map(|&label| label.to_owned()).collect());
@@ -95,14 +96,14 @@ impl FailPoint {
         self
     }
 
-    /// Waits first.
+    /// Waits before anything else.
     #[must_use]
     pub fn block(mut self, time: Duration) -> Self {
         self.block = Some(time);
         self
     }
 
-    /// Reads the command `configureFailPoint`.
+    /// Parses the command `configureFailPoint`.
     pub(crate) fn parse(command: &Document) -> Result<Self, CommandError> {
         let mode = command
             .get("mode")
@@ -215,7 +216,7 @@ fn parse_mode(mode: &Bson) -> Result<FailPointMode, CommandError> {
     Err(bad("'mode' must be one of 'off', 'alwaysOn', 'times', 'skip', and 'activationProbability'"))
 }
 
-/// What a fail point does to one command.
+/// The effects of a fail point on one command.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) block: Option<Duration>,
@@ -225,7 +226,7 @@ pub(crate) struct Verdict {
     pub(crate) labels: Option<Vec<String>>,
 }
 
-/// The fail points that are set, by name; the first in the order of names that fires has its way.
+/// The fail points, by name; of those that fire the first in the order of names is applied.
 #[derive(Debug, Default)]
 pub(crate) struct FailPoints {
     points: BTreeMap<String, (FailPoint, u64)>,
@@ -234,7 +235,7 @@ pub(crate) struct FailPoints {
 impl FailPoints {
     const POINTS_MAX: usize = 64;
 
-    /// Sets or replaces a point; returns how often the one of this name has fired.
+    /// Sets or replaces a fail point; returns how many times the one of this name has fired.
     pub(crate) fn set(&mut self, name: &str, point: FailPoint) -> u64 {
         let fired = self.fired(name);
         if self.points.len() < Self::POINTS_MAX || self.points.contains_key(name) {
@@ -255,7 +256,7 @@ impl FailPoints {
         self.points.clear();
     }
 
-    /// Judges one command. `configureFailPoint` itself never fails.
+    /// Evaluates the fail points for one command. `configureFailPoint` itself never fails.
     pub(crate) fn judge(&mut self, command: &str, app_name: Option<&str>, mut entropy: impl FnMut() -> u64) -> Verdict {
         if self.points.is_empty() || command == "configureFailPoint" {
             return Verdict::default();
@@ -282,7 +283,7 @@ impl FailPoints {
 }
 
 impl Verdict {
-    /// Adds the write concern error, where there is one, to the reply of a command that has run.
+    /// Adds the write concern error, if any, to the reply of a command that was executed.
     pub(crate) fn amend(&self, reply: &mut Document) {
         let Some(error) = &self.write_concern_error else { return };
         reply.insert("writeConcernError", error.clone());

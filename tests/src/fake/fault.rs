@@ -1,4 +1,4 @@
-//! Faults by byte: what the fake server can do to the stream of a connection.
+//! Faults at the byte level that the fake server can inject into the stream of a connection.
 
 use core::time::Duration;
 
@@ -11,32 +11,33 @@ pub enum Cut {
     Rst,
 }
 
-/// One fault. All but [`CloseOnAccept`](Self::CloseOnAccept) meet a reply, also each reply of an exhaust stream.
+/// A fault. All except [`CloseOnAccept`](Self::CloseOnAccept) affect a reply, also each reply of an
+/// exhaust stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// Close the connection right after accepting it.
     CloseOnAccept(Cut),
-    /// Never answer again on this connection; what comes is read and dropped (a black hole).
+    /// Never reply again on this connection; received bytes are dropped (a black hole).
     Silence,
     /// Send the reply only after this time.
     Delay(Duration),
-    /// Cut the connection as soon as so many bytes were sent on it since it was accepted. Fires only when the reply
-    /// reaches that byte.
+    /// Cut the connection after this many bytes were sent on it since it was accepted. Fires only
+    /// on the reply that reaches that byte.
     CutStream {
         /// Bytes of the whole stream that still arrive.
         after_bytes: u64,
         /// How it ends.
         by: Cut,
     },
-    /// Send the reply byte by byte, each in a segment of its own, with this time in between.
+    /// Send the reply byte by byte, each in a separate segment, with this time in between.
     Trickle {
         /// Time between bytes; zero = only a yield.
         gap: Duration,
     },
     /// Send these bytes in place of the reply.
     Garbage(Vec<u8>),
-    /// Answer another request than the one asked.
+    /// Set another responseTo than the requestID.
     WrongResponseTo,
     /// Send the reply twice.
     DuplicateReply,
@@ -47,30 +48,31 @@ pub enum Fault {
         /// How it ends.
         by: Cut,
     },
-    /// Announce another length in the reply's header.
+    /// Set another length in the reply's header.
     LengthLie(i32),
-    /// Announce another opcode in the reply's header.
+    /// Set another opcode in the reply's header.
     OpCodeLie(i32),
-    /// Set the flag moreToCome on a reply after which nothing comes.
+    /// Set the flag moreToCome on a reply although no other reply follows.
     MoreToComeLie,
-    /// Announce a checksum and send a wrong one.
+    /// Set the flag checksumPresent and send a wrong checksum.
     BadChecksum,
-    /// A header that is right for its request, then these bytes in place of the body (malformed sections or BSON).
+    /// Send a valid header for the request, then these bytes in place of the body (malformed
+    /// sections or BSON).
     RawBody(Vec<u8>),
-    /// Send all but the last byte of the reply, then nothing more.
+    /// Send all but the last byte of the reply, then no further bytes.
     NeverFinished,
-    /// Send a well-formed reply of this size in place of the right one.
+    /// Send a well-formed reply of this size instead.
     Oversized {
         /// Bytes of the whole message.
         bytes: u32,
     },
-    /// Send these bytes after the reply, when nobody asked.
+    /// Send these bytes after the reply, unsolicited.
     Unsolicited(Vec<u8>),
-    /// Close the server's sending side after the reply; go on reading.
+    /// Shut down the server's sending side after the reply; continue reading.
     HalfClose,
 }
 
-/// The kinds of faults, those of the whole server included, each with a name and a counter.
+/// The kinds of faults, including those of the whole server, each with a name and a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -123,7 +125,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Every kind, in the order of the counters.
+    /// All kinds, in the order of the counters.
     pub const ALL: [Self; 23] = [
         Self::Refuse,
         Self::Freeze,
@@ -150,7 +152,7 @@ impl FaultKind {
         Self::HalfClose,
     ];
 
-    /// A short name for reports.
+    /// Returns a short name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
@@ -181,7 +183,7 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// The kind under which the fault is counted.
+    /// Returns the kind under which the fault is counted.
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::CloseOnAccept(_) => FaultKind::CloseOnAccept,
@@ -206,11 +208,12 @@ impl Fault {
     }
 }
 
-/// A fault together with the replies that it meets. Conditions that are left out match anything.
+/// A fault and the condition on replies under which it is injected. Conditions that are not set
+/// match all replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultRule {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
     /// Only on this connection (the id of [`ConnectionInfo`](super::ConnectionInfo)).
     pub connection: Option<u64>,
@@ -218,9 +221,9 @@ pub struct FaultRule {
     pub app_name: Option<String>,
     /// Only for replies to this command.
     pub command: Option<String>,
-    /// Let so many matching replies pass first.
+    /// Number of matching replies before the first injection.
     pub skip: u32,
-    /// Fire so many times; `None` = for ever.
+    /// Number of injections; `None` = unlimited.
     pub times: Option<u32>,
 }
 
@@ -277,7 +280,7 @@ impl FaultRule {
     }
 }
 
-/// The reply that is about to be sent, as rules see it.
+/// The reply that will be sent next, as seen by rules.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Occasion<'a> {
     pub(crate) connection: u64,
@@ -300,7 +303,7 @@ pub(crate) struct Faults {
 impl Faults {
     const RULES_MAX: usize = 1024;
 
-    /// Adds a rule; `false` when there are too many.
+    /// Adds a rule; returns `false` if there are too many.
     pub(crate) fn add(&mut self, rule: FaultRule) -> bool {
         let fits = self.rules.len() < Self::RULES_MAX;
         if fits {
@@ -326,7 +329,8 @@ impl Faults {
         FaultKind::ALL.iter().copied().zip(self.counts).collect()
     }
 
-    /// The fault that meets the reply: of the oldest rule that matches and is neither skipping nor used up.
+    /// Returns the fault of the reply: that of the oldest rule that matches and is neither skipping
+    /// nor used up.
     pub(crate) fn meet(&mut self, occasion: Occasion<'_>) -> Option<Fault> {
         let index = self.rules.iter_mut().position(|rule| {
             if !rule.matches(occasion) {

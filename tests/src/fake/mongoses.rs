@@ -22,7 +22,7 @@ impl FakeMongoses {
         Self::start_as(count, &FakeOptions::with_state(state))
     }
 
-    /// Starts `count` routers set up alike; port and unix path are not used.
+    /// Starts `count` routers with the same options; port and unix path are not used.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -35,7 +35,7 @@ impl FakeMongoses {
         Ok(Self { servers: (0..count).map(start).collect::<io::Result<_>>()? })
     }
 
-    /// A router, to be killed, frozen, failed and observed.
+    /// Returns a router, to be killed, frozen, failed and observed.
     ///
     /// # Panics
     /// If there is no such router.
@@ -43,12 +43,12 @@ impl FakeMongoses {
         &self.servers[index]
     }
 
-    /// All of them.
+    /// Returns all routers.
     pub fn servers(&self) -> &[Arc<FakeServer>] {
         &self.servers
     }
 
-    /// The connection string with all of them.
+    /// Returns the connection string with all routers.
     pub fn uri(&self) -> String {
         let seeds: Vec<String> = self.servers.iter().map(|server| server.address().to_string()).collect();
         format!("mongodb://{}/", seeds.join(","))

@@ -1,9 +1,11 @@
-//! A fake replica set: members with ports of their own on loopback, elections, and everything that befalls a set.
+//! A fake replica set: members with separate ports on loopback, elections, and the incidents of a
+//! real set.
 //!
-//! Each member is a [`FakeServer`] with its fail points and faults; the members share their documents, so that a write
-//! taken by the primary is read from every other at once. Members agree without any protocol: those that hear each other
-//! know the same, and who is elected follows from priorities, the order of step-downs and the seed. Two times are
-//! simulated: that until an election and that until a cut-off member takes notice
+//! Each member is a [`FakeServer`] with its fail points and faults; the members share their
+//! documents, so that a write on the primary is visible on all other members at once. There is no
+//! protocol between members: members that are connected to each other share their state, and
+//! priorities, the order of step-downs and the seed determine the elected member. Two delays are
+//! simulated: that before an election, and that before a disconnected member detects its situation
 //! ([`FakeReplicaSetOptions::by_hand`] leaves both to the test).
 //!
 //! ```
@@ -16,7 +18,7 @@
 //! let old = set.primary().expect("a set starts with a primary");
 //! let mut client = BlockingClient::connect(set.address(old), Duration::from_secs(5))?;
 //! set.step_down();
-//! // The connection stays open, and the member tells that it is no longer primary.
+//! // The connection stays open, and the member reports that it is no longer primary.
 //! let refused = client.run("db", bson::doc! { "insert": "c", "documents": [{}] })?;
 //! assert!(refused.get_i32("code").is_ok_and(|code| code == 10107));
 //! let new = set.wait_for_primary(Duration::from_secs(5)).expect("another is elected");
@@ -51,7 +53,7 @@ use self::world::{Clock, Member, World};
 use super::store::Documents;
 use super::{FakeOptions, FakeServer, Role, ServerState, TimedOut};
 
-/// The lock, and how the thread and those who wait are woken.
+/// The lock, and the signal for the thread and for waiting callers.
 #[derive(Debug)]
 struct Shared {
     world: Mutex<World>,
@@ -63,7 +65,7 @@ impl Shared {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets pass what is due until the set is stopped.
+    /// Processes due events until the set is stopped.
     fn run(&self) {
         let mut world = self.lock();
         while !world.stop {
@@ -85,10 +87,11 @@ impl Shared {
 
 /// A running fake replica set. Dropping it ends its members.
 ///
-/// A member is named by its index: that of [`FakeReplicaSetOptions::members`], further ones as they are added. Methods
-/// panic for an index that there is not. All may be called from any thread; a change of the set shows on every member
-/// that it concerns when the method returns, hellos that wait are answered, and open connections stay open unless the
-/// method says otherwise.
+/// A member is identified by its index: that in [`FakeReplicaSetOptions::members`]; added members
+/// get the next index. Methods panic for an invalid index. All methods may be called from any
+/// thread. When a method returns, its change is visible on every affected member, waiting hellos
+/// are answered, and open connections stay open unless the method's documentation specifies
+/// otherwise.
 #[derive(Debug)]
 pub struct FakeReplicaSet {
     shared: Arc<Shared>,
@@ -103,7 +106,7 @@ impl FakeReplicaSet {
     /// Those of the sockets.
     ///
     /// # Panics
-    /// If the configuration is one that a real set refuses.
+    /// If the configuration is invalid for a real set.
     pub fn start(options: FakeReplicaSetOptions) -> io::Result<Self> {
         let FakeReplicaSetOptions { set_name, members, election_delay, notice_delay, seed, server } = options;
         let documents = Documents::new(server.store_bytes_max);
@@ -125,35 +128,35 @@ impl FakeReplicaSet {
         Ok(Self { shared, template: server, thread: Some(thread) })
     }
 
-    /// The set's name.
+    /// Returns the set's name.
     pub fn set_name(&self) -> String {
         self.shared.lock().set_name.clone()
     }
 
-    /// The servers that were ever started, those that left the set included.
+    /// Returns the number of servers ever started, including those that left the set.
     pub fn servers_count(&self) -> usize {
         self.shared.lock().members.len()
     }
 
-    /// A member's server, for its fail points, its faults and what can be observed of it. Kill, freeze and describe it
-    /// through the set, which knows of nothing else.
+    /// Returns a member's server, for its fail points, its faults and observation. Kill, freeze and
+    /// describe it only through the set, which does not track changes made directly.
     pub fn server(&self, member: usize) -> Arc<FakeServer> {
         Arc::clone(&self.shared.lock().members[member].server)
     }
 
-    /// A member's address; its name within the set is the same.
+    /// Returns a member's address, which is also its name within the set.
     pub fn address(&self, member: usize) -> SocketAddr {
         self.server(member).address()
     }
 
-    /// The connection string with all members that clients are told of.
+    /// Returns the connection string with all members that are visible to clients.
     pub fn uri(&self) -> String {
         let members = self.config();
         let shown = members.iter().filter(|entry| !entry.options.hidden).map(|entry| entry.member);
         self.uri_of(&shown.collect::<Vec<_>>())
     }
 
-    /// The connection string with these members as seeds.
+    /// Returns the connection string with these members as seeds.
     pub fn uri_of(&self, members: &[usize]) -> String {
         let seeds: Vec<String> = members.iter().map(|&member| self.address(member).to_string()).collect();
         format!("mongodb://{}/?replicaSet={}", seeds.join(","), self.set_name())
@@ -161,13 +164,13 @@ impl FakeReplicaSet {
 
     // Elections.
 
-    /// The primary; of several that of the latest election; `None` = there is none that runs.
+    /// Returns the primary; of several that of the latest election; `None` = no running primary.
     pub fn primary(&self) -> Option<usize> {
         self.look(|view| view.primary())
     }
 
-    /// The primary steps down and becomes a secondary that is elected last; returns it. The next election follows after
-    /// the election delay.
+    /// Makes the primary step down; as a secondary it has the lowest rank in elections. Returns it.
+    /// The next election follows after the election delay.
     ///
     /// # Panics
     /// Without a primary.
@@ -179,11 +182,12 @@ impl FakeReplicaSet {
         })
     }
 
-    /// [`step_down`](Self::step_down), then waits for the election (calls for it at once if its delay is
-    /// [`Duration::MAX`]); returns the new primary.
+    /// Calls [`step_down`](Self::step_down), then waits for the election (holds it at once if its
+    /// delay is [`Duration::MAX`]); returns the new primary.
     ///
     /// # Errors
-    /// [`TimedOut`]: nobody was elected within ten seconds of the election delay, for example for want of a majority.
+    /// [`TimedOut`]: no member was elected within ten seconds after the election delay, for example
+    /// without a majority.
     ///
     /// # Panics
     /// Without a primary.
@@ -196,16 +200,17 @@ impl FakeReplicaSet {
         self.wait_for_primary(delay.saturating_add(super::PATIENCE))
     }
 
-    /// Makes a member primary in an election of its own, now. The old primary becomes a secondary if it hears of it.
+    /// Makes a member primary in a separate election, now. The old primary becomes a secondary if
+    /// it is connected to the new one.
     ///
     /// # Panics
-    /// If the member does not run, hears nobody (frozen, just started), or has priority 0.
+    /// If the member does not run, is disconnected (frozen, just started), or has priority 0.
     pub fn elect(&self, member: usize) {
         self.change(|world, now| world.elect(member, now));
     }
 
-    /// Two primaries: elects `member` while the old primary takes no notice, until [`settle`](Self::settle) or
-    /// [`heal`](Self::heal).
+    /// Creates two primaries: elects `member` while the old primary is disconnected, until
+    /// [`settle`](Self::settle) or [`heal`](Self::heal).
     ///
     /// # Panics
     /// Without a primary, or as [`elect`](Self::elect).
@@ -218,8 +223,8 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Lets everything happen now that would happen by itself later: members take notice, primaries without a majority
-    /// step down, elections are held.
+    /// Processes all pending events now, regardless of their delays: members detect changes,
+    /// primaries without a majority step down, elections are held.
     pub fn settle(&self) {
         let mut world = self.shared.lock();
         world.turn(Clock { now: Instant::now(), all: true });
@@ -229,7 +234,8 @@ impl FakeReplicaSet {
 
     // Processes and the network.
 
-    /// Ends a member's process as `kill -9` does: connections are reset, connecting is refused. No-op if it does not run.
+    /// Ends a member's process as `kill -9` does: connections are reset, new ones are refused.
+    /// No-op if it does not run.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -243,8 +249,9 @@ impl FakeReplicaSet {
         })
     }
 
-    /// Starts a member's process anew on the same port, after killing it if it runs. It is neither primary nor secondary
-    /// until it takes notice of the others. One that left the set starts as a member without a valid configuration.
+    /// Starts a new process for a member on the same port, after killing the old one if it runs. It
+    /// is neither primary nor secondary until it has detected the other members. A member that left
+    /// the set starts without a valid configuration.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -252,8 +259,8 @@ impl FakeReplicaSet {
         self.start_again(member, false)
     }
 
-    /// Starts a member's process anew without the set's name: it is a server of its own then, whatever the others think,
-    /// until [`restart`](Self::restart).
+    /// Starts a new process for a member without the set's name: a standalone server, regardless of
+    /// the other members' configuration, until [`restart`](Self::restart).
     ///
     /// # Errors
     /// Those of the sockets.
@@ -273,8 +280,8 @@ impl FakeReplicaSet {
         })
     }
 
-    /// Stops a member's process as SIGSTOP does: connecting succeeds, no byte comes, and the others elect another
-    /// primary if it was that. No-op if it does not run.
+    /// Stops a member's process as SIGSTOP does: connecting succeeds, but no bytes arrive. If it
+    /// was primary, the others elect another primary. No-op if it does not run.
     pub fn freeze(&self, member: usize) {
         self.change(|world, _| {
             let member = &mut world.members[member];
@@ -285,8 +292,8 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Lets a frozen process go on. What it was it still is, a primary too, until it takes notice of the others after the
-    /// notice delay.
+    /// Continues a frozen process. It keeps its role, even that of primary, until it detects the
+    /// other members after the notice delay.
     pub fn thaw(&self, member: usize) {
         self.change(|world, now| {
             world.thawed(member, now);
@@ -297,8 +304,9 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Whether clients reach a member. The others reach it in any case, so that it may be elected where nobody can use
-    /// it. Out of reach, it accepts connections and no byte comes.
+    /// Sets whether clients can reach a member. The other members reach it in any case, so that it
+    /// may be elected although no client can use it. An unreachable member accepts connections but
+    /// sends no bytes.
     pub fn set_reachable(&self, member: usize, reachable: bool) {
         self.change(|world, _| {
             let member = &mut world.members[member];
@@ -312,9 +320,10 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Divides the members into groups that do not hear each other; those that are not named form one more group. A
-    /// group without a majority of the votes elects nobody, and a primary in it steps down after the notice delay.
-    /// Clients still reach everybody: see [`set_reachable`](Self::set_reachable).
+    /// Divides the members into groups without connections between them; all members not named form
+    /// one more group. A group without a majority of the votes elects no primary, and a primary in
+    /// it steps down after the notice delay. Clients still reach all members: see
+    /// [`set_reachable`](Self::set_reachable).
     ///
     /// # Panics
     /// If a member is named twice.
@@ -333,7 +342,7 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Ends partitions and a split of primaries: everybody hears everybody.
+    /// Ends partitions and a split of primaries: all members are connected.
     pub fn heal(&self) {
         self.change(|world, _| {
             for member in &mut world.members {
@@ -345,17 +354,19 @@ impl FakeReplicaSet {
 
     // Configuration.
 
-    /// The configuration: the primary's, without one the newest that a running member has.
+    /// Returns the configuration: that of the primary; without a primary the newest of any running
+    /// member.
     pub fn config(&self) -> Vec<MemberConfig> {
         self.look(|view| view.config())
     }
 
-    /// Changes the configuration: `setVersion` rises by one, and every member that hears the primary has it at once (the
-    /// others when they hear it). Members that are left out say that they have no valid configuration; a primary that
-    /// may no longer be one steps down; a member with a higher priority takes over after the election delay.
+    /// Changes the configuration: `setVersion` is incremented, and every member that is connected
+    /// to the primary receives it at once (the others when they are connected). Members that are
+    /// left out report that they have no valid configuration; a primary that is no longer eligible
+    /// steps down; a member with a higher priority takes over after the election delay.
     ///
     /// # Panics
-    /// If a real set would refuse the result, or if no member of it runs.
+    /// If the result is invalid for a real set, or if none of its members runs.
     pub fn reconfigure(&self, change: impl FnOnce(&mut Vec<MemberConfig>)) {
         self.change(|world, _| {
             let mut members = world.config().map(|config| config.members.clone()).unwrap_or_default();
@@ -364,7 +375,7 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Changes the part of one member; otherwise as [`reconfigure`](Self::reconfigure).
+    /// Changes the options of one member; otherwise as [`reconfigure`](Self::reconfigure).
     ///
     /// # Panics
     /// As [`reconfigure`](Self::reconfigure), and if the member has left the set.
@@ -375,7 +386,7 @@ impl FakeReplicaSet {
         });
     }
 
-    /// Starts a server that waits to be part of the set, and returns its index.
+    /// Starts a server that is not yet a member of the set, and returns its index.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -396,10 +407,11 @@ impl FakeReplicaSet {
         Ok(member)
     }
 
-    /// Takes a member out of the configuration; it runs on, and says that it has no valid configuration.
+    /// Removes a member from the configuration; it continues to run, and reports that it has no
+    /// valid configuration.
     ///
     /// # Panics
-    /// As [`reconfigure`](Self::reconfigure), and if it is no member.
+    /// As [`reconfigure`](Self::reconfigure), and if it is not a member.
     pub fn remove(&self, member: usize) {
         self.reconfigure(|members| {
             let count = members.len();
@@ -408,35 +420,38 @@ impl FakeReplicaSet {
         });
     }
 
-    // Details of a member.
+    // State of a member.
 
-    /// Whether a member is busy with itself: neither primary nor secondary.
+    /// Sets whether a member is recovering: neither primary nor secondary.
     pub fn set_recovering(&self, member: usize, recovering: bool) {
         self.change(|world, _| world.members[member].recovering = recovering);
     }
 
-    /// How far a member's `lastWrite` is behind. Not a change of state: hellos that wait go on waiting.
+    /// Sets the lag of a member's `lastWrite`. This is not a change of state: waiting hellos
+    /// continue to wait.
     pub fn set_lag(&self, member: usize, lag: Duration) {
         self.change(|world, _| world.set_lag(member, lag));
     }
 
-    /// Fields of a member's greeting that replace those of the same name, for members that lie.
+    /// Sets fields that replace those of the same name in a member's hello replies, for members
+    /// that report wrong values.
     pub fn set_fields(&self, member: usize, fields: Document) {
         self.change(|world, _| world.set_fields(member, fields));
     }
 
-    // What can be observed.
+    // Observation.
 
-    /// Looks at the set as it is now; it stands still meanwhile, so its own methods must not be called.
+    /// Calls `look` with the current state; the set is locked during the call, so its own methods
+    /// must not be called.
     pub fn look<R>(&self, look: impl FnOnce(SetView<'_>) -> R) -> R {
         let world = self.shared.lock();
         look(SetView { world: &world })
     }
 
-    /// Waits until the condition holds, looking again after every change of the set, at most `limit`.
+    /// Waits until the condition holds, checked after every change of the set, at most `limit`.
     ///
     /// # Errors
-    /// [`TimedOut`]: it never held at a look.
+    /// [`TimedOut`]: the condition was false at every check.
     pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(SetView<'_>) -> bool) -> Result<(), TimedOut> {
         let start = Instant::now();
         let mut world = self.shared.lock();
@@ -455,7 +470,7 @@ impl FakeReplicaSet {
     /// Waits until there is a primary; returns it.
     ///
     /// # Errors
-    /// [`TimedOut`]: there was none.
+    /// [`TimedOut`]: no primary was elected.
     pub fn wait_for_primary(&self, limit: Duration) -> Result<usize, TimedOut> {
         let mut primary = None;
         self.wait_until(limit, |view| {
@@ -465,12 +480,12 @@ impl FakeReplicaSet {
         primary.ok_or(TimedOut { after: limit })
     }
 
-    /// Every time in office since the start, oldest first.
+    /// Returns the terms of all primaries since the start, oldest first.
     pub fn reigns(&self) -> Vec<Reign> {
         self.look(|view| view.reigns().to_vec())
     }
 
-    /// Changes the set, lets its members draw the consequences, and wakes whoever waits for something.
+    /// Changes the set, propagates the consequences, and wakes waiting callers.
     fn change<R>(&self, change: impl FnOnce(&mut World, Instant) -> R) -> R {
         let now = Instant::now();
         let mut world = self.shared.lock();
@@ -503,7 +518,7 @@ fn add_server(world: &mut World, template: &FakeOptions) -> io::Result<usize> {
     Ok(index)
 }
 
-/// The set as it is at one instant; given to the predicates of [`FakeReplicaSet::wait_until`].
+/// The set at one instant, as passed to the predicates of [`FakeReplicaSet::wait_until`].
 #[derive(Debug, Clone, Copy)]
 pub struct SetView<'a> {
     world: &'a World,
@@ -515,28 +530,28 @@ impl<'a> SetView<'a> {
         self.world.primary()
     }
 
-    /// All members that run and take themselves for the primary.
+    /// Returns all running members that consider themselves primary.
     pub fn primaries(self) -> Vec<usize> {
         self.world.primaries().collect()
     }
 
-    /// The part that a member plays, or played last if it does not run.
+    /// Returns the role of a member, or its last role if it does not run.
     pub fn role(self, member: usize) -> Role {
         let member = &self.world.members[member];
         if member.standalone { Role::Standalone } else { member.role }
     }
 
-    /// Whether a member's process is there, be it frozen.
+    /// Returns whether a member's process exists, running or frozen.
     pub fn is_alive(self, member: usize) -> bool {
         self.world.members[member].alive
     }
 
-    /// Whether an election is due.
+    /// Returns whether an election is pending.
     pub fn election_pending(self) -> bool {
         self.world.election_pending()
     }
 
-    /// `setVersion` of the configuration.
+    /// Returns the `setVersion` of the configuration.
     pub fn set_version(self) -> i32 {
         self.world.config().map_or(0, |config| config.version)
     }

@@ -1,4 +1,4 @@
-//! What the server's thread and its owner share, and what can be observed of it.
+//! State shared by the server's thread and its owner, and the observable part of it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -18,26 +18,26 @@ use super::fault::{Cut, FaultKind, Faults};
 use super::state::{ErrorVersions, ServerState, TopologyVersion};
 use super::store::{Documents, Store};
 
-/// Command names that are counted apart; further ones share one counter.
+/// Number of command names that have separate counters; further names share one counter.
 const NAMES_MAX: usize = 256;
-/// Closed connections that are remembered.
+/// Number of closed connections that are kept.
 const CLOSED_MAX: usize = 1024;
-/// Longest command name that is kept.
+/// Longest command name that is kept, bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Why a connection ended.
+/// The reason for the end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
     /// The client closed it.
     ByClient,
-    /// The client's socket failed, with the error's text.
+    /// The client's socket failed, with the text of the error.
     Io(String),
     /// A fail point closed it.
     FailPoint,
     /// A fault closed it.
     Fault(FaultKind),
-    /// The client sent what no client may send.
+    /// The client sent invalid bytes.
     BadInput(super::BadInput),
     /// There were too many connections.
     TooMany,
@@ -45,55 +45,55 @@ pub enum Ended {
     Stopped,
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
-    /// Counts from 1 over the server's whole life; also the greeting's `connectionId`.
+    /// Numbered from 1 over the server's lifetime; also the greeting's `connectionId`.
     pub id: u64,
     /// The client's address; `None` on a unix socket.
     pub peer: Option<core::net::SocketAddr>,
     /// `client` of the handshake.
     pub client: Option<Document>,
-    /// What its first hello and the server agreed to compress with.
+    /// The compression algorithms that its first hello negotiated.
     pub compressors: Vec<Algorithm>,
     /// `client.application.name` of the handshake.
     pub app_name: Option<String>,
-    /// Greetings received, each turn of an exhaust stream included.
+    /// Hellos received, including each round of an exhaust stream.
     pub hellos_count: u64,
     /// Commands received.
     pub commands_count: u64,
-    /// Replies sent, each one of an exhaust stream included.
+    /// Replies sent, including each one of an exhaust stream.
     pub replies_count: u64,
-    /// Bytes of them.
+    /// Bytes of the replies.
     pub sent_bytes: u64,
-    /// `None` while it is open.
+    /// The reason for its end; `None` while it is open.
     pub ended: Option<Ended>,
 }
 
-/// Messages that one algorithm compressed, each with its header.
+/// Counts of the messages that were compressed by one algorithm; sizes include the header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompressionCounts {
-    /// Requests that came compressed.
+    /// Compressed requests.
     pub received_count: u64,
-    /// Their bytes once inflated.
+    /// Their uncompressed size, bytes.
     pub received_bytes: u64,
-    /// Their bytes as they came.
+    /// Their compressed size, bytes.
     pub received_packed_bytes: u64,
-    /// Replies that were sent compressed.
+    /// Compressed replies.
     pub replied_count: u64,
-    /// Their bytes before.
+    /// Their uncompressed size, bytes.
     pub replied_bytes: u64,
-    /// Their bytes as they went.
+    /// Their compressed size, bytes.
     pub replied_packed_bytes: u64,
 }
 
-/// One received command.
+/// A received command.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Counts from 1 over the server's whole life.
+    /// Numbered from 1 over the server's lifetime.
     pub serial: u64,
     /// When it was received.
     pub at: Instant,
@@ -103,15 +103,15 @@ pub struct Received {
     pub request_id: i32,
     /// The flags of the OP_MSG; `None` = OP_QUERY.
     pub flags: Option<u32>,
-    /// What it was compressed with.
+    /// The algorithm with which it was compressed.
     pub algorithm: Option<Algorithm>,
     /// The command's name.
     pub name: String,
-    /// The command; `None` when it was larger than 16 KiB.
+    /// The command; `None` if it was larger than 16 KiB.
     pub body: Option<Document>,
 }
 
-/// One record of the log; records and their buffers are used again in turn.
+/// A record of the log; records and their buffers are reused.
 #[derive(Debug)]
 struct Record {
     serial: u64,
@@ -124,14 +124,14 @@ struct Record {
     body: Vec<u8>,
 }
 
-/// A request as the log takes it.
+/// A request to be logged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) request_id: i32,
     pub(crate) flags: Option<u32>,
     pub(crate) algorithm: Option<Algorithm>,
     pub(crate) name: &'a str,
-    /// The encoded body; empty = not to be kept.
+    /// The encoded body; empty = not kept.
     pub(crate) body: &'a [u8],
 }
 
@@ -180,11 +180,11 @@ impl Log {
 pub(crate) enum Order {
     Send(Vec<u8>),
     Cut(Cut),
-    /// End in order once no reply is under way.
+    /// Close in an orderly way after the reply in progress.
     Close,
 }
 
-/// What the sockets are wanted to be.
+/// The requested state of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Listening,
@@ -193,10 +193,10 @@ pub(crate) enum Wanted {
     Stopped,
 }
 
-/// What the thread reports of its sockets.
+/// The state of the sockets as reported by the thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sockets {
-    /// Something else is wanted of them since.
+    /// Another state was requested and is not yet reached.
     Turning,
     Listening,
     Refusing,
@@ -205,7 +205,7 @@ pub(crate) enum Sockets {
     Failed(std::io::ErrorKind, String),
 }
 
-/// The next number of the sequence that the seed began.
+/// Returns the next number of the sequence determined by the seed.
 pub(crate) fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -214,7 +214,7 @@ pub(crate) fn splitmix64(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Everything under the lock.
+/// The state under the lock.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) state: ServerState,
@@ -296,7 +296,7 @@ impl Inner {
         self.log.push(serial, connection, entry);
     }
 
-    /// Notes that a reply was sent, and how many bytes the connection has sent by now.
+    /// Records that a reply was sent, and the number of bytes sent on the connection so far.
     pub(crate) fn replied(&mut self, connection: u64, sent_bytes: u64) {
         self.replies_count += 1;
         if let Some(info) = self.open.get_mut(&connection) {
@@ -305,7 +305,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a message was compressed: received, or sent.
+    /// Counts a compressed message, received or sent.
     pub(crate) fn note_compressed(&mut self, algorithm: Algorithm, replied: bool, bytes: usize, packed_bytes: usize) {
         let counts = self.compression.entry(algorithm).or_default();
         let (messages, all, packed) = match replied {
@@ -327,7 +327,7 @@ impl Inner {
         self.exhausting -= usize::from(exhaust);
     }
 
-    /// The topologyVersion that an error of this code carries.
+    /// Returns the topologyVersion of an error with this code.
     pub(crate) fn error_version(&self, code: i32) -> Option<TopologyVersion> {
         let carries = match self.state.error_versions {
             ErrorVersions::AsSeen => self.state.role.is_replicated() && is_not_primary(code),
@@ -337,7 +337,7 @@ impl Inner {
         (carries && self.state.topology_version).then_some(self.version)
     }
 
-    /// Orders every connection to end.
+    /// Orders every connection to close.
     pub(crate) fn close_all(&mut self) {
         for &connection in self.open.keys() {
             self.orders.entry(connection).or_default().push(Order::Close);
@@ -345,8 +345,8 @@ impl Inner {
         }
     }
 
-    /// The reply of an error to a command, as the server is now. Members of release 4.4 and later say themselves which
-    /// writes with a transaction number can be retried.
+    /// Returns the reply for a failed command, with the current state. Members of release 4.4 and
+    /// later label the errors of writes with a transaction number that can be retried.
     pub(crate) fn refusal(&self, mut error: CommandError, command: &Document) -> Document {
         let labels = self.state.role.is_replicated() && self.state.topology_version;
         let write = command.contains_key("txnNumber") && !command.contains_key("autocommit");
@@ -360,7 +360,7 @@ impl Inner {
         splitmix64(&mut self.random)
     }
 
-    /// A killed process loses what it had in memory only.
+    /// Discards the state that a killed process loses.
     pub(crate) fn forget_process(&mut self) {
         self.fail_points.clear();
         self.store.forget_cursors();
@@ -368,7 +368,7 @@ impl Inner {
         self.frozen = false;
     }
 
-    /// A process that starts anew has another identity.
+    /// Sets a new process id and start time, as for a new process.
     pub(crate) fn new_process(&mut self) {
         self.version = TopologyVersion { process_id: ObjectId::new(), counter: 0 };
         self.started = Instant::now();
@@ -379,7 +379,7 @@ impl Inner {
     }
 }
 
-/// The server as it is at one instant; given to the predicates of
+/// The server at one instant, as passed to the predicates of
 /// [`FakeServer::wait_until`](super::FakeServer::wait_until).
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
@@ -387,77 +387,79 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Connections accepted over the server's whole life.
+    /// Returns the number of connections accepted over the server's lifetime.
     pub fn accepted_count(self) -> u64 {
         self.inner.accepted
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn open_count(self) -> usize {
         self.inner.open.len()
     }
 
-    /// The open connections, oldest first.
+    /// Returns the open connections, oldest first.
     pub fn open(self) -> impl Iterator<Item = &'a ConnectionInfo> {
         self.inner.open.values()
     }
 
-    /// The last 1,024 connections that ended, in the order of their ends.
+    /// Returns the last 1,024 connections that ended, in the order of their ends.
     pub fn closed(self) -> impl Iterator<Item = &'a ConnectionInfo> {
         self.inner.closed.iter()
     }
 
-    /// The connection with this id, open or among the last that ended.
+    /// Returns the connection with this id, open or among the last that ended.
     pub fn connection(self, id: u64) -> Option<&'a ConnectionInfo> {
         self.inner.open.get(&id).or_else(|| self.inner.closed.iter().find(|info| info.id == id))
     }
 
-    /// `database.user` of everybody who has authenticated on a connection that is open.
+    /// Returns `database.user` of each user authenticated on an open connection.
     pub fn users_on(self, id: u64) -> &'a [String] {
         self.inner.auth.users_on(id)
     }
 
-    /// Commands received over the server's whole life; each turn of an exhaust stream is one.
+    /// Returns the number of commands received over the server's lifetime; each round of an exhaust
+    /// stream counts as one.
     pub fn commands_count(self) -> u64 {
         self.inner.commands_count
     }
 
-    /// Commands of this name received. Names beyond the first 256 are counted together as `(other)`.
+    /// Returns the number of received commands of this name. Names beyond the first 256 are counted
+    /// together as `(other)`.
     pub fn count_of(self, name: &str) -> u64 {
         self.inner.by_name.get(name).copied().unwrap_or(0)
     }
 
-    /// Replies sent whole (as far as a fault let them).
+    /// Returns the number of replies sent, including those changed by faults.
     pub fn replies_count(self) -> u64 {
         self.inner.replies_count
     }
 
-    /// What this algorithm has done over the server's whole life.
+    /// Returns the counts of this algorithm over the server's lifetime.
     pub fn compression(self, algorithm: Algorithm) -> CompressionCounts {
         self.inner.compression.get(&algorithm).copied().unwrap_or_default()
     }
 
-    /// Hellos that wait for a change of state now.
+    /// Returns the number of hellos that currently wait for a change of state.
     pub fn awaiting_count(self) -> usize {
         self.inner.awaiting
     }
 
-    /// Those of them that are part of an exhaust stream.
+    /// Returns the number of those that are part of an exhaust stream.
     pub fn exhausting_count(self) -> usize {
         self.inner.exhausting
     }
 
-    /// How often a fault of this kind has struck.
+    /// Returns how many times a fault of this kind was injected.
     pub fn fault_count(self, kind: FaultKind) -> u64 {
         self.inner.faults.counts().into_iter().find(|(each, _)| *each == kind).map_or(0, |(_, count)| count)
     }
 
-    /// How often the fail point of this name has fired since the process started.
+    /// Returns how many times the fail point of this name has fired since the process started.
     pub fn fail_point_count(self, name: &str) -> u64 {
         self.inner.fail_points.fired(name)
     }
 
-    /// The logged commands, oldest first. Bodies are decoded on the way: not for hot loops.
+    /// Returns the logged commands, oldest first. Decodes each body: not for hot loops.
     pub fn log(self) -> impl Iterator<Item = Received> + 'a {
         self.inner.log.records.iter().map(|record| Received {
             serial: record.serial,
@@ -472,10 +474,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// A condition that did not come true in time.
+/// A condition was not met in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedOut {
-    /// How long it was waited for.
+    /// The time limit.
     pub after: Duration,
 }
 
@@ -487,15 +489,15 @@ impl core::fmt::Display for TimedOut {
 
 impl core::error::Error for TimedOut {}
 
-/// The lock, and how both sides are woken.
+/// The lock, and the signals in both directions.
 #[derive(Debug)]
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
-    /// For threads in [`Shared::wait_until`].
+    /// Wakes threads in [`Shared::wait_until`].
     changed: Condvar,
-    /// For the tasks of the server's thread.
+    /// Wakes the tasks of the server's thread.
     control: Event,
-    /// Rules in force; lets a reply skip the lock when there are none.
+    /// Number of rules in force; if it is 0, a reply does not take the lock.
     rules: AtomicUsize,
 }
 
@@ -534,7 +536,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something that observers may wait for.
+    /// Changes state for which observers may wait.
     pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.lock();
         let result = change(&mut inner);
@@ -546,7 +548,7 @@ impl Shared {
         result
     }
 
-    /// Changes something that the server's tasks must learn of.
+    /// Changes state and wakes the server's tasks.
     pub(crate) fn order<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let result = self.with(|inner| {
             let result = change(inner);
@@ -557,7 +559,7 @@ impl Shared {
         result
     }
 
-    /// Whether any fault rule is in force.
+    /// Returns whether any fault rule is in force.
     pub(crate) fn has_rules(&self) -> bool {
         self.rules.load(Ordering::Acquire) > 0
     }
@@ -566,7 +568,7 @@ impl Shared {
         self.control.listen()
     }
 
-    /// Waits for `condition`, looking again after each change, at most `limit`.
+    /// Waits for `condition`, checked after each change, at most `limit`.
     pub(crate) fn wait_until(
         &self,
         limit: Duration,

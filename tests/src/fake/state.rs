@@ -1,4 +1,4 @@
-//! What the fake server says of itself in its greeting, and the greeting's rules.
+//! The fake server's description of itself in its hello reply, and the rules of that reply.
 //!
 //! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server Monitoring, "Streaming
 //! Protocol" (MON-65); MongoDB Handshake, "Hello Command".
@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::compress::{Algorithm, ReplyCompression, agree};
 use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
 
-/// The part that the server plays.
+/// The role of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
@@ -29,23 +29,23 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether the server takes writes.
+    /// Returns whether the server accepts writes.
     pub fn is_writable(self) -> bool {
         matches!(self, Self::Standalone | Self::Mongos | Self::Primary)
     }
 
-    /// Whether the server belongs to a replica set or will.
+    /// Returns whether the server belongs to a replica set, or will belong to one.
     pub fn is_replicated(self) -> bool {
         !matches!(self, Self::Standalone | Self::Mongos)
     }
 }
 
-/// Which errors of state changes (not primary, shutting down) carry the topologyVersion.
+/// Selects the errors of state changes (not primary, shutting down) that carry the topologyVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorVersions {
-    /// As a server of 6.0 was seen to do: "not primary" errors of replica set members carry it, fail points with the
-    /// codes of a shutdown do not, and a standalone's errors never do.
+    /// As observed on a server of 6.0: "not primary" errors of replica set members carry it, fail
+    /// points with the codes of a shutdown do not, and a standalone's errors never do.
     AsSeen,
     /// All of them (MON-65).
     Always,
@@ -53,38 +53,39 @@ pub enum ErrorVersions {
     Never,
 }
 
-/// How far a member of a set is with the writes: `lastWrite` of its greeting.
+/// The replication progress of a member: `lastWrite` of its hello reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastWrite {
     /// The term of the last write.
     pub term: i64,
-    /// The last write that it knows, when it is cut off from the writes; `None` = it follows them.
+    /// The last write that the member has, while it is disconnected from the primary; `None` = it
+    /// follows the writes.
     pub stopped: Option<DateTime>,
-    /// How far it is behind, beyond that.
+    /// Additional lag.
     pub lag: Duration,
 }
 
 impl LastWrite {
-    /// Follows the writes at once.
+    /// A member without lag.
     pub fn of_term(term: i64) -> Self {
         Self { term, stopped: None, lag: Duration::ZERO }
     }
 
-    /// The document of the greeting's field; `written` is when the last write was taken.
+    /// Returns the document of the field; `written` is the time of the last write.
     fn document(self, written: DateTime) -> Document {
         let time = self.time(written);
         let date = DateTime::from_millis(self.seconds(written).saturating_mul(1000));
         doc! { "opTime": time.clone(), "lastWriteDate": date, "majorityOpTime": time, "majorityWriteDate": date }
     }
 
-    /// The time of the last write, as replies to writes have it as well.
+    /// Returns the time of the last write, which replies to writes also contain.
     pub(crate) fn time(self, written: DateTime) -> Document {
         let seconds = u32::try_from(self.seconds(written)).unwrap_or(u32::MAX);
         doc! { "ts": Timestamp { time: seconds, increment: 1 }, "t": self.term }
     }
 
-    /// Dates of writes are whole seconds.
+    /// Rounds to whole seconds, as dates of writes are.
     fn seconds(self, written: DateTime) -> i64 {
         let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
         self.stopped.unwrap_or(written).timestamp_millis().saturating_sub(lag).max(0) / 1000
@@ -93,13 +94,13 @@ impl LastWrite {
 
 /// The server's description of itself; see [`FakeServer::set_state`](super::FakeServer::set_state).
 ///
-/// The default is a standalone in the manner of MongoDB 6.0.
+/// The default is a standalone like MongoDB 6.0.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerState {
-    /// The part that the server plays.
+    /// The role of the server.
     pub role: Role,
-    /// The release named by `buildInfo`.
+    /// The release reported by `buildInfo`.
     pub version: String,
     /// Lowest wire version; `None` leaves the field out.
     pub wire_version_min: Option<i32>,
@@ -113,23 +114,25 @@ pub struct ServerState {
     pub batch_count_max: i32,
     /// `logicalSessionTimeoutMinutes`; `None` leaves the field out.
     pub session_timeout_minutes: Option<i32>,
-    /// Whether replies carry `topologyVersion` and hello can be awaited; off = a server before 4.4.
+    /// Whether replies carry `topologyVersion` and hello is awaitable; false = a server before 4.4.
     pub topology_version: bool,
-    /// Which errors carry `topologyVersion` as well.
+    /// Selects the errors that carry `topologyVersion`.
     pub error_versions: ErrorVersions,
-    /// Whether `helloOk` is answered to clients that offer it.
+    /// Whether the reply to clients that send `helloOk` contains it.
     pub hello_ok: bool,
-    /// Mechanisms answered to `saslSupportedMechs`.
+    /// Mechanisms in the reply to `saslSupportedMechs`.
     pub sasl_mechanisms: Vec<String>,
-    /// What messages can be compressed with, where a client offers it.
+    /// The supported compression algorithms.
     pub compressors: Vec<Algorithm>,
-    /// Which replies are compressed then.
+    /// Selects the replies that are compressed.
     pub reply_compression: ReplyCompression,
-    /// Behind a load balancer: the services, dealt to connections in turn. Empty = no load balancer.
+    /// Behind a load balancer: the services, assigned to connections in turn. Empty = no load
+    /// balancer.
     pub service_ids: Vec<ObjectId>,
-    /// Whether the greeting carries `lastWrite`, and which.
+    /// `lastWrite` of the hello reply, if any.
     pub last_write: Option<LastWrite>,
-    /// Further fields of the greeting (`setName`, `hosts`, `me`, `tags`, ...). They replace fields of the same name.
+    /// Further fields of the hello reply (`setName`, `hosts`, `me`, `tags`, ...). They replace
+    /// fields of the same name.
     pub fields: Document,
 }
 
@@ -158,12 +161,12 @@ impl Default for ServerState {
 }
 
 impl ServerState {
-    /// A standalone in the manner of MongoDB 6.0.
+    /// A standalone like MongoDB 6.0.
     pub fn standalone() -> Self {
         Self::default()
     }
 
-    /// A standalone in the manner of MongoDB 4.2: no `topologyVersion`, hello cannot be awaited.
+    /// A standalone like MongoDB 4.2: no `topologyVersion`, hello is not awaitable.
     pub fn without_topology_version() -> Self {
         Self {
             version: "4.2.24".to_owned(),
@@ -174,12 +177,13 @@ impl ServerState {
         }
     }
 
-    /// A router behind a load balancer, for clients that say `loadBalanced: true`.
+    /// A router behind a load balancer, for clients with `loadBalanced: true`.
     pub fn load_balanced(service_ids: Vec<ObjectId>) -> Self {
         Self { role: Role::Mongos, service_ids, ..Self::default() }
     }
 
-    /// A member of the set `set_name` with the given part and members (`host:port`), `me` among them.
+    /// A member of the set `set_name` with the given role and members (`host:port`), which include
+    /// `me`.
     pub fn member(role: Role, set_name: &str, hosts: &[&str], me: &str, primary: Option<&str>) -> Self {
         let mut fields = doc! { "setName": set_name, "setVersion": 1, "hosts": hosts.to_vec(), "me": me };
         if let Some(primary) = primary {
@@ -189,30 +193,30 @@ impl ServerState {
     }
 }
 
-/// Identity of the process and the count of its changes of state.
+/// Id of the process and the count of its state changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopologyVersion {
-    /// New with every start of the process.
+    /// Changes with every start of the process.
     pub process_id: ObjectId,
-    /// Raised by every change of state.
+    /// Incremented by every state change.
     pub counter: i64,
 }
 
 impl TopologyVersion {
-    /// The document of the greeting's field.
+    /// Returns the document of the field.
     pub fn document(self) -> Document {
         doc! { "processId": self.process_id, "counter": self.counter }
     }
 }
 
-/// What the greeting of one connection depends on, besides the state.
+/// The inputs of one connection's hello reply, in addition to the state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Greeting<'a> {
     pub(crate) legacy: bool,
     pub(crate) request: &'a Document,
     pub(crate) connection: u64,
     pub(crate) version: TopologyVersion,
-    /// When the last write was taken.
+    /// The time of the last write.
     pub(crate) written: DateTime,
 }
 
@@ -285,7 +289,7 @@ pub(crate) fn hello_reply(state: &ServerState, greeting: Greeting<'_>) -> Docume
     reply
 }
 
-/// Truth as a server sees it: `true`, or a number that is not 0.
+/// Returns the truth value by the rules of a server: `true`, or a number that is not 0.
 pub(crate) fn truthy(document: &Document, name: &str) -> bool {
     document.get(name).is_some_and(|value| {
         value.as_bool().unwrap_or_else(|| super::errors::number(value).is_some_and(|number| number != 0.0))

@@ -1,5 +1,5 @@
-//! Collections in memory: enough for insert, find and cursors of a client under test. Servers can share them; the
-//! cursors are each server's own.
+//! Collections in memory: sufficient for insert, find and cursors of a client under test. Servers
+//! can share collections; each server has its own cursors.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -12,10 +12,10 @@ use super::errors::{CommandError, number, whole};
 const CURSORS_MAX: usize = 1024;
 const FIRST_BATCH_COUNT: usize = 101;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// An idle primary writes a no-op this often.
+/// Interval at which an idle primary writes a no-op.
 const NOOP_PERIOD_MS: i64 = 10_000;
 
-/// Options of find and the like that change nothing in what this store answers.
+/// Options of find and similar commands that have no effect in this store.
 const FIND_OPTIONS: [&str; 26] = [
     "find",
     "filter",
@@ -49,16 +49,16 @@ const FIND_OPTIONS: [&str; 26] = [
 struct Cursor {
     namespace: String,
     filter: Document,
-    /// Index of the next document to look at.
+    /// Index of the next document to match.
     position: usize,
-    /// Documents that may still be returned.
+    /// Number of documents that may still be returned.
     left: usize,
 }
 
 #[derive(Debug, Default)]
 struct Collection {
     documents: Vec<Document>,
-    /// The encoded `_id`s, numbers of equal value encoded alike.
+    /// The encoded `_id`s; numbers of equal value have the same encoding.
     ids: BTreeSet<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ struct Data {
     written: DateTime,
 }
 
-/// Collections that several servers may share.
+/// Collections that can be shared by several servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Documents(Arc<Mutex<Data>>);
 
@@ -81,12 +81,12 @@ impl Documents {
         Self(Arc::new(Mutex::new(data)))
     }
 
-    /// Takes a write without documents: an election's, a reconfiguration's.
+    /// Records a write without documents: an election or a reconfiguration.
     pub(crate) fn touch(&self) {
         self.lock().written = DateTime::now();
     }
 
-    /// When the last write was taken, the no-ops of an idle primary included.
+    /// Returns the time of the last write, including the no-ops of an idle primary.
     pub(crate) fn written(&self) -> DateTime {
         let written = self.lock().written.timestamp_millis();
         let idle = DateTime::now().timestamp_millis().saturating_sub(written).max(0);
@@ -111,12 +111,12 @@ impl Store {
         Self { documents, cursors: BTreeMap::new(), cursors_made: 0 }
     }
 
-    /// A restart keeps the documents and loses the cursors.
+    /// Discards the cursors, as a restart does; the documents are kept.
     pub(crate) fn forget_cursors(&mut self) {
         self.cursors.clear();
     }
 
-    /// When the last write was taken.
+    /// Returns the time of the last write.
     pub(crate) fn written(&self) -> DateTime {
         self.documents.written()
     }
@@ -265,7 +265,7 @@ impl Store {
 
     fn cursor_reply(&mut self, cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
         self.cursors_made += 1;
-        // Far from small numbers, so that a client that truncates an id is found out.
+        // Large numbers, to detect clients that truncate an id.
         let id = 0x2545_f491_4f6c_dd1d_i64.wrapping_mul(self.cursors_made) & i64::MAX;
         self.cursor_reply_as(id, cursor, name, batch, single)
     }
@@ -412,7 +412,7 @@ fn id_key(id: &Bson) -> Vec<u8> {
 
 fn size(document: &Document) -> usize {
     let mut counter = Counter(0);
-    // Counting cannot fail; keys with a NUL never come out of the decoder.
+    // Writing to the counter cannot fail; the decoder never returns keys with a NUL.
     let _ = document.to_writer(&mut counter);
     counter.0
 }

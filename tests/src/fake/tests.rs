@@ -1,4 +1,4 @@
-//! Tests of the fake server, seen through a blocking client.
+//! Tests of the fake server through a blocking client.
 
 mod bad_input;
 mod commands;
@@ -16,7 +16,7 @@ use bson::{Document, doc};
 use super::wire::EXHAUST_ALLOWED;
 use super::{BlockingClient, FakeOptions, FakeServer, ServerState};
 
-/// Far beyond what anything here takes; only a failing test waits for it.
+/// Much longer than any step of these tests; expires only in failing tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start() -> FakeServer {
@@ -35,7 +35,7 @@ fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
 }
 
-/// An awaitable hello that knows the state of `reply`.
+/// An awaitable hello with the topologyVersion of `reply`.
 fn awaitable(reply: &Document, time_ms: i64) -> Document {
     let version = reply.get_document("topologyVersion").unwrap().clone();
     doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": time_ms, "$db": "admin" }
@@ -50,10 +50,10 @@ fn code(reply: &Document) -> i32 {
     reply.get_i32("code").unwrap()
 }
 
-/// Whether nothing comes for a while.
+/// Returns whether no bytes arrive for a while.
 pub(super) fn is_silent(client: &mut BlockingClient) -> bool {
     client.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    // Unlike `read` it goes on after a signal, such as that of having been stopped.
+    // Unlike `read` it continues after a signal, such as SIGCONT.
     let read = client.stream().read_exact(&mut [0; 1]);
     client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
     read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))

@@ -24,10 +24,10 @@ use super::fault::{Cut, Fault, FaultKind, Occasion};
 use super::shared::{Ended, Shared, Sockets, Wanted};
 
 const BACKLOG: i32 = 1024;
-/// Pause after a failed accept, for example while there are no file descriptors.
+/// Pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
-/// A TCP socket that is bound: its port stays ours whether it listens or not.
+/// Binds a TCP socket; its port stays reserved whether it listens or not.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -45,7 +45,7 @@ struct Entry {
 
 type Connections = Rc<RefCell<BTreeMap<u64, Entry>>>;
 
-/// Reports the end of a connection once everything of it is gone.
+/// Reports the end of a connection after all its other state was dropped.
 struct Registered {
     shared: Arc<Shared>,
     id: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Supervisor<'a> {
     address: SocketAddr,
     unix_path: Option<PathBuf>,
     tls: Option<Arc<ServerConfig>>,
-    /// Bound but not listening; where connecting is refused.
+    /// Bound but not listening; new connections are refused.
     idle: Option<OwnedFd>,
     tcp: Option<Async<TcpListener>>,
     unix: Option<Async<UnixListener>>,
@@ -143,7 +143,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Brings the sockets into the wanted state.
+    /// Changes the sockets to the requested state.
     async fn turn_to(&mut self, wanted: Wanted) -> Sockets {
         let outcome = match wanted {
             Wanted::Listening => self.listen().map(|()| Sockets::Listening),
@@ -193,7 +193,7 @@ impl Supervisor<'_> {
 
     fn remove_unix_path(&self) {
         if let Some(path) = &self.unix_path {
-            // Whoever removed it before us did our work.
+            // The file may already have been removed.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -233,7 +233,8 @@ impl Supervisor<'_> {
         let shared = &self.common.shared;
         let (stream, peer) = match accepted {
             Accepted::Tcp(stream, peer) => {
-                // Fails only on a socket that is gone already; its first read will tell.
+                // Fails only on a socket that is already closed; its first read then returns the
+                // error.
                 let _ = stream.set_nodelay(true);
                 let stream = Async::new(stream).and_then(|stream| match &self.tls {
                     None => Ok(Stream::Tcp(stream)),
@@ -274,7 +275,7 @@ impl Supervisor<'_> {
 }
 
 async fn serve(id: u64, common: Rc<Common>, stream: Rc<Stream>, connections: Connections) {
-    // Dropped last, also when the task is cancelled.
+    // Dropped last, also if the task is cancelled.
     let registered = Registered { shared: Arc::clone(&common.shared), id, reason: Cell::new(None) };
     let mut connection = Connection::new(id, common, stream);
     let ended = connection.run().await;

@@ -1,4 +1,5 @@
-//! Framing of the fake server: its own reading of the wire, apart from the codec of poolhouse-core.
+//! Framing of the fake server: an implementation of the wire protocol that is independent of
+//! poolhouse-core's codec.
 //!
 //! Sections to read first: MongoDB Wire Protocol, "Standard Message Header", "OP_MSG"; OP_MSG specification,
 //! "Sections", "Checksum"; for the legacy greeting, "OP_QUERY" and "OP_REPLY".
@@ -9,7 +10,7 @@ use super::compress::{self, Algorithm, OP_COMPRESSED};
 
 /// Bytes of a message header.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Deepest nesting of documents that is accepted, as a real server's limit.
+/// Deepest accepted nesting of documents, as on a real server.
 pub(crate) const DEPTH_MAX: usize = 200;
 
 pub(crate) const OP_REPLY: i32 = 1;
@@ -21,29 +22,30 @@ pub(crate) const MORE_TO_COME: u32 = 1 << 1;
 pub(crate) const EXHAUST_ALLOWED: u32 = 1 << 16;
 const REQUIRED_BITS: u32 = 0xffff;
 
-/// What was wrong with a peer's bytes; the connection that sent them is closed.
+/// The error in a peer's bytes; the connection that sent them is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadInput {
     /// A message length below 16 or beyond the limit.
     Length(i32),
-    /// An opcode that this server does not read.
+    /// An opcode that this server does not support.
     OpCode(i32),
     /// The message ends inside one of its parts.
     Truncated(&'static str),
-    /// Required flag bits (0 to 15) without a meaning.
+    /// Undefined required flag bits (0 to 15).
     Flags(u32),
-    /// Sections that contradict the format, with the reason.
+    /// Sections that violate the format, with the reason.
     Sections(&'static str),
     /// The checksum does not match.
     Checksum,
-    /// Malformed BSON, with the decoder's words.
+    /// Malformed BSON, with the text of the decoder's error.
     Bson(String),
     /// Documents nested deeper than 200.
     TooDeep,
-    /// A compressed message that lies, that nobody agreed on, or that must not be compressed, with the reason.
+    /// A compressed message with wrong fields, with an algorithm that was not negotiated, or with a
+    /// command that must not be compressed; with the reason.
     Compressed(&'static str),
-    /// The connections together hold more unread bytes than the server may keep.
+    /// The connections together hold more unread bytes than the limit.
     Memory,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct Header {
     pub(crate) op_code: i32,
 }
 
-/// How a message came; its answer goes the same way.
+/// The format of a message; the reply has the same format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Msg { flags: u32 },
@@ -88,9 +90,9 @@ pub(crate) enum Form {
 pub(crate) struct Message {
     pub(crate) header: Header,
     pub(crate) form: Form,
-    /// What it was compressed with.
+    /// The algorithm with which it was compressed.
     pub(crate) algorithm: Option<Algorithm>,
-    /// The collection of an OP_QUERY, otherwise empty.
+    /// The collection of an OP_QUERY, else empty.
     pub(crate) collection: String,
     pub(crate) body: Document,
 }
@@ -104,15 +106,15 @@ impl Message {
     }
 }
 
-/// Reads the four bytes at `at`, which must be there.
+/// Reads the four bytes at `at`, which must exist.
 pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
     let mut four = [0; 4];
     four.copy_from_slice(&bytes[at..at + 4]);
     i32::from_le_bytes(four)
 }
 
-/// The header at the start of `bytes`; `None` until 16 bytes are there. The length alone is judged as soon as its
-/// four bytes have come.
+/// Returns the header at the start of `bytes`; `None` if there are fewer than 16 bytes. The length
+/// is checked as soon as its four bytes have been received.
 pub(crate) fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, BadInput> {
     if bytes.len() < 4 {
         return Ok(None);
@@ -128,7 +130,7 @@ pub(crate) fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, 
     Ok(Some(Header { length, request_id: i32_at(bytes, 4), response_to: i32_at(bytes, 8), op_code: i32_at(bytes, 12) }))
 }
 
-/// Decodes one whole message.
+/// Decodes one complete message.
 pub(crate) fn decode(frame: &[u8]) -> Result<Message, BadInput> {
     let header = header(frame, frame.len())?.ok_or(BadInput::Truncated("the header"))?;
     if header.length != frame.len() {
@@ -140,7 +142,7 @@ pub(crate) fn decode(frame: &[u8]) -> Result<Message, BadInput> {
         OP_REPLY => decode_reply(header, &frame[HEADER_BYTES..]),
         OP_COMPRESSED => {
             let (algorithm, message) = compress::inflated(frame)?;
-            // Nothing compressed is inside.
+            // A compressed message cannot contain another one.
             Ok(Message { algorithm: Some(algorithm), ..decode(&message)? })
         }
         code => Err(BadInput::OpCode(code)),
@@ -259,7 +261,8 @@ fn take_sequence(rest: &mut &[u8]) -> Result<(String, Vec<Bson>), BadInput> {
     Ok((name, documents))
 }
 
-/// Decodes one document whose bytes are exactly `bytes`; depth is checked first, so that no peer can exhaust the stack.
+/// Decodes one document that consists of exactly `bytes`; the depth is checked first, so that no
+/// peer can exhaust the stack.
 pub(crate) fn document(bytes: &[u8]) -> Result<Document, BadInput> {
     let raw = RawDocument::from_bytes(bytes).map_err(|error| BadInput::Bson(error.to_string()))?;
     check_depth(raw, 1)?;
@@ -284,8 +287,8 @@ fn check_depth(document: &RawDocument, depth: usize) -> Result<(), BadInput> {
     Ok(())
 }
 
-/// Writes one OP_MSG with a section of kind 0 into `out`, whose former content is dropped. With
-/// [`CHECKSUM_PRESENT`] among the flags the checksum is computed.
+/// Writes one OP_MSG with a section of kind 0 into `out`, replacing its content. With
+/// [`CHECKSUM_PRESENT`] in the flags the checksum is computed.
 pub(crate) fn encode_msg(out: &mut Vec<u8>, request_id: i32, response_to: i32, flags: u32, body: &Document) {
     start(out, request_id, response_to, OP_MSG);
     out.extend_from_slice(&flags.to_le_bytes());
@@ -330,18 +333,18 @@ fn start(out: &mut Vec<u8>, request_id: i32, response_to: i32, op_code: i32) {
 }
 
 fn append_document(out: &mut Vec<u8>, body: &Document) {
-    // Writing into memory fails only for keys with a NUL inside; such a reply would be this server's own mistake.
+    // Writing into memory fails only for keys with a NUL, which this server never creates.
     body.to_writer(&mut *out).expect("a reply's keys have no NUL");
 }
 
-/// Sets the length, and the checksum where the flags announce one.
+/// Sets the length, and the checksum if the flags announce one.
 pub(crate) fn seal(frame: &mut [u8]) {
     let length = i32::try_from(frame.len()).expect("a frame is shorter than 2 GiB");
     frame[..4].copy_from_slice(&length.to_le_bytes());
     seal_checksum(frame);
 }
 
-/// Recomputes the checksum of an OP_MSG that announces one; anything else stays as it is.
+/// Recomputes the checksum of an OP_MSG that announces one; other messages are unchanged.
 pub(crate) fn seal_checksum(frame: &mut [u8]) {
     let announced = frame.len() > HEADER_BYTES + 4 && i32_at(frame, 12) == OP_MSG && frame[HEADER_BYTES] & 1 != 0;
     if announced {

@@ -1,6 +1,6 @@
 //! A blocking client for administrative commands: one request, one reply, a deadline.
 //!
-//! It shares no code with the crates under test, so that it cannot share their mistakes.
+//! It shares no code with the crates under test, so that both cannot have the same bug.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -20,7 +20,7 @@ const HEADER_BYTES: usize = 16;
 /// Header, flags and the kind of the only section.
 const PREFIX_BYTES: usize = HEADER_BYTES + 5;
 
-/// No server sends a longer message unless it is told to.
+/// The default limit of servers for their messages, bytes.
 const MESSAGE_BYTES_MAX: usize = 48_000_000;
 
 /// The opcode of OP_MSG.
@@ -56,7 +56,7 @@ impl Stream {
     }
 }
 
-/// A connection that has said `hello`.
+/// A connection after its `hello`.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: Stream,
@@ -64,7 +64,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects and says `hello`.
+    /// Connects and sends `hello`.
     pub(super) fn connect(
         address: SocketAddr,
         tls: Option<Arc<ClientConfig>>,
@@ -95,7 +95,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Runs one command; after any error but [`MongodError::Command`] the connection is of no more use.
+    /// Runs one command; after any error except [`MongodError::Command`] the connection is
+    /// unusable.
     pub(super) fn run_command(
         &mut self,
         database: &str,
@@ -110,7 +111,7 @@ impl Client {
         accepted(decode(&reply, self.request_id)?)
     }
 
-    /// Writes the request and reads one whole message.
+    /// Writes the request and reads one complete message.
     fn exchange(&mut self, request: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
         let mut rest = request;
         while !rest.is_empty() {
@@ -132,7 +133,8 @@ impl Client {
         Ok(message)
     }
 
-    /// Bounds what is done next. TLS may read in order to write, and write in order to read.
+    /// Sets the time limits of the next operations. TLS may read in order to write, and write in
+    /// order to read.
     fn limit(&self, deadline: Instant) -> io::Result<()> {
         let left = Some(remaining(deadline)?);
         self.stream.socket().set_read_timeout(left)?;
@@ -153,13 +155,13 @@ impl Client {
     }
 }
 
-/// The time until `deadline`, more than zero.
+/// Returns the time until `deadline`; an error if there is none left.
 fn remaining(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// An OP_MSG with one document.
+/// Encodes an OP_MSG with one document.
 pub(super) fn encode(request_id: i32, command: &Document) -> Result<Vec<u8>, MongodError> {
     let body = command.to_vec().map_err(|error| MongodError::Malformed(format!("the command itself: {error}")))?;
     let length = i32::try_from(PREFIX_BYTES + body.len());
@@ -173,7 +175,7 @@ pub(super) fn encode(request_id: i32, command: &Document) -> Result<Vec<u8>, Mon
     Ok(message)
 }
 
-/// The document of an OP_MSG that answers `request_id`.
+/// Returns the document of an OP_MSG that answers `request_id`.
 pub(super) fn decode(message: &[u8], request_id: i32) -> Result<Document, MongodError> {
     let expected = [
         ("responseTo", int32(message, 8), Some(request_id)),
@@ -195,7 +197,7 @@ pub(super) fn decode(message: &[u8], request_id: i32) -> Result<Document, Mongod
     }
 }
 
-/// The reply, or the error that it holds.
+/// Returns the reply, or the error that it contains.
 fn accepted(reply: Document) -> Result<Document, MongodError> {
     if matches!(reply.get("ok"), Some(Bson::Double(1.0) | Bson::Int32(1) | Bson::Int64(1))) {
         return Ok(reply);
@@ -209,7 +211,7 @@ fn accepted(reply: Document) -> Result<Document, MongodError> {
     })
 }
 
-/// The little-endian integer at `at`.
+/// Returns the little-endian integer at `at`.
 fn int32(bytes: &[u8], at: usize) -> Option<i32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     bytes.try_into().ok().map(i32::from_le_bytes)

@@ -1,4 +1,4 @@
-//! What can go wrong with a server of the tests.
+//! Errors of the tests' servers.
 
 use core::error::Error;
 use core::fmt;
@@ -7,7 +7,7 @@ use std::io;
 
 use bson::Document;
 
-/// Why a server of the tests could not be started or asked.
+/// The reason why a server of the tests could not be started or did not answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MongodError {
@@ -15,25 +15,25 @@ pub enum MongodError {
     Unavailable(String),
     /// The server is not running.
     NotRunning,
-    /// The operating system refused something.
+    /// The operating system returned an error.
     Io {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The server ended before it answered.
     Exited {
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The end of its log.
         log: String,
     },
-    /// Something took longer than it may.
+    /// An operation exceeded its time limit.
     Timeout {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// How long it might have taken.
+        /// The time limit.
         limit: Duration,
     },
     /// The server refused a command.
@@ -47,12 +47,12 @@ pub enum MongodError {
         /// The whole reply.
         reply: Box<Document>,
     },
-    /// The peer sent something that is no reply.
+    /// The peer sent an invalid reply.
     Malformed(String),
 }
 
 impl MongodError {
-    /// For `map_err`: an error of the operating system while doing something.
+    /// For `map_err`: an error of the operating system during an operation.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

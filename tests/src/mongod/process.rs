@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::scratch::Scratch;
 use super::{MongodError, MongodOptions};
 
-/// The pause between two looks at a process that is ending or stopping.
+/// The interval between two checks of a process that is ending or stopping.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a process may take to stand still after SIGSTOP.
+/// Time limit for a process to stop after SIGSTOP.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A child process; killed and reaped when dropped.
@@ -33,7 +33,7 @@ pub(super) fn arguments(options: &MongodOptions, port: u16, scratch: &Scratch) -
     option("--dbpath", scratch.data().into());
     option("--logpath", scratch.log().into());
     option("--wiredTigerCacheSizeGB", "0.25".into());
-    // Without these a fresh data folder takes 300 MB of journal instead of some 8 MB.
+    // With the defaults a fresh data folder takes 300 MB of journal instead of some 8 MB.
     option("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=8MB)".into());
     let fixed = [
         ("enableTestCommands", "1"),
@@ -76,35 +76,35 @@ impl Server {
         Ok(server)
     }
 
-    /// Its id.
+    /// Returns its id.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, once it has.
+    /// Returns its exit status, once it has ended.
     pub(super) fn exit_status(&mut self) -> Result<Option<ExitStatus>, MongodError> {
         self.child.try_wait().map_err(MongodError::io("waiting for mongod"))
     }
 
-    /// Its id, while it has not ended.
+    /// Returns its id, while it has not ended.
     pub(super) fn pid_if_running(&mut self) -> Option<u32> {
         if let Ok(None) = self.child.try_wait() { Some(self.id()) } else { None }
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL, and waits for the end.
     pub(super) fn kill(&mut self) -> Result<(), MongodError> {
         self.child.kill().map_err(MongodError::io("killing mongod"))?;
         self.child.wait().map_err(MongodError::io("waiting for mongod"))?;
         Ok(())
     }
 
-    /// SIGTERM, and waits for the end; SIGKILL when it takes longer than `limit`.
+    /// Sends SIGTERM, and waits for the end; sends SIGKILL if it takes longer than `limit`.
     pub(super) fn terminate(&mut self, limit: Duration) -> Result<(), MongodError> {
         if self.exit_status()?.is_some() {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
-        // A stopped process would take notice of nothing.
+        // A stopped process would not handle the signal.
         self.signal(Signal::CONT)?;
         let deadline = Instant::now() + limit;
         while self.exit_status()?.is_none() {
@@ -117,7 +117,7 @@ impl Server {
         Ok(())
     }
 
-    /// SIGSTOP, and waits until every thread of it stands.
+    /// Sends SIGSTOP, and waits until every thread is stopped.
     pub(super) fn stop(&mut self) -> Result<(), MongodError> {
         self.signal(Signal::STOP)?;
         let deadline = Instant::now() + STOP_TIMEOUT;
@@ -138,12 +138,12 @@ impl Server {
         }
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(super) fn cont(&mut self) -> Result<(), MongodError> {
         self.signal(Signal::CONT)
     }
 
-    /// Signals the process, which is certainly still ours: it is reaped nowhere but here.
+    /// Signals the process. Its id cannot have been reused: the process is reaped only here.
     fn signal(&mut self, signal: Signal) -> Result<(), MongodError> {
         if self.exit_status()?.is_some() {
             return Err(MongodError::NotRunning);
@@ -155,7 +155,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is left to tell. SIGKILL also ends a stopped process, and an ended one is reaped without a signal.
+        // The error cannot be reported. SIGKILL also ends a stopped process, and an ended one is
+        // reaped without a signal.
         drop(self.kill());
     }
 }

@@ -1,4 +1,4 @@
-//! A genuine replica set: members of the harness's own, its elections, and what can befall it.
+//! A real replica set: members of the harness, elections, and incidents.
 
 use core::time::Duration;
 use std::thread;
@@ -8,32 +8,32 @@ use bson::{Bson, Document, doc};
 
 use super::{COMMAND_TIMEOUT, INITIATE_TIMEOUT, Mongod, MongodError, MongodOptions, POLL_PAUSE};
 
-/// How long the first election may take, and any other that a method waits for.
+/// Time limit for the first election, and for any other that a method waits for.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the set may refuse a reconfiguration because it is busy with something else.
+/// Time limit for a reconfiguration that the set refuses because it is busy.
 const RECONFIG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Codes of a refusal that is over soon: ConfigurationInProgress, CurrentConfigNotCommittedYet,
-/// NewReplicaSetConfigurationIncompatible (an automatic reconfiguration came first), NotWritablePrimary,
-/// PrimarySteppedDown, InterruptedDueToReplStateChange.
+/// Codes of temporary refusals: ConfigurationInProgress, CurrentConfigNotCommittedYet,
+/// NewReplicaSetConfigurationIncompatible (an automatic reconfiguration was first),
+/// NotWritablePrimary, PrimarySteppedDown, InterruptedDueToReplStateChange.
 const BUSY: [i32; 6] = [109, 308, 103, 10107, 189, 11602];
 
-/// How to start a replica set.
+/// The options of a replica set.
 #[derive(Clone, Debug)]
 pub struct MongodReplicaSetOptions {
-    /// How many members.
+    /// Number of members.
     pub members: usize,
     /// The set's name.
     pub set_name: String,
-    /// `electionTimeoutMillis`: how long a primary may be out of touch.
+    /// `electionTimeoutMillis`: time after which an unreachable primary is replaced.
     pub election_timeout: Duration,
-    /// `heartbeatIntervalMillis`: how often members ask each other.
+    /// `heartbeatIntervalMillis`: interval of the members' heartbeats.
     pub heartbeat_interval: Duration,
-    /// `heartbeatTimeoutSecs`, whole seconds: how long a member that is silent is waited for. A new primary waits so long
-    /// before it takes writes.
+    /// `heartbeatTimeoutSecs`, whole seconds: time limit for a silent member's heartbeat. A new
+    /// primary waits this long before it accepts writes.
     pub heartbeat_timeout: Duration,
-    /// How each member is started; its `repl_set` is replaced.
+    /// Options of each member; its `repl_set` is replaced.
     pub server: MongodOptions,
 }
 
@@ -50,9 +50,10 @@ impl Default for MongodReplicaSetOptions {
     }
 }
 
-/// A replica set of the test's own; its members are ended and their folders removed when it is dropped, also by a panic.
+/// A replica set used by one test; dropping it, also by a panic, ends its members and removes their
+/// folders.
 ///
-/// A member is named by its index. Methods panic for an index that there is not.
+/// A member is identified by its index. Methods panic for an invalid index.
 #[derive(Debug)]
 pub struct MongodReplicaSet {
     members: Vec<Member>,
@@ -62,12 +63,12 @@ pub struct MongodReplicaSet {
 #[derive(Debug)]
 struct Member {
     mongod: Mongod,
-    /// Whether it may be asked: neither killed nor stopped.
+    /// Whether it answers: neither killed nor stopped.
     answers: bool,
 }
 
 impl MongodReplicaSet {
-    /// Starts `count` members, else as the default options say; see [`Self::start_with`].
+    /// Starts `count` members with default options; see [`Self::start_with`].
     ///
     /// # Errors
     /// As [`Self::start_with`].
@@ -75,12 +76,12 @@ impl MongodReplicaSet {
         Self::start_with(MongodReplicaSetOptions { members: count, ..MongodReplicaSetOptions::default() })
     }
 
-    /// Starts the members side by side, makes them a set, and waits, at most a minute, until one is primary and the others
-    /// are secondaries.
+    /// Starts the members concurrently, initiates the set, and waits, at most a minute, until one
+    /// is primary and the others are secondaries.
     ///
     /// # Errors
-    /// [`MongodError::Unavailable`] when there is no binary; else what kept a member from starting or the set from coming
-    /// about.
+    /// [`MongodError::Unavailable`] if there is no binary; else the reason why a member did not
+    /// start or the set was not initiated.
     ///
     /// # Panics
     /// Without members.
@@ -105,7 +106,7 @@ impl MongodReplicaSet {
         let config = doc! { "_id": set.set_name.as_str(), "members": entries, "settings": settings };
         set.member(0).run_command_within(INITIATE_TIMEOUT, "admin", doc! { "replSetInitiate": config })?;
         set.wait_until("all members to be primary or secondary", ELECTION_TIMEOUT, || {
-            // One that does not answer just now may do so the next time.
+            // A member that does not answer now may answer in the next iteration.
             let greetings: Vec<Document> = (0..count).filter_map(|index| set.hello(index).ok()).collect();
             let of = |field| greetings.iter().filter(|reply| is(reply, field)).count();
             Ok(of("isWritablePrimary") == 1 && of("secondary") == count - 1)
@@ -113,32 +114,33 @@ impl MongodReplicaSet {
         Ok(set)
     }
 
-    /// The set's name.
+    /// Returns the set's name.
     #[must_use]
     pub fn set_name(&self) -> &str {
         &self.set_name
     }
 
-    /// How many servers there are, those that left the set included.
+    /// Returns the number of servers, including those that left the set.
     #[must_use]
     pub fn members_count(&self) -> usize {
         self.members.len()
     }
 
-    /// A member, for its commands, its fail points and its counts. Kill and stop it through the set.
+    /// Returns a member, for its commands, its fail points and its counts. Kill and stop it only
+    /// through the set.
     #[must_use]
     pub fn member(&self, member: usize) -> &Mongod {
         &self.members[member].mongod
     }
 
-    /// The connection string with all members.
+    /// Returns the connection string with all members.
     #[must_use]
     pub fn uri(&self) -> String {
         let seeds: Vec<String> = self.members.iter().map(|member| member.mongod.address().to_string()).collect();
         format!("mongodb://{}/?replicaSet={}", seeds.join(","), self.set_name)
     }
 
-    /// What a member says of itself.
+    /// Returns a member's hello reply.
     ///
     /// # Errors
     /// As [`Mongod::run_command`].
@@ -146,7 +148,8 @@ impl MongodReplicaSet {
         self.member(member).run_command(doc! { "hello": 1 })
     }
 
-    /// The primary now; of two, that of the later election. Members that were killed or stopped are not asked.
+    /// Returns the current primary; of two, that of the later election. Killed and stopped members
+    /// are not queried.
     #[must_use]
     pub fn primary(&self) -> Option<usize> {
         let answering = self.members.iter().enumerate().filter(|(_, member)| member.answers);
@@ -174,7 +177,7 @@ impl MongodReplicaSet {
         self.wait_for_primary_but(Some(old), limit)
     }
 
-    /// Waits until a member is a secondary; it may still be behind ([`Self::settle`]).
+    /// Waits until a member is a secondary; it may still lag ([`Self::settle`]).
     ///
     /// # Errors
     /// [`MongodError::Timeout`].
@@ -184,9 +187,10 @@ impl MongodReplicaSet {
         })
     }
 
-    /// Waits until the set has got over what befell it: one member of the configuration is primary, all others are
-    /// secondaries that have its last write, and each may be elected again, also one that stepped down just now. Without
-    /// this the next election may take seconds longer, or be lost by a member that has not caught up.
+    /// Waits until the set has recovered: one member of the configuration is primary, all others
+    /// are secondaries that have its last write, and each is eligible again, including one that has
+    /// just stepped down. Without this the next election may take seconds longer, or be lost by a
+    /// member that has not caught up.
     ///
     /// Returns the primary.
     ///
@@ -220,12 +224,12 @@ impl MongodReplicaSet {
         Ok(!reply.contains_key("writeConcernError"))
     }
 
-    /// The primary steps down (`replSetStepDown`) and is not elected for so many seconds; returns it. The others have one second less to
-    /// catch up, at most ten.
+    /// Makes the primary step down (`replSetStepDown`); it is not eligible for this many seconds.
+    /// Returns it. The others have one second less to catch up, at most ten.
     ///
     /// # Errors
-    /// [`MongodError::Timeout`] without a primary; [`MongodError::Command`] when it may not, for example because no
-    /// secondary has caught up.
+    /// [`MongodError::Timeout`] without a primary; [`MongodError::Command`] if it is refused, for
+    /// example because no secondary has caught up.
     pub fn step_down(&self, seconds: u32) -> Result<usize, MongodError> {
         let primary = self.wait_for_primary(ELECTION_TIMEOUT)?;
         let catch_up = seconds.saturating_sub(1).min(10);
@@ -237,7 +241,7 @@ impl MongodReplicaSet {
         Ok(primary)
     }
 
-    /// Ends a member's process at once and waits until it is gone. No-op if it does not run.
+    /// Ends a member's process at once and waits for its end. No-op if it does not run.
     ///
     /// # Errors
     /// As [`Mongod::kill9`].
@@ -247,7 +251,8 @@ impl MongodReplicaSet {
         member.mongod.kill9()
     }
 
-    /// Starts a member again on the same port and data and waits until it answers; ends it properly first if it runs.
+    /// Starts a member again on the same port and data and waits until it answers; shuts it down
+    /// first if it runs.
     ///
     /// # Errors
     /// As [`Mongod::restart`].
@@ -259,7 +264,7 @@ impl MongodReplicaSet {
         Ok(())
     }
 
-    /// Stops a member's process (SIGSTOP): connecting succeeds, no byte comes.
+    /// Stops a member's process (SIGSTOP): connecting succeeds, but no bytes arrive.
     ///
     /// # Errors
     /// As [`Mongod::stop`].
@@ -269,7 +274,7 @@ impl MongodReplicaSet {
         member.mongod.stop()
     }
 
-    /// Lets a stopped process go on (SIGCONT).
+    /// Continues a stopped process (SIGCONT).
     ///
     /// # Errors
     /// As [`Mongod::cont`].
@@ -280,10 +285,11 @@ impl MongodReplicaSet {
         Ok(())
     }
 
-    /// Takes a member out of the configuration; its process runs on. A primary has to step down first.
+    /// Removes a member from the configuration; its process continues to run. A primary must step
+    /// down first.
     ///
     /// # Errors
-    /// [`MongodError::Timeout`] without a primary; [`MongodError::Command`] when the set refuses.
+    /// [`MongodError::Timeout`] without a primary; [`MongodError::Command`] if the set refuses.
     pub fn reconfig_remove(&self, member: usize) -> Result<(), MongodError> {
         let host = self.member(member).address().to_string();
         self.reconfig(|members| {
@@ -291,7 +297,7 @@ impl MongodReplicaSet {
         })
     }
 
-    /// Puts a member into the configuration again.
+    /// Adds a member to the configuration again.
     ///
     /// # Errors
     /// As [`Self::reconfig_remove`].

@@ -17,20 +17,20 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::MongodError;
 
-/// The name of the environment variable that names the folder for scratch folders; else the system's.
+/// The environment variable that names the parent of scratch folders; by default the system's.
 const SCRATCH: &str = "POOLHOUSE_SCRATCH";
 
-/// What the name of a scratch folder begins with; the owner's process id and a number follow.
+/// Prefix of a scratch folder's name; the owner's process id and a number follow.
 const PREFIX: &str = "poolhouse-mongod-";
 
-/// How much of a log is shown.
+/// Number of bytes of a log that are shown.
 const TAIL_BYTES: u64 = 4096;
 
-/// Ports are taken from here on: below the range from which the system takes the ports of outgoing connections, so that
-/// none of those gets a server's port while it is down.
+/// First port of servers: below the range of the system's ephemeral ports, so that no outgoing
+/// connection takes a server's port while it is down.
 const PORT_FIRST: u32 = 20_000;
 
-/// How many ports there are to choose from.
+/// Number of ports of servers.
 const PORT_COUNT: u32 = 12_000;
 
 /// A server's folder, removed when dropped.
@@ -40,14 +40,14 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a new one, after removing what processes left that were killed.
+    /// Creates a folder, after removing those of killed processes.
     pub(super) fn create() -> Result<Self, MongodError> {
         static SWEEP: Once = Once::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = env::var_os(SCRATCH).map_or_else(env::temp_dir, PathBuf::from);
         let doing = || format!("making a folder in {}", root.display());
         fs::create_dir_all(&root).map_err(MongodError::io(doing()))?;
-        // Absolute, and the same in every process: it stands in command lines.
+        // Absolute and canonical, because command lines are compared with it.
         let root = fs::canonicalize(&root).map_err(MongodError::io(doing()))?;
         SWEEP.call_once(|| sweep(&root));
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -63,27 +63,27 @@ impl Scratch {
         &self.path
     }
 
-    /// The data folder.
+    /// Returns the data folder.
     pub(super) fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
-    /// The log.
+    /// Returns the path of the log.
     pub(super) fn log(&self) -> PathBuf {
         self.path.join("log")
     }
 
-    /// Where standard output and error go: what it says before there is a log.
+    /// Opens the file for standard output and error, which receives messages until the log exists.
     pub(super) fn output(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).open(self.path.join("output"))
     }
 
-    /// Notes the process id, so that a later run can end what this one could not.
+    /// Stores the process id, so that a later run can end the process if this one could not.
     pub(super) fn record_pid(&self, pid: u32) -> io::Result<()> {
         File::create(self.path.join("pid"))?.write_all(pid.to_string().as_bytes())
     }
 
-    /// The end of log and output.
+    /// Returns the end of log and output.
     pub(super) fn log_tail(&self) -> String {
         let tails = [self.log(), self.path.join("output")].map(|path| tail(&path).unwrap_or_default());
         tails.concat()
@@ -98,7 +98,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A free loopback port that this process has not had lately.
+/// Returns a free loopback port that this process has not used recently.
 pub(super) fn pick_port() -> Result<u16, MongodError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id().wrapping_mul(37);
@@ -112,7 +112,7 @@ pub(super) fn pick_port() -> Result<u16, MongodError> {
     Err(MongodError::io("looking for a free port")(io::ErrorKind::AddrInUse.into()))
 }
 
-/// The last lines of a file.
+/// Returns the last lines of a file.
 fn tail(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -122,9 +122,10 @@ fn tail(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Removes the folders of processes that are gone, and ends their servers.
+/// Removes the folders of ended processes, and ends their servers.
 ///
-/// A server is recognised by its process id and by the folder in its command line, never by its name.
+/// A server is recognised by its process id and by the folder in its command line, never by its
+/// name.
 pub(super) fn sweep(root: &Path) {
     if !Path::new("/proc/self").exists() {
         return;
@@ -141,7 +142,7 @@ pub(super) fn sweep(root: &Path) {
     }
 }
 
-/// Whether there is such a process and it has not merely gone unreaped.
+/// Returns whether the process exists and is not a zombie.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, fields)| fields.trim_start().chars().next());
@@ -161,7 +162,7 @@ fn end_orphan(folder: &Path) {
     }
 }
 
-/// Whether the command line of a process names this folder as its data folder's parent.
+/// Returns whether the command line of a process contains this folder as its data folder's parent.
 fn runs_in(pid: Pid, folder: &Path) -> bool {
     let data = folder.join("data");
     let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();

@@ -83,12 +83,12 @@ fn arguments_follow_the_options() {
     assert!(line.ends_with(" --auth"));
 }
 
-/// A process that waits for a line that never comes, with `argument` in its command line.
+/// Starts a process that waits for input that is never sent, with `argument` in its command line.
 fn waiting_process(argument: &std::path::Path) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", "echo; read line", "sh"]).arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It is started before its command line can be read.
+    // After its first output its command line can be read.
     let said = child.stdout.as_mut().unwrap().read(&mut [0]).unwrap();
     assert_eq!(said, 1);
     child
@@ -108,11 +108,11 @@ fn what_a_killed_process_left_is_ended_and_removed_and_nothing_else() {
     let orphaned = left(0, gone.id());
     let mut orphan = waiting_process(&orphaned.join("data"));
     fs::write(orphaned.join("pid"), orphan.id().to_string()).unwrap();
-    // Its process has ended, and its id is another's now.
+    // Its process has ended, and its id belongs to another process.
     let reused = left(1, gone.id());
     let mut bystander = waiting_process(std::path::Path::new("/elsewhere"));
     fs::write(reused.join("pid"), bystander.id().to_string()).unwrap();
-    // Its owner, the parent of this process, lives.
+    // Its owner, the parent of this process, is running.
     let owned = left(2, std::os::unix::process::parent_id());
     let foreign = root.join("other-folder");
     fs::create_dir_all(&foreign).unwrap();

@@ -1,4 +1,4 @@
-//! What becomes of one connection.
+//! Forwarding and faults of one connection.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -13,12 +13,12 @@ use super::{Fate, Fault, Shared};
 use crate::choices::Choices;
 use crate::rng::Rng;
 
-/// The most that is carried at once.
+/// Largest number of bytes forwarded at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A socket that is counted for as long as it is open.
+/// A socket that is counted while it is open.
 pub(super) struct Socket {
-    // Closed before it is counted off.
+    // Closed before the count is decremented.
     stream: Async<TcpStream>,
     _counted: Counted,
 }
@@ -34,30 +34,30 @@ impl Drop for Counted {
 impl Socket {
     pub(super) fn new(stream: Async<TcpStream>, shared: &Arc<Shared>) -> Self {
         shared.sockets.fetch_add(1, Ordering::SeqCst);
-        // Fails only on a socket that is gone already; its first read will tell.
+        // Fails only on a socket that is already closed; its first read then returns the error.
         let _ = stream.get_ref().set_nodelay(true);
         Self { stream, _counted: Counted(Arc::clone(shared)) }
     }
 
-    /// Lets its end be a reset.
+    /// Makes closing send a reset.
     fn reset_on_close(&self) {
-        // One that is gone already ends as it will.
+        // Fails only on a socket that is already closed.
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Reads on without a use for it, until the peer has closed.
+    /// Reads and drops bytes until the peer has closed.
     async fn swallow(&self) {
         let mut bytes = vec![0; PIECE_BYTES];
         while let Ok(1..) = (&self.stream).read(&mut bytes).await {}
     }
 }
 
-/// Why nothing more is carried one way.
+/// The reason why forwarding in one direction ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
-    /// A peer has closed, or is gone.
+    /// A peer has closed, or its connection failed.
     Ended,
-    /// What was to be carried before the fault has been.
+    /// The bytes before the fault were forwarded.
     Due,
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn serve(shared: Arc<Shared>, client: Socket) {
     }
 }
 
-/// The fault of the next strike that spoils what is open.
+/// Waits for the next strike that affects open connections; returns its fault.
 async fn wait_for_strike(shared: &Shared, mut seen: u64) -> Fault {
     loop {
         let listener = shared.changed.listen();
@@ -118,7 +118,7 @@ async fn wait_for_strike(shared: &Shared, mut seen: u64) -> Fault {
     }
 }
 
-/// Carries bytes one way, at most `limit` of them unless it is pardoned.
+/// Forwards bytes in one direction, at most `limit` of them unless pardoned.
 async fn carry(shared: &Shared, from: &Socket, to: &Socket, fate: Fate, limit: Option<u64>) -> Done {
     let mut left = limit.unwrap_or(u64::MAX);
     let mut bytes = vec![0; PIECE_BYTES];
@@ -146,7 +146,7 @@ async fn carry(shared: &Shared, from: &Socket, to: &Socket, fate: Fate, limit: O
     }
 }
 
-/// Brings a fault about. Returns when the client has closed, where the fault leaves that to it.
+/// Executes a fault. Faults that wait for the client to close return after that.
 async fn strike(shared: &Shared, fault: Fault, client: &Socket, server: Option<Socket>, seed: u64) {
     if fault != Fault::Silence || server.is_some() {
         shared.count(fault);
@@ -155,12 +155,13 @@ async fn strike(shared: &Shared, fault: Fault, client: &Socket, server: Option<S
         Fault::Cut | Fault::Delay | Fault::Trickle => {}
         Fault::Reset => client.reset_on_close(),
         Fault::HalfClose => {
-            // One that is gone already cannot be told.
+            // Fails only on a socket that is already closed.
             let _ = client.stream.get_ref().shutdown(Shutdown::Write);
             drop(server);
             client.swallow().await;
         }
-        // The server waits on, as one does whose client is cut off.
+        // The server's connection stays open, as that of a client that was disconnected from the
+        // network.
         Fault::Stall | Fault::Silence => client.swallow().await,
         Fault::Garbage => {
             drop(server);

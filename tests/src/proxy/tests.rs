@@ -5,11 +5,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-/// Far beyond what anything takes that is waited for.
+/// Time limit of waits; much longer than any needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MESSAGE: &[u8] = b"twenty bytes of text";
 
-/// Gives back what comes, on each connection.
+/// Starts a server that sends received bytes back, on each connection.
 fn echo() -> (core::net::SocketAddr, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -42,7 +42,8 @@ fn connect(proxy: &Proxy) -> TcpStream {
     stream
 }
 
-/// What comes back of the message until an end, and whether that was an orderly one.
+/// Returns the bytes of the message that are received back until the end, and whether the end was
+/// orderly.
 fn exchange(stream: &mut TcpStream) -> (Vec<u8>, bool) {
     let mut back = Vec::new();
     if stream.write_all(MESSAGE).is_err() {
@@ -94,7 +95,8 @@ fn cut_comes_after_just_so_many_bytes_of_either_direction() {
             for _ in 0..4 {
                 let (back, orderly) = exchange(&mut connect(&proxy));
                 let text = format!("{fault:?} after {after}: {back:?}");
-                // Where requests are counted, what the server gave back may be lost with the connection.
+                // If requests are counted, bytes that the server sent back may be lost with the
+                // connection.
                 assert!(back.len() as u64 <= after && MESSAGE.starts_with(&back), "{text}");
                 assert!(orderly || fault != Fault::HalfClose, "{text}");
             }
@@ -114,7 +116,7 @@ fn pardon_is_of_what_is_open_and_was_not_spoiled_yet() {
             assert_eq!(exchange(&mut stream), (MESSAGE.to_vec(), true), "{fault:?}");
         }
         assert_eq!(proxy.counts().faults, [0; 8]);
-        // The next one has to reckon with it.
+        // Applies to the next connection.
         let mut stream = connect(&proxy);
         assert_eq!(exchange(&mut stream), (MESSAGE.to_vec(), true));
         stream.write_all(MESSAGE).unwrap();

@@ -16,10 +16,10 @@ use super::{Shared, Wanted};
 use crate::fake::bind;
 
 const BACKLOG: i32 = 1024;
-/// Pause after a failed accept, for example while there are no file descriptors.
+/// Pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Bound, and listening or not: where it does not, connecting is refused.
+/// The bound socket, listening or not: if it does not listen, connecting is refused.
 enum Door {
     Closed(OwnedFd),
     Open(Async<TcpListener>),
@@ -83,7 +83,7 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
     }
 }
 
-/// Opens the door, or closes it.
+/// Starts or stops listening.
 fn turn(door: Door, wanted: Wanted, address: SocketAddr) -> io::Result<Door> {
     match (door, wanted) {
         (Door::Closed(socket), Wanted::Listening) => {

@@ -13,7 +13,7 @@ fn the_same_seed_draws_the_same_numbers() {
 
 #[test]
 fn numbers_are_those_of_the_published_algorithm() {
-    // State 1, 2, 3, 4: the first outputs that the authors' xoshiro256++ gives.
+    // State 1, 2, 3, 4: the first outputs of the authors' xoshiro256++.
     let mut rng = Rng { state: [1, 2, 3, 4] };
     let drawn: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
     assert_eq!(drawn, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);

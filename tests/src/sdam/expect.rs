@@ -1,4 +1,4 @@
-//! Compares a topology and its events with what a test expects.
+//! Compares a topology and its events with the expectations of a test.
 
 use alloc::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::input;
 
-/// Fails when an object has keys of which the runner knows nothing.
+/// Fails if an object has keys that the runner does not support.
 pub(super) fn only_keys(object: &Value, known: &[&str]) -> Result<(), String> {
     let keys = object.as_object().ok_or_else(|| format!("{object} is no object"))?.keys();
     match keys.into_iter().find(|key| !known.contains(&key.as_str())) {
@@ -55,7 +55,8 @@ pub(super) fn outcome(
     Ok(())
 }
 
-/// Compares a phase's events, all of them and in order. The warning that is no event of the specification is left out.
+/// Compares a phase's events, all of them and in order. The warning, which is not an event of the
+/// specification, is left out.
 pub(super) fn events(wanted: &Value, topology: TopologyId, found: &[OwnedSdamEvent]) -> Result<(), String> {
     let wanted = wanted.as_array().ok_or("events is no list")?;
     let found: Vec<_> = found.iter().filter(|event| !matches!(event, OwnedSdamEvent::NoServers { .. })).collect();
@@ -115,7 +116,7 @@ fn topology_description(wanted: &Value, found: TopologyDescription<'_>) -> Resul
     Ok(())
 }
 
-/// Compares the keys that are there.
+/// Compares the keys that the test specifies.
 fn description(wanted: &Value, found: ServerDescription<'_>, generation: Option<u64>) -> Result<(), String> {
     for (key, wanted) in wanted.as_object().ok_or("a server is no object")? {
         let text = wanted.as_str();

@@ -1,4 +1,4 @@
-//! From the tests' extended JSON to what a topology takes.
+//! Converts the tests' extended JSON to inputs of a topology.
 
 use crate::reply::Lists;
 use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
@@ -6,7 +6,7 @@ use poolhouse_core::{ObjectId, TopologyVersion};
 use poolhouse_wire::hello::HelloReply;
 use serde_json::Value;
 
-/// The lists of a reply, read from its JSON.
+/// Reads the lists of a reply from its JSON.
 pub(super) fn lists(reply: &Value) -> Lists {
     let texts = |key| {
         let texts = reply.get(key).and_then(Value::as_array).into_iter().flatten();
@@ -17,13 +17,13 @@ pub(super) fn lists(reply: &Value) -> Lists {
     Lists::new(&texts("hosts"), &texts("passives"), &texts("arbiters"), &tags)
 }
 
-/// Whether `ok` is 1.
+/// Returns whether `ok` is 1.
 pub(super) fn is_ok(reply: &Value) -> bool {
     let ok = reply.get("ok");
     matches!(int64(ok), Ok(Some(1))) || ok.and_then(Value::as_f64) == Some(1.0) || ok == Some(&Value::Bool(true))
 }
 
-/// A hello reply.
+/// Reads a hello reply.
 pub(super) fn hello<'a>(reply: &'a Value, lists: &'a Lists) -> Result<HelloReply<'a>, String> {
     let flag = |key: &str| reply.get(key).and_then(Value::as_bool);
     let text = |key: &str| reply.get(key).and_then(Value::as_str);
@@ -49,7 +49,7 @@ pub(super) fn hello<'a>(reply: &'a Value, lists: &'a Lists) -> Result<HelloReply
     }))
 }
 
-/// An error of an application.
+/// Reads an error of an application.
 pub(super) fn app_error(
     error: &Value,
     phase: HandshakePhase,
@@ -62,7 +62,7 @@ pub(super) fn app_error(
         Some("command") => AppErrorKind::Command(command(error.get("response").ok_or("an error has no response")?)?),
         other => return Err(format!("an error has the type {other:?}")),
     };
-    // What a pool does: network errors of the first part of a handshake are labelled.
+    // As a pool does: network errors of the first part of a handshake are labelled.
     let overloaded =
         phase == HandshakePhase::Before && matches!(kind, AppErrorKind::Network | AppErrorKind::NetworkTimeout);
     Ok(AppError { generation, pool_generation, phase, kind, overloaded, service_id: None })
@@ -81,7 +81,7 @@ fn reply_error(error: &Value) -> Result<ReplyError<'_>, String> {
     Ok(ReplyError { code: int32(error.get("code"))?, message })
 }
 
-/// A 64-bit integer, plain or as extended JSON.
+/// Reads a 64-bit integer, plain or as extended JSON.
 pub(super) fn int64(value: Option<&Value>) -> Result<Option<i64>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let number = match value.as_object() {
@@ -93,7 +93,7 @@ pub(super) fn int64(value: Option<&Value>) -> Result<Option<i64>, String> {
     number.map(Some).ok_or_else(|| format!("{value} is no integer"))
 }
 
-/// A 32-bit integer, plain or as extended JSON.
+/// Reads a 32-bit integer, plain or as extended JSON.
 pub(super) fn int32(value: Option<&Value>) -> Result<Option<i32>, String> {
     match int64(value)? {
         Some(number) => i32::try_from(number).map(Some).map_err(|error| error.to_string()),
@@ -105,7 +105,7 @@ fn date(value: Option<&Value>) -> Result<Option<i64>, String> {
     int64(value.map(|value| value.get("$date").unwrap_or(value)))
 }
 
-/// An ObjectId as extended JSON.
+/// Reads an ObjectId as extended JSON.
 pub(super) fn oid(value: Option<&Value>) -> Result<Option<ObjectId>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let text = value.get("$oid").and_then(Value::as_str).ok_or_else(|| format!("{value} is no ObjectId"))?;
@@ -120,7 +120,7 @@ pub(super) fn oid(value: Option<&Value>) -> Result<Option<ObjectId>, String> {
     Ok(Some(ObjectId(bytes)))
 }
 
-/// A topologyVersion.
+/// Reads a topologyVersion.
 pub(super) fn topology_version(value: Option<&Value>) -> Result<Option<TopologyVersion>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let process_id = oid(value.get("processId"))?.ok_or("a topologyVersion has no processId")?;

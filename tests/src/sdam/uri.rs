@@ -1,6 +1,6 @@
-//! As much of a connection string as the official tests of discovery have in theirs.
+//! Parser of connection strings, limited to the options in the official tests of discovery.
 
-/// What a test's `uri` says.
+/// The content of a test's `uri`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Uri {
     pub(super) hosts: Vec<String>,
@@ -23,7 +23,7 @@ impl Uri {
                 "replicaset" => uri.replica_set = Some(value),
                 "directconnection" => uri.direct_connection = value == "true",
                 "loadbalanced" => uri.load_balanced = value == "true",
-                // It changes the pace of checks only, and there is none here.
+                // It affects only the interval of checks, and this runner has no checks.
                 "heartbeatfrequencyms" => {}
                 _ => return Err(format!("{name} is no option of the tests")),
             }

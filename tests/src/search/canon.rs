@@ -1,17 +1,18 @@
-//! What makes two states the same: everything that decides what comes next, and nothing that is only history.
+//! Equality of states: includes everything that determines further behaviour, and excludes history.
 
 use core::hash::Hasher;
 use poolhouse_core::sim::Word;
 
 /// Hashes a state to 128 bits.
 ///
-/// - Times count from now; what lies back further than a horizon lies back as far as that.
-/// - The numbers of connections and check-outs are passed over: a place and its owner are the same as long as there is one. Whoever
-///   keeps a number of his own says which place it names.
-/// - Generations are of now or of before, unless a scope tells them apart.
-/// - When something began that is only told is passed over.
+/// - Times are relative to now; times older than the horizon count as equal to it.
+/// - The numbers of connections and check-outs are ignored: only slots and owners matter. A state
+///   that stores such a number must hash the slot that it refers to.
+/// - Generations are either current or old, unless a scope distinguishes them.
+/// - Start times that are only reported in events are ignored.
 ///
-/// Two states of one search have the same 128 bits by accident once in 10^24 searches of a million states.
+/// The probability that two states of one search have the same 128 bits is one in 10^24 for a
+/// search of a million states.
 #[derive(Clone, Debug)]
 pub struct Canon {
     now: u64,
@@ -23,8 +24,8 @@ pub struct Canon {
 const KEYS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
 impl Canon {
-    /// - `now`: in nanoseconds. - `horizon`: so many nanoseconds back all times are the same.
-    /// - `generation`: that of now, if all others are the same.
+    /// - `now`: in nanoseconds. - `horizon`: age in nanoseconds from which on all times are equal.
+    /// - `generation`: the current one, if all others count as equal.
     #[must_use]
     pub const fn new(now: u64, horizon: u64, generation: Option<u64>) -> Self {
         Self { now, horizon, generation, lanes: [KEYS[2], KEYS[3]] }

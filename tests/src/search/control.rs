@@ -1,4 +1,5 @@
-//! A control plane of two servers that are polled: elections, failures, members that go and come back.
+//! A control plane of two polled servers: elections, failures, members that are removed and added
+//! again.
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::oracle::Checks;
@@ -16,25 +17,26 @@ use poolhouse_core::{Cause, Instant, ObjectId, ServerId, ServerType};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// With room for two servers and one that is being replaced.
+/// Capacity for two servers and one that is being replaced.
 type Memory = Fixed<3, 4, 10, 96>;
 
-/// A tick: minHeartbeatFrequencyMS, which is also how often servers are checked.
+/// A tick: minHeartbeatFrequencyMS, which is also the interval of checks.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Two ticks, in nanoseconds: what lies back further lies back as far as that.
+/// Two ticks, in nanoseconds: older times count as equal.
 const HORIZON: u64 = 1_000_000_000;
 
 /// A scope of the control plane.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// How many steps it goes: servers that come back are others, so there is no end.
+    /// Largest number of steps: servers that are added again have new ids, so the search is
+    /// infinite without a limit.
     pub depth: u32,
-    /// More states are an error.
+    /// Largest number of states; exceeding it is an error.
     pub states: usize,
-    /// The numbers of servers begin near their end.
+    /// Whether server ids start near the end of their range.
     pub near_end: bool,
 }
 
@@ -45,7 +47,7 @@ pub fn scopes() -> Vec<Shape> {
     vec![shape, Shape { name: "two servers, the last that have numbers, 8 steps", near_end: true, ..shape }]
 }
 
-/// Those that take minutes.
+/// Scopes that take minutes.
 #[must_use]
 pub fn bigger() -> Vec<Shape> {
     vec![Shape { name: "two servers, 9 steps", depth: 9, states: 20_000_000, near_end: false }]
@@ -59,56 +61,56 @@ mod mark {
     pub(super) const NAMES: [&str; 4] = ["a primary", "a primary deposed", "a pool cleared", "a server removed"];
 }
 
-/// What a server says of itself.
+/// The role that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is the primary of both since this election.
+    /// Primary of both servers since this election.
     Primary(u8),
-    /// It is the primary, and alone.
+    /// Primary, and the only member.
     Alone,
-    /// It is a secondary of both.
+    /// Secondary of both servers.
     Secondary,
-    /// It has no configuration.
+    /// Without a configuration.
     Ghost,
 }
 
-/// One thing that happens, to the server of this place among the members.
+/// An input; the number is the server's index among the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Its monitor's connection stands.
+    /// Its monitor connection is established.
     Dialed(u8),
-    /// It answers.
+    /// It replies.
     Reply(u8, Role),
-    /// It answers that it is not well.
+    /// It replies with an error.
     NotOk(u8),
-    /// Its monitor's connection fails.
+    /// Its monitor connection fails.
     Failed(u8),
     /// An application's connection fails.
     AppError(u8),
-    /// Somebody waits for a server.
+    /// A selection request waits for a server.
     Request,
     /// A tick.
     Tick,
-    /// The end.
+    /// The client is closed.
     Close,
 }
 
-/// What the host has of a server.
+/// The simulated driver's state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Kept {
     is_ready: bool,
     line: Option<LineId>,
-    /// Its line waits for a reply; else for a dial.
+    /// Its monitor connection waits for a reply; else for the end of a dial.
     waits: bool,
 }
 
-/// A control plane and what the host holds.
+/// A control plane and the state of the simulated driver.
 #[derive(Clone, Debug)]
 pub struct State {
     control: Control<Memory>,
     now: Instant,
     kept: BTreeMap<ServerId, Kept>,
-    /// The newest election of which a primary told.
+    /// The newest election reported by a primary.
     newest: u8,
     marks: u64,
 }
@@ -141,7 +143,7 @@ fn hello(role: Role, lists: &Lists) -> HelloReply<'_> {
 }
 
 impl Shape {
-    /// Goes through it.
+    /// Runs the search.
     ///
     /// # Errors
     ///
@@ -150,7 +152,7 @@ impl Shape {
         self.run_up_to(usize::MAX)
     }
 
-    /// Goes through it, up to so many states if that is fewer than its own limit.
+    /// Runs the search with at most this many states, if that is below its own limit.
     ///
     /// # Errors
     ///
@@ -287,7 +289,7 @@ impl State {
         (*server, kept.line.expect("its monitor has a connection"))
     }
 
-    /// What a server said of itself when it was asked has been taken in.
+    /// Checks the result of a server's reply.
     fn elected(&mut self, server: ServerId, role: Role) {
         let topology = self.control.topology();
         let is_primary = topology.server(server).is_some_and(|it| it.server_type() == ServerType::RsPrimary);
@@ -318,7 +320,7 @@ impl State {
         self.kept.entry(server).or_default().is_ready = false;
     }
 
-    /// The host does everything that it is told, and pools agree with descriptions.
+    /// Executes all effects, and checks that the pools agree with the descriptions.
     fn settle(&mut self) {
         self.control.assert_invariants();
         let mut removed = Vec::new();

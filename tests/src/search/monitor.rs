@@ -1,4 +1,5 @@
-//! The monitor: a server that answers anything at any time, and an application that asks for checks, cancels and closes.
+//! The monitor: a server that may send any reply at any time, and an application that requests
+//! checks, cancels and closes.
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
@@ -16,25 +17,25 @@ use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 /// A scope of the monitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Whether the server may stream.
     pub mode: ServerMonitoringMode,
     /// heartbeatFrequencyMS and connectTimeoutMS, in ticks of 250 ms.
     pub ticks: [u32; 2],
-    /// How many steps it goes; `None`: to the end of all.
+    /// Largest number of steps; `None`: unlimited.
     pub depth: Option<u32>,
-    /// What it is to show.
+    /// The situations that must be reached.
     pub reaches: u64,
 }
 
 /// A tick: half of minHeartbeatFrequencyMS.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Four ticks, in nanoseconds: what lies back further lies back as far as that.
+/// Four ticks, in nanoseconds: older times count as equal.
 const HORIZON: u64 = 1_000_000_000;
 
-/// What searches are to show.
+/// The situations that searches must reach.
 mod mark {
     pub(super) const STREAMED: u64 = 1;
     pub(super) const TIMEOUT: u64 = 1 << 1;
@@ -69,7 +70,7 @@ pub fn scopes() -> Vec<Shape> {
 }
 
 impl Shape {
-    /// Goes through it.
+    /// Runs the search.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl Shape {
         self.run_up_to(usize::MAX)
     }
 
-    /// Goes through it, up to so many states if that is fewer than its own limit.
+    /// Runs the search with at most this many states, if that is below its own limit.
     ///
     /// # Errors
     ///
@@ -98,53 +99,54 @@ impl Shape {
     }
 }
 
-/// What a server says.
+/// A reply of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// That it is well, and nothing of its topologyVersion.
+    /// A successful reply without a topologyVersion.
     Plain,
-    /// With a topologyVersion of this counter: newer, older or equal.
+    /// A reply with a topologyVersion of this counter: newer, older or equal.
     Version(i64),
-    /// And that more will come.
+    /// The same, with moreToCome.
     More(i64),
-    /// That it is not well.
+    /// An error.
     NotOk,
 }
 
-/// One thing that happens.
+/// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The monitor starts.
     Start,
-    /// Somebody wants a check.
+    /// A check is requested.
     Request,
     /// An application's connection has failed.
     Cancel,
-    /// The end.
+    /// The monitor is closed.
     Close,
-    /// A tick, of which the monitor is told.
+    /// A tick after which the monitor is called.
     Tick,
-    /// The host takes an action.
+    /// The driver takes an effect.
     Take,
-    /// The connection stands.
+    /// The connection is established.
     Dialed(Line),
-    /// A reply, and whether the server is known then.
+    /// A reply, and whether the server is known after it.
     Reply(Line, Answer, bool),
     /// The connection fails.
     Failed(Line, Cause),
-    /// News of one that was given up.
+    /// A result for a connection that was abandoned.
     Late(Line),
 }
 
-/// A monitor, its model, and what the host holds.
+/// A monitor, its model, and the state of the simulated driver.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    /// With its oracle, which is not part of the state: it checks each step against the preceding
+    /// ones.
     monitor: Watched,
     model: ModelMonitor,
     trace: Trace,
     now: Instant,
-    /// The connection of each line that the host has, and the one before.
+    /// The current monitor connection of each kind, and the previous one.
     lines: [Option<LineId>; 2],
     before: [Option<LineId>; 2],
     events: Vec<(Instant, MonitorEvent)>,
@@ -211,7 +213,7 @@ impl Scope for Shape {
             inputs.extend([Cause::Network, Cause::NetworkTimeout, Cause::Dns].map(|cause| Input::Failed(line, cause)));
             match state.model.waits_for_reply(id) {
                 Some(false) => inputs.push(Input::Dialed(line)),
-                // A reply that nobody asked for breaks the protocol, whatever it says.
+                // An unsolicited reply violates the protocol, regardless of its content.
                 None => inputs.push(Input::Reply(line, Answer::Plain, true)),
                 Some(true) => {
                     let answers = [Answer::Plain, Answer::Version(1), Answer::Version(2), Answer::More(2)];
@@ -267,7 +269,7 @@ impl Scope for Shape {
             }
             Input::Failed(line, cause) => {
                 let id = state.lines[place(line)].expect("the host has one");
-                // Of a dial that fails there is nothing to hang up.
+                // After a failed dial there is no connection to close.
                 if state.model.waits_for_reply(id) == Some(false) {
                     state.before[place(line)] = state.lines[place(line)].take();
                 }
@@ -291,7 +293,7 @@ impl Scope for Shape {
         (monitor, state.monitor.is_known()).hash(&mut canon);
         let is_there = |id: &Option<LineId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
-        // Of a connection that the monitor has given up and the host not yet.
+        // For a connection that the monitor has abandoned, and the driver has not yet closed.
         let news = state.lines.map(|id| id.and_then(|id| state.model.waits_for_reply(id)));
         news.hash(&mut canon);
         canon.print()
@@ -326,7 +328,7 @@ impl Scope for Shape {
 }
 
 impl State {
-    /// The host takes one action.
+    /// The driver takes one effect.
     fn take(&mut self) {
         let action = self.monitor.poll_action(self.now);
         assert_eq!(action.map(ModelAction::from), self.model.take_action(self.now), "S14, S15, S17: the action");
@@ -357,7 +359,7 @@ impl State {
         }
     }
 
-    /// Applies the outcome, if there is one.
+    /// Applies the outcome of a check, if there is one.
     fn apply(&mut self, known: bool) {
         assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
@@ -366,7 +368,7 @@ impl State {
         self.model.settle(self.now, known);
     }
 
-    /// Whatever can be seen of the monitor is what the model says.
+    /// Checks that the observable state of the monitor equals that of the model.
     fn compare(&mut self) {
         assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
     }

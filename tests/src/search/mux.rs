@@ -1,4 +1,5 @@
-//! The multiplexed pool: two connections of two streams each, three requests, and peers that answer late, twice or not at all.
+//! The multiplexed pool: two connections of two streams each, three requests, and peers that reply
+//! late, twice or never.
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::mux::{Event, Model, Outcome, Place, Room, Stand};
@@ -13,27 +14,27 @@ use poolhouse_core::mux::{
 };
 use poolhouse_core::{Cause, Instant, Machine};
 
-/// With room for so many connections, those included that only wait for late replies.
+/// Capacity for this many connections, including those that only wait for late replies.
 type Memory<const CONNS: usize> = MuxFixed<CONNS, 3, 4>;
 
 /// A tick, in nanoseconds.
 const TICK: u64 = 1_000_000_000;
 
-/// When a search begins, in nanoseconds.
+/// Start time of a search, in nanoseconds.
 const BEGIN: u64 = 1_000_000_000;
 
-/// What may happen besides requests, replies and connections that are established.
+/// Optional inputs, in addition to requests, replies and established connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Can {
     /// Connections cannot be established, or fail.
     Fail,
-    /// Requests are given up that were written.
+    /// Requests are cancelled after they were written.
     GiveUp,
-    /// Replies that nobody waits for.
+    /// Replies without a waiting request.
     Unknown,
     /// The pool is closed.
     Close,
-    /// The host comes when the pool asked for it.
+    /// The driver calls when the pool has a due timer.
     Due,
     /// The options change.
     Reconfigure,
@@ -42,21 +43,22 @@ pub enum Can {
 /// A scope of the multiplexed pool.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The options.
     pub options: MuxOptions,
-    /// How many requests want or have a stream at once.
+    /// Largest number of requests that wait for or hold a stream.
     pub requests: usize,
-    /// There is room for 2 connections; else for 3, so that one is replaced before its last reply has come.
+    /// Capacity for 2 connections; else for 3, so that a connection is replaced before its last
+    /// reply has arrived.
     pub is_tight: bool,
-    /// What may happen.
+    /// The optional inputs.
     pub can: Vec<Can>,
-    /// The host carries out at once what the pool owes.
+    /// The driver executes effects at once.
     pub eager: bool,
-    /// How many steps it goes; `None`: to the end of all.
+    /// Largest number of steps; `None`: unlimited.
     pub depth: Option<u32>,
-    /// What it is to show.
+    /// The situations that must be reached.
     pub reaches: u64,
 }
 
@@ -151,39 +153,40 @@ pub fn scopes() -> Vec<Shape> {
     ]
 }
 
-/// One thing that happens.
+/// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A request wants a stream.
+    /// A request acquires a stream.
     Acquire,
-    /// One that waited asks what became of it.
+    /// A waiting request claims its outcome.
     Claim(u8),
-    /// One that waited gives up.
+    /// A waiting request is cancelled.
     Cancel(u8),
-    /// A request that has a stream gives it back; whether it was written.
+    /// A request releases its stream; and whether it was written.
     Release(u8, Written),
-    /// A reply by this id, on this connection.
+    /// A reply with this stream id, on this connection.
     Reply(u8, i32),
-    /// The host takes an action.
+    /// The driver takes an effect.
     Take,
-    /// A connection stands.
+    /// A connection is established.
     Established(u8),
-    /// It could not be established.
+    /// An establishment fails.
     EstablishFailed(u8),
     /// A connection fails.
     Failed(u8),
     /// The pool is closed.
     Close,
-    /// The host comes when something is due.
+    /// The driver calls when a timer is due.
     Due,
-    /// The host is farther away, with one connection; not to be used; or near again.
+    /// The server becomes more distant, with one connection; ignored; or local again.
     Reconfigure(Distance),
 }
 
-/// A multiplexed pool, its model, and what the host holds.
+/// A multiplexed pool, its model, and the state of the simulated driver.
 #[derive(Debug)]
 pub struct State<const CONNS: usize> {
-    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    /// With its oracle, which is not part of the state: it checks each step against the preceding
+    /// ones.
     mux: Watched<Memory<CONNS>>,
     model: Model,
     log: Vec<(Instant, MuxEvent)>,
@@ -212,7 +215,7 @@ impl<const CONNS: usize> Clone for State<CONNS> {
 }
 
 impl Shape {
-    /// Goes through it.
+    /// Runs the search.
     ///
     /// # Errors
     ///
@@ -221,7 +224,7 @@ impl Shape {
         self.run_up_to(usize::MAX)
     }
 
-    /// Goes through it, up to so many states if that is fewer than its own limit.
+    /// Runs the search with at most this many states, if that is below its own limit.
     ///
     /// # Errors
     ///
@@ -235,7 +238,7 @@ impl Shape {
         self.can.contains(&what)
     }
 
-    /// Further options: one connection where the host is farther away.
+    /// Options with one connection for a more distant server.
     fn reconfigured(&self, distance: Distance) -> MuxOptions {
         let remote = HostOptions { max_connections: 1, ..self.options.remote };
         MuxOptions { distance, remote, ..self.options }
@@ -386,7 +389,7 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
         let mut sorted: Vec<u32> = state.establishing.iter().map(|conn| conn.index()).collect();
         sorted.sort_unstable();
         sorted.hash(&mut canon);
-        // A stream that outlived its connection is as any other such.
+        // All streams whose connection no longer exists count as equal.
         let held = |place: usize| {
             let (stream, _) = &state.streams[place];
             state.stand_of(place).map(|_| (stream.conn().index(), stream.id()))
@@ -435,7 +438,7 @@ impl<const CONNS: usize> State<CONNS> {
         Instant::from_nanos(self.now)
     }
 
-    /// How the request stands that has this stream; `None` once its connection is gone.
+    /// Returns the state of the request on this stream; `None` if its connection no longer exists.
     fn stand_of(&self, place: usize) -> Option<Stand> {
         let (stream, request) = &self.streams[place];
         let conn = self.model.conn(stream.conn().number().get())?;
@@ -448,7 +451,7 @@ impl<const CONNS: usize> State<CONNS> {
         is_at(Place::OwesClose) || is_at(Place::OwesEstablish) || heartbeats || !self.model.owed_wakes().is_empty()
     }
 
-    /// Everything that can be seen of the pool is as the model says.
+    /// Checks that the observable state of the pool equals that of the model.
     fn compare(&mut self) {
         let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
         for (at, event) in self.log.drain(..) {
@@ -468,7 +471,7 @@ impl<const CONNS: usize> State<CONNS> {
         self.establishing.retain(is_at_it);
     }
 
-    /// Takes one action, or finds that none is owed.
+    /// Takes one effect; returns false if none is pending.
     fn take(&mut self) -> bool {
         let action = self.mux.poll_action(self.at());
         match action {
@@ -541,7 +544,7 @@ impl<const CONNS: usize> State<CONNS> {
     }
 }
 
-/// What an event shows.
+/// Returns the situation that an event shows.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the others show nothing that is looked for")]
 const fn mark_of(event: &Event) -> u64 {
     match event {

@@ -1,4 +1,4 @@
-//! The pool: a few clients, whatever they and the network do to each other, for as long as they like.
+//! The pool: a few clients, with all interactions between them and the network, of any duration.
 
 mod host;
 mod scopes;
@@ -17,43 +17,43 @@ use poolhouse_core::Cause;
 use poolhouse_core::Machine;
 use poolhouse_core::pool::{Clear, Fixed, Health, OnHeap, Pool, PoolOptions, PoolState};
 
-/// What searches are to show: bits and names.
+/// Situations that searches must reach: bits and names.
 pub mod mark {
     /// A check-out waits.
     pub const QUEUE: u64 = 1;
-    /// Something is due at once.
+    /// A timer is due at once.
     pub const DUE: u64 = 1 << 1;
     /// A waiter timed out.
     pub const TIMEOUT: u64 = 1 << 2;
     /// A stale connection was closed.
     pub const STALE: u64 = 1 << 3;
-    /// An idle one.
+    /// An idle connection was closed.
     pub const IDLE: u64 = 1 << 4;
-    /// One that failed.
+    /// A failed connection was closed.
     pub const ERROR: u64 = 1 << 5;
-    /// One because the pool was closed.
+    /// A connection was closed because the pool was closed.
     pub const CLOSED: u64 = 1 << 6;
     /// A check-out failed because the pool was cleared or paused.
     pub const CLEARED: u64 = 1 << 7;
     /// A connection in use was interrupted.
     pub const INTERRUPT: u64 = 1 << 8;
-    /// One that was being established was given up.
+    /// An establishment was abandoned.
     pub const ABANDON: u64 = 1 << 9;
-    /// News of a connection that was gone.
+    /// A result for a stale connection id.
     pub const STALE_NEWS: u64 = 1 << 10;
-    /// There was no place to wait.
+    /// There was no slot for a waiter.
     pub const BUSY: u64 = 1 << 11;
     /// A check-out was cancelled that had been granted.
     pub const CANCEL_GRANTED: u64 = 1 << 12;
     /// A check-out was cancelled for which a connection was being established.
     pub const CANCEL_BOUND: u64 = 1 << 13;
-    /// A connection went from hand to hand.
+    /// A connection was handed directly to a waiter.
     pub const HANDED_ON: u64 = 1 << 14;
     /// A connection was established in the background.
     pub const BACKGROUND: u64 = 1 << 15;
     /// There are more connections than maxPoolSize.
     pub const SURPLUS: u64 = 1 << 16;
-    /// There was no place for another service.
+    /// There was no slot for another service.
     pub const SERVICE_FULL: u64 = 1 << 17;
 
     /// Their names, in the order of the bits.
@@ -79,22 +79,22 @@ pub mod mark {
     ];
 }
 
-/// What may happen besides check-outs, claims, check-ins and connections that are established.
+/// Optional inputs, in addition to check-outs, claims, check-ins and established connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Can {
     /// Check-outs are cancelled.
     Cancel,
-    /// What is over is claimed and cancelled again.
+    /// Ended check-outs are claimed and cancelled again.
     Again,
     /// Connections fail in use.
     Break,
     /// Connections cannot be established.
     Fail,
-    /// And that clears the pool.
+    /// Establishments fail, and that clears the pool.
     FailClear,
     /// The pool is cleared, ready or not.
     Clear,
-    /// With interruption.
+    /// The pool is cleared with interruption.
     Interrupt,
     /// One service is cleared.
     ClearService,
@@ -102,40 +102,40 @@ pub enum Can {
     Close,
     /// The process is forked.
     Fork,
-    /// Time goes on by one tick, and the pool is told.
+    /// The clock advances by one tick, and the pool is called.
     Tick,
-    /// Time goes on by one tick, and the pool is not told.
+    /// The clock advances by one tick, and the pool is not called.
     Pass,
-    /// The host comes when the pool asked for it.
+    /// The driver calls when the pool has a due timer.
     Due,
-    /// Check-outs bring a deadline, of one or two ticks.
+    /// Check-outs have a deadline, of one or two ticks.
     Deadline,
     /// The options change.
     Reconfigure,
-    /// The pool is filled, or that is taken back.
+    /// The pool is filled, or that is revoked.
     Fill,
 }
 
-/// One thing that happens.
+/// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A check-out.
     CheckOut,
-    /// A check-out with a deadline in so many ticks.
+    /// A check-out with a deadline in this many ticks.
     CheckOutBy(u8),
     /// The outcome of this check-out is taken.
     Claim(u8),
     /// This check-out is cancelled.
     Cancel(u8),
-    /// One that is over is claimed and cancelled again.
+    /// An ended check-out is claimed and cancelled again.
     Again,
     /// This lease is returned.
     CheckIn(u8),
     /// This lease is returned broken.
     Break(u8),
-    /// The host takes an establishment.
+    /// The driver takes an establishment.
     PollEstablish,
-    /// The host takes another action.
+    /// The driver takes another effect.
     PollPrompt,
     /// This establishment succeeds.
     Established(u8),
@@ -143,7 +143,7 @@ pub enum Input {
     Fail(u8),
     /// It fails, and that clears the pool.
     FailClear(u8),
-    /// It has reached this service.
+    /// It is assigned to this service.
     Service(u8, u8),
     /// A clear.
     Clear,
@@ -157,23 +157,23 @@ pub enum Input {
     Close,
     /// The process is forked.
     Fork,
-    /// A tick of which the pool is told.
+    /// A tick after which the pool is called.
     Tick,
-    /// A tick of which it is not.
+    /// A tick after which the pool is not called.
     Pass,
-    /// The host comes when something is due.
+    /// The driver calls when a timer is due.
     Due,
-    /// These options are put in force.
+    /// These options are applied.
     Reconfigure(u8),
-    /// The pool is filled to so many.
+    /// The pool is filled to this many connections.
     Fill(u8),
 }
 
 impl Input {
-    /// How many kinds can be limited.
+    /// Number of kinds of inputs that can be limited.
     pub(super) const LIMITED: usize = 6;
 
-    /// Where its limit is.
+    /// The index of its limit.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others have no limit")]
     const fn limit(self) -> Option<usize> {
         match self {
@@ -188,52 +188,52 @@ impl Input {
     }
 }
 
-/// Where the pool keeps its slots.
+/// The storage of the pool's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// On the heap.
     Heap,
-    /// In place, with room for 2 connections, 3 check-outs and 1 service.
+    /// In place, with capacity for 2 connections, 3 check-outs and 1 service.
     Fixed2,
-    /// In place, with room for more than a scope needs.
+    /// In place, with more capacity than a scope needs.
     Fixed4,
 }
 
 /// A scope of the pool.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The options of the pool.
     pub options: PoolOptions,
-    /// Others that may be put in force.
+    /// Further options that may be applied.
     pub others: Vec<PoolOptions>,
-    /// Where it keeps its slots.
+    /// The storage of its slots.
     pub store: Store,
-    /// What the model knows of that.
+    /// The capacity, as known to the model.
     pub(super) room: Room,
-    /// How many may hold or want a connection at once.
+    /// Largest number of clients that wait for or hold a connection.
     pub clients: usize,
-    /// What may happen.
+    /// The optional inputs.
     pub can: Vec<Can>,
-    /// The host carries out at once what the pool owes, but for establishments.
+    /// The driver executes effects at once, except establishments.
     pub eager: bool,
-    /// How often the six that can be limited may happen; 255 is for ever.
+    /// How many times each of the six limited inputs may occur; 255 is unlimited.
     pub limits: [u8; Input::LIMITED],
     /// A tick, in nanoseconds.
     pub tick: u64,
-    /// So many nanoseconds back all times are the same.
+    /// Age in nanoseconds from which on all times are equal.
     pub horizon: u64,
     /// The pool is never marked ready.
     pub never_ready: bool,
-    /// What the search must show.
+    /// The situations that must be reached.
     pub reaches: u64,
-    /// More states are an error.
+    /// Largest number of states; exceeding it is an error.
     pub states: usize,
 }
 
 impl Shape {
-    /// Goes through it.
+    /// Runs the search.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Shape {
         self.run_up_to(usize::MAX)
     }
 
-    /// Goes through it, up to so many states if that is fewer than its own limit.
+    /// Runs the search with at most this many states, if that is below its own limit.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Shape {
 
 struct PoolScope<'s, M>(&'s Shape, PhantomData<M>);
 
-/// The places of a list, as inputs have them.
+/// Returns the indices of a list, in the type of inputs.
 fn places(len: usize) -> impl Iterator<Item = u8> {
     0..u8::try_from(len).expect("a few")
 }
@@ -359,7 +359,7 @@ impl<M: Bounded + Clone> PoolScope<'_, M>
 where
     Pool<M>: Hash,
 {
-    /// News of a connection that is being established.
+    /// Collects the possible results of an establishment.
     fn news(&self, host: &Host<M>, place: u8, inputs: &mut Vec<Input>) {
         let conn = host.establishing[usize::from(place)];
         let pending = host.model.conn(conn.connection_id().get()).is_some_and(|conn| conn.place == Place::Establishing);

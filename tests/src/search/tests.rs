@@ -1,9 +1,9 @@
 use super::*;
 
-/// Two counters to three, of which one can be set back; broken where both are three, if it is.
+/// Two counters from 0 to 3, the first of which can be reset; with `broken` the state 3, 2 fails.
 struct Counters {
     broken: bool,
-    /// Takes states for the same that are not.
+    /// Unequal states count as equal.
     blind: bool,
 }
 

@@ -1,39 +1,42 @@
-//! What is left of a life that fails when everything is taken away that it fails without.
+//! Reduction of a failing run to the decisions that the failure needs.
 
 use crate::choices::Script;
 use core::time::Duration;
 use std::time::Instant;
 
-/// A life that was made smaller, and how it fails now.
+/// A reduced run, and its failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shrunk {
     /// Its decisions.
     pub script: Script,
-    /// What it fails with.
+    /// Its error.
     pub error: String,
-    /// How many lives that took.
+    /// Number of runs executed for the reduction.
     pub lives: u32,
 }
 
-/// How much may be spent on a life that is made smaller.
+/// Limits of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many lives are lived besides.
+    /// Largest number of further runs.
     pub lives: u32,
-    /// No other is begun after so long.
+    /// Time after which no further run is started.
     pub time: Duration,
 }
 
 impl Limits {
-    /// What is spent on one that failed in a test.
+    /// The limits for a failure in a test.
     pub const DEFAULT: Self = Self { lives: 4_000, time: Duration::from_secs(20) };
 }
 
-/// Makes a life that fails smaller for as long as it fails in the same way, which [`head`] tells (delta debugging).
+/// Reduces a failing run while it fails in the same way, as determined by [`head`] (delta
+/// debugging).
 ///
-/// Decisions are left out in runs, the long ones first, then made zero, then smaller one by one; again until nothing helps.
+/// Ranges of decisions are removed, long ones first, then decisions are set to zero, then decreased
+/// one by one; repeated until no step helps.
 ///
-/// - `error`: what the life fails with. - `limits`: when that ends at the latest. - `live`: lives one; `None` when it does not fail.
+/// - `error`: the failure of the run. - `limits`: limits of the reduction. - `live`: executes a
+///   run; `None` if it does not fail.
 pub fn shrink(script: Script, error: String, limits: Limits, live: impl FnMut(&Script) -> Option<String>) -> Shrunk {
     let wanted = head(&error);
     let started = Instant::now();
@@ -54,8 +57,8 @@ pub fn shrink(script: Script, error: String, limits: Limits, live: impl FnMut(&S
     }
 }
 
-/// What makes two failures the same: the id of the invariant that is broken, if one is named, or else how the message begins, without
-/// the numbers in it.
+/// Returns the key by which failures are compared: the id of the violated invariant, if the message
+/// contains one, or else the start of the message without numbers.
 #[must_use]
 pub fn head(error: &str) -> String {
     const WORDS: usize = 6;
@@ -94,7 +97,7 @@ impl<F: FnMut(&Script) -> Option<String>> Search<F> {
         self.best.lives >= self.limits.lives || self.started.elapsed() >= self.limits.time
     }
 
-    /// Takes another list for one part, if the life still fails in the same way.
+    /// Replaces the list of one part, if the run still fails in the same way.
     fn try_list(&mut self, part: &str, list: Vec<u32>) -> bool {
         if self.is_over() {
             return false;
@@ -116,7 +119,8 @@ impl<F: FnMut(&Script) -> Option<String>> Search<F> {
     }
 
     fn remove_runs(&mut self, part: &str) {
-        // The end first: a life that failed early has drawn nothing after that, and one that is scripted may do without.
+        // The end first: the decisions after an early failure were not drawn, and a scripted run
+        // may not need them.
         let mut size = self.list(part).len();
         while size > 0 && !self.is_over() {
             let mut end = self.list(part).len();
@@ -152,7 +156,8 @@ impl<F: FnMut(&Script) -> Option<String>> Search<F> {
     fn lower_each(&mut self, part: &str) {
         for place in 0..self.list(part).len() {
             let mut low = 0;
-            // Whether it fails with less need not follow from more: good enough for a search by halves.
+            // Failing need not be monotonic in the length; a binary search is sufficient
+            // nevertheless.
             while !self.is_over() {
                 let mut list = self.list(part);
                 if list[place] <= low {

@@ -3,7 +3,7 @@ use std::{env, fs, process};
 
 use super::{files_in, resolve};
 
-/// A folder of its own for a test, removed at its end.
+/// A separate folder for a test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {

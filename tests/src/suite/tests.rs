@@ -5,7 +5,7 @@ use libtest_mimic::{Arguments, Conclusion};
 use super::Suite;
 
 fn run(suite: Suite, ci: bool) -> Conclusion {
-    // The output of a suite under test is no result of this target.
+    // The output of a suite under test must not appear in the output of this target.
     let logfile = Some("/dev/null".to_owned());
     let arguments = Arguments { quiet: true, test_threads: Some(1), logfile, ..Arguments::default() };
     libtest_mimic::run(&arguments, suite.into_trials(ci))

@@ -1,4 +1,4 @@
-//! Authorities and those whom they certify.
+//! Certificate authorities and the holders of certificates.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,22 +8,23 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-/// When a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Validity {
-    /// Now, and for as long as anyone will care.
+    /// Now, without an end within the life of the tests.
     #[default]
     Now,
     /// In the year 2001 only.
     Over,
     /// From the year 3000 on.
     Ahead,
-    /// Now, and until so many seconds have passed since the year 1970: for a server that would not start with one that is over.
+    /// Now, until this many seconds after 1970: for a server that does not start with an expired
+    /// certificate.
     Until(u64),
 }
 
 impl Validity {
-    /// For so long from now on, in whole seconds.
+    /// Valid for this time from now on, in whole seconds.
     #[must_use]
     pub fn for_the_next(time: Duration) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -31,23 +32,24 @@ impl Validity {
     }
 }
 
-/// What is to be certified.
+/// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The common name.
     pub common_name: String,
-    /// The organizational unit. Clients' must be another than servers', or mongod takes them for servers.
+    /// The organizational unit. That of clients must differ from that of servers, or mongod treats
+    /// them as servers.
     pub unit: String,
-    /// The subject's alternative names: host names and addresses.
+    /// The subject alternative names: host names and addresses.
     pub names: Vec<String>,
-    /// When it is valid.
+    /// The validity period.
     pub validity: Validity,
-    /// Whether its holder may certify others.
+    /// Whether its holder may issue certificates.
     pub is_authority: bool,
 }
 
 impl Wanted {
-    /// A server by these names.
+    /// A server with these names.
     #[must_use]
     pub fn server(names: &[&str]) -> Self {
         Self {
@@ -59,7 +61,7 @@ impl Wanted {
         }
     }
 
-    /// A client of this name.
+    /// A client with this name.
     #[must_use]
     pub fn client(name: &str) -> Self {
         Self { common_name: name.to_owned(), unit: "clients".to_owned(), ..Self::server(&[]) }
@@ -71,7 +73,7 @@ impl Wanted {
         Self { common_name: name.to_owned(), unit: "authorities".to_owned(), is_authority: true, ..Self::server(&[]) }
     }
 
-    /// The same at another time.
+    /// The same with another validity period.
     #[must_use]
     pub fn valid(self, validity: Validity) -> Self {
         Self { validity, ..self }
@@ -104,39 +106,39 @@ impl Wanted {
 
 const ORGANIZATION: &str = "Poolhouse";
 
-/// Who has a certificate and its key.
+/// The holder of a certificate and its key.
 pub struct Holder {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// The certificates above its own, but for that of the root.
+    /// The certificates above its own, without that of the root.
     above: String,
     is_root: bool,
     subject: String,
 }
 
 impl Holder {
-    /// An authority that certifies itself.
+    /// Creates a self-signed authority.
     ///
     /// # Panics
-    /// When the name is not ASCII.
+    /// If the name is not ASCII.
     #[must_use]
     pub fn root(name: &str) -> Self {
         Self::self_signed(&Wanted::authority(name))
     }
 
-    /// Certifies itself.
+    /// Creates a self-signed certificate.
     ///
     /// # Panics
-    /// When a name is not ASCII.
+    /// If a name is not ASCII.
     #[must_use]
     pub fn self_signed(wanted: &Wanted) -> Self {
         let issuer = CertifiedIssuer::self_signed(wanted.params(), key()).expect("it can be signed");
         Self { issuer, above: String::new(), is_root: true, subject: subject(wanted) }
     }
 
-    /// Certifies another, whether it may or not.
+    /// Issues a certificate, whether its holder may do so or not.
     ///
     /// # Panics
-    /// When a name is not ASCII.
+    /// If a name is not ASCII.
     #[must_use]
     pub fn issue(&self, wanted: &Wanted) -> Self {
         let issuer = CertifiedIssuer::signed_by(wanted.params(), key(), &self.issuer).expect("it can be signed");
@@ -144,20 +146,20 @@ impl Holder {
         Self { issuer, above, is_root: false, subject: subject(wanted) }
     }
 
-    /// Its own certificate, PEM.
+    /// Returns its own certificate, PEM.
     #[must_use]
     pub fn certificate(&self) -> String {
         self.issuer.pem()
     }
 
-    /// What it shows and what it keeps.
+    /// Returns its certificates and its key.
     #[must_use]
     pub fn identity(&self) -> Identity {
         let certificates = format!("{}{}", self.certificate(), self.above);
         Identity { certificates, key: self.issuer.key().serialize_pem() }
     }
 
-    /// Its distinguished name as mongod has it for a user: the most specific part first.
+    /// Returns its distinguished name in mongod's notation of users: the most specific part first.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
@@ -181,14 +183,14 @@ fn key() -> KeyPair {
 /// Certificates and the key of the first of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// PEM, the holder's own first, without the root.
+    /// PEM, the holder's certificate first, without the root.
     pub certificates: String,
     /// PEM, PKCS#8, not encrypted.
     pub key: String,
 }
 
 impl Identity {
-    /// All of it in one PEM text.
+    /// Returns certificates and key in one PEM text.
     #[must_use]
     pub fn pem(&self) -> String {
         format!("{}{}", self.certificates, self.key)

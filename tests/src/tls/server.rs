@@ -1,4 +1,4 @@
-//! How a server presents itself, and one connection's state of it.
+//! The TLS configuration of a server, and the TLS state of one connection.
 
 use alloc::sync::Arc;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVer
 
 use super::Identity;
 
-/// The versions that a server speaks.
+/// The supported versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Versions {
     /// Both.
@@ -23,38 +23,38 @@ pub enum Versions {
     Tls13,
 }
 
-/// That clients present certificates.
+/// The check of client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCheck {
-    /// Who must have issued them: PEM.
+    /// The authority that must have issued them: PEM.
     pub authority: String,
     /// Whether a client without one is refused.
     pub required: bool,
 }
 
-/// How a server presents itself.
+/// The TLS configuration of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTls {
     /// Its certificates and its key.
     pub identity: Identity,
-    /// What it wants of clients.
+    /// The check of client certificates, if any.
     pub clients: Option<ClientCheck>,
-    /// The versions that it speaks.
+    /// The supported versions.
     pub versions: Versions,
 }
 
 impl ServerTls {
-    /// A server that wants nothing of its clients.
+    /// A server that does not request client certificates.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
         Self { identity, clients: None, versions: Versions::All }
     }
 
-    /// What rustls makes of it.
+    /// Returns the configuration for rustls.
     ///
     /// # Errors
-    /// `InvalidInput`: PEM texts that are none, or a key that fits no certificate.
+    /// `InvalidInput`: invalid PEM texts, or a key that matches no certificate.
     pub fn config(&self) -> io::Result<Arc<ServerConfig>> {
         const TLS12: &[&SupportedProtocolVersion] = &[&version::TLS12];
         const TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
@@ -92,7 +92,8 @@ fn invalid(error: impl core::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
 }
 
-/// Encrypted bytes that are read at a time. What they decrypt to fits into what is kept of it.
+/// Number of encrypted bytes that are read at a time. Their plaintext fits into the buffer of
+/// rustls.
 const PIECE_BYTES: usize = 4096;
 
 /// The server's side of one connection, without its socket.
@@ -107,17 +108,17 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
         let mut tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        // A caller of `write` sends what it gave before it gives more.
+        // The caller of `write` sends the output before it writes again.
         tls.set_buffer_limit(None);
         Ok(Self { tls, input: Vec::new(), output: Vec::new(), said_goodbye: false })
     }
 
-    /// Reads what has been decrypted; `None` while there is nothing.
+    /// Reads decrypted bytes; `None` if there are none.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match self.tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer has gone without a word, as some clients do.
+                // The peer has closed without close_notify, as some clients do.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Some(0)),
                 read => return read.map(Some),
             }
@@ -136,7 +137,7 @@ impl Side {
         }
     }
 
-    /// Takes encrypted bytes; none is the end.
+    /// Processes encrypted bytes; an empty slice is the end.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> io::Result<()> {
         assert!(bytes.len() <= PIECE_BYTES, "a piece at a time");
         if bytes.is_empty() {
@@ -146,36 +147,36 @@ impl Side {
         Ok(())
     }
 
-    /// A place to read encrypted bytes into.
+    /// Returns a buffer for encrypted bytes.
     pub(crate) const fn piece() -> [u8; PIECE_BYTES] {
         [0; PIECE_BYTES]
     }
 
-    /// Encrypts.
+    /// Encrypts bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.tls.writer().write_all(bytes)?;
         self.collect()
     }
 
-    /// Says that nothing follows.
+    /// Appends close_notify to the output.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.tls.send_close_notify();
         self.collect()
     }
 
-    /// Whether the peer has said that nothing follows.
+    /// Returns whether the peer has sent close_notify.
     #[cfg(test)]
     pub(crate) const fn said_goodbye(&self) -> bool {
         self.said_goodbye
     }
 
-    /// What the peer says of itself.
+    /// Returns the connection state of rustls.
     #[cfg(test)]
     pub(crate) const fn connection(&self) -> &ServerConnection {
         &self.tls
     }
 
-    /// What is to be sent; drop what was sent from its front.
+    /// Returns the bytes to send; the caller must remove sent bytes from the front.
     pub(crate) const fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }

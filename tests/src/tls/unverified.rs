@@ -1,4 +1,4 @@
-//! The harness's own connections: to servers with bad certificates, too.
+//! The harness's own connections, which also accept servers with bad certificates.
 
 use alloc::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// A configuration that trusts every server, and presents this certificate where one is wanted.
+/// Returns a configuration that trusts every server, and presents this certificate if one is
+/// requested.
 pub(crate) fn unverified(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

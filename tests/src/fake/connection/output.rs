@@ -1,4 +1,4 @@
-//! Output of a connection: replies, and what the faults make of them.
+//! Output of a connection: replies, with the faults applied.
 
 use futures_lite::future::yield_now;
 
@@ -25,7 +25,7 @@ impl Connection {
         Ended::Fault(kind)
     }
 
-    /// Sends the reply in the output buffer, as the faults in force let it.
+    /// Sends the reply in the output buffer, with the faults in force applied.
     pub(super) async fn send(&mut self, name: &str) -> Step<()> {
         let mut out = core::mem::take(&mut self.out);
         let fault = if self.common.shared.has_rules() { self.meet(name, out.len()) } else { None };
@@ -138,7 +138,7 @@ impl Connection {
         self.write(out).await
     }
 
-    /// `{ok: 1.0, filler: binary}` in a message of `bytes`, produced piece by piece.
+    /// Writes `{ok: 1.0, filler: binary}` as a message of `bytes`, generated in pieces.
     async fn write_oversized(&mut self, out: &mut Vec<u8>, bytes: u32) -> Step<()> {
         const HEAD: &[u8] = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f\x05filler\0";
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
@@ -157,7 +157,7 @@ impl Connection {
         out.push(0);
         self.write(out).await?;
         let piece = [0; 16 * 1024];
-        // The filler's bytes and the document's end are zeros alike.
+        // The filler and the document's terminator are both zeros.
         let mut left = usize::try_from(filler).unwrap_or(0) + 1;
         while left > 0 {
             let count = left.min(piece.len());

@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 
 use crate::tls::Side;
 
-/// A socket and what is encrypted on it. The handshake is made by whoever reads first.
+/// A socket and its TLS session. The first read performs the handshake.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     pub(crate) socket: Async<TcpStream>,
@@ -23,11 +23,11 @@ impl TlsSocket {
         Ok(Self { socket, side: RefCell::new(Box::new(Side::new(config)?)) })
     }
 
-    /// Loses nothing when it is dropped.
+    /// Reads decrypted bytes. Cancel-safe: no bytes are lost if the future is dropped.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = self.side.borrow_mut().read(buffer);
-            // Also what tells the peer why this failed.
+            // On an error this sends the TLS alert.
             let sent = self.send().await;
             if let Some(count) = read? {
                 return Ok(count);
@@ -68,7 +68,7 @@ impl Drop for TlsSocket {
     fn drop(&mut self) {
         let side = self.side.get_mut();
         if side.end().is_ok() {
-            // A peer that is gone, or does not read, learns nothing.
+            // Best effort: close_notify may not reach the peer.
             let _ = self.socket.get_ref().write(side.output());
         }
     }

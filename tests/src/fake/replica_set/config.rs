@@ -6,24 +6,25 @@ use bson::Document;
 
 use super::super::FakeOptions;
 
-/// As many members as a set may have.
+/// Largest number of members of a set.
 pub(super) const MEMBERS_MAX: usize = 50;
-/// As many of them as may vote.
+/// Largest number of voting members.
 pub(super) const VOTERS_MAX: usize = 7;
 
-/// One member's part of the configuration. The default votes and can become primary, with priority 1.
+/// The options of one member in the configuration. By default it votes and can become primary, with
+/// priority 1.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MemberOptions {
-    /// The member with the highest becomes primary; 0 = never (a passive member).
+    /// The member with the highest priority becomes primary; 0 = never (a passive member).
     pub priority: u32,
-    /// Whether it has a vote; without one its priority is 0.
+    /// Whether it has a vote; without a vote its priority is 0.
     pub votes: bool,
-    /// Whether clients are not told of it; its priority is 0 then.
+    /// Whether it is hidden from clients; then its priority is 0.
     pub hidden: bool,
-    /// Whether it has no data.
+    /// Whether it stores no data.
     pub arbiter: bool,
-    /// `tags` of its greeting; left out when empty.
+    /// `tags` in its hello replies; left out when empty.
     pub tags: Document,
 }
 
@@ -34,14 +35,14 @@ impl Default for MemberOptions {
 }
 
 impl MemberOptions {
-    /// With this priority; 0 makes it passive.
+    /// Sets the priority; 0 makes the member passive.
     #[must_use]
     pub fn priority(mut self, priority: u32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Hidden, and so with priority 0.
+    /// Makes it hidden, with priority 0.
     #[must_use]
     pub fn hidden(mut self) -> Self {
         self.hidden = true;
@@ -49,7 +50,7 @@ impl MemberOptions {
         self
     }
 
-    /// An arbiter, and so with priority 0.
+    /// Makes it an arbiter, with priority 0.
     #[must_use]
     pub fn arbiter(mut self) -> Self {
         self.arbiter = true;
@@ -57,7 +58,7 @@ impl MemberOptions {
         self
     }
 
-    /// Without a vote, and so with priority 0.
+    /// Removes its vote and sets its priority to 0.
     #[must_use]
     pub fn without_vote(mut self) -> Self {
         self.votes = false;
@@ -65,7 +66,7 @@ impl MemberOptions {
         self
     }
 
-    /// With these tags.
+    /// Sets its tags.
     #[must_use]
     pub fn tags(mut self, tags: Document) -> Self {
         self.tags = tags;
@@ -73,24 +74,24 @@ impl MemberOptions {
     }
 }
 
-/// How a fake replica set is set up. The default has three equal members.
+/// Options of a fake replica set. The default has three equal members.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FakeReplicaSetOptions {
     /// The set's name.
     pub set_name: String,
-    /// The members; each is named by its index here, for ever.
+    /// The members; the index of each in this list identifies it permanently.
     pub members: Vec<MemberOptions>,
     /// Time from the loss of a primary to the next one; [`Duration::MAX`] = not before
     /// [`settle`](super::FakeReplicaSet::settle) or [`elect`](super::FakeReplicaSet::elect).
     pub election_delay: Duration,
-    /// Time until a member that was started or thawed knows what is going on, and until a primary without a majority
-    /// steps down; [`Duration::MAX`] as above.
+    /// Time until a started or thawed member detects the other members, and until a primary without a
+    /// majority steps down; [`Duration::MAX`] as above.
     pub notice_delay: Duration,
-    /// Seed of the elections' choice among equals.
+    /// Seed of the choice among equal candidates in elections.
     pub seed: u64,
-    /// How each server is set up; its `state` is what the members have in common (release, wire versions, ...). Port and
-    /// unix path are not used.
+    /// Options of each server; its `state` is the common state of the members (release, wire
+    /// versions, ...). Port and unix path are not used.
     pub server: FakeOptions,
 }
 
@@ -101,7 +102,7 @@ impl Default for FakeReplicaSetOptions {
 }
 
 impl FakeReplicaSetOptions {
-    /// A set of `count` members; those beyond the first seven have no vote, as a real set demands.
+    /// A set of `count` members; those beyond the first seven have no vote, as a real set requires.
     pub fn of(count: usize) -> Self {
         let member = |index| {
             if index < VOTERS_MAX { MemberOptions::default() } else { MemberOptions::default().without_vote() }
@@ -116,7 +117,7 @@ impl FakeReplicaSetOptions {
         }
     }
 
-    /// The same with time standing still: nothing happens by itself, only by
+    /// The same options with infinite delays: events are processed only by
     /// [`settle`](super::FakeReplicaSet::settle) and [`elect`](super::FakeReplicaSet::elect).
     #[must_use]
     pub fn by_hand(mut self) -> Self {
@@ -132,18 +133,18 @@ impl FakeReplicaSetOptions {
 pub struct MemberConfig {
     /// The member's index.
     pub member: usize,
-    /// Its part.
+    /// Its options.
     pub options: MemberOptions,
 }
 
 impl MemberConfig {
-    /// The entry of this member.
+    /// Creates the entry of this member.
     pub fn new(member: usize, options: MemberOptions) -> Self {
         Self { member, options }
     }
 }
 
-/// A configuration as the members hold it.
+/// A configuration as stored by the members.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Config {
     pub(super) version: i32,
@@ -159,12 +160,12 @@ impl Config {
         self.members.iter().filter(|entry| entry.options.votes).map(|entry| entry.member)
     }
 
-    /// Whether the member can become primary as far as the configuration goes.
+    /// Returns whether the configuration allows the member to become primary.
     pub(super) fn electable(&self, member: usize) -> bool {
         self.find(member).is_some_and(|options| options.priority > 0)
     }
 
-    /// Panics with what a real set would refuse. `count` is the number of servers.
+    /// Panics if the configuration is invalid for a real set. `count` is the number of servers.
     pub(super) fn check(&self, count: usize) {
         assert!(!self.members.is_empty(), "a set has members");
         assert!(self.members.len() <= MEMBERS_MAX, "a set has at most {MEMBERS_MAX} members");

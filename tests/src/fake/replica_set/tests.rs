@@ -1,4 +1,4 @@
-//! Tests of the fake replica set, seen through a blocking client.
+//! Tests of the fake replica set through a blocking client.
 
 mod configuration;
 mod elections;
@@ -15,10 +15,10 @@ use super::super::wire::EXHAUST_ALLOWED;
 use super::super::{BlockingClient, Role};
 use super::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
 
-/// Far beyond what anything here takes; only a failing test waits for it.
+/// Much longer than any step of these tests; expires only in failing tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A set in which nothing happens by itself.
+/// A set whose events are processed only on request.
 fn by_hand(count: usize) -> FakeReplicaSet {
     FakeReplicaSet::start(FakeReplicaSetOptions::of(count).by_hand()).unwrap()
 }
@@ -31,7 +31,7 @@ fn connect(set: &FakeReplicaSet, member: usize) -> BlockingClient {
     BlockingClient::connect(set.address(member), PATIENCE).unwrap()
 }
 
-/// The greeting on a connection of its own.
+/// Returns the reply to a hello on a separate connection.
 fn hello(set: &FakeReplicaSet, member: usize) -> Document {
     connect(set, member).hello("test").unwrap()
 }
@@ -81,7 +81,7 @@ fn found(reply: &Document) -> usize {
     reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
 }
 
-/// Lets a hello wait on `client` that knows the state of `reply`; returns when it waits.
+/// Sends an awaitable hello with the topologyVersion of `reply` on `client`; returns when it waits.
 fn wait_for_change(set: &FakeReplicaSet, member: usize, client: &mut BlockingClient, reply: &Document, flags: u32) {
     let before = set.server(member).look(|view| view.awaiting_count());
     let version = reply.get_document("topologyVersion").unwrap().clone();

@@ -1,7 +1,8 @@
-//! The truth about a fake replica set: who runs, who hears whom, who is primary, and what follows from that.
+//! The state of a fake replica set: running members, connections between them, roles, and the
+//! consequences of changes.
 //!
-//! No protocol runs between the members: a member that hears others knows at once what they know. What takes time is
-//! kept as a [`Due`].
+//! There is no protocol between the members: connected members share their state at once. Delayed
+//! events are stored as [`Due`].
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -14,10 +15,10 @@ use super::super::store::Documents;
 use super::super::{FakeServer, LastWrite, Role, ServerState};
 use super::config::{Config, MemberConfig, MemberOptions};
 
-/// Steps after which the consequences of one change must have been drawn.
+/// Limit of the steps in which the consequences of one change must be propagated.
 const STEPS_MAX: usize = 1000;
 
-/// A time in office.
+/// The term of one primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reign {
@@ -33,18 +34,18 @@ pub struct Reign {
     pub until: Option<Instant>,
 }
 
-/// Something that happens by itself at some time.
+/// The due time of an automatic event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     No,
     At(Instant),
-    /// Only when the owner of the set says so.
+    /// Only on request of the set's owner.
     Held,
 }
 
 impl Due {
     fn after(now: Instant, delay: Duration) -> Self {
-        // So far away that it cannot be named = never.
+        // A time that cannot be represented means never.
         now.checked_add(delay).map_or(Self::Held, Self::At)
     }
 
@@ -65,7 +66,7 @@ impl Due {
     }
 }
 
-/// The time, or the end of all times: everything that is due has come.
+/// The current time; with `all`, every pending event counts as due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) now: Instant,
@@ -78,19 +79,19 @@ pub(super) struct Member {
     address: String,
     pub(super) alive: bool,
     pub(super) frozen: bool,
-    /// Whether clients reach it; the other members do in any case.
+    /// Whether clients can reach it; the other members reach it in any case.
     pub(super) reachable: bool,
     pub(super) standalone: bool,
     pub(super) recovering: bool,
-    /// Members with the same number hear each other.
+    /// Members with the same number are connected.
     pub(super) group: usize,
-    /// When it will hear the others (again); until then it stays as it is.
+    /// When it will be connected to the others (again); until then its state does not change.
     pub(super) news: Due,
-    /// When it will step down for want of a majority.
+    /// When it will step down because it has no majority.
     alone: Due,
-    /// 0, or when it stepped down on demand, as a count: it is elected last.
+    /// 0, or the sequence number of its requested step-down: it is elected last.
     rested: u64,
-    // What the member knows.
+    // The member's view of the set.
     config: Option<Arc<Config>>,
     pub(super) role: Role,
     term: i64,
@@ -128,12 +129,12 @@ impl Member {
         }
     }
 
-    /// Whether it answers other members.
+    /// Returns whether it answers other members.
     fn responds(&self) -> bool {
         self.alive && !self.frozen && !self.standalone
     }
 
-    /// Whether it takes part in what goes on.
+    /// Returns whether it exchanges state with other members.
     fn hears(&self) -> bool {
         self.responds() && self.news == Due::No
     }
@@ -179,14 +180,14 @@ impl World {
         }
     }
 
-    // What is the case.
+    // Queries.
 
-    /// The primary of the highest term among those that run.
+    /// Returns the primary of the highest term among running members.
     pub(super) fn primary(&self) -> Option<usize> {
         self.primaries().max_by_key(|&index| self.members[index].elected)
     }
 
-    /// Every member that runs and takes itself for the primary.
+    /// Returns every running member that considers itself primary.
     pub(super) fn primaries(&self) -> impl Iterator<Item = usize> {
         let members = self.members.iter().enumerate();
         members.filter(|(_, member)| member.responds() && member.role == Role::Primary).map(|(index, _)| index)
@@ -196,7 +197,7 @@ impl World {
         self.election.is_wanted()
     }
 
-    /// The configuration of the newest primary, else the newest of those that hear.
+    /// Returns the configuration of the newest primary, else the newest one of connected members.
     pub(super) fn config(&self) -> Option<&Arc<Config>> {
         match self.primary() {
             Some(primary) => self.members[primary].config.as_ref(),
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// The earliest thing that will happen by itself.
+    /// Returns the due time of the earliest automatic event.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let dues = self.members.iter().flat_map(|member| [member.news.at(), member.alone.at()]);
         dues.chain([self.election.at()]).flatten().min()
@@ -219,9 +220,9 @@ impl World {
         configured && member.hears() && !member.recovering
     }
 
-    // Changes; each wants a `turn` afterwards.
+    // Changes; each must be followed by a `turn`.
 
-    /// Installs a configuration at the primary, or without one at all that hear.
+    /// Installs a configuration at the primary, or at a connected member if there is no primary.
     pub(super) fn install(&mut self, members: Vec<MemberConfig>) {
         let config = Config { version: self.config_version + 1, members };
         config.check(self.members.len());
@@ -238,7 +239,7 @@ impl World {
         self.documents.touch();
     }
 
-    /// The primary becomes a secondary that is elected last.
+    /// Makes the primary a secondary that is elected last.
     pub(super) fn step_down(&mut self, index: usize) {
         self.rests += 1;
         let member = &mut self.members[index];
@@ -247,7 +248,7 @@ impl World {
         member.rested = self.rests;
     }
 
-    /// Makes a member the primary of a new term; the others hear of it in the next `turn`.
+    /// Makes a member the primary of a new term; the others are updated in the next `turn`.
     ///
     /// Panics if it cannot be elected.
     pub(super) fn elect(&mut self, index: usize, now: Instant) {
@@ -279,7 +280,8 @@ impl World {
         member.news = Due::No;
     }
 
-    /// Everything that a member says once it is started; it hears the others after the notice delay.
+    /// Initializes the state of a started member; it is connected to the others after the notice
+    /// delay.
     pub(super) fn started(&mut self, index: usize, standalone: bool, now: Instant) {
         let news = Due::after(now, self.notice_delay);
         let stopped = self.documents.written();
@@ -311,9 +313,9 @@ impl World {
         self.members[index].fields = fields;
     }
 
-    // Consequences.
+    // Consequences of changes.
 
-    /// Draws the consequences of what changed and of what is due, and lets the servers show them.
+    /// Propagates changes, processes due events, and publishes the result to the servers.
     pub(super) fn turn(&mut self, clock: Clock) {
         let mut steps = 0;
         loop {
@@ -340,7 +342,7 @@ impl World {
         members.filter(|(_, member)| member.group == group && member.hears()).map(|(index, _)| index).collect()
     }
 
-    /// Those that hear each other agree on configuration, term and primary.
+    /// Unifies configuration, term and primary of connected members.
     fn exchange(&mut self) {
         for group in self.groups() {
             let hearing = self.hearing(group);
@@ -363,7 +365,7 @@ impl World {
         }
     }
 
-    /// Does one thing whose time has come; true if there was one.
+    /// Processes one due event; returns true if there was one.
     fn act(&mut self, clock: Clock) -> bool {
         for member in &mut self.members {
             if member.news.has_come(clock) {
@@ -402,7 +404,7 @@ impl World {
         false
     }
 
-    /// Whether the member is in touch with most voters of its configuration.
+    /// Returns whether the member is connected to a majority of the voters of its configuration.
     fn has_majority(&self, index: usize) -> bool {
         let Some(config) = &self.members[index].config else { return false };
         let group = self.members[index].group;
@@ -413,7 +415,7 @@ impl World {
         reached.count() > config.voters().count() / 2
     }
 
-    /// Those among whom an election that is called for decides; empty = none is.
+    /// Returns the candidates of a pending election; empty = no election is pending.
     fn candidates(&self) -> Vec<usize> {
         for group in self.groups() {
             let hearing = self.hearing(group);
@@ -424,8 +426,8 @@ impl World {
             let Some(&first) = best.first() else { continue };
             let wanted = match primary {
                 None => true,
-                // A member of higher priority takes over; not one that stepped down on demand, since the primary is
-                // better than that.
+                // A member of higher priority takes over, except after a requested step-down: then
+                // the primary ranks higher.
                 Some(primary) => self.priority(first) > self.priority(primary),
             };
             if wanted {
@@ -435,7 +437,8 @@ impl World {
         Vec::new()
     }
 
-    /// Those of the highest priority that have not stepped down on demand, else whoever did first.
+    /// Returns the members of the highest priority that have not stepped down on request, else the
+    /// one that did first.
     fn best_of(&self, members: &[usize]) -> Vec<usize> {
         let fresh: Vec<usize> = members.iter().copied().filter(|&index| self.members[index].rested == 0).collect();
         if fresh.is_empty() {
@@ -458,7 +461,7 @@ impl World {
         }
     }
 
-    // What the servers show.
+    // Publication to the servers.
 
     fn publish(&mut self) {
         for index in self.publish_order() {
@@ -468,8 +471,8 @@ impl World {
         }
     }
 
-    /// Those that are no longer primary come first, then a new primary, then those that learn of it: nobody sees two
-    /// primaries unless there are two.
+    /// Former primaries first, then a new primary, then the other members: clients never
+    /// observe two primaries unless there are two.
     pub(super) fn publish_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|&index| {
@@ -495,7 +498,7 @@ impl World {
         if !alike {
             let removed = state.role == Role::Ghost && member.shown.as_ref().is_some_and(|was| was.role != Role::Ghost);
             if removed {
-                // A real member does so as well; some of the hellos that wait it still answers.
+                // A real member also does this, and still answers some of the waiting hellos.
                 member.server.set_state_and_close(state.clone());
             } else {
                 member.server.set_state(state.clone());
@@ -568,7 +571,7 @@ impl World {
     }
 }
 
-/// The part of a member that knows its configuration and the highest term.
+/// Returns the role of a member that has the current configuration and the highest term.
 fn part(member: &Member, index: usize) -> Role {
     let Some(options) = member.options(index) else { return Role::Ghost };
     if member.recovering {
@@ -582,7 +585,7 @@ fn part(member: &Member, index: usize) -> Role {
     }
 }
 
-/// The `electionId` of a term, greater for a later one.
+/// Returns the `electionId` of a term, greater for a later term.
 fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);

@@ -1,4 +1,4 @@
-//! What no client may send: the connection ends, the server goes on.
+//! Invalid input: the connection is closed, the server continues.
 
 use std::io::{Read, Write};
 
@@ -26,13 +26,13 @@ fn sections(flags: u32, parts: &[&[u8]]) -> Vec<u8> {
     message(&rest)
 }
 
-/// Sends the bytes and returns why the connection ended; nothing must have been answered.
+/// Sends the bytes and returns the reason for the end of the connection; there must be no reply.
 fn judged(server: &FakeServer, bytes: &[u8]) -> BadInput {
     let id = server.accepted_count() + 1;
     let mut client = connect(server);
     client.stream().write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // The end may be a reset where bytes were left unread.
+    // The connection may end with a reset if bytes were unread.
     let _ = client.stream().read_to_end(&mut answer);
     assert!(answer.is_empty());
     server.wait_until(PATIENCE, |view| view.connection(id).is_some_and(|info| info.ended.is_some())).unwrap();
@@ -43,7 +43,7 @@ fn judged(server: &FakeServer, bytes: &[u8]) -> BadInput {
     }
 }
 
-/// Made without the encoder, which would need as much stack as a careless decoder.
+/// Built without the encoder, which would need as much stack as a recursive decoder.
 fn nested_bytes(depth: usize) -> Vec<u8> {
     (0..depth).fold(vec![5, 0, 0, 0, 0], |inner, _| {
         let mut outer = i32::try_from(inner.len() + 8).unwrap().to_le_bytes().to_vec();
@@ -161,7 +161,7 @@ fn long_message_is_read_and_its_memory_given_back() {
 fn memory_is_bounded_over_all_connections() {
     let server = FakeServer::start(FakeOptions { buffer_bytes_max: 100_000, ..FakeOptions::default() }).unwrap();
     let mut claims = frame(40_000_000, 2013, &[]);
-    // A claim alone takes no memory.
+    // A length in a header does not allocate memory.
     let mut patient: Vec<BlockingClient> = (0..20).map(|_| connect(&server)).collect();
     for client in &mut patient {
         client.stream().write_all(&claims).unwrap();
@@ -172,7 +172,7 @@ fn memory_is_bounded_over_all_connections() {
     assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
 }
 
-/// As [`judged`], where the server may stop reading before everything is written.
+/// As [`judged`], for input of which the server may not read all bytes.
 fn judged_late(server: &FakeServer, bytes: &[u8]) -> BadInput {
     let mut client = connect(server);
     let _ = client.stream().write_all(bytes);

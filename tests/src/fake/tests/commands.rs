@@ -60,7 +60,7 @@ fn checksum_is_answered_by_a_checksum() {
     let server = start();
     let mut client = connect(&server);
     client.send(CHECKSUM_PRESENT, ping()).unwrap();
-    // Reading verifies it.
+    // `read` verifies the checksum.
     assert_eq!(client.read().unwrap().flags, Some(CHECKSUM_PRESENT));
     client.send(0, ping()).unwrap();
     assert_eq!(client.read().unwrap().flags, Some(0));

@@ -1,7 +1,7 @@
 use super::super::{Algorithm, BadInput, Ended, Reply, compressed_raw, hello};
 use super::*;
 
-/// A client whose greeting offers everything, and what was agreed on.
+/// Returns a client whose hello offers all algorithms, and the negotiated ones.
 fn greeted(server: &FakeServer) -> (BlockingClient, Vec<String>) {
     let mut client = connect(server);
     let mut greeting = hello("app");

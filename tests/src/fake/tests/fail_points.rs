@@ -41,7 +41,7 @@ fn skip_lets_so_many_pass() {
 fn always_on_fails_until_off() {
     let server = start();
     let mut client = connect(&server);
-    // The quick way of a ping seen before must not pass the fail point by.
+    // The fast path for repeated pings must not bypass the fail point.
     for _ in 0..3 {
         assert!(is_ok(&client.run("admin", ping()).unwrap()));
     }
@@ -64,7 +64,7 @@ fn probability_fires_sometimes() {
     assert!((0..50).all(|_| is_ok(&client.run("admin", ping()).unwrap())));
 }
 
-/// Every hello of the application counts, its handshake first of all (formats, section 8).
+/// Every hello of the application counts, including that of its handshake (formats, section 8).
 #[test]
 fn app_name_meets_every_hello_of_that_application() {
     let server = start();

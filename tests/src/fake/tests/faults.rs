@@ -1,4 +1,4 @@
-//! Faults by byte.
+//! Faults at the byte level.
 
 use core::time::Duration;
 use std::io::{ErrorKind, Read};
@@ -8,14 +8,14 @@ use std::time::Instant;
 use super::super::{Cut, Ended, Fault, FaultKind, FaultRule};
 use super::*;
 
-/// Bytes of the reply to a ping.
+/// Length of the reply to a ping, bytes.
 const PONG_BYTES: usize = 38;
 
 fn count(server: &FakeServer, kind: FaultKind) -> u64 {
     server.look(|view| view.fault_count(kind))
 }
 
-/// What still comes on the stream: the bytes, and how it ended.
+/// Reads the stream to its end; returns the bytes, and the error that ended it.
 fn drain(stream: &mut TcpStream) -> (Vec<u8>, Option<ErrorKind>) {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
@@ -29,7 +29,7 @@ fn drain(stream: &mut TcpStream) -> (Vec<u8>, Option<ErrorKind>) {
     }
 }
 
-/// A server with one rule, and a client that has sent a ping.
+/// Returns a server with one rule, and a client that has sent a ping.
 fn with(rule: impl Into<FaultRule>) -> (FakeServer, BlockingClient) {
     let server = start();
     server.inject(rule);
@@ -59,7 +59,7 @@ fn delay_holds_the_reply_back() {
     assert_eq!(count(&server, FaultKind::Delay), 1);
 }
 
-/// Cut after every byte of two replies, with an orderly end and with a reset.
+/// Cuts after every byte of two replies, with an orderly end and with a reset.
 #[test]
 fn stream_is_cut_after_any_byte() {
     let server = start();
@@ -90,7 +90,8 @@ fn stream_is_cut_after_any_byte() {
     assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
 }
 
-/// Requests that nobody will read must not turn the orderly end into a reset that overtakes the bytes before it.
+/// Unread requests must not turn the orderly end into a reset, which could overtake the bytes
+/// before it.
 #[test]
 fn cut_by_fin_stays_orderly_with_requests_unread() {
     let server = start();
@@ -249,7 +250,7 @@ fn connection_is_closed_right_after_accept() {
     server.inject(FaultRule::once(Fault::CloseOnAccept(Cut::Fin)));
     assert_eq!(drain(connect(&server).stream()), (vec![], None));
     server.inject(FaultRule::once(Fault::CloseOnAccept(Cut::Rst)));
-    // A reset that is quick enough fails the connecting itself.
+    // A fast reset may already fail the connect call.
     let end = match BlockingClient::connect(server.address(), PATIENCE) {
         Ok(mut client) => drain(client.stream()).1,
         Err(error) => Some(error.kind()),

@@ -1,4 +1,4 @@
-//! Greetings, awaited and streamed (MON-65).
+//! Hellos, awaited and streamed (MON-65).
 
 use std::time::Instant;
 
@@ -104,7 +104,7 @@ fn client_metadata_is_taken_once_and_judged() {
     assert_eq!(code(&connect(&server).run("admin", long).unwrap()), 185);
 }
 
-/// MON-65: only one of topologyVersion and maxAwaitTimeMS is an error.
+/// MON-65: topologyVersion without maxAwaitTimeMS, or the reverse, is an error.
 #[test]
 fn awaitable_hello_wants_both_of_its_arguments() {
     let server = start();
@@ -125,7 +125,7 @@ fn awaitable_hello_wants_both_of_its_arguments() {
     assert_eq!(code(&client.run("admin", awaitable(&first, -1)).unwrap()), 51024);
 }
 
-/// MON-65: another processId or a passed counter is answered at once.
+/// MON-65: another processId or an older counter is answered at once.
 #[test]
 fn awaitable_hello_of_another_state_is_answered_at_once() {
     let server = start();
@@ -139,7 +139,7 @@ fn awaitable_hello_of_another_state_is_answered_at_once() {
     assert_eq!(counter(&reply), 1);
 }
 
-/// MON-65: the wait ends with its time.
+/// MON-65: the wait ends at its timeout.
 #[test]
 fn awaitable_hello_is_answered_when_its_time_is_over() {
     let server = start();
@@ -193,7 +193,7 @@ fn exhaust_hello_streams_replies_that_answer_each_other() {
     server.wait_until(PATIENCE, |view| view.open_count() == 0 && view.awaiting_count() == 0).unwrap();
 }
 
-/// MON-65: a stream goes on when the time is over without a change.
+/// MON-65: a stream continues after a timeout without a change.
 #[test]
 fn exhaust_hello_goes_on_after_its_time() {
     let server = start();
@@ -207,7 +207,7 @@ fn exhaust_hello_goes_on_after_its_time() {
     }
 }
 
-/// MON-65: never moreToCome with ok: 0; the connection serves on.
+/// MON-65: never moreToCome with ok: 0; the connection stays usable.
 #[test]
 fn error_ends_an_exhaust_stream() {
     let server = start();
@@ -225,7 +225,7 @@ fn error_ends_an_exhaust_stream() {
     assert!(is_ok(&client.run("admin", ping()).unwrap()));
 }
 
-/// MON-65: moreToCome only for those who allow it, and only for a hello that can be awaited.
+/// MON-65: moreToCome only for clients that set exhaustAllowed, and only for an awaitable hello.
 #[test]
 fn exhaust_is_not_forced_on_anyone() {
     let server = start();

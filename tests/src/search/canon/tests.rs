@@ -10,7 +10,8 @@ fn print(pool: &Pool<Fixed<2, 2>>, now: u64) -> u128 {
     canon.print()
 }
 
-/// A pool that was marked ready, and a check-out that came, was cancelled, and left its connection available.
+/// Returns a pool that was marked ready, with one available connection, after a check-out that was
+/// cancelled.
 fn warm(now: u64) -> Pool<Fixed<2, 2>> {
     let at = Instant::from_nanos(now);
     let config = PoolOptions { max_idle_time: Some(Duration::from_micros(9)), ..PoolOptions::DEFAULT };

@@ -1,4 +1,4 @@
-//! A pool, its model, and a host that does anything a host may.
+//! A pool, its model, and a simulated driver with every permitted behaviour.
 
 use super::{Input, Shape, mark};
 use crate::model::pool::{Event, Model, Outcome};
@@ -15,28 +15,29 @@ use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 /// The services behind the load balancer.
 pub(super) const SERVICES: [ObjectId; 2] = [ObjectId([1; 12]), ObjectId([2; 12])];
 
-/// When a search begins, in nanoseconds.
+/// Start time of a search, in nanoseconds.
 const BEGIN: u64 = 1_000_000_000;
 
-/// A pool, its model, and what the host holds.
+/// A pool, its model, and the state of the simulated driver.
 #[derive(Debug)]
 pub struct Host<M: Bounded> {
-    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    /// With its oracle, which is not part of the state: it checks each step against the preceding
+    /// ones.
     pub(super) pool: Watched<M>,
     pub(super) model: Model,
     log: Vec<(Instant, PoolEvent)>,
     pub(super) now: u64,
     pub(super) leases: Vec<Lease>,
-    /// Check-outs whose outcome was not taken, and their numbers in the model; the oldest first.
+    /// Check-outs whose outcome was not claimed, and their numbers in the model; the oldest first.
     pub(super) waiters: Vec<(WaiterId, u64)>,
-    /// What the host is establishing, as far as it was told.
+    /// Establishments that the driver has taken and not ended.
     pub(super) establishing: Vec<ConnId>,
-    /// Connections that the pool knows, in the order in which they were created.
+    /// Connections that the pool contains, in the order in which they were created.
     known: Vec<ConnId>,
-    /// One that it does not know any more, and one check-out that is over.
+    /// A connection that it no longer contains, and an ended check-out.
     pub(super) gone: Option<ConnId>,
     pub(super) over: Option<WaiterId>,
-    /// How many are left of each input that is limited.
+    /// Remaining number of each limited input.
     pub(super) left: [u8; Input::LIMITED],
     pub(super) marks: u64,
 }
@@ -82,7 +83,7 @@ impl<M: Bounded + Clone> Host<M> {
         host
     }
 
-    /// All that decides what comes next.
+    /// Hashes everything that determines further behaviour.
     pub(super) fn print(&self, shape: &Shape) -> u128
     where
         Pool<M>: Hash,
@@ -97,7 +98,8 @@ impl<M: Bounded + Clone> Host<M> {
             conns.iter().for_each(|conn| conn.index().hash(canon));
         };
         places(&self.known, &mut canon);
-        // Which one is told first is for the host to say.
+        // The driver may report results in any order, so the order of the list is not part of the
+        // state.
         let mut sorted: Vec<u32> = self.establishing.iter().map(|conn| conn.index()).collect();
         sorted.sort_unstable();
         sorted.hash(&mut canon);
@@ -118,7 +120,7 @@ impl<M: Bounded + Clone> Host<M> {
         self.marks |= bit;
     }
 
-    /// Everything that can be seen of the pool is as the model says.
+    /// Checks that the observable state of the pool equals that of the model.
     pub(super) fn compare(&mut self) {
         let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
         let mut marks = 0;
@@ -152,12 +154,12 @@ impl<M: Bounded + Clone> Host<M> {
             }
             is_there
         });
-        // A host may be about to tell of one that it was not told to give up.
+        // The driver may report a result for a connection whose interruption it has not yet taken.
         let is_there = |conn: &ConnId| model.conn(conn.connection_id().get()).is_some();
         self.establishing.retain(is_there);
     }
 
-    /// Takes one action of a kind, or finds that none is owed.
+    /// Takes one effect of a kind; returns false if none is pending.
     pub(super) fn poll(&mut self, establish: bool) -> bool {
         let action = match establish {
             true => self.pool.poll_establish().map(PoolAction::Establish),
@@ -193,7 +195,7 @@ impl<M: Bounded + Clone> Host<M> {
         action.is_some()
     }
 
-    /// Whether the model owes an action of this kind.
+    /// Returns whether the model has a pending effect of this kind.
     pub(super) fn owes(&self, establish: bool) -> bool {
         let model = &self.model;
         if establish {
@@ -207,7 +209,7 @@ impl<M: Bounded + Clone> Host<M> {
         while establish && self.poll(true) {}
     }
 
-    /// Time has come, as far as the host says.
+    /// Calls `handle_timeout`, and checks that no due work is left.
     pub(super) fn tick(&mut self) {
         let now = self.at();
         self.pool.handle_timeout(now, &mut self.log);
@@ -248,7 +250,7 @@ impl<M: Bounded + Clone> Host<M> {
         self.over = Some(waiter);
     }
 
-    /// What was claimed or cancelled before is not known.
+    /// Claims and cancels ended check-outs: the pool must return `Claim::Stale`.
     pub(super) fn again(&mut self) {
         let Some(waiter) = self.over else { return };
         assert_eq!(self.pool.claim(self.at(), waiter), Claim::Stale);
@@ -322,7 +324,8 @@ impl<M: Bounded + Clone> Host<M> {
         self.model.set_fill_target(self.now, count);
     }
 
-    /// No faults, and everything is returned: each check-out has its end soon (P51). Then the pool is closed, and nothing is left (P43).
+    /// Continues without faults and checks everything in: each check-out must end soon (P51). Then
+    /// closes the pool: nothing may be left (P43).
     pub(super) fn end(&mut self, shape: &Shape) {
         self.ready();
         for _ in 0..2 * self.waiters.len() + 4 {
@@ -355,7 +358,7 @@ impl<M: Bounded + Clone> Host<M> {
     }
 }
 
-/// What an event shows.
+/// Returns the situation that an event shows.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the others show nothing that is looked for")]
 const fn mark_of(event: &Event) -> u64 {
     match event {

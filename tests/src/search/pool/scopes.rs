@@ -8,7 +8,7 @@ use poolhouse_core::pool::PoolOptions;
 /// A tick, in nanoseconds.
 const TICK: u64 = 1_000_000;
 
-/// A duration of some ticks. One that must have passed is a nanosecond less, so that it has at a tick.
+/// A duration of some ticks, minus a nanosecond, so that it has elapsed at the tick.
 const fn ticks(count: u64) -> Duration {
     Duration::from_nanos(count * TICK)
 }
@@ -54,7 +54,7 @@ impl Shape {
         self
     }
 
-    /// Of an input that can be limited, so many.
+    /// Limits the number of an input.
     fn at_most(mut self, input: Input, count: u8) -> Self {
         self.limits[input.limit().expect("an input that can be limited")] = count;
         self
@@ -76,7 +76,7 @@ impl Shape {
     }
 }
 
-/// Those that every build goes through.
+/// The scopes that every build searches.
 #[must_use]
 pub fn scopes() -> Vec<Shape> {
     use Can::{
@@ -176,7 +176,7 @@ pub fn scopes() -> Vec<Shape> {
     ]
 }
 
-/// Those that take minutes.
+/// The scopes that take minutes.
 #[must_use]
 pub fn bigger() -> Vec<Shape> {
     use Can::{Again, Break, Cancel, Clear, Close, Deadline, Due, Fail, FailClear, Fill, Fork, Interrupt, Pass, Tick};

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 const ENDLESS: Limits = Limits { lives: 5_000, time: Duration::MAX };
 
-/// A planted fault: a life of many additions to a sum fails when the sum passes a hundred while the other part has said yes once.
+/// A planted bug: a run that adds numbers fails when the sum exceeds a hundred and the switch of
+/// the other part was on once.
 fn body(of: &Decisions) -> Result<(), String> {
     let (mut numbers, mut switches): (Stream, Stream) = (of.stream("numbers"), of.stream("switches"));
     caught(|| {
@@ -29,7 +30,7 @@ fn life_that_fails_is_shrunk_to_what_it_takes() {
     let error = body(&recorded).expect_err("as before");
     let script = recorded.script();
     let shrunk = shrink(script.clone(), error, ENDLESS, |script| body(&Decisions::scripted(script.clone())).err());
-    // Three numbers make 101 at most steps of 39; one switch, which is on by the first choice.
+    // Three numbers of at most 39 can reach 101; the switch needs one decision.
     assert!(shrunk.script.len() <= 5, "{} of {}", shrunk.script, script.len());
     assert!(shrunk.error.starts_with("P2: 101 "), "{}", shrunk.error);
     assert_eq!(body(&Decisions::scripted(shrunk.script)), Err(shrunk.error));

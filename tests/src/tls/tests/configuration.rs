@@ -1,4 +1,4 @@
-//! Files that are good, and files that are not.
+//! Valid and invalid files.
 
 use std::path::PathBuf;
 
@@ -45,11 +45,11 @@ fn authorities_that_cannot_be_used_are_named_by_file() {
     let mut options = TlsOptions::default();
     options.ca_file = Some(world.folder.path().join("absent.pem"));
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::Io(std::io::ErrorKind::NotFound)));
-    // Also where it would not be looked into.
+    // An error even if certificates are not verified.
     options.allow_invalid_certificates = true;
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::Io(std::io::ErrorKind::NotFound)));
 
-    // One of several will do, and the others are told of.
+    // One valid certificate suffices; the others are reported.
     let mut options = TlsOptions::default();
     options.ca_file = Some(world.folder.write("mixed.pem", format!("{hollow}{good}")));
     let config = TlsConfig::build(&options).unwrap();
@@ -62,7 +62,7 @@ fn file_that_is_too_long_is_not_read() {
     let mut options = TlsOptions::default();
     options.ca_file = Some(world.folder.write("long.pem", vec![b'\n'; 16 * 1024 * 1024 + 1]));
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::TooLong));
-    // One that says that it is empty, and has no end.
+    // A file that reports length 0 and is endless.
     #[cfg(unix)]
     {
         options.ca_file = Some(PathBuf::from("/dev/zero"));
@@ -100,7 +100,7 @@ fn certificates_and_keys_that_do_not_go_together_are_named_by_file() {
     let order = format!("{}{}", client.key, client.certificates);
     for good in [client.pem(), order] {
         assert!(TlsConfig::build(&keys.options(&good, None)).unwrap().has_certificate());
-        // A password that is not needed does no harm.
+        // A password that is not needed is ignored.
         assert!(TlsConfig::build(&keys.options(&good, Some("hunter2"))).is_ok());
     }
     assert_eq!(keys.fault(&client.certificates, None), FileFault::NoKey);
@@ -144,13 +144,13 @@ fn encrypted_key_wants_its_password() {
     assert_eq!(keys.fault(&format!("{}{broken}", identity.certificates), Some("hunter2")), FileFault::Pem);
 }
 
-/// PKCS#8 as well, but by MD5 and DES.
+/// PKCS#8, but encrypted by MD5 and DES.
 #[test]
 fn key_that_is_encrypted_in_the_old_way_is_named_as_such() {
     let world = World::new();
     let identity = world.root.issue(&Wanted::client("ann")).identity();
     let mut bytes = vec![0x30, 47, 0x30, 27, 0x06, 9];
-    // pbeWithMD5AndDES-CBC, its salt and its 2048 iterations; what is encrypted by that.
+    // pbeWithMD5AndDES-CBC, its salt and its 2048 iterations; the encrypted key.
     bytes.extend([
         0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 3, 0x30, 14, 0x04, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0x02, 2, 8, 0,
     ]);

@@ -1,4 +1,4 @@
-//! What errors of TLS say, and what they come to in a word.
+//! Texts and causes of TLS errors.
 
 use core::error::Error as _;
 use std::io;
@@ -45,7 +45,7 @@ fn faults_of_files_say_what_to_do_about_them() {
     }
 }
 
-/// CMAP-97: what is of a certificate is no sign of an overloaded server.
+/// CMAP-97: a certificate error does not indicate an overloaded server.
 #[test]
 fn handshake_that_fails_says_why_and_whose_fault_it_is() {
     let of_certificate = |error| Error::InvalidCertificate(error);

@@ -1,4 +1,4 @@
-//! Whom a client trusts, and what it says of those whom it does not.
+//! Verification of servers by a client, and its errors.
 
 use poolhouse_client::tls::{TlsConfig, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
@@ -9,7 +9,7 @@ use super::support::{Far, HOST, World, connect, receive, run, send};
 
 const VERSIONS: [Versions; 3] = [Versions::All, Versions::Tls12, Versions::Tls13];
 
-/// Connects, and has something echoed.
+/// Connects, and checks that the server echoes a message.
 fn check(config: &TlsConfig, host: &str, server: &ServerTls) -> Result<&'static str, Cause> {
     let wire = Far::server(server);
     let mut stream = connect(config, host, &wire).map_err(|error| error.cause())?;
@@ -47,7 +47,7 @@ fn host_may_be_a_name_or_an_address_and_only_names_are_sent() {
     }
 }
 
-/// A zone says which way to the address; the certificate has nothing of it.
+/// A zone selects the route to an address; the certificate does not contain it.
 #[test]
 fn zone_of_an_address_is_no_part_of_its_name() {
     let world = World::new();
@@ -67,7 +67,7 @@ fn zone_of_an_address_is_no_part_of_its_name() {
     }
 }
 
-/// Each kind of certificate that is not to be trusted, and what is wrong with it.
+/// Each kind of untrusted certificate, and the fault to be reported.
 fn bad_servers(world: &World) -> Vec<(&'static str, ServerTls, CertificateFault)> {
     let good = Wanted::server(&[HOST]);
     let issue = |wanted: &Wanted| ServerTls::new(world.root.issue(wanted).identity());
@@ -189,14 +189,14 @@ fn client_shows_its_certificate_to_servers_that_ask_for_it() {
         connect(&config, HOST, &wire).unwrap();
         let mut far = wire.0.borrow_mut();
         assert_eq!(far.side().connection().peer_certificates().map(<[_]>::len), Some(1));
-        // Where none is asked for, none is shown.
+        // The client sends no certificate unless the server requests one.
         drop(far);
         assert!(check(&config, HOST, &world.server()).is_ok());
         assert!(check(&world.config(), HOST, &demanding(&world, false, versions)).is_ok());
     }
 }
 
-/// CMAP-97: in TLS 1.3 the server's verdict comes when the handshake is over for the client.
+/// CMAP-97: in TLS 1.3 the server's verdict arrives after the client has completed the handshake.
 #[test]
 fn client_that_is_refused_says_that_it_is_its_certificate() {
     let world = World::new();
@@ -212,7 +212,7 @@ fn client_that_is_refused_says_that_it_is_its_certificate() {
         let error = run(receive(&mut stream, 1)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
         assert_eq!(poolhouse_client::tls::cause_of(&error), refused);
-        // Also where the write comes first, and fails because the server has hung up.
+        // Also if the client writes first, and the write fails because the server has closed.
         for patient in [false, true] {
             let wire = Far::server(&demanding(&world, true, Versions::Tls13));
             let mut stream = connect(&config, HOST, &wire).unwrap();
@@ -239,6 +239,6 @@ fn later_handshakes_go_on_with_the_session() {
             run(receive(&mut stream, 1)).unwrap();
             assert_eq!(stream.is_resumed(), resumed, "{versions:?}");
         }
-        // Otherwise the next version would have a session of this one to go on with, and fail to.
+        // Otherwise the next version would try to resume a session of this version, and fail.
     }
 }

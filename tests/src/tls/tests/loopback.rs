@@ -84,7 +84,7 @@ fn fake_server_greets_and_answers_over_tls() {
             for _ in 0..3 {
                 assert_eq!(client.run("admin", doc! { "ping": 1 }).unwrap().get_f64("ok").unwrap(), 1.0);
             }
-            // A large document goes there and comes back.
+            // A large document in both directions.
             let payload = "x".repeat(2_000_000);
             let insert = doc! { "insert": "c", "documents": [{ "_id": 1, "payload": payload.as_str() }] };
             client.run("db", insert).unwrap();
@@ -119,11 +119,12 @@ fn client_in_plain_text_gets_nowhere() {
     let server = fake(&world, Versions::All);
     let mut plain = BlockingClient::connect(server.address(), PATIENCE).unwrap();
     assert!(plain.hello("app").is_err());
-    // And the server is none the worse for it.
+    // The server still works.
     assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
 }
 
-/// The client's sockets: a connection that is encrypted to a verified server is private, and its debug output shows no content.
+/// The client's sockets: an encrypted connection to a verified server is private, and its debug
+/// output shows no content.
 #[test]
 fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_client::{Net, Stream};
@@ -138,7 +139,7 @@ fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verif
     let encrypting = net.clone().with_tls(Some(world.config()));
     let stream = block_on(encrypting.connect(&address, None)).unwrap();
     assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
-    // Encrypted, but to a server that was not verified.
+    // Encrypted, but the server was not verified.
     let mut insecure = TlsOptions::default();
     insecure.allow_invalid_certificates = true;
     let trusting = net.clone().with_tls(Some(TlsConfig::build(&insecure).unwrap()));
@@ -147,7 +148,7 @@ fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verif
     let Stream::Tls(stream) = stream else { panic!("it is encrypted") };
     let socket = stream.get_ref().get_ref().expect("of this process");
     assert_eq!(socket.get_ref().peer_addr().unwrap().port(), port);
-    // The name that it is reached by is another then.
+    // The host name then differs from that in the certificate.
     let named = HostAddress::Tcp { host: "localhost", port };
     let refused = block_on(encrypting.connect(&named, None)).map(drop);
     assert!(matches!(refused, Err(ConnectError { cause: Cause::Certificate(_), .. })), "{refused:?}");

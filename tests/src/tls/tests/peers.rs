@@ -22,7 +22,7 @@ fn handshake_that_is_cut_at_any_byte_is_a_network_error_with_labels() {
         assert!(whole > 500);
         let mut failed = 0;
         for cut in 0..whole {
-            // Without sessions, so that each handshake is a long one.
+            // Without session resumption, so that each handshake is a full one.
             let wire = Far::server(&server).with(|far| far.cut = Some(cut));
             if let Err(error) = connect(&world.config(), HOST, &wire) {
                 failed += 1;
@@ -30,12 +30,12 @@ fn handshake_that_is_cut_at_any_byte_is_a_network_error_with_labels() {
                 assert_ne!(Labels::for_establishment(Phase::Tls, error.cause()), Labels::NONE);
             }
         }
-        // The last bytes that a client is given of TLS 1.3 are not of the handshake.
+        // The last bytes that a client receives in TLS 1.3 are not part of the handshake.
         assert!(failed > 500 && failed + 300 > whole, "{failed} of {whole}");
     }
 }
 
-/// CMAP-97: what is no I/O error is no sign of overload.
+/// CMAP-97: an error other than an I/O error does not indicate overload.
 #[test]
 fn peer_that_speaks_something_else_breaks_the_protocol() {
     let config = World::new().config();
@@ -47,7 +47,7 @@ fn peer_that_speaks_something_else_breaks_the_protocol() {
         assert_eq!(error.cause(), Cause::Protocol, "{speech:?} {error}");
         assert_eq!(Labels::for_establishment(Phase::Tls, error.cause()), Labels::NONE);
     }
-    // Alerts: that there is no common ground, and one that is no error of anybody's.
+    // Alerts: no common version or cipher, and one that is not an error.
     for (alert, cause) in [(40, Cause::Protocol), (70, Cause::Protocol), (80, Cause::Protocol), (0, Cause::Network)] {
         let level = if alert == 0 { 1 } else { 2 };
         let error = connect(&config, HOST, &Far::script(&[21, 3, 3, 0, 2, level, alert])).unwrap_err();
@@ -69,7 +69,7 @@ fn damaged_bytes_are_an_error_and_never_a_panic() {
     for _ in 0..300 {
         let config = world.config();
         let wire = Far::server(&server);
-        // The server's own bytes with one of them changed.
+        // The server's bytes with one of them changed.
         let at = rng.below(1500);
         let change = u8::try_from(rng.below(255)).unwrap() + 1;
         let damaged = super::support::Damaged { wire, at: usize::try_from(at).unwrap(), change };
@@ -86,7 +86,7 @@ fn random_bytes_are_an_error_and_never_a_panic() {
     let mut rng = Rng::new(2);
     for _ in 0..300 {
         let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
-        // Some begin like a record of the handshake.
+        // Some begin like a handshake record.
         if rng.below(2) == 0 {
             bytes.splice(0..0, [22, 3, 3, 0, 100, 2, 0, 0, 96, 3, 3]);
         }
@@ -125,7 +125,7 @@ fn end_without_a_word_is_an_error_and_an_end_with_one_is_an_end() {
                     Err(error) => assert!(!announced && error.kind() == std::io::ErrorKind::UnexpectedEof, "{error}"),
                 }
             }
-            // The other direction is open still.
+            // The other direction is still open.
             run(send(&mut stream, b"mine")).unwrap();
             assert_eq!(wire.0.borrow().heard, b"mine");
         }

@@ -1,4 +1,5 @@
-//! What goes through a stream comes out of it, however the bytes fall and whatever is dropped.
+//! A stream delivers all bytes in order, for all sizes of reads and writes and after dropped
+//! futures.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -32,7 +33,7 @@ fn bytes_may_come_and_go_one_at_a_time() {
         let (_, mut stream) = open(&world, versions, |far| {
             far.chunk = 1;
             far.slow = true;
-            // It is read while not all is sent.
+            // Reads begin before all bytes are sent.
             far.patient = true;
         });
         let sent = pattern(3000);
@@ -63,7 +64,7 @@ fn nothing_is_sent_before_it_is_flushed_and_all_of_it_then() {
     assert_eq!(wire.0.borrow().heard, b"");
     run(stream.flush()).unwrap();
     assert_eq!(wire.0.borrow().heard, b"abcdef");
-    // Empty reads and writes wait for nothing.
+    // Empty reads and writes complete at once.
     assert_eq!(run(stream.write(b"")).unwrap(), 0);
     assert_eq!(run(stream.read(&mut [])).unwrap(), 0);
 }
@@ -88,7 +89,7 @@ fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
         assert!(taken < 200_000, "it keeps {taken} bytes");
     }
     assert!(taken >= 60_000, "it keeps {taken} bytes only");
-    // What was taken goes out in order once it can.
+    // Accepted bytes are sent in order once the socket is writable.
     wire.0.borrow_mut().stuck = false;
     run(stream.flush()).unwrap();
     let heard = wire.0.borrow().heard.clone();
@@ -96,7 +97,7 @@ fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
     assert!(heard.chunks(piece.len()).all(|chunk| piece.starts_with(chunk) || chunk.len() < piece.len()));
 }
 
-/// The peer may take nothing before what it has sent is taken: who waited for it here would wait for ever.
+/// The peer may not read until its output was read: a read that waited for a write would deadlock.
 #[test]
 fn read_goes_on_although_nothing_can_be_sent() {
     let world = World::new();
@@ -111,7 +112,7 @@ fn read_goes_on_although_nothing_can_be_sent() {
         let sent = pattern(100_000);
         wire.0.borrow_mut().say(&sent);
         assert!(run(receive(&mut stream, sent.len())).unwrap() == sent);
-        // What was taken goes out all the same.
+        // Accepted bytes are sent nevertheless.
         wire.0.borrow_mut().stuck = false;
         run(stream.flush()).unwrap();
         assert_eq!(wire.0.borrow().heard.len(), taken);
@@ -122,7 +123,7 @@ fn read_goes_on_although_nothing_can_be_sent() {
 fn read_that_is_dropped_anywhere_loses_nothing() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        // After a single poll this socket has never given anything.
+        // With a single poll this socket never returns bytes.
         for polls in 2..7 {
             let (wire, mut stream) = open(&world, versions, |_| {});
             let sent = pattern(40_000);
@@ -161,7 +162,7 @@ fn write_that_is_dropped_anywhere_sends_what_it_took_once_and_in_order() {
             let mut round = 0;
             while taken < sent.len() && round < 100_000 {
                 round += 1;
-                // A write that ends has taken bytes; one that is dropped has taken none.
+                // A completed write has accepted bytes; a dropped one has accepted none.
                 if let Some(count) = run_for(stream.write(&sent[taken..]), polls) {
                     taken += count.unwrap();
                 }
@@ -198,7 +199,7 @@ fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
         let (wire, mut stream) = open(&world, versions, |_| {});
         run(send(&mut stream, b"abc")).unwrap();
         assert!(!wire.0.borrow_mut().side().said_goodbye());
-        // What was not flushed goes first.
+        // Unflushed bytes are sent first.
         run(stream.write(b"def")).unwrap();
         drop(stream);
         assert!(wire.0.borrow_mut().side().said_goodbye());
@@ -211,7 +212,7 @@ fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
     }
 }
 
-/// It may be in a state that nobody knows.
+/// Its state may be inconsistent.
 #[test]
 fn stream_that_is_dropped_by_a_panic_says_nothing_more() {
     let world = World::new();
@@ -246,7 +247,7 @@ fn stream_is_shown_by_its_version_and_lends_its_socket() {
 #[test]
 fn write_that_fails_says_why_only_if_the_peer_did() {
     let world = World::new();
-    // A peer that has much to say is not listened to for ever.
+    // A closing stream does not read an endless peer forever.
     for (patient, chunk) in [(false, usize::MAX), (true, usize::MAX), (false, 97)] {
         let (wire, mut stream) = open(&world, Versions::All, |_| {});
         {
@@ -272,7 +273,7 @@ fn read_waits_while_the_peer_is_silent() {
     assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"now");
 }
 
-/// Whether its task was woken.
+/// Whether the task was woken.
 #[derive(Debug, Default)]
 struct Woken(AtomicBool);
 
@@ -282,7 +283,8 @@ impl Wake for Woken {
     }
 }
 
-/// A peer that always has another record without anything in it holds nobody up: whoever looks at the time is let do so.
+/// A peer that sends endless empty records must not block the task: the read yields, which
+/// allows a deadline to be checked.
 #[test]
 fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
     let world = World::new();
@@ -294,7 +296,7 @@ fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
     let mut stream = connect(&world.config(), HOST, &wire).unwrap();
     let left = {
         let mut far = wire.0.borrow_mut();
-        // A ticket, more or less.
+        // About the size of a session ticket.
         far.chunk = 128;
         far.say(b"abc");
         far.output.len()

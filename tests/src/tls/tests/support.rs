@@ -1,4 +1,4 @@
-//! A server in memory, and the way to it.
+//! A server in memory, and the connection to it.
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -14,10 +14,10 @@ use rustls::ServerConfig;
 
 use super::super::{Folder, Holder, ServerTls, Side, Wanted};
 
-/// The name that servers in memory are reached by.
+/// The host name of servers in memory.
 pub(super) const HOST: &str = "db.example.com";
 
-/// An authority, and a place for its certificate.
+/// An authority, and a folder for its certificate.
 pub(super) struct World {
     pub(super) root: Holder,
     pub(super) folder: Folder,
@@ -28,7 +28,7 @@ impl World {
         Self { root: Holder::root("root"), folder: Folder::new() }
     }
 
-    /// Options that trust the authority.
+    /// Returns options that trust the authority.
     pub(super) fn options(&self) -> TlsOptions {
         let mut options = TlsOptions::default();
         options.ca_file = Some(self.folder.write("ca.pem", self.root.certificate()));
@@ -39,54 +39,54 @@ impl World {
         TlsConfig::build(&self.options()).unwrap()
     }
 
-    /// A server with a good certificate.
+    /// Returns a server with a valid certificate.
     pub(super) fn server(&self) -> ServerTls {
         ServerTls::new(self.root.issue(&Wanted::server(&[HOST, "10.1.2.3", "::1"])).identity())
     }
 }
 
-/// What is at the other end.
+/// The other end of a connection.
 #[derive(Debug)]
 pub(super) struct Far {
     side: Option<Side>,
     /// Bytes for the client.
     pub(super) output: Vec<u8>,
-    /// Bytes that the client was given.
+    /// Number of bytes that the client has received.
     pub(super) given: usize,
-    /// What the client wrote, decrypted.
+    /// The bytes that the client wrote, decrypted.
     pub(super) heard: Vec<u8>,
-    /// Whether what is heard is answered with itself.
+    /// Whether received bytes are echoed.
     pub(super) echo: bool,
-    /// Why the server gave up.
+    /// The error with which the server failed.
     pub(super) failure: Option<String>,
-    /// Bytes after which the client is given none.
+    /// Number of bytes after which the client receives no more.
     pub(super) cut: Option<usize>,
-    /// The most bytes that pass at a time.
+    /// Largest number of bytes per read or write.
     pub(super) chunk: usize,
-    /// Whether each read and write has to wait once.
+    /// Whether each read and write is pending once.
     pub(super) slow: bool,
-    /// Whether a read, a write and a flush have waited.
+    /// Whether a read, a write and a flush have been pending.
     pub(super) paused: [bool; 3],
     /// Whether writes fail.
     pub(super) broken: bool,
-    /// Whether writes wait for ever.
+    /// Whether writes are pending forever.
     pub(super) stuck: bool,
-    /// Whether reads wait for bytes rather than find the end.
+    /// Whether reads without bytes are pending; else they return the end.
     pub(super) patient: bool,
 }
 
 impl Far {
-    /// A server that speaks TLS.
+    /// A server with TLS.
     pub(super) fn server(tls: &ServerTls) -> Wire {
         Self::wired(Some(Side::new(&tls.config().unwrap()).unwrap()), Vec::new())
     }
 
-    /// A server whose sessions outlive the connection.
+    /// A server whose sessions can be resumed in later connections.
     pub(super) fn of(config: &Arc<ServerConfig>) -> Wire {
         Self::wired(Some(Side::new(config).unwrap()), Vec::new())
     }
 
-    /// A peer that sends these bytes whatever it hears.
+    /// A peer that sends these bytes regardless of its input.
     pub(super) fn script(bytes: &[u8]) -> Wire {
         Self::wired(None, bytes.to_vec())
     }
@@ -137,13 +137,13 @@ impl Far {
         self.collect();
     }
 
-    /// Says something of its own accord.
+    /// Sends unsolicited bytes.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         self.side().write(bytes).unwrap();
         self.collect();
     }
 
-    /// Says that nothing follows.
+    /// Sends close_notify.
     pub(super) fn end(&mut self) {
         self.side().end().unwrap();
         self.collect();
@@ -165,9 +165,10 @@ impl Wire {
         self
     }
 
-    /// Waits once for each that is done. A future in the place of one that was dropped goes on where that one was, as those of a socket do.
+    /// Is pending once for each operation. A future that replaces a dropped one continues its
+    /// state, as with real sockets.
     ///
-    /// - `which`: of [`Far::paused`].
+    /// - `which`: index into [`Far::paused`].
     async fn pause(&self, which: usize) {
         poll_fn(|cx| {
             let far = &mut *self.0.borrow_mut();
@@ -230,13 +231,13 @@ impl Write for Wire {
     }
 }
 
-/// A wire on the way of which one byte is changed.
+/// A connection that changes one byte.
 #[derive(Debug)]
 pub(super) struct Damaged {
     pub(super) wire: Wire,
-    /// Which byte of those to the client.
+    /// Index of the byte, among those to the client.
     pub(super) at: usize,
-    /// What is added to it.
+    /// The value added to it.
     pub(super) change: u8,
 }
 
@@ -265,10 +266,10 @@ impl Write for Damaged {
     }
 }
 
-/// Runs what never waits for anything but itself.
+/// Runs a future that waits only for itself.
 ///
 /// # Panics
-/// When it is still not done after very many steps.
+/// If it is not done after very many steps.
 pub(super) fn run<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -280,7 +281,7 @@ pub(super) fn run<F: Future>(future: F) -> F::Output {
     panic!("it waits for ever");
 }
 
-/// Polls so many times, then drops.
+/// Polls a future this many times, then drops it.
 pub(super) fn run_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -294,13 +295,13 @@ pub(super) fn connect(config: &TlsConfig, host: &str, wire: &Wire) -> Result<Tls
     run(TlsStream::connect(config, host, wire.clone()))
 }
 
-/// Writes all of it, and has it sent.
+/// Writes and flushes all bytes.
 pub(super) async fn send(stream: &mut TlsStream<Wire>, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly this many bytes.
 pub(super) async fn receive(stream: &mut TlsStream<Wire>, count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     let mut done = 0;

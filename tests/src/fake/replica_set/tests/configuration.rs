@@ -1,4 +1,4 @@
-//! Reconfigurations: members that come, go and change.
+//! Reconfigurations: members that are added, removed and changed.
 
 use std::io::ErrorKind;
 
@@ -16,7 +16,7 @@ fn removed_member_has_no_valid_configuration() {
     let mut streamed = connect(&set, gone);
     wait_for_change(&set, gone, &mut streamed, &before, EXHAUST_ALLOWED);
     set.remove(gone);
-    // As a real one does, it ends its connections.
+    // It closes its connections, as a real member does.
     for client in [&mut waiting, &mut streamed] {
         assert!(is(&client.read().unwrap().body, "isreplicaset"));
     }

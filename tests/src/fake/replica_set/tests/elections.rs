@@ -38,7 +38,7 @@ fn step_down_answers_waiting_hellos_and_keeps_connections_open() {
     assert!(reply.more_to_come());
     assert_eq!(reply.body.get_str("primary").unwrap(), name(&set, new));
     assert_eq!(connect(&set, new).run("db", insert(1)).unwrap().get_i32("n").unwrap(), 1);
-    // The greeting's own connection ends, no other.
+    // Only the connection of `hello` ends.
     set.server(old).wait_until(PATIENCE, |view| view.closed().count() == 1).unwrap();
     assert_eq!(set.server(old).open_count(), 3);
 }
@@ -62,7 +62,7 @@ fn each_election_has_a_greater_id_and_is_remembered() {
         assert_eq!(pair[0].set_version, 1);
     }
     assert_eq!(reigns.last().unwrap().until, None);
-    // Whoever stepped down is elected last, so each member had its turn.
+    // A member that stepped down is elected last, so each member was primary once.
     let mut members: Vec<usize> = reigns[..3].iter().map(|reign| reign.member).collect();
     members.sort_unstable();
     assert_eq!(members, [0, 1, 2]);
@@ -108,7 +108,7 @@ fn highest_priority_is_elected_and_takes_over_when_it_comes_back() {
     assert_eq!(set.primary(), Some(2));
     set.settle();
     assert_eq!(set.primary(), Some(1));
-    // Not after a step-down on demand.
+    // Except after a requested step-down.
     assert_eq!(set.fail_over().unwrap(), 2);
     set.settle();
     assert_eq!(set.primary(), Some(2));

@@ -1,4 +1,4 @@
-//! Members that die, stand still, or cannot be reached.
+//! Members that are killed, frozen, or unreachable.
 
 use super::*;
 
@@ -159,7 +159,7 @@ fn unreachable_member_stays_in_the_set() {
     assert_eq!(set.primary(), Some(old));
     let new = set.fail_over().unwrap();
     assert!(is_silent(&mut client));
-    // Neither a restart nor a freeze and thaw makes it reachable.
+    // It stays unreachable after a restart, and after a freeze and thaw.
     set.freeze(old);
     set.thaw(old);
     assert!(is_silent(&mut client));

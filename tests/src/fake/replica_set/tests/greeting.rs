@@ -1,4 +1,4 @@
-//! What members say of themselves.
+//! Hello replies of members.
 
 use super::super::super::mongoses::FakeMongoses;
 use super::super::super::{FakeOptions, ServerState};
@@ -142,7 +142,7 @@ fn set_has_up_to_fifty_members() {
     let second = set.fail_over().unwrap();
     assert_ne!(first, second);
     for client in &mut waiting {
-        // Of the step-down, or of the election already.
+        // The reply for the step-down, or already that for the election.
         let reply = client.read().unwrap().body;
         assert_ne!(reply.get_str("primary").ok(), Some(name(&set, first).as_str()));
     }

@@ -1,4 +1,4 @@
-//! Whatever befalls a set in whatever order, it comes to rest as it should.
+//! After any sequence of incidents a set reaches the expected state.
 
 use super::super::super::shared::splitmix64;
 use super::super::{MemberConfig, MemberOptions};
@@ -45,7 +45,7 @@ fn operate(set: &FakeReplicaSet, dice: &mut Dice) {
     }
 }
 
-/// What holds at any time.
+/// Checks invariants that hold at any time.
 fn check(set: &FakeReplicaSet) {
     set.look(|view| {
         assert!(view.reigns().is_sorted_by(|one, other| one.election_id < other.election_id));
