@@ -56,6 +56,14 @@ pub fn read_log(log: &str) -> Ran {
     ran
 }
 
+/// The top-level folder of a crate's folder, which is known by its last part.
+fn top_folder(name: &str) -> &str {
+    match name {
+        "wire" | "auth" | "cql" | "uri" | "driver" | "client" => "core",
+        _ => name,
+    }
+}
+
 /// Parses a line after which the output of a program begins.
 fn begins(line: &str) -> Option<Program> {
     let line = line.strip_prefix(' ')?.trim_start();
@@ -67,8 +75,8 @@ fn begins(line: &str) -> Option<Program> {
     let source = words.next()?.to_owned();
     // target/debug/deps/poolhouse_smol-0123: the name of an adapter's crate determines its folder.
     let name = words.next().and_then(|path| path.rsplit('/').next()?.split('-').next()?.strip_prefix("poolhouse_"));
-    let folder = name.filter(|_| is_of_units).map(|name| match name {
-        "core" | "tests" => name.to_owned(),
+    let folder = name.filter(|_| is_of_units).map(|name| match top_folder(name) {
+        folder @ ("core" | "tests") => folder.to_owned(),
         _ => format!("runtime-{}", name.replace('_', "-")),
     });
     Some(Program { source, folder, ..Program::default() })
@@ -94,7 +102,7 @@ impl Program {
         } else if line.starts_with("error: ") && line.contains(" ended with ") {
             self.has_ended_badly = true;
         } else if let Some((_, folder)) = line.strip_prefix("ran for ").and_then(|rest| rest.rsplit_once(" of ")) {
-            self.folder = Some(folder.trim().to_owned());
+            self.folder = Some(top_folder(folder.trim()).to_owned());
         }
     }
 

@@ -176,3 +176,13 @@ fn the_script_counts_as_this_does() {
     fs::remove_file(&log).expect("it was written");
     assert_eq!(told, ["6 3 4", "0 0 0", "0 1 0"]);
 }
+
+/// The crates in folders below `core` are named by the last part of their folder.
+#[test]
+fn unit_tests_of_crates_below_core_count_for_their_files() {
+    let ran = read_log(
+        "     Running unittests src/lib.rs (target/debug/deps/poolhouse_wire-1)\ntest hello::tests::ids_rise ... ok\n\
+         test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\nran for 1.0 s: poolhouse_wire of wire\n",
+    );
+    assert_eq!(ran.passed_of(&naming("core/wire/src/hello/tests.rs", "ids_rise", true)), 1);
+}
