@@ -25,12 +25,10 @@ use super::message::{Decoded, HEADER_BYTES, Header, Limits, MESSAGE_BYTES_MIN, O
 use super::read::{Reader, saturate};
 use core::fmt;
 
+pub use super::message::OP_COMPRESSED;
 pub use command::is_compressible;
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "zstd"))]
 pub use packer::{Packer, UnpackError, Unpacked};
-
-/// The opcode of OP_COMPRESSED.
-pub const OP_COMPRESSED: i32 = 2012;
 
 /// Bytes before the compressed data: a header, the original opcode, the uncompressed size, the
 /// compressor id.

@@ -25,6 +25,9 @@ pub const HEADER_BYTES: usize = 16;
 /// The opcode of OP_MSG.
 pub const OP_MSG: i32 = 2013;
 
+/// The opcode of OP_COMPRESSED.
+pub const OP_COMPRESSED: i32 = 2012;
+
 /// Maximum number of document sequences in a message. No command uses more than a few.
 pub const SEQUENCES_MAX: usize = 8;
 

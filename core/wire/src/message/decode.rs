@@ -3,9 +3,8 @@
 use core::fmt;
 
 use super::checksum::{CHECKSUM_BYTES, crc32c};
-use super::{Flags, HEADER_BYTES, Header, Limits, OP_MSG, SEQUENCES_MAX};
+use super::{Flags, HEADER_BYTES, Header, Limits, OP_COMPRESSED, OP_MSG, SEQUENCES_MAX};
 use crate::bson::RawDocument;
-use crate::compress::OP_COMPRESSED;
 use crate::error::{WireError, WireErrorKind};
 use crate::read::{Reader, saturate};
 
