@@ -32,7 +32,6 @@ pub enum ForkReset {
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct Birth {
-    #[cfg(feature = "std")]
     guard: forkguard::Guard,
 }
 
@@ -42,11 +41,7 @@ impl Birth {
     /// comparison.
     #[inline]
     pub fn is_inherited(&self) -> bool {
-        #[cfg(feature = "std")]
-        let inherited = self.guard.clone().detected_fork();
-        #[cfg(not(feature = "std"))]
-        let inherited = false;
-        inherited
+        self.guard.clone().detected_fork()
     }
 }
 
