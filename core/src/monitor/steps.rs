@@ -177,7 +177,8 @@ impl Monitor {
             Line::Check => {
                 self.check.hang_up();
                 if let Phase::Ended { next: next @ (Next::ReadOn | Next::Await(_)), .. } = &mut self.phase {
-                    // The stream has ended with its connection. A server that replies and hangs up is checked at the slow pace.
+                    // The stream has ended with its connection. A server that replies and hangs up
+                    // is checked once per MIN_HEARTBEAT_FREQUENCY.
                     *next = Next::WaitBriefly;
                     self.stop_streaming();
                 }

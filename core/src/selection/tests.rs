@@ -1,5 +1,4 @@
 use super::*;
-#[doc(hidden)]
 use crate::replies::Lists;
 use crate::topology::{
     Fixed, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType, WireMismatch,

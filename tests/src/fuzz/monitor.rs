@@ -189,7 +189,7 @@ impl Life {
     /// A valid report about a monitor connection that waits for one.
     fn answer(&mut self, line: Line, choices: &mut Choices<'_>) {
         self.take_actions();
-        let Some(&id) = self.ids.iter().rev().find(|id| id.line() == line) else { return };
+        let Some(id) = self.newest(line) else { return };
         match self.model.waits_for_reply(id) {
             Some(_) if choices.below(if self.calm { 40 } else { 6 }) == 0 => {
                 let cause = any_cause(choices);
@@ -207,6 +207,21 @@ impl Life {
     /// An arbitrary report about an arbitrary connection.
     fn nonsense(&mut self, choices: &mut Choices<'_>) {
         let id = self.ids[usize::from(choices.byte()) % self.ids.len()];
+        self.any_report(id, choices);
+    }
+
+    /// An arbitrary report about the newest connection of `line`.
+    fn report(&mut self, line: Line, choices: &mut Choices<'_>) {
+        if let Some(id) = self.newest(line) {
+            self.any_report(id, choices);
+        }
+    }
+
+    fn newest(&self, line: Line) -> Option<LineId> {
+        self.ids.iter().rev().find(|id| id.line() == line).copied()
+    }
+
+    fn any_report(&mut self, id: LineId, choices: &mut Choices<'_>) {
         match choices.below(3) {
             0 => self.dialed(id),
             1 => {
@@ -268,8 +283,15 @@ impl Life {
                 self.monitor.request_check(self.told);
                 self.model.request_check(self.told);
             }
+            3 => self.report(Line::Check, choices),
+            4 => self.report(Line::Rtt, choices),
             _ => {}
         }
+        assert_eq!(
+            self.monitor.outcome().is_some(),
+            self.model.outcome().is_some(),
+            "S7: until it is applied or closed"
+        );
         let good = matches!(outcome, CheckOutcome::Succeeded { .. });
         let known = good && choices.below(8) != 0;
         self.monitor.settle(self.told, known, &mut self.events);

@@ -478,7 +478,13 @@ impl ModelMonitor {
                     self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
                 }
             }
-            Line::Check if self.check_flight().is_none() => self.drop_line(Line::Check),
+            Line::Check if self.check_flight().is_none() => {
+                self.drop_line(Line::Check);
+                if let Some((_, then @ (Then::Read | Then::Await(_)))) = &mut self.pending {
+                    *then = Then::SleepBriefly;
+                    self.stop_measuring();
+                }
+            }
             Line::Check => {
                 self.failed_event(cause);
                 self.drop_line(Line::Check);

@@ -7,7 +7,8 @@ use crate::choices::Choices;
 use crate::model::pool::Outcome;
 use crate::oracle::pool::Bounded;
 use poolhouse_core::pool::{
-    Claim, Clear, ConnId, EstablishError, Health, Lease, Pinned, PoolOptions, PoolState, ServiceError, Stale, WrongMode,
+    Claim, Clear, ConnId, EstablishError, Health, Lease, Pinned, Pool, PoolOptions, PoolState, ServiceError, Stale,
+    WrongMode,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
@@ -212,7 +213,17 @@ impl<M: Bounded> World<'_, M> {
             }
             Kind::ClockRead => {
                 if !self.model.is_untimed_check_out() && self.is_enabled(Kind::CheckOut) {
+                    let now = self.at();
+                    let mut unobserved = Pool::clone(&self.pool);
+                    let mut reads = 0;
+                    let clock = || {
+                        reads += 1;
+                        now
+                    };
+                    let _ = unobserved.check_out_with(clock, None, &mut ());
                     self.check_out(None);
+                    assert_eq!(reads, 1, "an unobserved check-out that needs the time reads the clock");
+                    assert!(unobserved == *self.pool, "observers do not change what a check-out does");
                 }
                 if let Some(&place) = self.untimed_leases(false).first() {
                     self.check_in(place, None);

@@ -150,8 +150,8 @@ struct Plan {
     deserts: Option<u32>,
     /// Events are judged one by one, because all actions are plain and no limit of a waiter passes.
     judged: bool,
-    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and
-    /// the simulated run is judged only by counts.
+    /// The client has a subscriber. Without one, most check-outs and check-ins do not read the
+    /// clock, and the run is judged only by counts.
     observed: bool,
 }
 

@@ -108,6 +108,7 @@ fn mon_55_the_first_check_of_a_server_is_not_retried() {
 fn mon_57_an_applications_error_that_made_the_server_unknown_takes_the_retry_away() {
     let (mut rig, line) = known_and_checking();
     rig.known = false;
+    assert_eq!(rig.monitor.state(), MonitorState::Checking);
     rig.fail(line, Cause::Network).expect("current");
     rig.settle();
     assert_eq!(rig.actions().len(), 1);

@@ -230,6 +230,8 @@ fn hashes_tell_lines_apart_and_leave_round_trip_times_out() {
     let mut rtt = Rtt::new();
     rtt.add_sample(ms(3));
     assert!(rtt != Rtt::new() && hash(&rtt) == hash(&Rtt::new()));
+    rtt.reset();
+    assert_eq!(rtt, Rtt::new());
 
     let rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;

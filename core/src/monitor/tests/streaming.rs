@@ -213,7 +213,7 @@ fn a_reply_that_nobody_asked_for_closes_the_connection() {
 }
 
 #[test]
-fn stream_whose_connection_fails_before_it_continues_is_checked_at_the_slow_pace() {
+fn stream_whose_connection_fails_before_it_continues_is_checked_once_per_min_heartbeat_frequency() {
     // Input after a check has ended and before the host calls `handle_timeout`.
     for is_reply in [true, false] {
         let mut rig = Rig::streaming();

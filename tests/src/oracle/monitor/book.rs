@@ -27,6 +27,8 @@ pub struct Oracle {
     /// Time of the next RTT measurement.
     pub(super) ping_due: Option<Instant>,
     pub(super) ping_dialed: Option<Instant>,
+    /// Deadline of the RTT connection when the server stopped streaming.
+    pub(super) ping_left: Option<Instant>,
     pub(super) streaming: bool,
     pub(super) known: bool,
     pub(super) retried: Option<Instant>,
@@ -84,6 +86,7 @@ impl Oracle {
             ping: Wiring::NONE,
             ping_due: None,
             ping_dialed: None,
+            ping_left: None,
             streaming: false,
             known: false,
             retried: None,
@@ -321,6 +324,8 @@ impl Oracle {
             Phase::Closed => (None, "S18"),
         };
         let due = [check, self.ping.deadline, self.ping_due].into_iter().flatten().min();
+        let is_line_left = !streams && seen.timeout.is_some() && seen.timeout == self.ping_left;
+        let id = if is_line_left && seen.timeout != due { "S14" } else { id };
         scene.checks.check(id, seen.timeout == due, || format!("due is {due:?}, and it says {:?}", seen.timeout))?;
         scene.checks.add("S21");
         if scene.input == Input::Timeout {

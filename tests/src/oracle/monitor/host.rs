@@ -1,8 +1,8 @@
 //! A monitor with the state that its host keeps: whether the server is known, and the outcome that
 //! has not been applied yet.
 
-use core::ops::{Deref, DerefMut};
-use poolhouse_core::monitor::{CheckOutcome, LineId, Monitor, MonitorEvent, MonitorState};
+use core::ops::Deref;
+use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorState};
 use poolhouse_core::{Cause, Instant, Observer, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
@@ -57,6 +57,36 @@ impl Hosted {
             let outcome = self.monitor.handle_timeout(now, known, observer);
             assert_eq!(outcome, None, "what follows a check is no outcome");
         }
+    }
+
+    /// [`Monitor::start`].
+    pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        self.monitor.start(now, observer);
+    }
+
+    /// [`Monitor::start_after`].
+    pub fn start_after(&mut self, now: Instant, dialed: Instant) {
+        self.monitor.start_after(now, dialed);
+    }
+
+    /// [`Monitor::request_check`].
+    pub fn request_check(&mut self, now: Instant) {
+        self.monitor.request_check(now);
+    }
+
+    /// [`Monitor::close`].
+    pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        self.monitor.close(now, observer);
+    }
+
+    /// [`Monitor::poll_action`].
+    pub fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
+        self.monitor.poll_action(now)
+    }
+
+    /// [`Monitor::poll_line`].
+    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
+        self.monitor.poll_line(now, line)
     }
 
     /// [`Monitor::cancel_check`], by a host that has marked the server Unknown.
@@ -119,14 +149,20 @@ impl Hosted {
     }
 
     /// [`Monitor::handle_timeout`].
+    ///
+    /// # Panics
+    ///
+    /// When an outcome has not been applied: the next step begins in [`settle`](Self::settle).
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        assert_eq!(self.outcome(), None, "the outcome is applied first");
         let outcome = self.monitor.handle_timeout(now, self.known, observer);
         self.note(outcome);
     }
 
     fn note(&mut self, outcome: Option<CheckOutcome>) {
         if let Some(outcome) = outcome {
-            self.outcome = Some(outcome);
+            let previous = self.outcome.replace(outcome);
+            assert_eq!(previous, None, "S7: one outcome for each check, applied before the next one");
             if matches!(outcome, CheckOutcome::Failed { .. }) {
                 self.known = false;
             }
@@ -134,17 +170,11 @@ impl Hosted {
     }
 }
 
-/// The getters and the other methods.
+/// The getters.
 impl Deref for Hosted {
     type Target = Monitor;
 
     fn deref(&self) -> &Monitor {
         &self.monitor
-    }
-}
-
-impl DerefMut for Hosted {
-    fn deref_mut(&mut self) -> &mut Monitor {
-        &mut self.monitor
     }
 }

@@ -80,6 +80,7 @@ impl Oracle {
 
     pub(super) fn stop_streaming(&mut self) {
         self.streaming = false;
+        self.ping_left = self.ping.deadline;
         self.ping_due = None;
         self.ping.hang_up();
     }

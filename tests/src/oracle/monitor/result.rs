@@ -150,8 +150,12 @@ impl Oracle {
             let should = is_checking && (scene.failure.is_some() || !is_dial);
             scene.checks.check("S2", scene.ended == should, || format!("{:?} ends {should}", scene.input))?;
             if !is_checking {
-                // Between two checks only the connection is lost.
+                // Between two checks the connection is lost, and a stream ends with it.
                 self.check.hang_up();
+                if let Phase::Settling { next: next @ (Next::Read | Next::Await(_)), .. } = &mut self.phase {
+                    *next = Next::Wait(PAUSE_MIN);
+                    self.stop_streaming();
+                }
             }
         } else if let Input::Reply(_, reply) = scene.input {
             if scene.failure.is_none() {

@@ -12,7 +12,7 @@ use poolhouse_core::pool::{
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, Observer};
 
 /// Memory that declares its capacities.
-pub trait Bounded: Memory {
+pub trait Bounded: Memory + Clone + PartialEq {
     /// The capacities.
     const ROOM: Room;
 }
