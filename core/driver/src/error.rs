@@ -262,18 +262,10 @@ impl OperationError {
 }
 
 const fn is_retryable_check_out(error: &CheckOutError) -> bool {
-    match error {
-        CheckOutError::PoolClosed => true,
-        CheckOutError::EstablishFailed { cause: Cause::Command { code }, overloaded } => {
-            *overloaded || is_transient_code(*code)
-        }
-        CheckOutError::EstablishFailed { cause, overloaded } => *overloaded || cause.is_network(),
-        CheckOutError::PoolCleared { .. }
-        | CheckOutError::WaitQueueTimeout { .. }
-        | CheckOutError::Busy { .. }
-        | CheckOutError::Cancelled => error.is_retryable(),
-        _ => error.is_retryable(),
-    }
+    let CheckOutError::EstablishFailed { cause, overloaded } = error else {
+        return matches!(error, CheckOutError::PoolClosed) || error.is_retryable();
+    };
+    *overloaded || if let Cause::Command { code } = cause { is_transient_code(*code) } else { cause.is_network() }
 }
 
 /// Whether a code reports a change of the server's state, or that it is temporarily unavailable.
