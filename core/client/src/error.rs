@@ -27,8 +27,7 @@ use poolhouse_wire::{AuthError, Labels};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A connection string or options cannot be used, or memory for the client ran out. Nothing was
-    /// started or changed.
+    /// A client, session or change of options was refused; nothing was started or changed.
     Setup(SetupError),
     /// The operation failed.
     Operation(OperationError),
@@ -281,6 +280,18 @@ impl From<OperationError> for Error {
 impl<E: Into<SetupError>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::Setup(error.into())
+    }
+}
+
+impl From<UriError> for SetupError {
+    fn from(error: UriError) -> Self {
+        Self::Uri(Box::new(error))
+    }
+}
+
+impl From<SeedlistError> for SetupError {
+    fn from(error: SeedlistError) -> Self {
+        Self::Seedlist(Box::new(error))
     }
 }
 

@@ -540,8 +540,8 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
             SessionOptions { body_bytes_max: 268_435_457, ..built() },
             "bodyBytesMax is 268435457, but must be from 1 to 268435456",
         ),
-        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0"),
-        (built().request_timeout(Duration::ZERO), "requestTimeoutMS is 0, but must be more than 0"),
+        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0; None is no limit"),
+        (built().request_timeout(Duration::ZERO), "requestTimeoutMS is 0, but must be more than 0; None is no limit"),
         (startup(&[("COMPRESSION", 1)]), "startupOptions is \"COMPRESSION\", but must leave that to the session"),
         (
             startup(&[("A", 1), ("APPLICATION_NAME", 32_768 - 16 - 4)]),
