@@ -307,16 +307,11 @@ impl fmt::Display for OperationError {
 impl core::error::Error for OperationError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            #[cfg(feature = "alloc")]
-            Self::ServerSelection(report) => Some(&**report),
-            #[cfg(not(feature = "alloc"))]
-            Self::ServerSelection(report) => Some(report),
-            Self::CheckOut(failure) => Some(failure),
-            #[cfg(feature = "alloc")]
-            Self::Authentication(failure) => Some(&**failure),
-            #[cfg(not(feature = "alloc"))]
-            Self::Authentication(failure) => Some(failure),
-            Self::Exchange(error) => Some(error),
+            // These four add no text to their errors, so they are no links of the chain.
+            Self::ServerSelection(report) => report.source(),
+            Self::CheckOut(failure) => failure.source(),
+            Self::Authentication(failure) => failure.source(),
+            Self::Exchange(error) => error.source(),
             Self::Broken(cause) => Some(cause),
             Self::Timeout
             | Self::Interrupted(_)
