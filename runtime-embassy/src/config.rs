@@ -113,7 +113,7 @@ impl Options {
             return Err(ConfigError::new("random", 0, "be there when there is a credential"));
         }
         if matches!(self.timeout, Some(Duration::ZERO)) {
-            return Err(ConfigError::new("timeoutMS", 0, "be more than 0"));
+            return Err(ConfigError::new("timeoutMS", 0, "be more than 0; None is no limit"));
         }
         let pool = match self.pool.validate() {
             Ok(pool) => pool,

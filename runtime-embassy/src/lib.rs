@@ -75,7 +75,7 @@
 //!
 //! | feature | | what it adds |
 //! |---|---|---|
-//! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too if feature `auth` of `poolhouse-core` is enabled |
+//! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too if feature `scram-sha-1` of `poolhouse-auth` is enabled |
 //! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IPv4 addresses |
 //! | `tls` | | TLS 1.3 to servers with P-256 certificates |
 //! | `defmt` | | events as log messages of defmt |
@@ -120,11 +120,15 @@ pub use poolhouse_auth;
 #[cfg(feature = "auth")]
 pub use poolhouse_auth::{Credential, Mechanism};
 pub use poolhouse_core;
-pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
-pub use poolhouse_core::pool::PoolOptions;
+pub use poolhouse_core::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
+pub use poolhouse_core::pool::{CheckOutError, PoolEvent, PoolOptions};
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
+pub use poolhouse_core::topology::SdamEvent;
+pub use poolhouse_core::{Cause, ConfigError, Instant};
 pub use poolhouse_driver;
-pub use poolhouse_driver::{CommandOptions, EventRef, ExchangeError, OperationError, Publish};
+pub use poolhouse_driver::{
+    CheckOutFailure, CommandOptions, EventRef, ExchangeError, LoginFailure, OperationError, Publish,
+};
 pub use poolhouse_wire;
 pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 pub use run::{HubRunner, Runner, ServerRunner};

@@ -14,7 +14,6 @@ use embassy_net::tcp::TcpSocket;
 #[cfg(feature = "tls")]
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::storage::Full;
-use poolhouse_driver as shell;
 use poolhouse_driver::Locked;
 use poolhouse_wire::Sink;
 
@@ -291,7 +290,7 @@ impl Sink for Buffer {
     }
 }
 
-impl shell::Buffer for Buffer {
+impl poolhouse_driver::Buffer for Buffer {
     fn resize(&mut self, len: usize) -> Result<(), Full> {
         if len > self.bytes.len() {
             return Err(Full);

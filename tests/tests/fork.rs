@@ -582,8 +582,14 @@ fn session_is_inert<P: Platform + Default>() {
         |session, line| {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
             assert!(session.hosts().is_empty());
-            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Setup(SetupError::Forked))));
-            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Setup(SetupError::Forked))));
+            assert!(matches!(
+                session.set_hosts(&session.options().hosts),
+                Err(Error::Operation(OperationError::Forked))
+            ));
+            assert!(matches!(
+                session.set_mux_options(session.mux_options()),
+                Err(Error::Operation(OperationError::Forked))
+            ));
             assert!(events.try_next().is_none() && at_once(events.next()).is_none());
             assert!(at_once(session.subscribe().next()).is_none());
             assert!(format!("{session:?}").contains("Session"));

@@ -1,7 +1,7 @@
 //! The client on a custom runtime: one of threads and sockets of the standard library, in a file of
 //! its own.
 //!
-//! `cargo run -p poolhouse-core --features client --example std_runtime -- host:port` (or a connection string)
+//! `cargo run -p poolhouse-client --example std_runtime -- host:port` (or a connection string)
 //!
 //! Sends a ping and prints the servers that the client has found.
 

@@ -12,28 +12,28 @@ pub use super::{
     SetupError, WriteConcern,
 };
 #[cfg(feature = "tracing")]
-pub use crate::log::LogOptions;
+pub use crate::log::{LogOptions, LogStyle};
 #[cfg(feature = "tls")]
-pub use crate::tls::{TlsError, TlsOptions, TlsWarning};
+pub use crate::tls::{FileFault, TlsError, TlsOptions, TlsWarning};
 pub use bson;
 #[cfg(feature = "auth")]
 pub use poolhouse_auth::{Credential, Mechanism, OwnedCredential, ScramMechanism};
-pub use poolhouse_core::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
+pub use poolhouse_core::monitor::{HeartbeatId, MonitorEvent, MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::mux::MuxEvent;
 pub use poolhouse_core::pool::{
-    CheckOutError, CheckOutFailedReason, ClosedReason, PoolCounts, PoolEvent, PoolOptions, PoolState,
+    CheckOutError, CheckOutFailedReason, ClosedReason, ConnId, PoolCounts, PoolEvent, PoolId, PoolOptions, PoolState,
 };
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions, SelectionFailure};
 pub use poolhouse_core::topology::{
-    OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription, SdamEvent, ServerDescription,
+    OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription, SdamEvent, ServerDescription, ServerError,
     TopologyConfigError, TopologyDescription, TopologyType,
 };
-pub use poolhouse_core::{Cause, CertificateFault, ConfigError, Instant, Reason, ServerType};
+pub use poolhouse_core::{Cause, CertificateFault, ConfigError, Instant, ObjectId, Reason, ServerType};
 pub use poolhouse_driver::{
-    CheckOutFailure, Event, EventRef, ForkReset, LoginFailure, Notice, OperationError, PoolSnapshot,
-    SUBSCRIPTION_EVENTS, SelectionReport, Subscription,
+    CheckOutFailure, Event, EventRef, ExchangeError, ForkReset, LoginFailure, LoginReport, Notice, OperationError,
+    PoolSnapshot, SUBSCRIPTION_EVENTS, SelectionReport, ServerAddress, Subscription,
 };
 pub use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use poolhouse_uri::{Compressor, UriError, UriErrorKind, UriWarning, W};
-pub use poolhouse_wire::AuthError;
 pub use poolhouse_wire::hello::MetadataError;
+pub use poolhouse_wire::{AuthError, Labels};

@@ -8,8 +8,7 @@ use alloc::string::ToString;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-pub use poolhouse_driver::CommandOptions;
-use poolhouse_driver::{Guard, RetryPolicy, Wanted};
+use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, Wanted};
 use poolhouse_wire::bson::RawDocument;
 
 impl<P: Platform> Client<P> {

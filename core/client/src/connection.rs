@@ -12,8 +12,7 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::topology::StateChange;
-use poolhouse_driver as shell;
-use poolhouse_driver::{Guard, OperationError};
+use poolhouse_driver::{Guard, OperationError, append_read_preference};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 
 impl<P: Platform> Client<P> {
@@ -29,9 +28,9 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.own_deadline(), true).await
     }
 
-    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` is no
-    /// limit; with zero, the call fails unless a connection is available at once. `socketTimeoutMS`
-    /// does not apply.
+    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets no
+    /// deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call fails
+    /// unless a connection is available at once. `socketTimeoutMS` does not apply.
     ///
     /// # Errors
     ///
@@ -65,12 +64,13 @@ impl<P: Platform> Client<P> {
         Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
     }
 
-    /// Checks out a connection, runs `work` with it, and returns the connection to its pool in all
-    /// cases.
+    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns. After
+    /// an error of the connection, it is closed.
     ///
     /// # Errors
     ///
-    /// The errors of [`Client::check_out`], and those of `work`.
+    /// The errors of [`Client::check_out`], and those of `work`, which may fail with its own error
+    /// type that has `From<Error>`.
     pub async fn with_connection<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Connection<'_, P>) -> Result<T, E>,
@@ -182,7 +182,7 @@ pub(super) async fn exchange<P: Platform, T>(
 ) -> Result<T, Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
         body.extend(command)?;
-        told.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
+        told.map_or(Ok(()), |preference| append_read_preference(body, preference))
     };
     match guard.run_command(database, write).await {
         Ok(reply) => read(reply),

@@ -23,12 +23,12 @@ use poolhouse_wire::{AuthError, Labels};
 ///
 /// The `Display` text is complete. [`source`](core::error::Error::source) leads to the underlying
 /// errors. The last one is the [`std::io::Error`] of the operating system, or the error of TLS or
-/// the resolver, if one of these was the cause.
+/// the resolver, if one of these was the cause. A variant that adds no text to its error is no link
+/// of this chain, so that no text is in it twice: match the variant to reach its error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A connection string or options cannot be used, or memory for the client ran out. Nothing was
-    /// started or changed.
+    /// A client, session or change of options was refused; nothing was started or changed.
     Setup(SetupError),
     /// The operation failed.
     Operation(OperationError),
@@ -207,11 +207,9 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // `Setup` adds no text to the inner error, so it is not a link of the source chain.
             Self::Setup(error) => error.source(),
-            Self::Operation(error) => Some(error),
-            // The value, not its box, so a caller can downcast to the value's type.
-            Self::Command(error) => Some(&**error),
+            Self::Operation(error) => error.source(),
+            Self::Command(error) => error.source(),
             Self::Bson(_) => None,
         }
     }
@@ -242,16 +240,15 @@ impl fmt::Display for SetupError {
 impl core::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // The values, not their boxes, so a caller can downcast to the values' types.
-            Self::Uri(error) => Some(&**error),
-            Self::Seedlist(error) => Some(&**error),
-            Self::Config(error) => Some(error),
-            Self::Option(error) => Some(&**error),
-            Self::Topology(error) => Some(error),
+            Self::Uri(error) => error.source(),
+            Self::Seedlist(error) => error.source(),
+            Self::Config(error) => error.source(),
+            Self::Option(error) => error.source(),
+            Self::Topology(error) => error.source(),
             #[cfg(feature = "tls")]
-            Self::Tls(error) => Some(error),
-            Self::Credential(error) => Some(error),
-            Self::Metadata(error) => Some(error),
+            Self::Tls(error) => error.source(),
+            Self::Credential(error) => error.source(),
+            Self::Metadata(error) => error.source(),
             Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory => None,
         }
     }
@@ -281,6 +278,18 @@ impl From<OperationError> for Error {
 impl<E: Into<SetupError>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::Setup(error.into())
+    }
+}
+
+impl From<UriError> for SetupError {
+    fn from(error: UriError) -> Self {
+        Self::Uri(Box::new(error))
+    }
+}
+
+impl From<SeedlistError> for SetupError {
+    fn from(error: SeedlistError) -> Self {
+        Self::Seedlist(Box::new(error))
     }
 }
 

@@ -31,10 +31,6 @@ pub mod mux;
 mod net;
 mod options;
 mod platform;
-#[cfg(test)]
-#[allow(dead_code, reason = "shared with the tests of poolhouse-core")]
-#[path = "../../src/replies.rs"]
-mod replies;
 mod resolver;
 mod srv;
 mod tasks;
@@ -43,7 +39,6 @@ mod tests;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-pub use command::CommandOptions;
 pub use connection::Connection;
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError, SetupError};
@@ -54,6 +49,7 @@ pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 #[cfg(feature = "auth")]
 pub use poolhouse_auth;
+pub use poolhouse_driver::CommandOptions;
 pub use resolver::DnsResolver;
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
@@ -288,11 +284,11 @@ impl<P: Platform> Client<P> {
         self.subscribe_where(|_| true)
     }
 
-    /// Subscribes to the events for which `filter` returns true. The filter runs under the client's
-    /// locks, so it must only inspect the event. If it panics, the subscription ends before that
-    /// event.
+    /// Subscribes to the events for which `filter` returns true. The filter is called under a lock:
+    /// it must only inspect the event, and must not call the client or session. If it panics, the
+    /// subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
@@ -369,9 +365,7 @@ impl<P: Platform> Client<P> {
         self.inner.hub.close();
         self.inner.tasks.all_ended().await;
     }
-}
 
-impl<P: Platform> Client<P> {
     /// Abandons all connections of an inherited client in the child of a fork, which empties its
     /// pools. In any other process it does nothing and returns [`ForkReset::NotForked`]. The client
     /// stays unusable in the child: see the guide [`forking`](crate::guide::forking).

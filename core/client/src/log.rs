@@ -265,18 +265,12 @@ impl Logs {
 
     /// Whether a subscriber receives the message of this event of a topology.
     fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
-        match event {
-            SdamEvent::NoServers { .. } => self.warns_of_topology(),
-            // No message: the change of the topology follows, and contains the server's
-            // description.
-            SdamEvent::ServerDescriptionChanged { .. } => false,
-            SdamEvent::TopologyOpening { .. }
-            | SdamEvent::TopologyDescriptionChanged { .. }
-            | SdamEvent::ServerOpening { .. }
-            | SdamEvent::ServerClosed { .. }
-            | SdamEvent::TopologyClosed { .. } => self.logs_topology(),
-            _ => self.logs_topology(),
+        if matches!(event, SdamEvent::NoServers { .. }) {
+            return self.warns_of_topology();
         }
+        // A change of a server has no message: the change of the topology follows, and contains the
+        // server's description.
+        !matches!(event, SdamEvent::ServerDescriptionChanged { .. }) && self.logs_topology()
     }
 
     /// Reports the facts about the deployment in an event, if a subscriber receives them.

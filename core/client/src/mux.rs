@@ -3,7 +3,7 @@
 //! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request takes a stream id of
 //! one of the pool's connections. Many requests are in flight on each connection, and replies
 //! arrive in any order. Encoding requests and decoding replies is up to the caller: see
-//! [`wire::cql`](poolhouse_cql).
+//! [`poolhouse_cql`].
 //!
 //! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
 //!   cancels the request at any point.
@@ -43,7 +43,7 @@ pub use status::{ConnectionStatus, HostStatus};
 
 use super::fork::Bound;
 use super::tasks::Tasks;
-use super::{CloseOnDrop, Error, Net, Platform, SetupError, fork, lock};
+use super::{CloseOnDrop, Error, Net, Platform, fork, lock};
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
 use alloc::sync::{Arc, Weak};
@@ -57,7 +57,7 @@ use event_listener::Event as Bell;
 use host::{Host, Outside, Turn};
 use plan::Hosts;
 use poolhouse_core::Instant;
-use poolhouse_driver::{EventRef, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use poolhouse_driver::{EventRef, OperationError, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use std::sync::Mutex;
 
 /// A session: a handle that is cheap to clone and share. Dropping the last clone ends its
@@ -104,8 +104,8 @@ impl<P: Platform + Default> Session<P> {
     /// # Errors
     ///
     /// The errors of [`SessionOptions::validate`]. With the feature `tls`, `SetupError::Tls`: a
-    /// file cannot be read or used. [`SetupError::Forked`]: in the child of a fork, see the guide
-    /// [`forking`](crate::guide::forking). On an error no task was started.
+    /// file cannot be read or used. [`SetupError::Forked`](crate::SetupError::Forked): in the child
+    /// of a fork, see the guide [`forking`](crate::guide::forking). On an error no task was started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -188,12 +188,13 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`], [`SetupError::Option`]: a host is invalid; nothing has changed.
-    /// [`SetupError::Forked`]: in the child of a fork.
+    /// [`SetupError::Config`](crate::SetupError::Config),
+    /// [`SetupError::Option`](crate::SetupError::Option): a host is invalid; nothing has changed.
+    /// [`OperationError::Forked`]: in the child of a fork.
     pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(SetupError::Forked.into());
+            return Err(OperationError::Forked.into());
         }
         options::check_hosts(hosts)?;
         shared.put_hosts(hosts)
@@ -210,12 +211,13 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`]: an option is out of its range; nothing has changed.
-    /// [`SetupError::Forked`]: in the child of a fork.
+    /// [`SetupError::Config`](crate::SetupError::Config): an option is out of its range; nothing has
+    /// changed.
+    /// [`OperationError::Forked`]: in the child of a fork.
     pub fn set_mux_options(&self, options: MuxOptions) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(SetupError::Forked.into());
+            return Err(OperationError::Forked.into());
         }
         options.validate()?;
         let (now, mut changes) = (shared.now(), Changes::default());
@@ -242,10 +244,11 @@ impl<P: Platform> Session<P> {
         self.subscribe_where(|_| true)
     }
 
-    /// Subscribes to the events that pass a filter. The filter is called under a lock and must not
-    /// have side effects. If it panics, the subscription ends before that event.
+    /// Subscribes to the events for which `filter` returns true. The filter is called under a lock:
+    /// it must only inspect the event, and must not call the client or session. If it panics, the
+    /// subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
         self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 

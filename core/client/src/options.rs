@@ -17,7 +17,6 @@ use crate::log::LogOptions;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use alloc::borrow::ToOwned;
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -30,9 +29,7 @@ use poolhouse_core::HostAddress;
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
-use poolhouse_driver::LATE_REPLY;
-use poolhouse_driver::Login;
-use poolhouse_driver::RetryPolicy;
+use poolhouse_driver::{LATE_REPLY, Login, RetryPolicy};
 use poolhouse_uri::dns::{Resolver, SrvQuestion};
 use poolhouse_uri::{ConnectionString, Scheme, UriWarning, W};
 use poolhouse_wire::compress::Compressors;
@@ -106,7 +103,8 @@ pub struct ClientOptions {
     /// `timeoutMS`: the time limit of each operation without its own timeout; more than zero.
     /// `None`, the default, is no limit. If this or the operation's own timeout is set,
     /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply; [`Duration::MAX`], to which
-    /// `timeoutMS=0` in a connection string is converted, disables them.
+    /// `timeoutMS=0` in a connection string is converted, disables them. Selection with check-out
+    /// still takes at most `serverSelectionTimeoutMS`.
     pub timeout: Option<Duration>,
     /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
     /// disables it. Unix domain sockets are never encrypted.
@@ -209,7 +207,7 @@ impl ClientOptions {
     /// credentials in a build without the feature `auth`. These options are never silently
     /// ignored.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        Self::of(&ConnectionString::parse(uri).map_err(|error| SetupError::Uri(Box::new(error)))?, uri)
+        Self::of(&ConnectionString::parse(uri)?, uri)
     }
 
     /// Parses the options of any connection string. For a `mongodb+srv://` string, the hosts and
@@ -229,12 +227,11 @@ impl ClientOptions {
     /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
-        let uri = ConnectionString::parse(text).map_err(|error| SetupError::Uri(Box::new(error)))?;
+        let uri = ConnectionString::parse(text)?;
         let (uri, srv) = match SrvQuestion::of(&uri) {
             None => (uri, None),
             Some(question) => {
-                let found = question.look_up(&uri, &*resolver, fastrand::u64(..)).await;
-                let (uri, answer) = found.map_err(|error| SetupError::Seedlist(Box::new(error)))?;
+                let (uri, answer) = question.look_up(&uri, &*resolver, fastrand::u64(..)).await?;
                 (uri, Some(Srv { question, ttl: answer.ttl }))
             }
         };
@@ -250,7 +247,7 @@ impl ClientOptions {
         }
         #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
-            return Err(SetupError::Unsupported("credentials").into());
+            return Err(SetupError::Unsupported("credentials, in a build without the feature auth").into());
         }
         #[cfg(not(feature = "tls"))]
         if uri.tls() {
@@ -277,11 +274,7 @@ impl ClientOptions {
             default_database: database_of(uri),
             read_preference: OwnedReadPreference::of_uri(uri),
             read_concern_level: given.read_concern_level.clone(),
-            write_concern: WriteConcern {
-                w: given.w.clone(),
-                journal: given.journal,
-                w_timeout: given.w_timeout.filter(|limit| !limit.is_zero()),
-            },
+            write_concern: WriteConcern { w: given.w.clone(), journal: given.journal, w_timeout: uri.w_timeout() },
             retry_reads: uri.retry_reads(),
             retry_writes: uri.retry_writes(),
             max_adaptive_retries: given.max_adaptive_retries.unwrap_or(RetryPolicy::DEFAULT.max_adaptive_retries),
@@ -294,10 +287,10 @@ impl ClientOptions {
             credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
-            timeout: given.timeout.map(|limit| if limit.is_zero() { Duration::MAX } else { limit }),
+            timeout: uri.timeout(),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
-            socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
+            socket_timeout: uri.socket_timeout(),
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),

@@ -262,18 +262,10 @@ impl OperationError {
 }
 
 const fn is_retryable_check_out(error: &CheckOutError) -> bool {
-    match error {
-        CheckOutError::PoolClosed => true,
-        CheckOutError::EstablishFailed { cause: Cause::Command { code }, overloaded } => {
-            *overloaded || is_transient_code(*code)
-        }
-        CheckOutError::EstablishFailed { cause, overloaded } => *overloaded || cause.is_network(),
-        CheckOutError::PoolCleared { .. }
-        | CheckOutError::WaitQueueTimeout { .. }
-        | CheckOutError::Busy { .. }
-        | CheckOutError::Cancelled => error.is_retryable(),
-        _ => error.is_retryable(),
-    }
+    let CheckOutError::EstablishFailed { cause, overloaded } = error else {
+        return matches!(error, CheckOutError::PoolClosed) || error.is_retryable();
+    };
+    *overloaded || if let Cause::Command { code } = cause { is_transient_code(*code) } else { cause.is_network() }
 }
 
 /// Whether a code reports a change of the server's state, or that it is temporarily unavailable.
@@ -315,16 +307,11 @@ impl fmt::Display for OperationError {
 impl core::error::Error for OperationError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            #[cfg(feature = "alloc")]
-            Self::ServerSelection(report) => Some(&**report),
-            #[cfg(not(feature = "alloc"))]
-            Self::ServerSelection(report) => Some(report),
-            Self::CheckOut(failure) => Some(failure),
-            #[cfg(feature = "alloc")]
-            Self::Authentication(failure) => Some(&**failure),
-            #[cfg(not(feature = "alloc"))]
-            Self::Authentication(failure) => Some(failure),
-            Self::Exchange(error) => Some(error),
+            // These four add no text to their errors, so they are no links of the chain.
+            Self::ServerSelection(report) => report.source(),
+            Self::CheckOut(failure) => failure.source(),
+            Self::Authentication(failure) => failure.source(),
+            Self::Exchange(error) => error.source(),
             Self::Broken(cause) => Some(cause),
             Self::Timeout
             | Self::Interrupted(_)

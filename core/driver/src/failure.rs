@@ -175,22 +175,18 @@ impl<R: Runtime> Server<R> {
     /// The reason of a check-out's error.
     #[cfg(feature = "alloc")]
     pub(super) fn reason_of_check_out(&self, error: CheckOutError) -> Reason {
-        match error {
-            CheckOutError::EstablishFailed { cause, .. } | CheckOutError::PoolCleared { cause: Some(cause) } => {
-                self.reason_of(cause)
-            }
-            CheckOutError::WaitQueueTimeout { usage: None } => self.state.with(|state| {
-                let PoolCounts { in_use, pending, waiting, .. } = state.pool.counts();
-                let max_pool_size = state.pool.config().options().max_pool_size;
-                Finding::Exhausted { in_use, pending, max_pool_size, waiting }.into()
-            }),
-            CheckOutError::PoolCleared { .. }
-            | CheckOutError::PoolClosed
-            | CheckOutError::WaitQueueTimeout { .. }
-            | CheckOutError::Busy { .. }
-            | CheckOutError::Cancelled => Reason::NONE,
-            _ => Reason::NONE,
+        if let CheckOutError::EstablishFailed { cause, .. } | CheckOutError::PoolCleared { cause: Some(cause) } = error
+        {
+            return self.reason_of(cause);
         }
+        if error != (CheckOutError::WaitQueueTimeout { usage: None }) {
+            return Reason::NONE;
+        }
+        self.state.with(|state| {
+            let PoolCounts { in_use, pending, waiting, .. } = state.pool.counts();
+            let max_pool_size = state.pool.config().options().max_pool_size;
+            Finding::Exhausted { in_use, pending, max_pool_size, waiting }.into()
+        })
     }
 }
 

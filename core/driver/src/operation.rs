@@ -32,7 +32,8 @@ pub struct CommandOptions<'a> {
     /// Default false.
     pub client_read_preference: bool,
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
-    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit.
+    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
+    /// check-out still takes at most `serverSelectionTimeoutMS`. With zero, the command fails.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried once,
     /// preferably on another server, after a network error, an interruption, the end of

@@ -100,13 +100,10 @@ impl Subscribers {
     /// - `limit`: the maximum number of events that are kept for a reader that lags; at least 1.
     ///   Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of the state that is being changed, so it must only
-    ///   inspect the event. If it panics, the subscription ends before that event.
+    ///   inspect the event, and must not call the client or session. If it panics, the subscription
+    ///   ends before that event.
     #[must_use]
-    pub fn subscribe(
-        &self,
-        limit: usize,
-        filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static,
-    ) -> Subscription {
+    pub fn subscribe(&self, limit: usize, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
         let (limit, filter) = (limit.max(1), Box::new(filter));
         let birth = self.shared.birth.clone();
         let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_inherited(), waker: None };

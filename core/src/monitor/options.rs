@@ -102,7 +102,7 @@ impl MonitorOptions {
 /// Checks the range of `connectTimeoutMS`.
 pub(crate) const fn check_connect_timeout(limit: Option<Duration>) -> Result<(), ConfigError> {
     match limit {
-        Some(Duration::ZERO) => Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0")),
+        Some(Duration::ZERO) => Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0; None is no limit")),
         Some(limit) if limit.as_nanos() > LONGEST.as_nanos() => {
             Err(ConfigError::new("connectTimeoutMS", millis_of(limit), "be at most 2147483647"))
         }

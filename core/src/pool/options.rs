@@ -26,7 +26,8 @@ pub struct PoolOptions {
     pub max_connecting: u32,
     /// `waitQueueTimeoutMS`: the maximum time that a check-out without a deadline waits until a
     /// connection is available, or until one begins to be established for it. `None`, the default,
-    /// means no limit. With zero, a check-out fails if no connection is available.
+    /// means no limit. With zero, a check-out fails if no connection is available. A 0 in a log or
+    /// in [`PoolOptions::non_default`] is this zero; in a connection string, 0 means no limit.
     pub wait_queue_timeout: Option<Duration>,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,
@@ -65,17 +66,17 @@ impl PoolOptions {
             return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "be at most maxPoolSize"));
         }
         if matches!(self.max_idle_time, Some(Duration::ZERO)) {
-            return Err(ConfigError::new("maxIdleTimeMS", 0, "be more than 0"));
+            return Err(ConfigError::new("maxIdleTimeMS", 0, "be more than 0; None is no limit"));
         }
         Ok(PoolConfig::of(self))
     }
 
-    /// The options that differ from their defaults, by their standard names; times in milliseconds
-    /// (CMAP-102).
+    /// The options that differ from their defaults, by their standard names; times in milliseconds,
+    /// of which only zero is 0 (CMAP-102).
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));
-        let millis = |limit: Option<Duration>| limit.map(millis_of);
+        let millis = |limit: Option<Duration>| limit.map(|limit| millis_of(limit).max(u64::from(!limit.is_zero())));
         [
             ("maxPoolSize", count(self.max_pool_size), count(default.max_pool_size)),
             ("minPoolSize", count(self.min_pool_size), count(default.min_pool_size)),

@@ -101,6 +101,7 @@ use core::time::Duration;
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::ReadMode;
+use poolhouse_core::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use poolhouse_core::topology::TopologyOptions;
 pub use poolhouse_wire::compress::Compressor;
 
@@ -288,10 +289,28 @@ impl ConnectionString {
         limit(self.options.connect_timeout, MonitorOptions::DEFAULT.connect_timeout)
     }
 
+    /// `timeoutMS`; `None` if it is absent, [`Duration::MAX`] if it is without limit.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        self.options.timeout.map(|given| limit(Some(given), None).unwrap_or(Duration::MAX))
+    }
+
+    /// `socketTimeoutMS`; `None` is without limit and the default.
+    #[must_use]
+    pub fn socket_timeout(&self) -> Option<Duration> {
+        limit(self.options.socket_timeout, None)
+    }
+
+    /// `wTimeoutMS`; `None` is without limit and the default.
+    #[must_use]
+    pub fn w_timeout(&self) -> Option<Duration> {
+        limit(self.options.w_timeout, None)
+    }
+
     /// `serverSelectionTimeoutMS`; default 30 s.
     #[must_use]
     pub fn server_selection_timeout(&self) -> Duration {
-        self.options.server_selection_timeout.unwrap_or(Duration::from_secs(30))
+        self.options.server_selection_timeout.unwrap_or(SERVER_SELECTION_TIMEOUT)
     }
 
     /// `serverSelectionTryOnce`, for clients without monitors; default true (MON-60).
@@ -303,7 +322,7 @@ impl ConnectionString {
     /// `localThresholdMS`; default 15 ms.
     #[must_use]
     pub fn local_threshold(&self) -> Duration {
-        self.options.local_threshold.unwrap_or(Duration::from_millis(15))
+        self.options.local_threshold.unwrap_or(LOCAL_THRESHOLD)
     }
 
     /// `readPreference`; default `primary`.

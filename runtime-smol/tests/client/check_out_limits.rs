@@ -111,7 +111,7 @@ fn without_a_timeout_the_wait_queue_timeout_applies() {
         assert_eq!(text, format!("{}: {fixed}: {use_of_the_pool}", server.address()), "CMAP-99");
         drop(held);
         client.close().await;
-        // A check-out without a limit has none.
+        // A check-out without a deadline also ends at the wait queue timeout.
         let client = narrow(&server, "waitQueueTimeoutMS=100&timeoutMS=600000&serverSelectionTimeoutMS=600000");
         let held = take(&client).await;
         fails_at_the_limit("none", async { client.check_out_by(None).await.map(drop) }).await;

@@ -10,7 +10,6 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};
 use poolhouse_core::{Cause, Instant};
-use poolhouse_driver as shell;
 use poolhouse_driver::{EventRef, Notice, Subscribers, Subscription};
 use serde_json::{Value, json};
 
@@ -42,7 +41,7 @@ impl Recorder {
     pub fn take(&mut self) -> Option<Trace> {
         while let Some(notice) = self.subscription.try_next() {
             match notice {
-                Notice::Event { at, event: shell::Event::Pool(event) } => {
+                Notice::Event { at, event: poolhouse_driver::Event::Pool(event) } => {
                     self.trace.0.push((at, event.pool().get(), Event::of(&event)));
                 }
                 Notice::Event { .. } => {}

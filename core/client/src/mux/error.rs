@@ -157,8 +157,8 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // Without the box, to allow a downcast to `ServerError`.
-            Self::Server(error) => Some(&**error),
+            // It adds no text to its error, so it is no link of the chain.
+            Self::Server(error) => error.source(),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Lost { cause, .. } => Some(cause),

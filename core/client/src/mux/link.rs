@@ -136,13 +136,13 @@ impl From<Cause> for NotEstablished {
 /// one.
 async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
     let platform = shared.runtime.platform();
-    let deadline = platform.now().saturating_add(shared.options.connect_timeout);
+    let deadline = shared.options.connect_timeout.map(|limit| platform.now().saturating_add(limit));
     let attempts = async {
         let address =
             HostAddress::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
         let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
-            let connected = shared.runtime.connect(&address, Some(deadline)).await;
+            let connected = shared.runtime.connect(&address, deadline).await;
             let stream = connected.map_err(|error| {
                 let report = Some(error.reason).filter(|reason| !reason.is_none());
                 NotEstablished {
@@ -162,7 +162,10 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
             }
         }
     };
-    let established = before(platform, deadline, attempts).await;
+    let established = match deadline {
+        Some(at) => before(platform, at, attempts).await,
+        None => Some(attempts.await),
+    };
     established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout))).map_err(|failure| {
         shared.turn(host, |turn| turn.refused(failure.report));
         failure.cause

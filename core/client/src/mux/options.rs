@@ -91,9 +91,9 @@ pub struct SessionOptions {
     pub compressions: Vec<Compression>,
     /// User name and password. Default none.
     pub credential: Option<CqlCredential>,
-    /// Limit on the time to establish a connection: name resolution, connect, TLS and handshake.
-    /// Default 5 s.
-    pub connect_timeout: Duration,
+    /// Limit on the time to establish a connection: name resolution, connect, TLS and handshake;
+    /// `None` is no limit. Default 5 s.
+    pub connect_timeout: Option<Duration>,
     /// Limit on the time of a request, including all waiting; `None` is no limit. Default 12 s.
     pub request_timeout: Option<Duration>,
     /// Limit on the body of a received or sent envelope, in bytes. Default 256 MiB, the protocol's
@@ -120,7 +120,7 @@ impl SessionOptions {
             version: Version::NEWEST,
             compressions: Vec::new(),
             credential: None,
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: Some(Duration::from_secs(5)),
             request_timeout: Some(Duration::from_secs(12)),
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),
@@ -162,10 +162,10 @@ impl SessionOptions {
         Self { credential: Some(credential), ..self }
     }
 
-    /// Sets the limit on the time to establish a connection.
+    /// Sets the limit on the time to establish a connection; `None` is no limit.
     #[must_use]
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self { connect_timeout, ..self }
+    pub fn connect_timeout(self, limit: impl Into<Option<Duration>>) -> Self {
+        Self { connect_timeout: limit.into(), ..self }
     }
 
     /// Sets the limit on the time of a request; `None` is no limit.
@@ -192,11 +192,11 @@ impl SessionOptions {
     pub fn validate(&self) -> Result<(), Error> {
         self.config(Distance::Local)?;
         check_hosts(&self.hosts)?;
-        if self.connect_timeout.is_zero() {
-            return Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0").into());
+        if self.connect_timeout == Some(Duration::ZERO) {
+            return Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0; None is no limit").into());
         }
         if self.request_timeout == Some(Duration::ZERO) {
-            return Err(ConfigError::new("requestTimeoutMS", 0, "be more than 0").into());
+            return Err(ConfigError::new("requestTimeoutMS", 0, "be more than 0; None is no limit").into());
         }
         let bytes_max = u64::from(Limits::DEFAULT.body_bytes_max);
         if self.body_bytes_max == 0 || u64::from(self.body_bytes_max) > bytes_max {

@@ -20,7 +20,7 @@ use poolhouse_driver::Runtime as _;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions<'o> {
     /// Limit on the time of the request, including all waiting. `None`: the limit of the session's
-    /// options. [`Duration::MAX`]: no limit.
+    /// options. [`Duration::MAX`]: no limit. Zero: the request fails.
     pub timeout: Option<Duration>,
     /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with the fields
     /// that the flags imply. [`Flags::COMPRESSION`] is ignored: only the session sets it.

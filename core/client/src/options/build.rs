@@ -213,7 +213,7 @@ impl ClientOptions {
     }
 
     /// `connectTimeoutMS`: the time limit for establishing a connection, and for the reply to a
-    /// check; `None` is no limit. Default 10 s.
+    /// check; at most 2,147,483,647 ms. `None`, not [`Duration::MAX`], is no limit. Default 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.monitor.connect_timeout = limit.into();

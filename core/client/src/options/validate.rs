@@ -45,7 +45,7 @@ impl ClientOptions {
         }
         for (option, limit) in [("timeoutMS", self.timeout), ("socketTimeoutMS", self.socket_timeout)] {
             if limit == Some(Duration::ZERO) {
-                return Err(ConfigError::new(option, 0, "be more than 0").into());
+                return Err(ConfigError::new(option, 0, "be more than 0; None is no limit").into());
             }
         }
         if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {

@@ -101,6 +101,10 @@ fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
     let expected =
         [("maxPoolSize", 0), ("minPoolSize", 1), ("maxIdleTimeMS", 2), ("maxConnecting", 3), ("waitQueueTimeoutMS", 4)];
     assert_eq!(all, expected, "neither waitQueueSize nor waitQueueMultiple exists");
+    let short = Duration::from_micros(500);
+    let short = PoolOptions { max_idle_time: Some(short), wait_queue_timeout: Some(Duration::ZERO), ..DEFAULT };
+    let short: Vec<_> = short.non_default().collect();
+    assert_eq!(short, [("maxIdleTimeMS", 1), ("waitQueueTimeoutMS", 0)], "0 is only zero");
 }
 
 /// CMAP-22, CMAP-29

@@ -44,6 +44,7 @@ fn what_is_not_said_is_unset_and_has_the_default_of_the_specification() {
     let seeds: Vec<_> = uri.seeds().collect();
     assert_eq!(uri.topology_options(&seeds), TopologyOptions { seeds: &["a"], ..TopologyOptions::default() });
     assert_eq!(uri.connect_timeout(), Some(Duration::from_secs(10)));
+    assert_eq!((uri.timeout(), uri.socket_timeout(), uri.w_timeout()), (None, None, None));
     assert_eq!(uri.server_selection_timeout(), Duration::from_secs(30));
     assert_eq!(uri.local_threshold(), Duration::from_millis(15));
     assert_eq!((uri.read_mode(), uri.tag_sets(), uri.max_staleness_seconds()), (ReadMode::Primary, &[][..], None));
@@ -52,6 +53,16 @@ fn what_is_not_said_is_unset_and_has_the_default_of_the_specification() {
     assert_eq!((uri.compressors(), uri.zlib_compression_level()), (&[][..], None));
     assert_eq!((uri.srv_max_hosts(), uri.srv_service_name(), uri.proxy()), (None, "mongodb", None));
     assert_eq!((uri.credential(), uri.database()), (None, None));
+}
+
+#[test]
+fn zero_is_no_limit() {
+    let uri = quiet(
+        "mongodb://a/?connectTimeoutMS=0&maxIdleTimeMS=0&socketTimeoutMS=0&timeoutMS=0&waitQueueTimeoutMS=0&wTimeoutMS=0",
+    );
+    assert_eq!((uri.connect_timeout(), uri.socket_timeout(), uri.w_timeout()), (None, None, None));
+    assert_eq!(uri.timeout(), Some(Duration::MAX), "the limits that it replaces do not apply either");
+    assert_eq!(uri.pool_options(), PoolOptions::DEFAULT);
 }
 
 #[test]

@@ -1,19 +1,26 @@
 //! The log lines for operators: one for each fact, and none for its consequences.
 
 use super::*;
-use crate::replies::texts;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use poolhouse_core::pool::{ClosedReason, PoolEvent, PoolId};
 use poolhouse_core::topology::{
     self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Topology, TopologyOptions,
 };
 use poolhouse_core::{Cause, ObjectId};
+use poolhouse_wire::bson::{RawArray, RawDocument};
 use poolhouse_wire::hello::HelloReply;
 
 /// Only the lines for operators.
 const LINES: LogOptions = LogOptions { deployment: LevelFilter::TRACE, heartbeat_replies: false, ..LogOptions::OFF };
+
+/// An array of texts. Its bytes are never freed.
+fn texts(texts: &[&str]) -> RawArray<'static> {
+    let texts: bson::Document = texts.iter().enumerate().map(|(i, text)| (i.to_string(), (*text).into())).collect();
+    let bytes = texts.to_vec().expect("encodable").leak();
+    RawArray::from_document(RawDocument::new(bytes).expect("a document"))
+}
 
 /// A replica set of two members. Its observer is the logger.
 struct Set {

@@ -1,7 +1,7 @@
 //! Repeats one operation a given number of times; `tests/scripts/instructions` counts its
 //! instructions.
 //!
-//! Usage: `instructions_shell <case> <times>`, with the cases `pool`, `shell`, `client`: a
+//! Usage: `instructions_driver <case> <times>`, with the cases `pool`, `shell`, `client`: a
 //! connection is checked out through the driver and dropped, without subscribers and without I/O.
 //! Panics if an allocation is made.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]

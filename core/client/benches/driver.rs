@@ -1,5 +1,5 @@
 //! The cost that the driver adds to the pool, and the effect of a second thread:
-//! `cargo bench -p poolhouse-core --features client --bench shell`.
+//! `cargo bench -p poolhouse-client --bench driver`.
 //!
 //! The server is a stream in memory, so no I/O is done. Threads check out and drop connections of
 //! one pool as fast as possible; the floor is a `std::sync::Mutex<Vec<_>>` of the same number of
@@ -24,7 +24,7 @@ fn main() {
     println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
     let client = memory::warm(CONNECTIONS);
     let floor = Mutex::new((0..CONNECTIONS).collect::<Vec<_>>());
-    let shell = || drop(black_box(memory::guard(&client)));
+    let driver = || drop(black_box(memory::guard(&client)));
     let whole = || drop(black_box(memory::now(client.check_out()).expect("a connection")));
     let least = || {
         let item = floor.lock().expect("not poisoned").pop();
@@ -32,7 +32,7 @@ fn main() {
     };
     let cases: [(&str, &(dyn Fn() + Sync)); 3] = [
         ("Mutex<Vec<_>> pop + push (the floor)", &least),
-        ("shell: check-out + drop", &shell),
+        ("driver: check-out + drop", &driver),
         ("client: check-out + drop", &whole),
     ];
     println!("\n{:<40}{:>14}{:>26}{:>10}", "", "ns, 1 thread", "ns, 2 threads together", "ratio");
