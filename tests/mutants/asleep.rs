@@ -1,4 +1,6 @@
-//! Which mutant is awake. Not part of core: tests/scripts/mutants puts it into its copy.
+//! Which mutant is awake. Not part of any crate: tests/scripts/mutants puts it into its copies.
+
+extern crate std;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io::Write as _;
@@ -43,7 +45,7 @@ fn ask(id: u32) -> bool {
     AWAKE.load(Ordering::Relaxed) == id
 }
 
-/// Iterators of two types, where core says `impl Iterator`.
+/// Iterators of two types, where a function returns `impl Iterator`.
 #[derive(Clone, Debug)]
 pub(crate) enum Either<A, B> {
     Core(A),

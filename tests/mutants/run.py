@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Wakes one mutant of core after the other, and looks whether a test notices. tests/scripts/mutants calls it.
+"""Wakes one mutant of core, wire, auth and cql after the other, and looks whether a test notices. tests/scripts/mutants calls it.
 
     run.py list               how many there are
     run.py prepare            writes the copy until it compiles, and builds the tests of it
@@ -28,7 +28,16 @@ import time
 FOLDER = pathlib.Path(os.environ["FOLDER"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = FOLDER / "copy"
-# What checks core beside its own tests, without sockets and without clocks, the quickest first by what is measured.
+# The crates that have mutants, and their folders; tests/mutants/rustc and tests/scripts/mutants
+# name them too.
+CRATES = {
+    "poolhouse-core": "core", "poolhouse-wire": "core/wire", "poolhouse-auth": "core/auth",
+    "poolhouse-cql": "core/cql",
+}
+PACKAGES = [part for crate in CRATES for part in ("-p", crate)]
+# The programs of their unit tests.
+UNIT = {crate.replace("-", "_") for crate in CRATES}
+# What checks them beside their own tests, without sockets and without clocks, the quickest first by what is measured.
 SUITES = ["bson_corpus", "cmap", "corpus", "cql_wire", "decompress", "monitor", "scram", "sdam", "selection", "selection_model", "simulate",
     "simulate_mux", "topology_model", "wire", "world"]
 # A test that computes so much longer than it lasts otherwise goes round in circles; one that waits for so long waits for ever.
@@ -55,13 +64,15 @@ def store(name, value):
 def environment():
     return {
         **os.environ, "CARGO_TARGET_DIR": str(FOLDER / "build"), "RUSTC_WORKSPACE_WRAPPER": str(ROOT / "tests/mutants/rustc"),
-        # All is built once. Optimizing more costs more than it saves.
+        # All is built once.
         "CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0",
-        "CARGO_PROFILE_DEV_PACKAGE_POOLHOUSE_CORE_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_PACKAGE_POOLHOUSE_TESTS_OPT_LEVEL": "1",
     }
 
 
-def messages(command):
+def messages(step, *arguments):
+    # Optimizing more costs more than it saves.
+    level = [part for crate in (*CRATES, "poolhouse-tests") for part in ("--config", f"profile.dev.package.{crate}.opt-level=1")]
+    command = ["cargo", step, *level, *arguments, "--all-features", "--message-format=json"]
     done = subprocess.run(command, cwd=COPY, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return done, found
@@ -84,6 +95,10 @@ def owners(message, regions):
 
 def prepare():
     mutants = load("list.json")
+    files = {mutant["file"] for mutant in mutants}
+    for crate, folder in CRATES.items():
+        if not any(file.startswith(f"{folder}/src/") for file in files):
+            sys.exit(f"cargo-mutants lists none of {crate}: see .cargo/mutants.toml")
     unviable = set()
     while True:
         (FOLDER / "unviable").write_text("\n".join(map(str, sorted(unviable))))
@@ -93,11 +108,13 @@ def prepare():
         others = {number: reason for number, reason in told.items() if not reason.startswith("unviable")}
         if others:
             sys.exit(f"these could not be written: {others}")
-        source = (ROOT / "core/src/lib.rs").read_text()
-        attributes = "#![feature(core_intrinsics, const_eval_select)]\n#![allow(warnings, internal_features, reason = \"mutants\")]\n#![no_std]"
-        (COPY / "core/src/lib.rs").write_text(source.replace("#![no_std]", attributes, 1) + "\npub(crate) mod mutant;\n")
-        (COPY / "core/src/mutant.rs").write_text((ROOT / "tests/mutants/asleep.rs").read_text())
-        done, said = messages(["cargo", "check", "-p", "poolhouse-core", "--all-features", "--message-format=json"])
+        for folder in CRATES.values():
+            # One with mutants was just written.
+            file = f"{folder}/src/lib.rs"
+            source = ((COPY if file in files else ROOT) / file).read_text()
+            (COPY / file).write_text(source + "\npub(crate) mod mutant;\n")
+            (COPY / folder / "src/mutant.rs").write_text((ROOT / "tests/mutants/asleep.rs").read_text())
+        done, said = messages("check", *PACKAGES)
         if done.returncode == 0:
             break
         regions = load("regions.json")
@@ -120,8 +137,8 @@ def prepare():
     store("unviable.json", sorted(unviable | {int(number) for number in told}))
     programs = {}
     suites = [part for suite in SUITES for part in ("--test", suite)]
-    for command in (["-p", "poolhouse-core", "--lib"], ["-p", "poolhouse-tests", "--lib", *suites]):
-        done, said = messages(["cargo", "test", *command, "--all-features", "--no-run", "--message-format=json"])
+    for which in ([*PACKAGES, "--lib"], ["-p", "poolhouse-tests", "--lib", *suites]):
+        done, said = messages("test", *which, "--no-run")
         if done.returncode != 0:
             sys.exit(done.stderr[-4000:])
         for one in said:
@@ -213,7 +230,7 @@ def meet():
 
 
 def attempts(tests):
-    """In which order they are tried: quick ones many at a time, those of core and those that meet few first; then the long ones, each alone."""
+    """In which order they are tried: quick ones many at a time, unit tests and those that meet few first; then the long ones, each alone."""
     quick, long = collections.defaultdict(list), []
     for one in sorted(tests, key=lambda one: one["seconds"] * (1 + len(one["met"]) / 1000)):
         if one["seconds"] < 0.1:
@@ -221,7 +238,7 @@ def attempts(tests):
         else:
             long.append([one])
     cut = [some[start:start + BATCH] for some in quick.values() for start in range(0, len(some), BATCH)]
-    return sorted(cut, key=lambda some: (some[0]["program"] != "poolhouse_core", sum(one["seconds"] for one in some))) + long
+    return sorted(cut, key=lambda some: (some[0]["program"] not in UNIT, sum(one["seconds"] for one in some))) + long
 
 
 def wake(number, programs, tests):
@@ -279,7 +296,7 @@ def try_all(arguments):
             meeting[number].append(one)
     numbers, minutes, jobs = chosen(mutants, arguments)
     begun, known = time.monotonic(), load("outcomes.json") if (FOLDER / "outcomes.json").exists() else {}
-    # What is computed once, when core is compiled, cannot be woken later.
+    # What is computed once, when a crate is compiled, cannot be woken later.
     constant = {number for number in numbers if not mutants[number - 1]["function"]} - unviable
     order = [number for number in numbers if number not in unviable | constant and str(number) not in known]
 
@@ -304,7 +321,9 @@ def try_all(arguments):
 
 
 def folder_of(mutant):
-    return re.split(r"[/.]", mutant["file"].removeprefix("core/src/"))[0]
+    """The crate, or the module of core."""
+    crate, file = mutant["file"].removeprefix("core/").split("src/", 1)
+    return crate.rstrip("/") or re.split(r"[/.]", file)[0]
 
 
 def list_all():
@@ -337,7 +356,7 @@ def report(named):
         (equivalent if left[place(name)] > 0 else survivors).append(name)
         left[place(name)] -= 1
     viable = len(known) - count["unviable"] - count["constant"]
-    unit = sum(1 for one in known.values() if one["outcome"] == "caught" and (one["by"] or "").startswith("poolhouse_core"))
+    unit = sum(1 for one in known.values() if one["outcome"] == "caught" and one["by"].split()[0] in UNIT)
     caught = count["caught"] + count["timeout"]
     low, high = wilson(caught, viable - len(equivalent))
     commit = subprocess.run([ROOT / "tests/scripts/commit"], capture_output=True, text=True, check=True).stdout.strip()
@@ -359,7 +378,11 @@ def report(named):
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         pathlib.Path(folder, "mutants.json").write_text(json.dumps(figures, indent=2) + "\n")
-    sys.exit(1 if survivors else 0)
+    # An entry of a file that was moved would excuse nothing.
+    gone = sorted(file for file in set(re.findall(r"^- `([^`:]+): ", named, re.MULTILINE)) if not (ROOT / file).is_file())
+    for file in gone:
+        print("tests/mutants.md names a file that does not exist:", file)
+    sys.exit(1 if survivors or gone else 0)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ impl Finder {
         let ids: Vec<_> = found.iter().map(|(id, _)| *id).collect();
         let (start, end) = (range.start + 1, range.end - 1);
         if matches!(&signature.output, syn::ReturnType::Type(_, of) if matches!(**of, syn::Type::ImplTrait(_))) {
-            // No iterator type that core returns implements `Default`.
+            // No iterator type that these functions return implements `Default`.
             let (none, found): (Vec<_>, _) =
                 found.into_iter().partition(|(_, value)| value.contains("Default::default()"));
             self.impossible.extend(none.iter().map(|(id, _)| (*id, "unviable: no default")));

@@ -479,7 +479,8 @@ fn hostile(data: &[u8]) {
             primary: pieces.next().filter(|_| kind % 7 == 0),
             wire: (0, 21),
             hosts: piece.split(',').map(str::to_owned).chain(["a".to_owned()]).collect(),
-            tags: pieces.next().into_iter().map(|tag| (tag.clone(), tag)).collect(),
+            // A reply cannot express a name with a zero byte.
+            tags: pieces.next().into_iter().filter(|tag| !tag.contains('\0')).map(|tag| (tag.clone(), tag)).collect(),
             ..Reply::default()
         };
         let Some(server) = topology.servers().map(|server| server.server()).nth(kind % 3) else { continue };

@@ -199,7 +199,7 @@ fn read(value: &Value) -> Option<Event> {
 
 fn read_options(value: &Value) -> Option<PoolOptions> {
     let count = |name: &str| u32::try_from(value[name].as_u64()?).ok();
-    let limit = |name: &str| match &value[name] {
+    let limit = |name: &str| match value.get(name)? {
         Value::Null => Some(None),
         limit => limit.as_u64().map(Duration::from_nanos).map(Some),
     };

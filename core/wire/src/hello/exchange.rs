@@ -73,11 +73,11 @@ impl HelloExchange {
     ///
     /// Source: OP_MSG, "Exhaust"; SDAM, "Parsing a hello or legacy hello response".
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Decoded<'b, (HelloReply<'b>, Matched)>, WireError> {
-        Ok(match self.exchange.decode_reply(input, &Limits::HANDSHAKE)? {
+        match self.exchange.decode_reply(input, &Limits::HANDSHAKE)? {
             Decoded::Done { value: (message, matched), rest } => {
-                Decoded::Done { value: (HelloReply::parse(message.body())?, matched), rest }
+                HelloReply::parse(message.body()).map(|reply| Decoded::Done { value: (reply, matched), rest })
             }
-            Decoded::NeedMore { bytes_min } => Decoded::NeedMore { bytes_min },
-        })
+            Decoded::NeedMore { bytes_min } => Ok(Decoded::NeedMore { bytes_min }),
+        }
     }
 }

@@ -158,9 +158,10 @@ impl Machines {
             exchange.send_hello(hello, &HandshakeHello::new(&self.metadata), &mut sink).ok()?;
         }
         let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
-        let decoded = exchange.handle_input(socket.reply.get(..received)?).ok()?;
-        let Decoded::Done { value: (reply, matched), .. } = decoded else { return None };
-        self.monitor.handle_reply(now(), line, &reply, matched, known, &mut ()).ok()
+        // By reference: each copy of the reply would be on the stack.
+        let decoded = exchange.handle_input(socket.reply.get(..received)?);
+        let Ok(Decoded::Done { value: (reply, matched), .. }) = &decoded else { return None };
+        self.monitor.handle_reply(now(), line, reply, *matched, known, &mut ()).ok()
     }
 
     /// Whether the last check succeeded.
@@ -180,7 +181,9 @@ impl Machines {
         }
     }
 
-    /// Performs a check-out, a command and a check-in.
+    /// Performs a check-out, a command and a check-in. Not inlined: its frame and that of a check
+    /// are never on the stack together.
+    #[inline(never)]
     fn operate<A: Authenticator>(
         &mut self,
         socket: &mut Socket,

@@ -38,6 +38,11 @@ fn a_trace_is_read_as_it_was_written_and_judged_again() {
     read.judge(&mut checks).expect("right");
     assert!(checks.of("P8") > 0 && checks.of("P27") > 0 && checks.of("P32") > 0);
     Trace::parse(&serde_json::json!([[0, 1, ["nonsense"]]])).expect_err("no event");
+    for limit in ["maxIdleTimeNS", "waitQueueTimeoutNS"] {
+        let mut left_out = whole.json();
+        left_out[0][2][1].as_object_mut().expect("options").remove(limit).expect("a limit, or null");
+        Trace::parse(&left_out).expect_err(limit);
+    }
 }
 
 #[test]
