@@ -14,9 +14,10 @@
 //! violated, if its pool was cleared since, or while the clock task does not run.
 
 use super::connection::Held;
+use super::driven::{Drive, is_earlier};
 use super::hub::Hub;
 use super::runtime::{Locked, Runtime};
-use super::server::{Server, is_earlier};
+use super::server::Server;
 use alloc::vec::Vec;
 use core::pin::pin;
 use core::task::{Context, Poll};
@@ -55,20 +56,20 @@ impl<R: Runtime> Server<R> {
     pub(super) fn drain(&self, drain: Drain<R>) -> Result<(), Drain<R>> {
         let (result, clock, _waker) = self.state.with(|state| {
             let conn = drain.lease.conn();
-            let closed = state.pool.state() == PoolState::Closed;
+            let closed = state.driven.pool.state() == PoolState::Closed;
             let current = state.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation);
             let place = state.late.fresh.try_reserve(1);
             let full = state.late.fresh.len() + state.late.taken >= DRAINS_MAX;
             if closed || !current || full || !state.late.attended || place.is_err() {
                 return (Err(drain), None, None);
             }
-            let Some(cell) = state.cell(conn).filter(|cell| !cell.interrupted) else {
+            let Some(cell) = state.driven.cell(conn).filter(|cell| !cell.interrupted) else {
                 return (Err(drain), None, None);
             };
             cell.deadline = None;
             let waker = cell.waker.take();
             state.late.fresh.push(drain);
-            (Ok(()), state.clock.take(), waker)
+            (Ok(()), state.driven.clock.take(), waker)
         });
         if let Some(clock) = clock {
             let _ = R::contain(|| clock.wake());
@@ -126,7 +127,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
         let (closed, fresh) = self.server.state.with(|state| {
             state.late.attended = false;
             state.late.taken = 0;
-            (state.pool.state() == PoolState::Closed, core::mem::take(&mut state.late.fresh))
+            (state.driven.pool.state() == PoolState::Closed, core::mem::take(&mut state.late.fresh))
         });
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
             // A closed pool closes returned connections for its own reason.

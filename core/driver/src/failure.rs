@@ -183,8 +183,8 @@ impl<R: Runtime> Server<R> {
             return Reason::NONE;
         }
         self.state.with(|state| {
-            let PoolCounts { in_use, pending, waiting, .. } = state.pool.counts();
-            let max_pool_size = state.pool.config().options().max_pool_size;
+            let PoolCounts { in_use, pending, waiting, .. } = state.driven.pool.counts();
+            let max_pool_size = state.driven.pool.config().options().max_pool_size;
             Finding::Exhausted { in_use, pending, max_pool_size, waiting }.into()
         })
     }

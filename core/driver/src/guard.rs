@@ -3,10 +3,11 @@
 use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
+use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
 use super::hub::Hub;
 use super::runtime::{ConnectError, Runtime};
-use super::server::{Begun, Claimed, Watch};
+
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
@@ -319,7 +320,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 impl<'h, R: Runtime> CheckingOut<'h, R> {
     /// Converts the outcome of the check-out, which is complete.
     #[inline(always)]
-    fn finish(&mut self, claimed: Claimed<R>) -> Result<Guard<'h, R>, OperationError> {
+    fn finish(&mut self, claimed: Claimed<Held<R>>) -> Result<Guard<'h, R>, OperationError> {
         let Some(server) = self.server.take() else {
             return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
         };

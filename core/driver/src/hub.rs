@@ -9,6 +9,7 @@
 //! Effects are not queued: [`State::effect`] finds them again under the lock, and looks only at
 //! servers that a step has touched.
 
+use super::driven::{Drive, is_earlier};
 use super::error::OperationError;
 use super::event::{Publish, Tap};
 #[cfg(feature = "alloc")]
@@ -19,7 +20,7 @@ use super::login::Keys;
 use super::login::Login;
 use super::runtime::{Lock, Locked, Runtime, register};
 use super::select::{Seat, Wanted};
-use super::server::{PoolSnapshot, Server, is_earlier};
+use super::server::{PoolSnapshot, Server};
 use super::task::{ServerTask, workers_of};
 use core::fmt;
 use core::future::{pending, poll_fn};

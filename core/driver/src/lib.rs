@@ -48,6 +48,7 @@ mod backlog;
 mod connection;
 #[cfg(feature = "alloc")]
 mod drain;
+mod driven;
 mod error;
 mod event;
 mod failure;

@@ -1,10 +1,7 @@
-//! One server: its pool behind a lock, the sockets of its connections, and the wakers of its
-//! waiters.
+//! One server: its pool behind a lock, and what the server has reported.
 //!
-//! All changes use [`Server::step`]: the machine is changed under the lock; after the lock is
-//! released, sockets are dropped and tasks woken. Nothing is awaited under the lock. Callers that
-//! hold the client core's lock use [`Server::change`], and [`Server::settle`] after they have
-//! released it.
+//! The pool is driven by [`Drive`]. Callers that hold the client core's lock use [`Drive::change`],
+//! and [`Drive::settle`] after they have released it.
 
 mod fork;
 mod new;
@@ -14,21 +11,18 @@ pub use new::NewServer;
 use super::connection::Held;
 #[cfg(feature = "alloc")]
 use super::drain::Late;
+use super::driven::{Drive, Driven, DrivenOf};
 use super::error::{CheckOutFailure, OperationError};
-use super::event::{Publish, Tap};
 use super::login::Refusal;
 #[cfg(feature = "alloc")]
 use super::runtime::ConnectError;
-use super::runtime::{Locked, Runtime, register};
-use super::warm_up::Warmer;
+use super::runtime::{Locked, Runtime};
 use core::fmt;
-use core::task::{Poll, Waker};
-use poolhouse_core::machine::Machine;
+use core::task::Waker;
 use poolhouse_core::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Memory, Pinned, Pool,
-    PoolAction, PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, WaiterId,
+    CheckOutError, Clear, ConnId, EstablishError, Generation, Lease, Pinned, PoolConfig, PoolCounts, PoolId, PoolState,
+    ServiceError,
 };
-use poolhouse_core::storage::Store;
 use poolhouse_core::topology::PoolCommand;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId};
 use poolhouse_wire::handshake::Established;
@@ -49,22 +43,9 @@ impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
     }
 }
 
-/// The state behind the lock of a server: its pool, its sockets, and the wakers of its waiters.
+/// The state behind the lock of a server: its pool, and what the server has reported.
 pub struct ServerState<R: Runtime> {
-    pub(super) pool: Pool<R::Memory>,
-    cells: <R::Memory as Memory>::PerConn<Cell<R>>,
-    waiters: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
-    workers: <R::Memory as Memory>::PerConn<Worker>,
-    /// The number of workers in state `Worker::Called`: each will establish one of the
-    /// connections that are owed.
-    called: u32,
-    /// Tasks that wait until the pool is filled; at most as many as there can be connections.
-    pub(super) warmers: <R::Memory as Memory>::PerConn<Warmer>,
-    /// The number of tasks in `warmers`.
-    pub(super) warming: u32,
-    pub(super) clock: Option<Waker>,
-    /// The instant until which the clock task sleeps; `None` if it sleeps until it is woken.
-    armed: Option<Instant>,
+    pub(super) driven: Driven<R::Memory, Held<R>, Established>,
     /// The last reason why a connection was not authenticated; cleared when a connection is
     /// established.
     refusal: Option<Refusal>,
@@ -72,275 +53,52 @@ pub struct ServerState<R: Runtime> {
     /// cleared when a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
-    /// Whether there may be effects that were not found yet.
-    unsettled: bool,
-    /// The index of the next cell to search for an overdue operation; `None` when all were
-    /// searched.
-    overdue: Option<usize>,
-    /// The index of the next cell to search for an operation to wake, after the pool was closed.
-    /// From then on cells get no deadlines.
-    closing: usize,
     #[cfg(feature = "alloc")]
     pub(super) late: Late<R>,
 }
 
-/// State of a connection slot.
-pub(super) struct Cell<R: Runtime> {
-    owner: Option<ConnId>,
-    pub(super) interrupted: bool,
-    socket: Option<Held<R>>,
-    /// The server's hello. It is here and not with the socket, because the socket is moved at each
-    /// check-out.
-    known: Option<Established>,
-    /// The waker of the task that performs I/O on the connection.
-    pub(super) waker: Option<Waker>,
-    /// The deadline of this I/O. The clock task watches it, so an operation that ends in time needs
-    /// no timer.
-    pub(super) deadline: Option<Instant>,
-    /// The last deadline that has passed.
-    expired: Option<Instant>,
-}
+impl<R: Runtime> Drive for Server<R> {
+    type Memory = R::Memory;
+    type Connection = Held<R>;
+    type Known = Established;
+    type Events = R::Events;
 
-impl<R: Runtime> Cell<R> {
-    /// Takes the waker of the operation if its deadline has passed.
-    fn take_overdue(&mut self) -> Option<Waker> {
-        if self.deadline.is_none() || self.deadline != self.expired {
-            return None;
-        }
-        self.deadline = None;
-        self.waker.take()
+    #[inline]
+    fn events(&self) -> &R::Events {
+        &self.events
     }
 
-    const fn new(owner: Option<ConnId>) -> Self {
-        Self { owner, interrupted: false, socket: None, known: None, waker: None, deadline: None, expired: None }
+    #[inline]
+    fn name(&self) -> &str {
+        self.address()
+    }
+
+    #[inline]
+    fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
+        self.state.with(|state| f(&mut state.driven))
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        R::contain(work)
     }
 }
-
-/// The slot of a task that establishes connections.
-enum Worker {
-    /// No task has the slot.
-    Free,
-    /// The worker establishes a connection, or is about to poll for one.
-    Busy,
-    Waiting(Waker),
-    /// The worker was woken, and has not polled since.
-    Called,
-}
-
-impl Worker {
-    /// Takes the waker of a waiting worker, which then is called.
-    fn take_waiting(&mut self) -> Option<Waker> {
-        if !matches!(self, Self::Waiting(_)) {
-            return None;
-        }
-        match core::mem::replace(self, Self::Called) {
-            Self::Waiting(waker) => Some(waker),
-            Self::Free | Self::Busy | Self::Called => None,
-        }
-    }
-}
-
-/// An effect of a change, which runs after the lock is released.
-enum Effect<R: Runtime> {
-    Wake(Waker),
-    Drop(Held<R>),
-}
-
-impl<R: Runtime> Effect<R> {
-    fn run(self) {
-        match self {
-            Self::Wake(waker) => waker.wake(),
-            Self::Drop(connection) => drop(connection),
-        }
-    }
-}
-
-/// The next two effects. Most changes have one: the empty second slot shows this without taking the
-/// lock again.
-type Effects<R> = [Option<Effect<R>>; 2];
 
 impl<R: Runtime> ServerState<R> {
-    /// Whether the changes so far have no effects.
-    #[inline]
-    fn is_settled(&mut self) -> bool {
-        self.unsettled |= self.pool.take_changed();
-        !self.unsettled
-    }
-
-    /// Returns the next effects of the changes so far.
-    fn effects(&mut self) -> Effects<R> {
-        let first = self.effect();
-        let second = if first.is_some() { self.effect() } else { None };
-        self.unsettled = second.is_some();
-        [first, second]
-    }
-
-    /// Returns the next effect of the changes so far.
-    fn effect(&mut self) -> Option<Effect<R>> {
-        while let Some(action) = self.pool.poll_prompt() {
-            let found = match action {
-                PoolAction::Wake(id) => {
-                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
-                }
-                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Effect::Drop),
-                PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
-                    cell.interrupted = true;
-                    cell.waker.take().map(Effect::Wake)
-                }),
-                PoolAction::Establish(_) => None,
-            };
-            if found.is_some() {
-                return found;
-            }
-        }
-        if let Some(waker) = self.take_warmer() {
-            return Some(Effect::Wake(waker));
-        }
-        if let Some(place) = &mut self.overdue {
-            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
-                return Some(Effect::Wake(waker));
-            }
-            self.overdue = None;
-        }
-        if self.pool.state() == PoolState::Closed {
-            // Workers and the clock task end with the pool. From now on operations in progress use
-            // their own timers.
-            let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
-            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
-                return Some(Effect::Wake(waker));
-            }
-            return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
-        }
-        if self.pool.owed_establish_count() > self.called {
-            if let Some(waker) = self.call_worker() {
-                return Some(Effect::Wake(waker));
-            }
-        }
-        if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
-            return self.clock.take().map(Effect::Wake);
-        }
-        None
-    }
-
-    /// Takes the waker of a worker that waits for a connection to establish.
-    fn call_worker(&mut self) -> Option<Waker> {
-        let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
-        self.called += 1;
-        Some(waker)
-    }
-
-    /// Sets a worker's slot to `now`. Returns the former value, which must be dropped without the
-    /// lock.
-    fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
-        let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
-        let was_called = matches!(before, Worker::Called);
-        self.called -= u32::from(was_called);
-        // Another worker may have to be called instead.
-        self.unsettled |= was_called;
-        Some(before)
-    }
-
-    /// The cell of a connection; `None` if the slot is used by another connection now.
-    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
-        self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
-    }
-
-    /// Initializes the cell of a connection that is about to be established; false if there is no
-    /// memory. Cold: may allocate.
-    fn occupy(&mut self, id: ConnId) -> bool {
-        while self.cells.slots().len() <= id.index() as usize {
-            if self.cells.try_push(Cell::new(None)).is_err() {
-                return false;
-            }
-        }
-        if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
-            *cell = Cell::new(Some(id));
-        }
-        true
-    }
-
-    /// Reports to the pool that a connection could not be established. Nothing changes if the pool
-    /// has abandoned the connection.
-    fn fail_establish(&mut self, now: Instant, id: ConnId, error: EstablishError, observer: &mut Tap<'_, R::Events>) {
-        let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
-        if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
-            self.fail_warmers(failed);
-        }
-    }
-
-    /// Marks the overdue operations, and returns the earliest deadline of the others.
-    fn expire(&mut self, now: Instant) -> Option<Instant> {
-        let mut next = None;
-        for cell in self.cells.slots_mut() {
-            if cell.deadline.is_some_and(|at| at <= now) {
-                cell.expired = cell.deadline;
-                self.overdue = Some(0);
-                self.unsettled = true;
-            } else if is_earlier(cell.deadline, next) {
-                next = cell.deadline;
-            }
-        }
-        next
-    }
-
     /// The generation and the service of a connection; `None` if it no longer exists.
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
-        let service_id = self.pool.conn_service(id);
+        let service_id = self.driven.pool.conn_service(id);
         let pool_generation = match service_id {
-            Some(service_id) => self.pool.service_generation(service_id),
-            None => self.pool.generation(),
+            Some(service_id) => self.driven.pool.service_generation(service_id),
+            None => self.driven.pool.generation(),
         };
-        let generation = self.pool.conn_generation(id)?.get();
+        let generation = self.driven.pool.conn_generation(id)?.get();
         Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
     }
 
     fn snapshot(&self) -> PoolSnapshot {
-        let pool = &self.pool;
+        let pool = &self.driven.pool;
         PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
-    }
-
-    /// Adds a slot for the waker of a waiter.
-    #[inline(never)]
-    fn seat(&mut self, id: WaiterId, observer: &mut Tap<'_, R::Events>) -> Result<Begun<R>, CheckOutError> {
-        while self.waiters.slots().len() <= id.index() as usize {
-            if self.waiters.try_push(None).is_err() {
-                // The pool replaces a time in the past by that of the check-out.
-                self.pool.cancel(Instant::ORIGIN, id, observer);
-                let waiting = self.pool.counts().waiting;
-                return Err(CheckOutError::Busy { waiting });
-            }
-        }
-        debug_assert!(
-            self.waiters.slots().get(id.index() as usize).is_some_and(Option::is_none),
-            "the waker of a waiter is removed with it"
-        );
-        Ok(Begun::Queued(id))
-    }
-
-    fn take_socket(&mut self, lease: &Lease) -> Option<Held<R>> {
-        self.cell(lease.conn()).and_then(|cell| cell.socket.take())
-    }
-}
-
-/// Returns the first result of `take` that is not `None`, beginning with the item at `place`;
-/// `place` then is the index of the next item.
-fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
-    while let Some(item) = items.get_mut(*place) {
-        *place += 1;
-        let taken = take(item);
-        if taken.is_some() {
-            return taken;
-        }
-    }
-    None
-}
-
-/// Whether `one` is before `other`; `None` is after all instants.
-pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
-        (Some(_), None) => true,
-        (None, _) => false,
     }
 }
 
@@ -358,47 +116,6 @@ impl<R: Runtime> Server<R> {
     /// The pool at one instant.
     pub fn pool_snapshot(&self) -> PoolSnapshot {
         self.state.with(|state| state.snapshot())
-    }
-
-    /// Changes the pool under its lock, then runs the effects.
-    #[inline]
-    pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        let mut tap = Tap::of_server(&self.events, self.address());
-        let (result, is_settled) = self.state.with(|state| (change(state, &mut tap), state.is_settled()));
-        if !is_settled {
-            self.run_effects();
-        }
-        if tap.is_active() {
-            self.events.deliver();
-        }
-        result
-    }
-
-    #[inline(never)]
-    fn run_effects(&self) {
-        loop {
-            let [first, second] = self.state.with(ServerState::effects);
-            let is_last = second.is_none();
-            for effect in [first, second].into_iter().flatten() {
-                // Wakers and sockets run foreign code: a panic there must not lose the result of
-                // the step.
-                let _ = R::contain(|| effect.run());
-            }
-            if is_last {
-                break;
-            }
-        }
-    }
-
-    /// Changes the pool under its lock, without running effects. For callers that hold the client
-    /// core's lock and call [`Server::settle`] afterwards.
-    fn change<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
-    }
-
-    /// Runs the effects of [`Server::change`].
-    pub(super) fn settle(&self) {
-        self.step(|_, _| ());
     }
 
     /// Executes a command of the topology, under the client core's lock.
@@ -432,182 +149,13 @@ impl<R: Runtime> Server<R> {
         self.change(|state, observer| state.pool.close(now, observer));
     }
 
-    /// Checks a connection out. If the check-out must wait, it has no waker yet:
-    /// [`Server::poll_claim`] registers it.
-    ///
-    /// - `clock`: read under the lock, and only if the time matters.
-    #[inline]
-    pub(super) fn check_out(
-        &self,
-        clock: impl FnOnce() -> Instant,
-        deadline: Option<Instant>,
-    ) -> Result<Begun<R>, CheckOutError> {
-        self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
-            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
-            CheckOut::Queued(id) => state.seat(id, observer),
-        })
-    }
-
-    /// The outcome of a waiting check-out. While there is none, registers `waker`, which is woken
-    /// when there is. The clock is not read, because other calls decide the outcome.
-    pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
-        let mut waker = Some(waker.clone());
-        let (claimed, _left) = self.step(|state, _| {
-            let claim = state.pool.claim(Instant::ORIGIN, id);
-            let mut left = None;
-            match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
-                (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
-                // The claim revokes the waking that is owed.
-                (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
-                // The slot belongs to another waiter now.
-                (Claim::Stale, _) | (_, None) => {}
-            }
-            let claimed = match claim {
-                Claim::Waiting => Poll::Pending,
-                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
-                Claim::Failed(error) => Poll::Ready(Err(error)),
-                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
-            };
-            (claimed, left)
-        });
-        claimed
-    }
-
-    pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
-        let _left = self.step(|state, observer| {
-            state.pool.cancel(now, id, observer);
-            state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
-        });
-    }
-
     /// Stores how a connection that is checked out is used.
     pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
-        let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
+        let pinned = self.with(|state| state.pool.pin(lease, pinned));
         debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
     }
 
-    /// Puts the socket back into its slot, and returns the lease.
-    ///
-    /// - `clock`: as in [`Server::check_out`].
-    /// - `connection`: taken; if it is `None`, the connection is broken.
-    #[inline]
-    pub(super) fn check_in(
-        &self,
-        clock: impl FnOnce() -> Instant,
-        lease: Lease,
-        connection: &mut Option<Held<R>>,
-        health: Health,
-    ) {
-        let _waker = self.step(|state, observer| {
-            let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
-            let mut waker = None;
-            if let Some(cell) = state.cell(lease.conn()) {
-                cell.deadline = None;
-                cell.socket = connection.take();
-                waker = cell.waker.take();
-            }
-            let returned = state.pool.check_in_with(clock, lease, health, observer);
-            debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
-            waker
-        });
-    }
-
-    /// Ready if the connection was interrupted; otherwise registers `waker`, which is woken when it
-    /// is.
-    pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
-        let mut waker = Some(waker.clone());
-        self.state.with(|state| match state.cell(id) {
-            Some(cell) if !cell.interrupted => {
-                register(&mut cell.waker, &mut waker);
-                Poll::Pending
-            }
-            _ => Poll::Ready(()),
-        })
-    }
-
-    /// Returns whether an operation on the connection may continue; if it may, registers `waker`,
-    /// which is woken when that changes.
-    ///
-    /// - `deadline`: the operation's; `None` is no deadline.
-    pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
-        let mut waker = Some(waker.clone());
-        let (watch, clock) = self.state.with(|state| {
-            let closed = state.pool.state() == PoolState::Closed;
-            let late = is_earlier(deadline, state.armed) && !closed;
-            let cell = match state.cell(id) {
-                Some(cell) if !cell.interrupted => cell,
-                _ => return (Watch::Interrupted, None),
-            };
-            if deadline.is_some() && deadline <= cell.expired {
-                return (Watch::TimedOut, None);
-            }
-            register(&mut cell.waker, &mut waker);
-            if closed {
-                cell.deadline = None;
-                return (Watch::WithoutClock, None);
-            }
-            cell.deadline = deadline;
-            (Watch::Going, if late { state.clock.take() } else { None })
-        });
-        if let Some(clock) = clock {
-            let _ = R::contain(|| clock.wake());
-        }
-        watch
-    }
-
-    /// Takes a slot for one more worker; `None` if there are as many workers as there can be
-    /// connections.
-    pub(super) fn join_workers(&self) -> Option<usize> {
-        self.state.with(|state| {
-            let free = state.workers.slots().iter().position(|worker| matches!(worker, Worker::Free));
-            let place = match free {
-                Some(place) => place,
-                None => {
-                    state.workers.try_push(Worker::Free).ok()?;
-                    state.workers.slots().len() - 1
-                }
-            };
-            *state.workers.slots_mut().get_mut(place)? = Worker::Busy;
-            Some(place)
-        })
-    }
-
-    /// Frees a worker's slot. If the worker had been called, another one is called.
-    pub(super) fn leave_workers(&self, worker: usize) {
-        let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
-    }
-
-    /// The next connection to establish; `None` once the pool is closed.
-    pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
-        let mut waker = Some(waker.clone());
-        let (polled, _before) = self.step(|state, observer| {
-            let before = state.replace_worker(worker, Worker::Busy);
-            while let Some(id) = state.pool.poll_establish() {
-                if state.occupy(id) {
-                    return (Poll::Ready(Some(id)), before);
-                }
-                let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
-                state.fail_establish(now, id, error, observer);
-            }
-            if state.pool.state() == PoolState::Closed {
-                return (Poll::Ready(None), before);
-            }
-            if let Some(waker) = waker.take() {
-                state.replace_worker(worker, Worker::Waiting(waker));
-            }
-            (Poll::Pending, before)
-        });
-        polled
-    }
-
-    /// The deadline of the operation that waits for a connection that is being established; `None`
-    /// if no operation waits, or if the one that waits has no deadline.
-    pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Instant> {
-        self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
-    }
-
-    /// Reports to the pool that a connection is established. Returns the socket if the pool has
-    /// abandoned the connection.
+    /// [`Drive::established`]. Failures before it are no longer the reason of later ones.
     pub(super) fn established(
         &self,
         now: Instant,
@@ -616,24 +164,14 @@ impl<R: Runtime> Server<R> {
         known: Established,
     ) -> Option<Held<R>> {
         self.forget_failure();
-        let (late, _waker, _refusal) = self.step(|state, observer| {
-            // The socket must be in its slot before the connection can be granted.
-            let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
-            let waker = cell.waker.take();
-            cell.known = Some(known);
-            cell.socket = Some(connection);
-            match state.pool.handle_established(now, id, observer) {
-                Ok(()) => (None, waker, state.refusal.take()),
-                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker, None),
-            }
-        });
-        late
+        let _refusal = self.state.with(|state| state.refusal.take());
+        Drive::established(self, now, id, connection, known)
     }
 
     /// The server's hello when the connection was established; `None` if the connection no longer
     /// exists.
     pub(super) fn known(&self, id: ConnId) -> Option<Established> {
-        self.state.with(|state| state.cell(id).and_then(|cell| cell.known))
+        self.with(|state| state.cell(id).and_then(|cell| cell.known))
     }
 
     /// Stores the service of a connection, in load-balanced mode.
@@ -665,11 +203,7 @@ impl<R: Runtime> Server<R> {
     /// Reports to the pool that a connection could not be established, under the client core's
     /// lock. Returns a waker that must be dropped without a lock.
     pub(super) fn fail_establish(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
-        self.change(|state, observer| {
-            let waker = state.cell(id).and_then(|cell| cell.waker.take());
-            state.fail_establish(now, id, error, observer);
-            waker
-        })
+        self.change(|state, observer| state.fail_establish(now, id, error, observer))
     }
 
     /// The generation and the service of a connection, to judge its errors; `None` if the
@@ -677,44 +211,11 @@ impl<R: Runtime> Server<R> {
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
         self.state.with(|state| state.origin(id))
     }
-
-    /// Runs expired timeouts of the pool, registers the clock task's waker, and returns the next
-    /// deadline.
-    pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
-        let mut waker = Some(waker.clone());
-        self.step(|state, observer| {
-            while state.pool.poll_timeout().is_some_and(|at| at <= now) {
-                state.pool.handle_timeout(now, observer);
-            }
-            if state.pool.state() == PoolState::Closed {
-                return ClockState::Ended;
-            }
-            register(&mut state.clock, &mut waker);
-            let operations = state.expire(now);
-            let pool = state.pool.poll_timeout();
-            state.armed = if is_earlier(operations, pool) { operations } else { pool };
-            ClockState::Armed(state.armed)
-        })
-    }
-
-    /// Whether the pool or an operation has an earlier deadline than the one until which the clock
-    /// task sleeps.
-    pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
-        let mut waker = Some(waker.clone());
-        self.state.with(|state| {
-            register(&mut state.clock, &mut waker);
-            let ServerState { pool, cells, armed, .. } = state;
-            let late = |at| is_earlier(at, *armed);
-            pool.state() == PoolState::Closed
-                || late(pool.poll_timeout())
-                || cells.slots().iter().any(|cell| late(cell.deadline))
-        })
-    }
 }
 
 impl<R: Runtime> fmt::Debug for ServerState<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerState").field("pool", &self.pool.id()).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("pool", &self.driven.pool.id()).finish_non_exhaustive()
     }
 }
 
@@ -727,36 +228,6 @@ impl<R: Runtime> fmt::Debug for Server<R> {
             .finish_non_exhaustive()
     }
 }
-
-/// The next step of a server's clock task.
-pub(super) enum ClockState {
-    /// Poll again at this instant, or when woken.
-    Armed(Option<Instant>),
-    /// The pool is closed.
-    Ended,
-}
-
-/// Whether an operation may go on.
-pub(super) enum Watch {
-    /// It may. Its task is woken when it is interrupted, or when its deadline has passed.
-    Going,
-    /// It may, but it must watch its deadline itself: the pool is closed, and its clock task has
-    /// ended.
-    WithoutClock,
-    /// It must end: the connection was interrupted, or no longer exists.
-    Interrupted,
-    /// It must end: its deadline has passed.
-    TimedOut,
-}
-
-/// The state of a check-out after its first step.
-pub(super) enum Begun<R: Runtime> {
-    Granted(Option<Held<R>>, Lease),
-    Queued(WaiterId),
-}
-
-/// The outcome of a check-out that waited.
-pub(super) type Claimed<R> = Result<(Option<Held<R>>, Lease), CheckOutError>;
 
 /// The generation and the service of a connection.
 pub(super) struct Origin {

@@ -4,11 +4,11 @@
 use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
+use super::driven::{ClockState, Drive, is_earlier};
 use super::failure::{Finding, NotEstablished};
 use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Runtime};
-use super::server::{ClockState, is_earlier};
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;

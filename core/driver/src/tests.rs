@@ -43,6 +43,7 @@ mod wide;
 mod workers;
 
 use super::*;
+use crate::driven::Drive as _;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;

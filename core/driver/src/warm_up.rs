@@ -5,17 +5,18 @@
 //! the server's state. They are woken when the pool has their number of connections, or when
 //! filling has ended or failed.
 
+use super::driven::{Drive, Driven};
 use super::error::OperationError;
-use super::event::Tap;
 use super::hub::Hub;
 use super::runtime::{Runtime, register};
 use super::select::Wanted;
-use super::server::{Server, ServerState};
+use super::server::Server;
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Poll, Waker};
 use poolhouse_core::Instant;
-use poolhouse_core::pool::{CheckOutError, PoolConfig, PoolState};
+use poolhouse_core::machine::Observer;
+use poolhouse_core::pool::{CheckOutError, Memory, PoolConfig, PoolEvent, PoolState};
 use poolhouse_core::storage::Store;
 
 /// The slot of a task that waits until a pool is filled.
@@ -165,7 +166,7 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-impl<R: Runtime> ServerState<R> {
+impl<M: Memory, C, K> Driven<M, C, K> {
     fn join_warmers(&mut self, count: Option<u32>) -> Option<usize> {
         let free = self.warmers.slots().iter().position(|warmer| matches!(warmer, Warmer::Free));
         let index = match free {
@@ -181,7 +182,7 @@ impl<R: Runtime> ServerState<R> {
     }
 
     /// Sets the pool's fill target to the largest number that a task waits for.
-    pub(super) fn retarget(&mut self, now: Instant, observer: &mut Tap<'_, R::Events>) {
+    pub(super) fn retarget(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         let config = *self.pool.config();
         let goals = self.warmers.slots().iter().filter_map(|warmer| match warmer {
             Warmer::Waits { count, failed: None, .. } => Some(goal(*count, &config)),

@@ -9,11 +9,11 @@ impl<R: Runtime> Server<R> {
     /// Abandons all connections; false if the lock is held.
     pub(in super::super) fn reset_after_fork(&self) -> bool {
         let reset = self.state.try_with(|state| {
-            let pool = state.pool.start_over();
+            let pool = state.driven.pool.start_over();
             let mut left = core::mem::replace(state, ServerState::of(pool));
             // Frees the buffers. In a child, dropping the runtime's stream does not touch the
             // socket.
-            for cell in left.cells.slots_mut() {
+            for cell in left.driven.cells.slots_mut() {
                 drop(cell.socket.take());
             }
             // Leaks the wakers of the waiters too: dropping a waker may run any code.

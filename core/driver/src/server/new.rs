@@ -2,8 +2,10 @@
 
 #[cfg(feature = "alloc")]
 use super::Late;
-use super::{Pool, PoolConfig, PoolId, Runtime, Server, ServerState, Tap};
+use super::{Driven, PoolConfig, PoolId, Runtime, Server, ServerState};
+use crate::event::Tap;
 use core::fmt;
+use poolhouse_core::pool::Pool;
 use poolhouse_core::storage::{Full, Store};
 use poolhouse_core::{Instant, ServerId};
 
@@ -84,18 +86,14 @@ impl<R: Runtime> ServerState<R> {
     /// Takes a remaining connection after the last handle of the server was dropped; the caller
     /// drops it without the lock. When this returns `None`, the slot can be reused.
     pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
-        self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
+        self.driven.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
     }
 
     /// Overwrites the state with that of [`ServerState::of`]. A new state would be large on the
     /// stack.
     fn reset(&mut self, pool: Pool<R::Memory>) {
-        let Self { cells, waiters, workers, warmers, .. } = self;
-        while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
-        self.pool = pool;
-        (self.called, self.warming, self.closing) = (0, 0, 0);
-        (self.clock, self.armed, self.refusal, self.overdue) = (None, None, None, None);
-        self.unsettled = true;
+        self.driven.reset(pool);
+        self.refusal = None;
         #[cfg(feature = "alloc")]
         {
             self.late = Late::EMPTY;
@@ -106,21 +104,10 @@ impl<R: Runtime> ServerState<R> {
     #[inline]
     pub(super) fn of(pool: Pool<R::Memory>) -> Self {
         Self {
-            pool,
-            cells: Store::empty(),
-            waiters: Store::empty(),
-            workers: Store::empty(),
-            called: 0,
-            warmers: Store::empty(),
-            warming: 0,
-            clock: None,
-            armed: None,
+            driven: Driven::new(pool),
             refusal: None,
             #[cfg(feature = "alloc")]
             failure: None,
-            unsettled: true,
-            overdue: None,
-            closing: 0,
             #[cfg(feature = "alloc")]
             late: Late::EMPTY,
         }

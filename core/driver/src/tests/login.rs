@@ -3,6 +3,7 @@
 use super::wide::House;
 use super::workers::hub_clear;
 use super::*;
+use crate::driven::Drive as _;
 use alloc::format;
 use alloc::string::ToString;
 use base64ct::{Base64, Encoding};

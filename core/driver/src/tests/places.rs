@@ -164,7 +164,7 @@ fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
 /// A client has one pool number for each server that its topology can ever add.
 #[test]
 fn security_9_pools_of_two_clients_never_have_the_same_number() {
-    let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.pool.id());
+    let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.driven.pool.id());
     let hub = |client| {
         let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };
         hub_for(Bench::new(), seeds, |config| config.client = client)

@@ -19,7 +19,7 @@ fn servers_are_shown_by_their_addresses_and_pools_by_their_ids() {
     let (_, hub, server) = open();
     let (id, snapshot) = (server.id(), server.pool_snapshot());
     assert_eq!(format!("{server:?}"), format!("Server {{ id: {id:?}, address: \"a:27017\", pool: {snapshot:?}, .. }}"));
-    let (state, pool) = server.state.with(|state| (format!("{state:?}"), state.pool.id()));
+    let (state, pool) = server.state.with(|state| (format!("{state:?}"), state.driven.pool.id()));
     assert_eq!(state, format!("ServerState {{ pool: {pool:?}, .. }}"));
     let pool = PoolOptions::DEFAULT.validate().unwrap();
     let new = Server::<Bench>::create(hub.now(), id, PoolId::new(7), "b:1".into(), pool, Subscribers::default());

@@ -4,10 +4,10 @@ use super::wide::Bell;
 use super::workers::{guard, hub_clear};
 use super::*;
 use crate::connection::{Connection, hold};
-use crate::server::Begun;
+use crate::driven::{Begun, Drive};
 use poolhouse_core::pool::{ConnId, EstablishError, Health, WaiterId};
 
-fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<Bench> {
+fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<crate::connection::Held<Bench>> {
     server.check_out(|| bench.now(), None).expect("a free waiter slot")
 }
 

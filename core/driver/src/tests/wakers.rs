@@ -3,6 +3,7 @@
 
 use super::wide::Bell;
 use super::*;
+use crate::driven::Drive as _;
 use alloc::sync::Weak;
 use alloc::task::Wake;
 

@@ -2,6 +2,7 @@
 
 use super::wide::{Bell, House};
 use super::*;
+use crate::driven::Drive as _;
 
 const TEN: PoolOptions = PoolOptions { max_pool_size: 10, ..PoolOptions::DEFAULT };
 
@@ -55,7 +56,7 @@ fn reconfigure(house: &mut House, pool: PoolOptions) {
 }
 
 fn target(house: &House) -> u32 {
-    house.server.state.with(|state| state.pool.fill_target())
+    house.server.state.with(|state| state.driven.pool.fill_target())
 }
 
 /// Makes the server answer from now on. Connections that wait for it are closed, and are

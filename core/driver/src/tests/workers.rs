@@ -1,6 +1,7 @@
 //! Workers that end before their work does; operations that end before they are sent.
 
 use super::*;
+use crate::driven::Drive as _;
 
 /// The pool is notified of the end, the waiting operation fails, and another worker can join.
 #[test]

@@ -1,0 +1,652 @@
+//! The pool machine with the state beside its slots: the connections, the wakers and deadlines of
+//! their operations, the wakers of waiters, and the tasks that work for the pool.
+//!
+//! [`Driven`] is plain data behind one lock. [`Drive::step`] changes it under the lock and runs the
+//! effects of the change (tasks to wake, connections to drop) after the lock is released. Nothing
+//! is awaited under the lock.
+//!
+//! One check-out: [`Drive::check_out`] grants a connection, or adds a waiter. For a waiter,
+//! [`Drive::poll_claim`] registers the waker and takes the outcome. [`Drive::check_in`] returns the
+//! connection to its slot.
+//!
+//! The pool of a MongoDB server is driven by this module, and so is the pool of a
+//! [`Manager`](crate::pool::Manager).
+
+use super::event::{Publish, Tap};
+use super::runtime::register;
+use super::warm_up::Warmer;
+use core::task::{Poll, Waker};
+use poolhouse_core::machine::{Machine, Observer};
+use poolhouse_core::pool::{
+    CheckOut, CheckOutError, Claim, ConnId, EstablishError, Health, Lease, Memory, Pool, PoolAction, PoolEvent,
+    PoolState, Stale, WaiterId,
+};
+use poolhouse_core::storage::Store;
+use poolhouse_core::{Cause, Instant};
+
+/// The state of one pool.
+///
+/// - `C`: a connection.
+/// - `K`: what is stored about an established connection. It is not moved at check-outs.
+pub(super) struct Driven<M: Memory, C, K> {
+    pub(super) pool: Pool<M>,
+    pub(super) cells: M::PerConn<Cell<C, K>>,
+    waiters: M::PerWaiter<Option<Waker>>,
+    workers: M::PerConn<Worker>,
+    /// The number of workers in state `Worker::Called`: each will establish one of the
+    /// connections that are owed.
+    called: u32,
+    /// Tasks that wait until the pool is filled; at most as many as there can be connections.
+    pub(super) warmers: M::PerConn<Warmer>,
+    /// The number of tasks in `warmers`.
+    pub(super) warming: u32,
+    pub(super) clock: Option<Waker>,
+    /// The instant until which the clock task sleeps; `None` if it sleeps until it is woken.
+    armed: Option<Instant>,
+    /// Whether there may be effects that were not found yet.
+    unsettled: bool,
+    /// The index of the next cell to search for an overdue operation; `None` when all were
+    /// searched.
+    overdue: Option<usize>,
+    /// The index of the next cell to search for an operation to wake, after the pool was closed.
+    /// From then on cells get no deadlines.
+    closing: usize,
+}
+
+/// State of a connection slot.
+pub(super) struct Cell<C, K> {
+    owner: Option<ConnId>,
+    pub(super) interrupted: bool,
+    pub(super) socket: Option<C>,
+    pub(super) known: Option<K>,
+    /// The waker of the task that performs I/O on the connection.
+    pub(super) waker: Option<Waker>,
+    /// The deadline of this I/O. The clock task watches it, so an operation that ends in time needs
+    /// no timer.
+    pub(super) deadline: Option<Instant>,
+    /// The last deadline that has passed.
+    expired: Option<Instant>,
+}
+
+impl<C, K> Cell<C, K> {
+    /// Takes the waker of the operation if its deadline has passed.
+    fn take_overdue(&mut self) -> Option<Waker> {
+        if self.deadline.is_none() || self.deadline != self.expired {
+            return None;
+        }
+        self.deadline = None;
+        self.waker.take()
+    }
+
+    const fn new(owner: Option<ConnId>) -> Self {
+        Self { owner, interrupted: false, socket: None, known: None, waker: None, deadline: None, expired: None }
+    }
+}
+
+/// The slot of a task that establishes connections.
+pub(super) enum Worker {
+    /// No task has the slot.
+    Free,
+    /// The worker establishes a connection, or is about to poll for one.
+    Busy,
+    Waiting(Waker),
+    /// The worker was woken, and has not polled since.
+    Called,
+}
+
+impl Worker {
+    /// Takes the waker of a waiting worker, which then is called.
+    fn take_waiting(&mut self) -> Option<Waker> {
+        if !matches!(self, Self::Waiting(_)) {
+            return None;
+        }
+        match core::mem::replace(self, Self::Called) {
+            Self::Waiting(waker) => Some(waker),
+            Self::Free | Self::Busy | Self::Called => None,
+        }
+    }
+}
+
+/// An effect of a change, which runs after the lock is released.
+pub(super) enum Effect<C> {
+    Wake(Waker),
+    Drop(C),
+}
+
+impl<C> Effect<C> {
+    pub(super) fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Drop(connection) => drop(connection),
+        }
+    }
+}
+
+/// The next two effects. Most changes have one: the empty second slot shows this without taking the
+/// lock again.
+pub(super) type Effects<C> = [Option<Effect<C>>; 2];
+
+impl<M: Memory, C, K> Driven<M, C, K> {
+    /// An empty pool's state.
+    #[inline]
+    pub(super) fn new(pool: Pool<M>) -> Self {
+        Self {
+            pool,
+            cells: Store::empty(),
+            waiters: Store::empty(),
+            workers: Store::empty(),
+            called: 0,
+            warmers: Store::empty(),
+            warming: 0,
+            clock: None,
+            armed: None,
+            unsettled: true,
+            overdue: None,
+            closing: 0,
+        }
+    }
+
+    /// Overwrites the state with that of [`Driven::new`]. A new state would be large on the stack.
+    pub(super) fn reset(&mut self, pool: Pool<M>) {
+        let Self { cells, waiters, workers, warmers, .. } = self;
+        while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
+        self.pool = pool;
+        (self.called, self.warming, self.closing) = (0, 0, 0);
+        (self.clock, self.armed, self.overdue) = (None, None, None);
+        self.unsettled = true;
+    }
+
+    /// Whether the changes so far have no effects.
+    #[inline]
+    fn is_settled(&mut self) -> bool {
+        self.unsettled |= self.pool.take_changed();
+        !self.unsettled
+    }
+
+    /// Returns the next effects of the changes so far.
+    fn effects(&mut self) -> Effects<C> {
+        let first = self.effect();
+        let second = if first.is_some() { self.effect() } else { None };
+        self.unsettled = second.is_some();
+        [first, second]
+    }
+
+    /// Returns the next effect of the changes so far.
+    fn effect(&mut self) -> Option<Effect<C>> {
+        while let Some(action) = self.pool.poll_prompt() {
+            let found = match action {
+                PoolAction::Wake(id) => {
+                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
+                }
+                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Effect::Drop),
+                PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
+                    cell.interrupted = true;
+                    cell.waker.take().map(Effect::Wake)
+                }),
+                PoolAction::Establish(_) => None,
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        if let Some(waker) = self.take_warmer() {
+            return Some(Effect::Wake(waker));
+        }
+        if let Some(place) = &mut self.overdue {
+            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
+                return Some(Effect::Wake(waker));
+            }
+            self.overdue = None;
+        }
+        if self.pool.state() == PoolState::Closed {
+            // Workers and the clock task end with the pool. From now on operations in progress use
+            // their own timers.
+            let timed = |cell: &mut Cell<C, K>| cell.deadline.take().and(cell.waker.take());
+            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
+                return Some(Effect::Wake(waker));
+            }
+            return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
+        }
+        if self.pool.owed_establish_count() > self.called {
+            if let Some(waker) = self.call_worker() {
+                return Some(Effect::Wake(waker));
+            }
+        }
+        if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
+            return self.clock.take().map(Effect::Wake);
+        }
+        None
+    }
+
+    /// Takes the waker of a worker that waits for a connection to establish.
+    fn call_worker(&mut self) -> Option<Waker> {
+        let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
+        self.called += 1;
+        Some(waker)
+    }
+
+    /// Sets a worker's slot to `now`. Returns the former value, which must be dropped without the
+    /// lock.
+    fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
+        let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
+        let was_called = matches!(before, Worker::Called);
+        self.called -= u32::from(was_called);
+        // Another worker may have to be called instead.
+        self.unsettled |= was_called;
+        Some(before)
+    }
+
+    /// The cell of a connection; `None` if the slot is used by another connection now.
+    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<C, K>> {
+        self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
+    }
+
+    /// Initializes the cell of a connection that is about to be established; false if there is no
+    /// memory. Cold: may allocate.
+    fn occupy(&mut self, id: ConnId) -> bool {
+        while self.cells.slots().len() <= id.index() as usize {
+            if self.cells.try_push(Cell::new(None)).is_err() {
+                return false;
+            }
+        }
+        if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
+            *cell = Cell::new(Some(id));
+        }
+        true
+    }
+
+    /// Reports to the pool that a connection could not be established. Nothing changes if the pool
+    /// has abandoned the connection. Returns a waker that must be dropped without a lock.
+    pub(super) fn fail_establish(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        error: EstablishError,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Option<Waker> {
+        let waker = self.cell(id).and_then(|cell| cell.waker.take());
+        let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
+        if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
+            self.fail_warmers(failed);
+        }
+        waker
+    }
+
+    /// Marks the overdue operations, and returns the earliest deadline of the others.
+    fn expire(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for cell in self.cells.slots_mut() {
+            if cell.deadline.is_some_and(|at| at <= now) {
+                cell.expired = cell.deadline;
+                self.overdue = Some(0);
+                self.unsettled = true;
+            } else if is_earlier(cell.deadline, next) {
+                next = cell.deadline;
+            }
+        }
+        next
+    }
+
+    /// Adds a slot for the waker of a waiter.
+    #[inline(never)]
+    fn seat(&mut self, id: WaiterId, observer: &mut impl Observer<PoolEvent>) -> Result<Begun<C>, CheckOutError> {
+        while self.waiters.slots().len() <= id.index() as usize {
+            if self.waiters.try_push(None).is_err() {
+                // The pool replaces a time in the past by that of the check-out.
+                self.pool.cancel(Instant::ORIGIN, id, observer);
+                let waiting = self.pool.counts().waiting;
+                return Err(CheckOutError::Busy { waiting });
+            }
+        }
+        debug_assert!(
+            self.waiters.slots().get(id.index() as usize).is_some_and(Option::is_none),
+            "the waker of a waiter is removed with it"
+        );
+        Ok(Begun::Queued(id))
+    }
+
+    fn take_socket(&mut self, lease: &Lease) -> Option<C> {
+        self.cell(lease.conn()).and_then(|cell| cell.socket.take())
+    }
+}
+
+/// Returns the first result of `take` that is not `None`, beginning with the item at `place`;
+/// `place` then is the index of the next item.
+fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
+    while let Some(item) = items.get_mut(*place) {
+        *place += 1;
+        let taken = take(item);
+        if taken.is_some() {
+            return taken;
+        }
+    }
+    None
+}
+
+/// Whether `one` is before `other`; `None` is after all instants.
+pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
+}
+
+/// The [`Driven`] of a pool.
+pub(super) type DrivenOf<D> = Driven<<D as Drive>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
+
+/// A [`Driven`] behind its lock. Each kind of pool implements the first five methods; the others
+/// are the steps of its callers and tasks.
+pub(super) trait Drive {
+    type Memory: Memory;
+    type Connection;
+    type Known;
+    type Events: Publish;
+
+    /// The publisher of the pool's events.
+    fn events(&self) -> &Self::Events;
+
+    /// The server's address, or the pool's name, in events.
+    fn name(&self) -> &str;
+
+    /// Calls `f` under the lock.
+    fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T;
+
+    /// [`Runtime::contain`](super::runtime::Runtime::contain).
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T>;
+
+    /// Changes the pool under its lock, then runs the effects.
+    #[inline]
+    fn step<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, Self::Events>) -> T) -> T {
+        let mut tap = Tap::of_server(self.events(), self.name());
+        let (result, is_settled) = self.with(|state| (change(state, &mut tap), state.is_settled()));
+        if !is_settled {
+            self.run_effects();
+        }
+        if tap.is_active() {
+            self.events().deliver();
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn run_effects(&self) {
+        loop {
+            let [first, second] = self.with(Driven::effects);
+            let is_last = second.is_none();
+            for effect in [first, second].into_iter().flatten() {
+                // Wakers and sockets run foreign code: a panic there must not lose the result of
+                // the step.
+                let _ = Self::contain(|| effect.run());
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// Changes the pool under its lock, without running effects. For callers that hold the client
+    /// core's lock and call [`Drive::settle`] afterwards.
+    fn change<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, Self::Events>) -> T) -> T {
+        self.with(|state| change(state, &mut Tap::of_server(self.events(), self.name())))
+    }
+
+    /// Runs the effects of [`Drive::change`].
+    fn settle(&self) {
+        self.step(|_, _| ());
+    }
+
+    /// Checks a connection out. If the check-out must wait, it has no waker yet:
+    /// [`Drive::poll_claim`] registers it.
+    ///
+    /// - `clock`: read under the lock, and only if the time matters.
+    #[inline]
+    fn check_out(
+        &self,
+        clock: impl FnOnce() -> Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Begun<Self::Connection>, CheckOutError> {
+        self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
+            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
+            CheckOut::Queued(id) => state.seat(id, observer),
+        })
+    }
+
+    /// The outcome of a waiting check-out. While there is none, registers `waker`, which is woken
+    /// when there is. The clock is not read, because other calls decide the outcome.
+    fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<Self::Connection>> {
+        let mut waker = Some(waker.clone());
+        let (claimed, _left) = self.step(|state, _| {
+            let claim = state.pool.claim(Instant::ORIGIN, id);
+            let mut left = None;
+            match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
+                (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
+                // The claim revokes the waking that is owed.
+                (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
+                // The slot belongs to another waiter now.
+                (Claim::Stale, _) | (_, None) => {}
+            }
+            let claimed = match claim {
+                Claim::Waiting => Poll::Pending,
+                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+                Claim::Failed(error) => Poll::Ready(Err(error)),
+                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+            };
+            (claimed, left)
+        });
+        claimed
+    }
+
+    fn cancel(&self, now: Instant, id: WaiterId) {
+        let _left = self.step(|state, observer| {
+            state.pool.cancel(now, id, observer);
+            state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
+        });
+    }
+
+    /// Puts the socket back into its slot, and returns the lease.
+    ///
+    /// - `clock`: as in [`Drive::check_out`].
+    /// - `connection`: taken; if it is `None`, the connection is broken.
+    #[inline]
+    fn check_in(
+        &self,
+        clock: impl FnOnce() -> Instant,
+        lease: Lease,
+        connection: &mut Option<Self::Connection>,
+        health: Health,
+    ) {
+        let _waker = self.step(|state, observer| {
+            let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+            let mut waker = None;
+            if let Some(cell) = state.cell(lease.conn()) {
+                cell.deadline = None;
+                cell.socket = connection.take();
+                waker = cell.waker.take();
+            }
+            let returned = state.pool.check_in_with(clock, lease, health, observer);
+            debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
+            waker
+        });
+    }
+
+    /// Ready if the connection was interrupted; otherwise registers `waker`, which is woken when it
+    /// is.
+    fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        self.with(|state| match state.cell(id) {
+            Some(cell) if !cell.interrupted => {
+                register(&mut cell.waker, &mut waker);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+    }
+
+    /// Returns whether an operation on the connection may continue; if it may, registers `waker`,
+    /// which is woken when that changes.
+    ///
+    /// - `deadline`: the operation's; `None` is no deadline.
+    fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
+        let mut waker = Some(waker.clone());
+        let (watch, clock) = self.with(|state| {
+            let closed = state.pool.state() == PoolState::Closed;
+            let late = is_earlier(deadline, state.armed) && !closed;
+            let cell = match state.cell(id) {
+                Some(cell) if !cell.interrupted => cell,
+                _ => return (Watch::Interrupted, None),
+            };
+            if deadline.is_some() && deadline <= cell.expired {
+                return (Watch::TimedOut, None);
+            }
+            register(&mut cell.waker, &mut waker);
+            if closed {
+                cell.deadline = None;
+                return (Watch::WithoutClock, None);
+            }
+            cell.deadline = deadline;
+            (Watch::Going, if late { state.clock.take() } else { None })
+        });
+        if let Some(clock) = clock {
+            let _ = Self::contain(|| clock.wake());
+        }
+        watch
+    }
+
+    /// Takes a slot for one more worker; `None` if there are as many workers as there can be
+    /// connections.
+    fn join_workers(&self) -> Option<usize> {
+        self.with(|state| {
+            let free = state.workers.slots().iter().position(|worker| matches!(worker, Worker::Free));
+            let place = match free {
+                Some(place) => place,
+                None => {
+                    state.workers.try_push(Worker::Free).ok()?;
+                    state.workers.slots().len() - 1
+                }
+            };
+            *state.workers.slots_mut().get_mut(place)? = Worker::Busy;
+            Some(place)
+        })
+    }
+
+    /// Frees a worker's slot. If the worker had been called, another one is called.
+    fn leave_workers(&self, worker: usize) {
+        let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
+    }
+
+    /// The next connection to establish; `None` once the pool is closed.
+    fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
+        let mut waker = Some(waker.clone());
+        let (polled, _before) = self.step(|state, observer| {
+            let before = state.replace_worker(worker, Worker::Busy);
+            while let Some(id) = state.pool.poll_establish() {
+                if state.occupy(id) {
+                    return (Poll::Ready(Some(id)), before);
+                }
+                let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
+                // A new connection has no waker.
+                let _none = state.fail_establish(now, id, error, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return (Poll::Ready(None), before);
+            }
+            if let Some(waker) = waker.take() {
+                state.replace_worker(worker, Worker::Waiting(waker));
+            }
+            (Poll::Pending, before)
+        });
+        polled
+    }
+
+    /// The deadline of the operation that waits for a connection that is being established; `None`
+    /// if no operation waits, or if the one that waits has no deadline.
+    fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Instant> {
+        self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
+    }
+
+    /// Reports to the pool that a connection is established. Returns it if the pool has abandoned it.
+    fn established(
+        &self,
+        now: Instant,
+        id: ConnId,
+        connection: Self::Connection,
+        known: Self::Known,
+    ) -> Option<Self::Connection> {
+        let (late, _waker) = self.step(|state, observer| {
+            // The connection must be in its slot before it can be granted.
+            let Some(cell) = state.cell(id) else { return (Some(connection), None) };
+            let waker = cell.waker.take();
+            cell.known = Some(known);
+            cell.socket = Some(connection);
+            match state.pool.handle_established(now, id, observer) {
+                Ok(()) => (None, waker),
+                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker),
+            }
+        });
+        late
+    }
+
+    /// Runs expired timeouts of the pool, registers the clock task's waker, and returns the next
+    /// deadline.
+    fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
+        let mut waker = Some(waker.clone());
+        self.step(|state, observer| {
+            while state.pool.poll_timeout().is_some_and(|at| at <= now) {
+                state.pool.handle_timeout(now, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return ClockState::Ended;
+            }
+            register(&mut state.clock, &mut waker);
+            let operations = state.expire(now);
+            let pool = state.pool.poll_timeout();
+            state.armed = if is_earlier(operations, pool) { operations } else { pool };
+            ClockState::Armed(state.armed)
+        })
+    }
+
+    /// Whether the pool or an operation has an earlier deadline than the one until which the clock
+    /// task sleeps.
+    fn clock_is_late(&self, waker: &Waker) -> bool {
+        let mut waker = Some(waker.clone());
+        self.with(|state| {
+            register(&mut state.clock, &mut waker);
+            let Driven { pool, cells, armed, .. } = state;
+            let late = |at| is_earlier(at, *armed);
+            pool.state() == PoolState::Closed
+                || late(pool.poll_timeout())
+                || cells.slots().iter().any(|cell| late(cell.deadline))
+        })
+    }
+}
+
+/// The next step of a server's clock task.
+pub(super) enum ClockState {
+    /// Poll again at this instant, or when woken.
+    Armed(Option<Instant>),
+    /// The pool is closed.
+    Ended,
+}
+
+/// Whether an operation may go on.
+pub(super) enum Watch {
+    /// It may. Its task is woken when it is interrupted, or when its deadline has passed.
+    Going,
+    /// It may, but it must watch its deadline itself: the pool is closed, and its clock task has
+    /// ended.
+    WithoutClock,
+    /// It must end: the connection was interrupted, or no longer exists.
+    Interrupted,
+    /// It must end: its deadline has passed.
+    TimedOut,
+}
+
+/// The state of a check-out after its first step.
+pub(super) enum Begun<C> {
+    Granted(Option<C>, Lease),
+    Queued(WaiterId),
+}
+
+/// The outcome of a check-out that waited.
+pub(super) type Claimed<C> = Result<(Option<C>, Lease), CheckOutError>;
