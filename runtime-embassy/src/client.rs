@@ -12,8 +12,8 @@ use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_driver::{
-    Attempts, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError, RetryPolicy, Runtime,
-    ServerSnapshot, Wanted, append_read_preference,
+    Attempts, BaseRuntime as _, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError,
+    RetryPolicy, ServerSnapshot, Wanted, append_read_preference,
 };
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};

@@ -16,7 +16,7 @@ use embassy_time::{TICK_HZ, Timer};
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant};
-use poolhouse_driver::{ConnectError, Locked, NewServer, Runtime};
+use poolhouse_driver::{BaseRuntime, ConnectError, Locked, NewServer, Runtime};
 
 /// The longest address of a server, in bytes: its name, a colon and its port.
 pub const ADDRESS_BYTES_MAX: usize = 80;
@@ -123,15 +123,9 @@ impl<L: Layout> Embassy<L> {
     }
 }
 
-impl<L: Layout> Runtime for Embassy<L> {
-    type Stream = Stream;
-    type Buffer = Buffer;
+impl<L: Layout> BaseRuntime for Embassy<L> {
     type Lock<T> = ExecutorLock<T>;
     type Memory = L::Pool;
-    type Topology = L::Topology;
-    type Text = heapless::String<ADDRESS_BYTES_MAX, u8>;
-    type ServerLock = PlaceRef<L>;
-    type ServerHandle = ServerRef<L>;
     type Events = L::Events;
 
     #[inline]
@@ -153,14 +147,23 @@ impl<L: Layout> Runtime for Embassy<L> {
         u32::from_le_bytes(bytes)
     }
 
+    async fn sleep_until(&self, at: Instant) {
+        Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
+    }
+}
+
+impl<L: Layout> Runtime for Embassy<L> {
+    type Stream = Stream;
+    type Buffer = Buffer;
+    type Topology = L::Topology;
+    type Text = heapless::String<ADDRESS_BYTES_MAX, u8>;
+    type ServerLock = PlaceRef<L>;
+    type ServerHandle = ServerRef<L>;
+
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         let mut bytes = [0; 24];
         self.random?(&mut bytes);
         Some(bytes)
-    }
-
-    async fn sleep_until(&self, at: Instant) {
-        Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
     }
 
     /// Without a cable or a lease this fails at once, and monitors retry at their usual interval.

@@ -68,8 +68,8 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::topology::OwnedTopologyDescription;
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{
-    EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, Runtime as _, SUBSCRIPTION_EVENTS, Subscribers,
-    Subscription,
+    BaseRuntime as _, EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, SUBSCRIPTION_EVENTS,
+    Subscribers, Subscription,
 };
 use poolhouse_uri::dns::SrvPoll;
 use poolhouse_wire::hello::Environment;

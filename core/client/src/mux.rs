@@ -57,7 +57,9 @@ use event_listener::Event as Bell;
 use host::{Host, Outside, Turn};
 use plan::Hosts;
 use poolhouse_core::Instant;
-use poolhouse_driver::{EventRef, OperationError, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use poolhouse_driver::{
+    BaseRuntime as _, EventRef, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+};
 use std::sync::Mutex;
 
 /// A session: a handle that is cheap to clone and share. Dropping the last clone ends its

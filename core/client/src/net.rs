@@ -18,7 +18,7 @@ use poolhouse_core::observe::contain;
 use poolhouse_core::pool::OnHeap;
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
-use poolhouse_driver::{Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
+use poolhouse_driver::{BaseRuntime, Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
 use poolhouse_uri::dns::{LookupError, Resolver};
 use std::io;
 use std::path::Path;
@@ -123,15 +123,9 @@ impl<P: Platform> Net<P> {
     }
 }
 
-impl<P: Platform> Runtime for Net<P> {
-    type Stream = Stream<P>;
-    type Buffer = Vec<u8>;
+impl<P: Platform> BaseRuntime for Net<P> {
     type Lock<T> = Mutex<T>;
     type Memory = OnHeap;
-    type Topology = topology::OnHeap;
-    type Text = String;
-    type ServerLock = Mutex<ServerState<Self>>;
-    type ServerHandle = Arc<Server<Self>>;
     type Events = Events;
 
     #[inline]
@@ -142,6 +136,36 @@ impl<P: Platform> Runtime for Net<P> {
     fn entropy(&self) -> u32 {
         self.platform.entropy()
     }
+
+    async fn sleep_until(&self, at: Instant) {
+        if Bound::new(self.platform.sleep_until(at)).await.is_none() {
+            // In the child of a fork, the timer never fires: no operation continues there.
+            pending().await
+        }
+    }
+
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.birth.is_inherited()
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        contain(work)
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
+    }
+}
+
+impl<P: Platform> Runtime for Net<P> {
+    type Stream = Stream<P>;
+    type Buffer = Vec<u8>;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         let mut bytes = [0; 24];
@@ -162,18 +186,6 @@ impl<P: Platform> Runtime for Net<P> {
         !matches!(stream, Stream::Tcp(_))
     }
 
-    async fn sleep_until(&self, at: Instant) {
-        if Bound::new(self.platform.sleep_until(at)).await.is_none() {
-            // In the child of a fork, the timer never fires: no operation continues there.
-            pending().await
-        }
-    }
-
-    #[inline]
-    fn is_inherited(&self) -> bool {
-        self.birth.is_inherited()
-    }
-
     /// Connects a socket, with TLS where it is configured. A Unix domain socket stays on this
     /// machine and never uses TLS.
     async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
@@ -183,15 +195,6 @@ impl<P: Platform> Runtime for Net<P> {
             return stream.encrypted(tls, host).await;
         }
         Ok(stream)
-    }
-
-    #[inline]
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        contain(work)
-    }
-
-    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        restart(self, begin)
     }
 
     #[cfg(feature = "tls")]

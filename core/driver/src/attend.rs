@@ -6,14 +6,14 @@
 //! before its end is never replaced, so dropping its guard closes the client: present and later
 //! waiters get an error at once instead of waiting for ever.
 //!
-//! If the runtime catches panics ([`Runtime::contain`]), a panic does not end a task: its future is
+//! If the runtime catches panics ([`BaseRuntime::contain`]), a panic does not end a task: its future is
 //! dropped, which reports the current step as failed, and the task starts again after half a
 //! second.
 
 use super::error::OperationError;
 use super::event::Tap;
 use super::hub::{Hub, State};
-use super::runtime::{Locked, Runtime};
+use super::runtime::{BaseRuntime, Locked, Runtime};
 use core::fmt;
 use core::future::poll_fn;
 use core::marker::PhantomData;
@@ -158,13 +158,13 @@ impl<R: Runtime> Hub<R> {
 }
 
 /// Runs a task until it completes, and starts it again half a second after each panic:
-/// [`Runtime::keep_up`] for runtimes that catch panics in [`Runtime::contain`].
+/// [`BaseRuntime::keep_up`] for runtimes that catch panics in [`BaseRuntime::contain`].
 ///
 /// Returns whether it completed; false if the pause panicked too, eight times in a row.
-pub async fn restart<R: Runtime, F: Future<Output = ()>>(runtime: &R, mut begin: impl FnMut() -> F) -> bool {
-    while !contained::<R, F>(&mut begin).await {
+pub async fn restart<E: BaseRuntime, F: Future<Output = ()>>(runtime: &E, mut begin: impl FnMut() -> F) -> bool {
+    while !contained::<E, F>(&mut begin).await {
         let mut rests = 0;
-        while !contained::<R, _>(|| async { runtime.sleep_until(runtime.now().saturating_add(REST)).await }).await {
+        while !contained::<E, _>(|| async { runtime.sleep_until(runtime.now().saturating_add(REST)).await }).await {
             rests += 1;
             if rests == RESTS_MAX {
                 return false;
@@ -175,11 +175,11 @@ pub async fn restart<R: Runtime, F: Future<Output = ()>>(runtime: &R, mut begin:
 }
 
 /// Runs a future and drops it. Returns whether all of this was without a panic.
-async fn contained<R: Runtime, F: Future<Output = ()>>(begin: impl FnOnce() -> F) -> bool {
+async fn contained<E: BaseRuntime, F: Future<Output = ()>>(begin: impl FnOnce() -> F) -> bool {
     let mut work = pin!(None);
-    let begun = R::contain(|| work.set(Some(begin())));
+    let begun = E::contain(|| work.set(Some(begin())));
     let done = poll_fn(|context| {
-        let polled = R::contain(|| work.as_mut().as_pin_mut().map(|work| work.poll(context)));
+        let polled = E::contain(|| work.as_mut().as_pin_mut().map(|work| work.poll(context)));
         match polled.flatten() {
             Some(Poll::Pending) => Poll::Pending,
             Some(Poll::Ready(())) => Poll::Ready(true),
@@ -187,6 +187,6 @@ async fn contained<R: Runtime, F: Future<Output = ()>>(begin: impl FnOnce() -> F
         }
     })
     .await;
-    let dropped = R::contain(|| work.set(None));
+    let dropped = E::contain(|| work.set(None));
     begun.is_some() && done && dropped.is_some()
 }

@@ -352,7 +352,7 @@ pub(super) trait Drive {
     /// Calls `f` under the lock.
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T;
 
-    /// [`Runtime::contain`](super::runtime::Runtime::contain).
+    /// [`BaseRuntime::contain`](super::runtime::BaseRuntime::contain).
     fn contain<T>(work: impl FnOnce() -> T) -> Option<T>;
 
     /// Changes the pool under its lock, then runs the effects.

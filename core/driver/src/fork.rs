@@ -2,7 +2,7 @@
 //!
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
-//! A runtime that can detect a fork reports it in [`Runtime::is_inherited`]. Then each operation of
+//! A runtime that can detect a fork reports it in [`BaseRuntime::is_inherited`]. Then each operation of
 //! the client core fails at its next poll, before it accesses a lock or a socket. The values that
 //! it drops are leaked, because a lock may be held by a thread that does not exist in the child,
 //! and dropping a waker may take a lock. The first operation or snapshot that detects the fork

@@ -1,7 +1,7 @@
 //! The asynchronous driver: client, guard and tasks, written once for every runtime.
 //!
-//! It uses `core::future` and `core::task` only. An adapter implements [`Runtime`] (clock, timers,
-//! sockets, lock) and starts the tasks that the driver requires; `poolhouse-smol` is an example of
+//! It uses `core::future` and `core::task` only. An adapter implements [`BaseRuntime`] (clock,
+//! timers, locks) and [`Runtime`] (sockets) and starts the tasks that the driver requires; `poolhouse-smol` is an example of
 //! a few hundred lines.
 //!
 //! - [`Hub`]: the client core, which all handles of a client share; selects servers and checks
@@ -18,7 +18,7 @@
 //! connection is lost, and no operation receives the reply to another one.
 //!
 //! All operations depend on the background tasks: if one is dropped, the client is closed
-//! ([`Attendance`]). If the runtime catches panics ([`Runtime::contain`]), a panic of a timer, a
+//! ([`Attendance`]). If the runtime catches panics ([`BaseRuntime::contain`]), a panic of a timer, a
 //! socket or a waker fails one attempt, and the task starts again.
 //!
 //! # Cost of a check-out
@@ -33,7 +33,7 @@
 //! search for effects, and with a heap a connection is moved by its address.
 //!
 //! In the child of a fork a client core is inert: see [`Hub::reset_after_fork`] and
-//! [`Runtime::is_inherited`].
+//! [`BaseRuntime::is_inherited`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -96,7 +96,7 @@ pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy};
 pub use read_preference::append_read_preference;
 #[doc(hidden)]
 pub use runtime::register;
-pub use runtime::{Buffer, ConnectError, Lock, Locked, Runtime};
+pub use runtime::{BaseRuntime, Buffer, ConnectError, Lock, Locked, Runtime};
 pub use select::Wanted;
 pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]

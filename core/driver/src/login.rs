@@ -270,7 +270,7 @@ mod present {
     }
 
     /// Derived keys that all connections of a client share.
-    pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
+    pub(in super::super) type Keys<R> = <R as crate::BaseRuntime>::Lock<KeyRing>;
 
     impl<R: Runtime> Hub<R> {
         /// Creates the authenticator of a new connection in `place`, because it is large.

@@ -13,30 +13,15 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
 use poolhouse_wire::Sink;
 
-/// A runtime: its clock, timers, sockets, locks and storage.
+/// What every pool requires: a a clock, timers, locks, storage, a publisher of events and the
+/// containment of panics.
 ///
 /// The futures of the driver are `Send` if these types allow it.
-pub trait Runtime: Sized + 'static {
-    /// A connected socket, TLS included. Dropping it closes it without waiting. With
-    /// [`HubConfig::late_reply`](super::HubConfig::late_reply), a read that is dropped before it is
-    /// done must not lose bytes.
-    type Stream: Read + Write;
-    /// The buffer of a socket, for received bytes or for bytes to send.
-    type Buffer: Buffer;
+pub trait BaseRuntime: Sized + 'static {
     /// A lock around a value. It is held briefly, never across an await.
     type Lock<T>: Lock<T>;
     /// The storage of pools, and of the driver's state for each slot of a pool.
     type Memory: Memory;
-    /// The storage of the topology's servers.
-    type Topology: topology::Memory;
-    /// An owned address, or another short text.
-    type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
-    /// The state that all handles of one server share: [`Runtime::Lock`], or a reference to a slot
-    /// in a static.
-    type ServerLock: Locked<ServerState<Self>>;
-    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` with a lock that is a counted
-    /// reference.
-    type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
     /// The publisher of events.
     type Events: Publish;
 
@@ -47,14 +32,71 @@ pub trait Runtime: Sized + 'static {
     /// Returns uniform random bits, for choices among equals; they need not be secret.
     fn entropy(&self) -> u32;
 
+    /// Returns when `now()` is at least `at`; never earlier.
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
+
+    /// Runs code that may panic; returns `None` if it did. Called at the boundaries to foreign
+    /// code: background tasks, wakers that are woken, sockets that are dropped.
+    ///
+    /// By default, for firmware, panics are not caught. A runtime that overrides this, with
+    /// `std::panic::catch_unwind`, must override [`BaseRuntime::keep_up`] too.
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        Some(work())
+    }
+
+    /// Runs background work until it completes. Returns whether it completed: if not, the client is
+    /// closed, see [`Attendance`](super::Attendance).
+    ///
+    /// - `begin`: creates the future of the work.
+    ///
+    /// By default a panic of the work propagates to the task that polls it. A runtime that catches
+    /// panics uses [`restart`](super::restart) here.
+    fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        async move {
+            begin().await;
+            true
+        }
+    }
+
+    /// Whether this process was forked from the one that created the runtime: then its sockets and
+    /// threads belong to the parent. False, by default.
+    ///
+    /// Called at each poll, so it should cost a load and a comparison, without a system call. In a
+    /// forked child operations fail with [`OperationError::Forked`](super::OperationError::Forked),
+    /// and their connections are not returned. The runtime must ensure the rest: a stream that is
+    /// dropped in the child sends nothing and leaves its socket untouched; the tasks of servers are
+    /// neither polled nor dropped.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        false
+    }
+}
+
+/// What a MongoDB client requires in addition: sockets, and storage for servers.
+pub trait Runtime: BaseRuntime {
+    /// A connected socket, TLS included. Dropping it closes it without waiting. With
+    /// [`HubConfig::late_reply`](super::HubConfig::late_reply), a read that is dropped before it is
+    /// done must not lose bytes.
+    type Stream: Read + Write;
+    /// The buffer of a socket, for received bytes or for bytes to send.
+    type Buffer: Buffer;
+    /// The storage of the topology's servers.
+    type Topology: topology::Memory;
+    /// An owned address, or another short text.
+    type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
+    /// The state that all handles of one server share: [`BaseRuntime::Lock`], or a reference to a slot
+    /// in a static.
+    type ServerLock: Locked<ServerState<Self>>;
+    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` with a lock that is a counted
+    /// reference.
+    type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
+
     /// Returns unpredictable random bytes for the nonces of authentication. `None`, the default, if
     /// there is no source of them: then no connection is authenticated.
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         None
     }
-
-    /// Returns when `now()` is at least `at`; never earlier.
-    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 
     /// Connects to an address, TLS included. The driver bounds the time, and drops the future at
     /// its deadline.
@@ -105,48 +147,11 @@ pub trait Runtime: Sized + 'static {
     /// [`Full`] when no buffer is free.
     fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
 
-    /// Runs code that may panic; returns `None` if it did. Called at the boundaries to foreign
-    /// code: background tasks, wakers that are woken, sockets that are dropped.
-    ///
-    /// By default, for firmware, panics are not caught. A runtime that overrides this, with
-    /// `std::panic::catch_unwind`, must override [`Runtime::keep_up`] too.
-    #[inline]
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        Some(work())
-    }
-
-    /// Runs background work until it completes. Returns whether it completed: if not, the client is
-    /// closed, see [`Attendance`](super::Attendance).
-    ///
-    /// - `begin`: creates the future of the work.
-    ///
-    /// By default a panic of the work propagates to the task that polls it. A runtime that catches
-    /// panics uses [`restart`](super::restart) here.
-    fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        async move {
-            begin().await;
-            true
-        }
-    }
-
     /// Whether there is a free slot for one more server. Called before each server is added. A
     /// server without a slot is added later: this is called again at the next report about any
     /// server, and when [`Hub::next_server`](super::Hub::next_server) is polled.
     fn has_place(&self) -> bool {
         true
-    }
-
-    /// Whether this process was forked from the one that created the runtime: then its sockets and
-    /// threads belong to the parent. False, by default.
-    ///
-    /// Called at each poll, so it should cost a load and a comparison, without a system call. In a
-    /// forked child operations fail with [`OperationError::Forked`](super::OperationError::Forked),
-    /// and their connections are not returned. The runtime must ensure the rest: a stream that is
-    /// dropped in the child sends nothing and leaves its socket untouched; the tasks of servers are
-    /// neither polled nor dropped.
-    #[inline]
-    fn is_inherited(&self) -> bool {
-        false
     }
 
     /// Moves a server to shared storage: see [`NewServer::share`].

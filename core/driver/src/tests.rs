@@ -1,7 +1,7 @@
 //! A client core over sockets of the test, polled by the test.
 
-/// Implements the parts of a runtime that delegate to the [`Bench`] in this field: clock, entropy,
-/// timers and sockets.
+/// Implements the parts of a base runtime that delegate to the [`Bench`] in this field: clock, entropy
+/// and timers.
 macro_rules! of_the_bench {
     ($bench:tt) => {
         fn now(&self) -> Instant {
@@ -14,10 +14,6 @@ macro_rules! of_the_bench {
 
         async fn sleep_until(&self, at: Instant) {
             self.$bench.sleep_until(at).await;
-        }
-
-        async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-            self.$bench.connect(address, deadline).await
         }
     };
 }
@@ -327,15 +323,9 @@ impl Write for Stream {
     }
 }
 
-impl Runtime for Bench {
-    type Stream = Stream;
-    type Buffer = Page;
+impl BaseRuntime for Bench {
     type Lock<T> = Mutex<T>;
     type Memory = Fixed<1, 8, 1>;
-    type Topology = topology::OnHeap;
-    type Text = String;
-    type ServerLock = Mutex<ServerState<Self>>;
-    type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
@@ -351,6 +341,27 @@ impl Runtime for Bench {
         self.pass_through(Part::Sleep);
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
+
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(work)).ok()
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed)
+    }
+}
+
+impl Runtime for Bench {
+    type Stream = Stream;
+    type Buffer = Page;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
 
     async fn connect(&self, _: &HostAddress<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         self.pass_through(Part::Connect);
@@ -373,18 +384,6 @@ impl Runtime for Bench {
 
     fn is_private(&self, _stream: &Stream) -> bool {
         self.is_private.load(Ordering::Relaxed)
-    }
-
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        catch_unwind(AssertUnwindSafe(work)).ok()
-    }
-
-    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        restart(self, begin)
-    }
-
-    fn is_inherited(&self) -> bool {
-        self.inherited.load(Ordering::Relaxed)
     }
 
     fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {

@@ -17,7 +17,7 @@ use futures_lite::FutureExt;
 use poolhouse_client::Platform;
 use poolhouse_core::topology::ServerError;
 use poolhouse_core::{Cause, HostAddress};
-use poolhouse_driver::{ConnectError, OperationError, Runtime, Wanted};
+use poolhouse_driver::{BaseRuntime as _, ConnectError, OperationError, Runtime, Wanted};
 use std::net::TcpListener;
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {

@@ -10,7 +10,7 @@ use async_executor::LocalExecutor;
 use core::cell::Cell;
 use core::time::Duration;
 use poolhouse_core::pool::CheckOutError;
-use poolhouse_driver::{OperationError, Runtime as _, Wanted};
+use poolhouse_driver::{BaseRuntime as _, OperationError, Wanted};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     suite

@@ -10,7 +10,7 @@ use crate::suite::Suite;
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::pool::CheckOutError;
-use poolhouse_driver::{ExchangeError, OperationError, Runtime as _, Wanted};
+use poolhouse_driver::{BaseRuntime as _, ExchangeError, OperationError, Wanted};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = suite

@@ -14,6 +14,7 @@ use embedded_io_async::{Read, Write};
 use futures_lite::FutureExt;
 use futures_lite::future::zip;
 use poolhouse_client::Platform;
+use poolhouse_driver::BaseRuntime as _;
 use poolhouse_driver::Runtime;
 use std::thread;
 

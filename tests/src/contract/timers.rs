@@ -11,7 +11,7 @@ use core::time::Duration;
 use futures_lite::FutureExt;
 use poolhouse_client::{Net, Platform};
 use poolhouse_core::Instant;
-use poolhouse_driver::Runtime;
+use poolhouse_driver::BaseRuntime as _;
 use std::thread;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -14,8 +14,8 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};
 use poolhouse_core::{Cause, HostAddress, Instant};
 use poolhouse_driver::{
-    ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
-    Subscribers, Wanted,
+    BaseRuntime, ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
+    ServerState, Subscribers, Wanted,
 };
 use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
@@ -303,15 +303,9 @@ fn reply(request_id: i32, role: usize) -> Vec<u8> {
     reply
 }
 
-impl Runtime for Bench {
-    type Stream = Stream;
-    type Buffer = Vec<u8>;
+impl BaseRuntime for Bench {
     type Lock<T> = Turnstile<T>;
     type Memory = Fixed<2, 8>;
-    type Topology = topology::OnHeap;
-    type Text = String;
-    type ServerLock = Turnstile<ServerState<Self>>;
-    type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
@@ -335,6 +329,15 @@ impl Runtime for Bench {
         })
         .await;
     }
+}
+
+impl Runtime for Bench {
+    type Stream = Stream;
+    type Buffer = Vec<u8>;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerLock = Turnstile<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
 
     async fn connect(&self, _: &HostAddress<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         if self.world.refuses.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
-use poolhouse_driver::{OperationError, Runtime as _};
+use poolhouse_driver::{BaseRuntime as _, OperationError};
 
 const SECOND: Duration = Duration::from_secs(1);
 

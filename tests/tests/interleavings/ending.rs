@@ -4,7 +4,7 @@ use super::bench::{Bench, Client, ping};
 use super::model::{Depth, block_on, explore, join, poll, task};
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, PoolCounts};
-use poolhouse_driver::{OperationError, Runtime as _};
+use poolhouse_driver::{BaseRuntime as _, OperationError};
 
 fn is_closed(error: &OperationError) -> bool {
     *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed)

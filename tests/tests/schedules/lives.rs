@@ -13,7 +13,7 @@ use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
-use poolhouse_driver::{Guard, OperationError, Runtime as _, Subscribers, Wanted};
+use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Subscribers, Wanted};
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::oracle::pool::Event;

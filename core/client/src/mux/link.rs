@@ -26,7 +26,7 @@ use poolhouse_cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Header, Password, Version,
 };
-use poolhouse_driver::Runtime;
+use poolhouse_driver::{BaseRuntime as _, Runtime as _};
 use poolhouse_wire::peer_text::one_line;
 use zeroize::Zeroizing;
 

@@ -14,7 +14,7 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{AcquireError, MuxId};
 use poolhouse_cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
-use poolhouse_driver::Runtime as _;
+use poolhouse_driver::BaseRuntime as _;
 
 /// Options of one request.
 #[derive(Clone, Copy, Debug, Default)]

@@ -16,18 +16,25 @@ struct Narrow {
     places: Arc<Mutex<Vec<Weak<Server<Self>>>>>,
 }
 
+impl BaseRuntime for Narrow {
+    type Lock<T> = Mutex<T>;
+    type Memory = Fixed<1, 8, 1>;
+    type Events = Subscribers;
+
+    of_the_bench!(bench);
+}
+
 impl Runtime for Narrow {
     type Stream = Stream;
     type Buffer = Page;
-    type Lock<T> = Mutex<T>;
-    type Memory = Fixed<1, 8, 1>;
     type Topology = FixedTopology<SERVERS, 16, 24, 512>;
     type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
-    type Events = Subscribers;
 
-    of_the_bench!(bench);
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        self.bench.connect(address, deadline).await
+    }
 
     fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
         self.bench.buffers(stream)

@@ -105,18 +105,25 @@ struct Scant {
     rooms: Arc<AtomicUsize>,
 }
 
+impl BaseRuntime for Scant {
+    type Lock<T> = Mutex<T>;
+    type Memory = ScantMemory;
+    type Events = Subscribers;
+
+    of_the_bench!(bench);
+}
+
 impl Runtime for Scant {
     type Stream = Stream;
     type Buffer = Slab;
-    type Lock<T> = Mutex<T>;
-    type Memory = ScantMemory;
     type Topology = topology::OnHeap;
     type Text = heapless::String<16>;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
-    type Events = Subscribers;
 
-    of_the_bench!(bench);
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        self.bench.connect(address, deadline).await
+    }
 
     fn buffers(&self, _: &Stream) -> Result<(Slab, Slab), Full> {
         let slab = |limit| Slab { bytes: Vec::new(), limit };

@@ -7,18 +7,25 @@ use poolhouse_core::pool::OnHeap;
 #[derive(Clone)]
 pub(super) struct Wide(pub(super) Bench);
 
+impl BaseRuntime for Wide {
+    type Lock<T> = Mutex<T>;
+    type Memory = OnHeap;
+    type Events = Subscribers;
+
+    of_the_bench!(0);
+}
+
 impl Runtime for Wide {
     type Stream = Stream;
     type Buffer = Page;
-    type Lock<T> = Mutex<T>;
-    type Memory = OnHeap;
     type Topology = topology::OnHeap;
     type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
-    type Events = Subscribers;
 
-    of_the_bench!(0);
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        self.0.connect(address, deadline).await
+    }
 
     fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
         self.0.buffers(stream)
