@@ -4,7 +4,8 @@
 //!
 //! # One check-out
 //!
-//! [`Pool::check_out`] takes the newest available connection: [`CheckOut::Granted`]. If none is
+//! [`Pool::check_out`] takes an available connection, the newest one by default:
+//! [`CheckOut::Granted`]. If none is
 //! available, the request becomes a waiter: [`CheckOut::Queued`]. While `maxPoolSize` and
 //! `maxConnecting` allow it, a connection is created *for* the oldest waiter that has no pending
 //! connection: the two are bound, and the pool owes [`PoolAction::Establish`].
@@ -86,7 +87,7 @@ pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
 pub use memory::{Fixed, Memory};
-pub use options::{PoolConfig, PoolOptions};
+pub use options::{PoolConfig, PoolOptions, Reuse};
 pub use types::{
     CheckOut, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, PoolAction, PoolCounts, PoolId,
     PoolState, WaiterId,
@@ -222,8 +223,8 @@ impl<M: Memory> Pool<M> {
 
     /// Checks out a connection, or enters the wait queue.
     ///
-    /// `Available -> InUse` for the newest available connection that has not perished; perished
-    /// ones found first are closed. If no connection is available, the request waits, and a
+    /// `Available -> InUse` for an available connection that has not perished, the newest one by
+    /// default ([`PoolOptions::reuse`]); perished ones found first are closed. If no connection is available, the request waits, and a
     /// connection may be created for it.
     ///
     /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
@@ -269,7 +270,7 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let Some(available_since) = self.newest_current() else {
+        let Some(available_since) = self.next_current() else {
             return self.find_or_wait(clock(), deadline, observer);
         };
         let mut now = self.now;
@@ -279,7 +280,7 @@ impl<M: Memory> Pool<M> {
                 return self.find_or_wait(now, deadline, observer);
             }
         }
-        let Some(key) = self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE) else {
+        let Some(key) = self.take_next() else {
             return self.find_or_wait(now, deadline, observer);
         };
         let lease = Lease { conn: ConnId(key), pool: self.id };
@@ -562,6 +563,40 @@ impl<M: Memory> Pool<M> {
         }
         self.serve(now, observer);
         Ok(())
+    }
+
+    /// Closes a connection as soon as no check-out uses it: at the end of its lifetime, for example.
+    ///
+    /// `Available -> OwesClose` at once; a connection in use is closed when it is checked in. A
+    /// connection that is being established, and an id that is no longer valid, are not affected.
+    ///
+    /// Cost: O(1), no allocation. Owes at most one `Close`, and the `Establish` that replaces the
+    /// connection.
+    /// Events: `ConnectionClosed` with [`ClosedReason::Stale`], then perhaps `ConnectionCreated`.
+    ///
+    /// Source: an extension; the specification limits only the time that a connection is idle.
+    pub fn retire(&mut self, now: Instant, id: ConnId, observer: &mut impl Observer<PoolEvent>) {
+        self.advance(now);
+        let Some(index) = self.conns.find(id.0) else { return };
+        let now = self.begin(now, observer);
+        match self.conns.list_of(index) {
+            conn::AVAILABLE => {
+                self.close_conn(now, index, ClosedReason::Stale, None, observer);
+                self.serve(now, observer);
+            }
+            conn::IN_USE | conn::OWES_INTERRUPT => self.conns.get_mut(index).retired = true,
+            _ => {}
+        }
+    }
+
+    /// The times at which the waiting check-outs started, the oldest first.
+    ///
+    /// Cost: O(1) for each.
+    pub fn waiting_since(&self) -> impl Iterator<Item = Instant> + '_ {
+        [waiter::BOUND, waiter::UNBOUND].into_iter().flat_map(|list| {
+            core::iter::successors(self.waiters.front(list), |index| self.waiters.next(*index))
+                .map(|index| self.waiters.get(index).started.0)
+        })
     }
 
     /// Records what a leased connection is pinned to, for the message of the timeout error in

@@ -18,7 +18,7 @@ use crate::model::pool::Room;
 use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions};
+use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions, Reuse};
 use std::panic::catch_unwind;
 use world::World;
 pub(crate) use world::translated;
@@ -65,6 +65,7 @@ impl Shape {
             max_idle_time: choices.one_of(&[None, None, Some(1), Some(10)]).map(Duration::from_millis),
             max_connecting: choices.below(8) + 1,
             wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
+            reuse: options.reuse,
             // The pool must ignore changes of these two options.
             load_balanced: options.load_balanced != choices.one_in(4),
             background: options.background != choices.one_in(4),
@@ -114,6 +115,7 @@ impl Shape {
             max_connecting: choices.below(8) + 1,
             wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
             load_balanced,
+            reuse: Reuse::Newest,
             background: !choices.one_in(3),
         };
         let store = choices.one_of(&[Store::Heap, Store::Heap, Store::Fixed2, Store::Fixed6]);

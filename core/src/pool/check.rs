@@ -53,6 +53,11 @@ impl<M: Memory> Pool<M> {
     }
 
     fn check_bindings(&self) {
+        let mut at = self.conns.front(conn::AVAILABLE);
+        while let Some(index) = at {
+            assert!(!self.conns.get(index).retired, "a retired connection is available");
+            at = self.conns.next(index);
+        }
         let mut bound = 0;
         for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING, conn::AVAILABLE, conn::IN_USE, conn::OWES_INTERRUPT] {
             let pending = list == conn::OWES_ESTABLISH || list == conn::ESTABLISHING;

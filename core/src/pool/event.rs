@@ -178,7 +178,7 @@ impl fmt::Display for PoolEvent {
 /// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClosedReason {
-    /// The pool was cleared since the connection was created.
+    /// The pool was cleared since the connection was created, or the connection was retired.
     Stale,
     /// It was available for longer than `maxIdleTimeMS`, or exceeded a lowered `maxPoolSize`.
     Idle,

@@ -19,6 +19,8 @@ pub(super) struct ConnSlot {
     pub(super) service: u32,
     pub(super) pinned: Pinned,
     pub(super) interrupted: bool,
+    /// [`Pool::retire`](super::Pool::retire) was called while the connection was in use.
+    pub(super) retired: bool,
 }
 
 /// A check-out that waits, or has an outcome that was not claimed yet.
@@ -58,6 +60,7 @@ impl ConnSlot {
             service: NIL,
             pinned: Pinned::No,
             interrupted: false,
+            retired: false,
         }
     }
 }

@@ -31,6 +31,9 @@ pub struct PoolOptions {
     pub wait_queue_timeout: Option<Duration>,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,
+    /// Which available connection a check-out takes. Default [`Reuse::Newest`], as the
+    /// specification requires.
+    pub reuse: Reuse,
     /// Whether the pool works in the background (CMAP-57): keeps `min_pool_size` and closes
     /// perished connections when they perish. Without it, a check-out triggers the filling
     /// (CMAP-55), perished connections are closed when a check-out finds them, and the pool's
@@ -47,6 +50,7 @@ impl PoolOptions {
         max_connecting: 2,
         wait_queue_timeout: None,
         load_balanced: false,
+        reuse: Reuse::Newest,
         background: true,
     };
 
@@ -94,6 +98,16 @@ impl Default for PoolOptions {
     fn default() -> Self {
         Self::DEFAULT
     }
+}
+
+/// The order in which available connections are reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reuse {
+    /// The connection that was returned last: the others can become idle and be closed (LIFO).
+    #[default]
+    Newest,
+    /// The connection that was returned first: all connections are used equally (FIFO).
+    Oldest,
 }
 
 /// Validated options: only [`PoolOptions::validate`] creates them.

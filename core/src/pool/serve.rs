@@ -2,11 +2,11 @@
 
 use super::{
     CheckOut, CheckOutError, ClosedReason, ConnId, ConnSlot, Health, Lease, Memory, Pinned, Pool, PoolEvent, PoolState,
-    Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
+    Reuse, Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
 };
 use crate::hooks::{Point, fires};
 use crate::machine::Observer;
-use crate::storage::table::NIL;
+use crate::storage::table::{Key, NIL};
 use crate::time::Past;
 use crate::{Cause, Instant, ObjectId};
 
@@ -50,11 +50,11 @@ impl<M: Memory> Pool<M> {
         self.config.idle_ns > 0 || observer.is_enabled()
     }
 
-    /// The time at which the newest available connection became available, or `None` if it cannot
-    /// be handed out on the fast path. Without background work, a check-out also populates the
+    /// The time at which the connection that a check-out takes became available, or `None` if it
+    /// cannot be handed out on the fast path. Without background work, a check-out also populates the
     /// pool, so it takes the slow path.
     #[inline(always)]
-    pub(super) fn newest_current(&mut self) -> Option<Instant> {
+    pub(super) fn next_current(&mut self) -> Option<Instant> {
         if self.state != PoolState::Ready || !self.is_in_background() {
             return None;
         }
@@ -62,11 +62,35 @@ impl<M: Memory> Pool<M> {
             self.conns.move_to(oldest, conn::AVAILABLE);
         }
         // No check-out waits while a connection is available.
-        let newest = self.conns.last(conn::AVAILABLE)?;
-        self.is_plainly_current(newest).then_some(newest.available_since)
+        let next = match self.config.options.reuse {
+            Reuse::Newest => self.conns.last(conn::AVAILABLE)?,
+            Reuse::Oldest => self.conns.at(self.conns.front(conn::AVAILABLE)?)?,
+        };
+        self.is_plainly_current(next).then_some(next.available_since)
     }
 
-    /// Grants the newest available connection that has not perished, and closes the perished ones
+    /// The available connection that the next check-out takes.
+    fn next_available(&self) -> Option<u32> {
+        match self.config.options.reuse {
+            Reuse::Newest => self.conns.back(conn::AVAILABLE),
+            Reuse::Oldest => self.conns.front(conn::AVAILABLE),
+        }
+    }
+
+    /// Moves that connection to those in use.
+    #[inline(always)]
+    pub(super) fn take_next(&mut self) -> Option<Key> {
+        match self.config.options.reuse {
+            Reuse::Newest => self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE),
+            Reuse::Oldest => {
+                let index = self.conns.front(conn::AVAILABLE)?;
+                self.conns.transfer(index, conn::AVAILABLE, conn::IN_USE);
+                Some(self.conns.key(index))
+            }
+        }
+    }
+
+    /// Grants the next available connection that has not perished, and closes the perished ones
     /// before it. If none is left, the request waits.
     #[inline(never)]
     pub(super) fn find_or_wait(
@@ -78,9 +102,9 @@ impl<M: Memory> Pool<M> {
         let now = self.begin(now, observer);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         let mut closed = false;
-        while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
+        while let Some(index) = self.next_available().filter(|_| self.state == PoolState::Ready) {
             let Some(reason) = self.conns.at(index).and_then(|slot| self.perished(now, slot)) else {
-                let Some(granted) = self.grant_newest(now, observer) else { break };
+                let Some(granted) = self.grant_next(now, observer) else { break };
                 if !self.is_in_background() {
                     self.populate(now, observer);
                 }
@@ -96,9 +120,9 @@ impl<M: Memory> Pool<M> {
         self.enqueue(now, deadline, observer)
     }
 
-    /// Hands out the newest available connection, if any.
-    fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
-        let conn = ConnId(self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE)?);
+    /// Hands out the next available connection, if any.
+    fn grant_next(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
+        let conn = ConnId(self.take_next()?);
         let lease = Lease { conn, pool: self.id };
         self.emit_granted(now, &lease, observer);
         Some(lease)
@@ -444,7 +468,8 @@ impl<M: Memory> Pool<M> {
             return false;
         };
         // `interrupted` stays after the interrupt was polled.
-        let is_reusable = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
+        let is_closed = slot.interrupted | slot.retired | self.shrunk;
+        let is_reusable = health == Health::Healthy && slot.pinned == Pinned::No && !is_closed;
         let has_waiters = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) != 0;
         is_reusable && self.state != PoolState::Closed && self.is_plainly_current(slot) && !has_waiters
     }
@@ -467,7 +492,9 @@ impl<M: Memory> Pool<M> {
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
-            Health::Healthy if slot.interrupted || self.is_stale(slot) => Some((ClosedReason::Stale, None)),
+            Health::Healthy if slot.interrupted || slot.retired || self.is_stale(slot) => {
+                Some((ClosedReason::Stale, None))
+            }
             Health::Healthy if is_surplus => Some((ClosedReason::Idle, None)),
             Health::Healthy => None,
         };

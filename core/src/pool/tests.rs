@@ -18,6 +18,7 @@ mod options;
 mod populate;
 mod reconfigure;
 mod report;
+mod reuse;
 mod scarce;
 mod time;
 mod wait_queue;

@@ -237,6 +237,7 @@ impl ConnectionString {
             max_connecting: self.options.max_connecting.unwrap_or(default.max_connecting),
             wait_queue_timeout: limit(self.options.wait_queue_timeout, default.wait_queue_timeout),
             load_balanced: self.load_balanced(),
+            reuse: default.reuse,
             background: default.background,
         }
     }

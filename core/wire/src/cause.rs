@@ -46,6 +46,9 @@ pub enum Cause {
     Forked,
     /// This side is out of memory, table slots or descriptors.
     Resources,
+    /// An error of a connection that this library does not know: that of the manager of a generic
+    /// pool.
+    Other,
 }
 
 impl Cause {
@@ -75,6 +78,7 @@ impl fmt::Display for Cause {
             Self::Closed => "closed",
             Self::Forked => "the process was forked",
             Self::Resources => "out of local resources",
+            Self::Other => "error of the connection",
         })
     }
 }

@@ -214,16 +214,21 @@ impl<M: Bounded> World<'_, M> {
             Kind::ClockRead => {
                 if !self.model.is_untimed_check_out() && self.is_enabled(Kind::CheckOut) {
                     let now = self.at();
+                    let mut observed = Pool::clone(&self.pool);
                     let mut unobserved = Pool::clone(&self.pool);
                     let mut reads = 0;
                     let clock = || {
                         reads += 1;
                         now
                     };
-                    let _ = unobserved.check_out_with(clock, None, &mut ());
-                    self.check_out(None);
+                    let outcomes = (
+                        observed.check_out_with(|| now, None, &mut Vec::new()),
+                        unobserved.check_out_with(clock, None, &mut ()),
+                    );
+                    assert_eq!(outcomes.0, outcomes.1, "observers do not change the outcome of a check-out");
                     assert_eq!(reads, 1, "an unobserved check-out that needs the time reads the clock");
-                    assert!(unobserved == *self.pool, "observers do not change what a check-out does");
+                    assert!(observed == unobserved, "observers do not change what a check-out does");
+                    self.check_out(None);
                 }
                 if let Some(&place) = self.untimed_leases(false).first() {
                     self.check_in(place, None);
