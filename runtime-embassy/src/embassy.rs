@@ -126,6 +126,7 @@ impl<L: Layout> Embassy<L> {
 impl<L: Layout> BaseRuntime for Embassy<L> {
     type Lock<T> = ExecutorLock<T>;
     type Memory = L::Pool;
+    type Text = heapless::String<ADDRESS_BYTES_MAX, u8>;
     type Events = L::Events;
 
     #[inline]
@@ -156,7 +157,6 @@ impl<L: Layout> Runtime for Embassy<L> {
     type Stream = Stream;
     type Buffer = Buffer;
     type Topology = L::Topology;
-    type Text = heapless::String<ADDRESS_BYTES_MAX, u8>;
     type ServerLock = PlaceRef<L>;
     type ServerHandle = ServerRef<L>;
 

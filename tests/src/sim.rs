@@ -65,6 +65,7 @@ impl Shape {
             max_idle_time: choices.one_of(&[None, None, Some(1), Some(10)]).map(Duration::from_millis),
             max_connecting: choices.below(8) + 1,
             wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
+            limits_establishing: options.limits_establishing,
             reuse: options.reuse,
             // The pool must ignore changes of these two options.
             load_balanced: options.load_balanced != choices.one_in(4),
@@ -115,6 +116,7 @@ impl Shape {
             max_connecting: choices.below(8) + 1,
             wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
             load_balanced,
+            limits_establishing: false,
             reuse: Reuse::Newest,
             background: !choices.one_in(3),
         };

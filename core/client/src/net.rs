@@ -126,6 +126,7 @@ impl<P: Platform> Net<P> {
 impl<P: Platform> BaseRuntime for Net<P> {
     type Lock<T> = Mutex<T>;
     type Memory = OnHeap;
+    type Text = String;
     type Events = Events;
 
     #[inline]
@@ -163,7 +164,6 @@ impl<P: Platform> Runtime for Net<P> {
     type Stream = Stream<P>;
     type Buffer = Vec<u8>;
     type Topology = topology::OnHeap;
-    type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

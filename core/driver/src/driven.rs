@@ -43,6 +43,8 @@ pub(super) struct Driven<M: Memory, C, K> {
     pub(super) clock: Option<Waker>,
     /// The instant until which the clock task sleeps; `None` if it sleeps until it is woken.
     armed: Option<Instant>,
+    /// A further instant at which the clock task has work, besides the timeout of the pool.
+    due: Option<Instant>,
     /// Whether there may be effects that were not found yet.
     unsettled: bool,
     /// The index of the next cell to search for an overdue operation; `None` when all were
@@ -55,7 +57,7 @@ pub(super) struct Driven<M: Memory, C, K> {
 
 /// State of a connection slot.
 pub(super) struct Cell<C, K> {
-    owner: Option<ConnId>,
+    pub(super) owner: Option<ConnId>,
     pub(super) interrupted: bool,
     pub(super) socket: Option<C>,
     pub(super) known: Option<K>,
@@ -140,6 +142,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
             warming: 0,
             clock: None,
             armed: None,
+            due: None,
             unsettled: true,
             overdue: None,
             closing: 0,
@@ -152,7 +155,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
         self.pool = pool;
         (self.called, self.warming, self.closing) = (0, 0, 0);
-        (self.clock, self.armed, self.overdue) = (None, None, None);
+        (self.clock, self.armed, self.due, self.overdue) = (None, None, None, None);
         self.unsettled = true;
     }
 
@@ -212,10 +215,29 @@ impl<M: Memory, C, K> Driven<M, C, K> {
                 return Some(Effect::Wake(waker));
             }
         }
-        if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
+        if self.clock.is_some() && is_earlier(self.timeout(), self.armed) {
             return self.clock.take().map(Effect::Wake);
         }
         None
+    }
+
+    /// When the clock task has work for the pool.
+    fn timeout(&self) -> Option<Instant> {
+        let pool = self.pool.poll_timeout();
+        if is_earlier(self.due, pool) { self.due } else { pool }
+    }
+
+    /// Sets the further instant at which the clock task has work; `None` if there is none.
+    pub(super) fn set_due(&mut self, due: Option<Instant>) {
+        self.due = due;
+        self.unsettled = true;
+    }
+
+    /// [`Driven::set_due`], unless the clock task has work earlier.
+    pub(super) fn set_due_earlier(&mut self, due: Option<Instant>) {
+        if is_earlier(due, self.due) {
+            self.set_due(due);
+        }
     }
 
     /// Takes the waker of a worker that waits for a connection to establish.
@@ -444,7 +466,8 @@ pub(super) trait Drive {
         });
     }
 
-    /// Puts the socket back into its slot, and returns the lease.
+    /// Puts the connection back into its slot, and returns the lease. Returns whether the pool is
+    /// closed.
     ///
     /// - `clock`: as in [`Drive::check_out`].
     /// - `connection`: taken; if it is `None`, the connection is broken.
@@ -455,8 +478,8 @@ pub(super) trait Drive {
         lease: Lease,
         connection: &mut Option<Self::Connection>,
         health: Health,
-    ) {
-        let _waker = self.step(|state, observer| {
+    ) -> bool {
+        let (is_closed, _waker) = self.step(|state, observer| {
             let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             let mut waker = None;
             if let Some(cell) = state.cell(lease.conn()) {
@@ -466,8 +489,9 @@ pub(super) trait Drive {
             }
             let returned = state.pool.check_in_with(clock, lease, health, observer);
             debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
-            waker
+            (state.pool.state() == PoolState::Closed, waker)
         });
+        is_closed
     }
 
     /// Ready if the connection was interrupted; otherwise registers `waker`, which is woken when it
@@ -600,7 +624,7 @@ pub(super) trait Drive {
             }
             register(&mut state.clock, &mut waker);
             let operations = state.expire(now);
-            let pool = state.pool.poll_timeout();
+            let pool = state.timeout();
             state.armed = if is_earlier(operations, pool) { operations } else { pool };
             ClockState::Armed(state.armed)
         })
@@ -612,11 +636,10 @@ pub(super) trait Drive {
         let mut waker = Some(waker.clone());
         self.with(|state| {
             register(&mut state.clock, &mut waker);
-            let Driven { pool, cells, armed, .. } = state;
-            let late = |at| is_earlier(at, *armed);
-            pool.state() == PoolState::Closed
-                || late(pool.poll_timeout())
-                || cells.slots().iter().any(|cell| late(cell.deadline))
+            let late = |at| is_earlier(at, state.armed);
+            state.pool.state() == PoolState::Closed
+                || late(state.timeout())
+                || state.cells.slots().iter().any(|cell| late(cell.deadline))
         })
     }
 }
@@ -650,3 +673,15 @@ pub(super) enum Begun<C> {
 
 /// The outcome of a check-out that waited.
 pub(super) type Claimed<C> = Result<(Option<C>, Lease), CheckOutError>;
+
+/// A worker's slot in its pool; freed when the task ends, is dropped or panics.
+pub(super) struct WorkerPlace<'d, D: Drive> {
+    pub(super) pool: &'d D,
+    pub(super) index: usize,
+}
+
+impl<D: Drive> Drop for WorkerPlace<'_, D> {
+    fn drop(&mut self) {
+        let _ = D::contain(|| self.pool.leave_workers(self.index));
+    }
+}

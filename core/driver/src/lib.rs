@@ -9,6 +9,7 @@
 //! - [`Server`]: one server's pool, with its sockets and its waiters.
 //! - [`Guard`]: a connection that is checked out.
 //! - [`ServerTask`]: a background task of a server.
+//! - [`pool::Pool`]: a pool of any other connections.
 //!
 //! # Cancellation
 //!
@@ -58,6 +59,7 @@ mod hub;
 mod login;
 mod operation;
 mod packing;
+pub mod pool;
 mod read_preference;
 mod report;
 mod runtime;

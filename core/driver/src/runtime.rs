@@ -22,6 +22,8 @@ pub trait BaseRuntime: Sized + 'static {
     type Lock<T>: Lock<T>;
     /// The storage of pools, and of the driver's state for each slot of a pool.
     type Memory: Memory;
+    /// An owned address of a server or name of a pool.
+    type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
     /// The publisher of events.
     type Events: Publish;
 
@@ -83,8 +85,6 @@ pub trait Runtime: BaseRuntime {
     type Buffer: Buffer;
     /// The storage of the topology's servers.
     type Topology: topology::Memory;
-    /// An owned address, or another short text.
-    type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
     /// The state that all handles of one server share: [`BaseRuntime::Lock`], or a reference to a slot
     /// in a static.
     type ServerLock: Locked<ServerState<Self>>;

@@ -4,7 +4,7 @@
 use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
-use super::driven::{ClockState, Drive, is_earlier};
+use super::driven::{ClockState, Drive, WorkerPlace, is_earlier};
 use super::failure::{Finding, NotEstablished};
 use super::hub::Hub;
 use super::login::Speaker;
@@ -266,7 +266,7 @@ impl<R: Runtime> Hub<R> {
     pub(super) async fn keep_establishing(&self, server: &R::ServerHandle) {
         // There is no work for more workers than connections.
         let Some(index) = server.join_workers() else { return };
-        let place = WorkerPlace::<R> { server, index };
+        let place = WorkerPlace { pool: &**server, index };
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
         {
             let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
@@ -400,18 +400,6 @@ impl<R: Runtime> Hub<R> {
             expiry.as_mut().poll(context).map(|()| Some(Err(Cause::NetworkTimeout)))
         })
         .await
-    }
-}
-
-/// A worker's slot in its server; freed when the task ends, is dropped or panics.
-struct WorkerPlace<'s, R: Runtime> {
-    server: &'s R::ServerHandle,
-    index: usize,
-}
-
-impl<R: Runtime> Drop for WorkerPlace<'_, R> {
-    fn drop(&mut self) {
-        let _ = R::contain(|| self.server.leave_workers(self.index));
     }
 }
 

@@ -27,6 +27,7 @@ mod login;
 mod monitor;
 mod panics;
 mod places;
+mod pool;
 mod reasons;
 mod report;
 mod scant;
@@ -326,6 +327,7 @@ impl Write for Stream {
 impl BaseRuntime for Bench {
     type Lock<T> = Mutex<T>;
     type Memory = Fixed<1, 8, 1>;
+    type Text = String;
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
@@ -359,7 +361,6 @@ impl Runtime for Bench {
     type Stream = Stream;
     type Buffer = Page;
     type Topology = topology::OnHeap;
-    type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

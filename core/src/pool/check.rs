@@ -46,7 +46,8 @@ impl<M: Memory> Pool<M> {
             waiter::UNBOUND | waiter::BOUND if slot.deadline.is_some() => slot.deadline,
             // `waitQueueTimeoutMS` may have changed since the waiter started, so only a lower bound
             // is checked.
-            waiter::UNBOUND => self.deadlines.of(index).inspect(|at| assert!(*at > slot.started.0)),
+            waiter::BOUND if !self.config.options.limits_establishing => None,
+            waiter::UNBOUND | waiter::BOUND => self.deadlines.of(index).inspect(|at| assert!(*at > slot.started.0)),
             _ => None,
         };
         at.filter(|at| *at < Instant::MAX)

@@ -29,6 +29,9 @@ pub struct PoolOptions {
     /// means no limit. With zero, a check-out fails if no connection is available. A 0 in a log or
     /// in [`PoolOptions::non_default`] is this zero; in a connection string, 0 means no limit.
     pub wait_queue_timeout: Option<Duration>,
+    /// Whether `wait_queue_timeout` continues to bound a check-out while a connection is being
+    /// established for it. Default false, as the specification requires (CMAP-26).
+    pub limits_establishing: bool,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,
     /// Which available connection a check-out takes. Default [`Reuse::Newest`], as the
@@ -49,6 +52,7 @@ impl PoolOptions {
         max_idle_time: None,
         max_connecting: 2,
         wait_queue_timeout: None,
+        limits_establishing: false,
         load_balanced: false,
         reuse: Reuse::Newest,
         background: true,

@@ -413,15 +413,15 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Binds a pending connection to a waiter. From then on `waitQueueTimeoutMS` does not apply to
-    /// the waiter (CMAP-26).
+    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) says so.
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
         self.conns.get_mut(index).waiter = waiting;
         let slot = self.waiters.get_mut(waiting);
         slot.conn = index;
-        let brings_its_own = slot.deadline.is_some();
+        let keeps_limit = slot.deadline.is_some() || self.config.options.limits_establishing;
         self.waiters.move_to(waiting, waiter::BOUND);
-        if !brings_its_own {
+        if !keeps_limit {
             self.deadlines.remove(waiting);
         }
     }

@@ -236,6 +236,7 @@ impl ConnectionString {
             max_idle_time: limit(self.options.max_idle_time, default.max_idle_time),
             max_connecting: self.options.max_connecting.unwrap_or(default.max_connecting),
             wait_queue_timeout: limit(self.options.wait_queue_timeout, default.wait_queue_timeout),
+            limits_establishing: default.limits_establishing,
             load_balanced: self.load_balanced(),
             reuse: default.reuse,
             background: default.background,

@@ -210,6 +210,7 @@ fn read_options(value: &Value) -> Option<PoolOptions> {
         max_connecting: count("maxConnecting")?,
         wait_queue_timeout: limit("waitQueueTimeoutNS")?,
         load_balanced: value["loadBalanced"].as_bool()?,
+        limits_establishing: false,
         reuse: poolhouse_core::pool::Reuse::Newest,
         background: value["background"].as_bool()?,
     })

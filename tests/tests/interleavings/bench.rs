@@ -306,6 +306,7 @@ fn reply(request_id: i32, role: usize) -> Vec<u8> {
 impl BaseRuntime for Bench {
     type Lock<T> = Turnstile<T>;
     type Memory = Fixed<2, 8>;
+    type Text = String;
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
@@ -335,7 +336,6 @@ impl Runtime for Bench {
     type Stream = Stream;
     type Buffer = Vec<u8>;
     type Topology = topology::OnHeap;
-    type Text = String;
     type ServerLock = Turnstile<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

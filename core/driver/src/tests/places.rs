@@ -19,6 +19,7 @@ struct Narrow {
 impl BaseRuntime for Narrow {
     type Lock<T> = Mutex<T>;
     type Memory = Fixed<1, 8, 1>;
+    type Text = String;
     type Events = Subscribers;
 
     of_the_bench!(bench);
@@ -28,7 +29,6 @@ impl Runtime for Narrow {
     type Stream = Stream;
     type Buffer = Page;
     type Topology = FixedTopology<SERVERS, 16, 24, 512>;
-    type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

@@ -108,6 +108,7 @@ struct Scant {
 impl BaseRuntime for Scant {
     type Lock<T> = Mutex<T>;
     type Memory = ScantMemory;
+    type Text = heapless::String<16>;
     type Events = Subscribers;
 
     of_the_bench!(bench);
@@ -117,7 +118,6 @@ impl Runtime for Scant {
     type Stream = Stream;
     type Buffer = Slab;
     type Topology = topology::OnHeap;
-    type Text = heapless::String<16>;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

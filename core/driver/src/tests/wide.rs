@@ -10,16 +10,20 @@ pub(super) struct Wide(pub(super) Bench);
 impl BaseRuntime for Wide {
     type Lock<T> = Mutex<T>;
     type Memory = OnHeap;
+    type Text = String;
     type Events = Subscribers;
 
     of_the_bench!(0);
+
+    fn is_inherited(&self) -> bool {
+        self.0.is_inherited()
+    }
 }
 
 impl Runtime for Wide {
     type Stream = Stream;
     type Buffer = Page;
     type Topology = topology::OnHeap;
-    type Text = String;
     type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
 

@@ -12,13 +12,14 @@ fn defaults_are_those_of_the_specification() {
         max_idle_time,
         max_connecting,
         wait_queue_timeout,
+        limits_establishing,
         load_balanced,
         reuse,
         background: _,
     } = PoolOptions::default();
     assert_eq!((max_pool_size, min_pool_size, max_connecting), (100, 0, 2));
     assert_eq!((max_idle_time, wait_queue_timeout), (None, None));
-    assert!(!load_balanced && reuse == Reuse::Newest);
+    assert!(!limits_establishing && !load_balanced && reuse == Reuse::Newest);
     assert_eq!(*PoolConfig::default().options(), PoolOptions::DEFAULT);
 }
 

@@ -101,6 +101,23 @@ fn connection_that_is_being_established_is_not_retired() {
 }
 
 #[test]
+fn wait_limit_includes_establishing_if_the_options_say_so() {
+    for limits_establishing in [false, true] {
+        let limit = Some(ms(10));
+        let mut world = World::<OnHeap>::new(PoolOptions { limits_establishing, wait_queue_timeout: limit, ..DEFAULT });
+        world.ready();
+        let waiter = world.queue();
+        world.begin();
+        let expected = if limits_establishing { Some(at(10)) } else { None };
+        assert_eq!(world.pool.poll_timeout(), expected);
+        world.tick(10);
+        let claim = world.claim(waiter);
+        let failed = matches!(claim, Claim::Failed(CheckOutError::WaitQueueTimeout { .. }));
+        assert_eq!(failed, limits_establishing, "{claim:?}");
+    }
+}
+
+#[test]
 fn start_times_of_waiters_are_in_the_order_of_the_queue() {
     let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 1, ..DEFAULT });
     world.ready();

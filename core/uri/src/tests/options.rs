@@ -83,8 +83,8 @@ fn pool_options_come_from_their_standard_names() {
         max_idle_time: Some(Duration::from_millis(4)),
         max_connecting: 3,
         wait_queue_timeout: Some(Duration::from_millis(11)),
-        load_balanced: false,
         background: true,
+        ..PoolOptions::DEFAULT
     };
     assert_eq!(uri.pool_options(), wanted);
     assert!(quiet("mongodb://a/?loadBalanced=true").pool_options().load_balanced);

@@ -1,0 +1,455 @@
+//! A pool of any connections: a [`Manager`] opens and checks them, [`Pool`] keeps them.
+//!
+//! The pool is the machine of `poolhouse-core` with the driver that a MongoDB server's pool has
+//! too: waiters are served in the order of their arrival, every check-out has exactly one outcome,
+//! and any future may be dropped at any await.
+//!
+//! # One check-out
+//!
+//! [`Pool::get`] takes an available connection under the lock. If none is available, the check-out
+//! becomes a waiter, and one of the pool's workers ([`Pool::run_worker`]) opens a connection for
+//! it. A connection that was used before is checked ([`Manager::check`]) before it is returned; one
+//! that fails the check is closed, and the next one is taken. Dropping the [`Pooled`] returns the
+//! connection.
+//!
+//! # Tasks
+//!
+//! The host runs [`Options::max_connecting`] workers and one clock task ([`Pool::run_clock`]). If
+//! one of them is dropped, the pool is closed, so no waiter waits for ever.
+//!
+//! Source: CMAP, for the order of waiters, the states of connections and the events. Lifetimes,
+//! checks and back-off are extensions.
+
+mod error;
+mod options;
+mod pooled;
+mod tasks;
+
+pub use error::PoolError;
+pub use options::{Config, Options};
+pub use pooled::Pooled;
+
+use super::driven::{Begun, Drive, Driven, DrivenOf};
+use super::event::{Publish, Tap};
+use super::runtime::{BaseRuntime, Lock as _, Locked};
+use super::server::PoolSnapshot;
+use core::fmt;
+use core::future::poll_fn;
+use core::ops::Deref;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use error::Failure;
+use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
+use poolhouse_core::storage::Store;
+use poolhouse_core::{ConfigError, Instant};
+
+/// Opens connections and judges them.
+pub trait Manager {
+    /// A connection. Dropping it closes it.
+    type Connection;
+    /// The reason why a connection cannot be opened or used.
+    type Error: Clone;
+
+    /// Opens a connection that is ready for use: connected, and authenticated where the protocol
+    /// requires it. The pool bounds the time ([`Options::connect_timeout`]) and drops the future at
+    /// the limit.
+    ///
+    /// # Errors
+    ///
+    /// The check-out that the connection was opened for fails with [`PoolError::Connect`].
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>>;
+
+    /// Checks a connection that was used before, by a ping for example, before it is used again. By
+    /// default every connection is good. The pool bounds the time as that of connecting.
+    ///
+    /// # Errors
+    ///
+    /// The connection is closed, and the check-out takes another one.
+    fn check(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> {
+        let _ = connection;
+        core::future::ready(Ok(()))
+    }
+
+    /// Whether a returned connection must be closed: its peer has closed it, or a reply is
+    /// outstanding. Called without a lock. False by default.
+    fn is_broken(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+}
+
+/// A connection in the pool. With a heap it is boxed, so that a check-out moves only its address.
+#[cfg(feature = "alloc")]
+pub(super) type Held<C> = alloc::boxed::Box<Conn<C>>;
+#[cfg(not(feature = "alloc"))]
+pub(super) type Held<C> = Conn<C>;
+
+pub(super) struct Conn<C> {
+    connection: C,
+    /// Whether no check-out has had the connection.
+    is_fresh: bool,
+}
+
+fn hold<C>(connection: C) -> Held<C> {
+    let conn = Conn { connection, is_fresh: true };
+    #[cfg(feature = "alloc")]
+    let conn = alloc::boxed::Box::new(conn);
+    conn
+}
+
+/// The end of a connection's lifetime; `None` if it has no limit.
+pub(super) type Expiry = Option<Instant>;
+
+/// A pool of the connections of a [`Manager`].
+pub struct Pool<M: Manager, R: BaseRuntime> {
+    manager: M,
+    runtime: R,
+    events: R::Events,
+    name: R::Text,
+    config: Config,
+    state: R::Lock<State<M, R>>,
+}
+
+struct State<M: Manager, R: BaseRuntime> {
+    driven: Driven<R::Memory, Held<M::Connection>, Expiry>,
+    /// The failure of the last attempt to connect.
+    failure: Option<Failure<M::Error>>,
+    /// The number of attempts that failed since the last success.
+    failures: u32,
+    /// The time before which no attempt begins, after a failure.
+    retry_at: Option<Instant>,
+    /// A task was dropped before the pool was closed.
+    abandoned: bool,
+    /// Tasks that wait until a closed pool has no connection in use.
+    closers: <R::Memory as Memory>::PerWaiter<Waker>,
+}
+
+impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
+    type Memory = R::Memory;
+    type Connection = Held<M::Connection>;
+    type Known = Expiry;
+    type Events = R::Events;
+
+    #[inline]
+    fn events(&self) -> &R::Events {
+        &self.events
+    }
+
+    #[inline]
+    fn name(&self) -> &str {
+        self.name.as_ref()
+    }
+
+    #[inline]
+    fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
+        self.state.with(|state| f(&mut state.driven))
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        R::contain(work)
+    }
+}
+
+impl<M: Manager, R: BaseRuntime> Pool<M, R> {
+    /// Creates a pool. It opens no connection before its tasks run.
+    ///
+    /// - `id`: a number for events, unique among the pools of the process.
+    /// - `name`: a name for events and logs.
+    ///
+    /// Events: `PoolCreated`, `PoolReady`.
+    pub fn new(manager: M, runtime: R, config: Config, id: PoolId, name: R::Text, events: &R::Events) -> Self {
+        let events = events.of_server(name.as_ref());
+        let now = runtime.now();
+        let mut tap = Tap::of_server(&events, name.as_ref());
+        let mut pool = machine::Pool::new(now, id, config.pool(), &mut tap);
+        pool.ready(now, &mut tap);
+        let state = State {
+            driven: Driven::new(pool),
+            failure: None,
+            failures: 0,
+            retry_at: None,
+            abandoned: false,
+            closers: Store::empty(),
+        };
+        Self { manager, runtime, config, state: R::Lock::new(state), name, events }
+    }
+
+    /// The manager.
+    pub const fn manager(&self) -> &M {
+        &self.manager
+    }
+
+    /// The options that the pool was created with.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The publisher of the pool's events.
+    pub const fn events(&self) -> &R::Events {
+        &self.events
+    }
+
+    /// Checks out a connection, and waits for one if none is available: at most
+    /// [`Options::wait_timeout`], or for ever without such a limit. Waiting check-outs are served
+    /// in the order of their arrival.
+    ///
+    /// After a connection fails its check, another one is taken, and the time limit begins anew.
+    /// Cancel-safe: a check-out whose future is dropped leaves the queue, or returns its connection.
+    ///
+    /// Cost: with a connection available no allocation, and no reading of the clock unless
+    /// [`Options::idle_timeout`] is set or events are observed.
+    /// Events: `ConnectionCheckOutStarted`, then `ConnectionCheckedOut` or
+    /// `ConnectionCheckOutFailed`.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`].
+    pub async fn get(&self) -> Result<Pooled<M, R, &Self>, PoolError<M::Error>> {
+        Self::get_from(self).await
+    }
+
+    /// [`Pool::get`] through any pointer to the pool, which the [`Pooled`] keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`].
+    pub async fn get_from<H>(pool: H) -> Result<Pooled<M, R, H>, PoolError<M::Error>>
+    where
+        H: Deref<Target = Self> + Clone,
+    {
+        loop {
+            let (connection, lease) = pool.acquire().await?;
+            let mut pooled = Pooled::new(pool.clone(), lease, connection);
+            if pooled.is_usable().await {
+                return Ok(pooled);
+            }
+        }
+    }
+
+    /// Checks out a connection if one is available now. It is not checked ([`Manager::check`]).
+    ///
+    /// Events: as [`Pool::get`].
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::WaitTimeout`] if no connection is available; none is opened. Otherwise as
+    /// [`Pool::get`].
+    pub fn try_get_from<H>(pool: H) -> Result<Pooled<M, R, H>, PoolError<M::Error>>
+    where
+        H: Deref<Target = Self>,
+    {
+        pool.check_fork()?;
+        // A deadline in the past: the check-out does not wait.
+        match pool.check_out(|| pool.runtime.now(), Some(Instant::ORIGIN)) {
+            Ok(Begun::Granted(connection, lease)) => Ok(Pooled::new(pool, lease, connection)),
+            Ok(Begun::Queued(id)) => {
+                debug_assert!(false, "a check-out without time does not wait");
+                pool.cancel(pool.runtime.now(), id);
+                Err(PoolError::Busy { waiting: 0 })
+            }
+            Err(error) => Err(pool.explain(error)),
+        }
+    }
+
+    async fn acquire(&self) -> Result<(Option<Held<M::Connection>>, Lease), PoolError<M::Error>> {
+        loop {
+            self.check_fork()?;
+            let outcome = match self.check_out(|| self.runtime.now(), None) {
+                Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+                Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(granted) => return Ok(granted),
+                // `Pool::clear` fails the waiters of the machine. They wait again, in their order.
+                Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {}
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+    }
+
+    fn explain(&self, error: CheckOutError) -> PoolError<M::Error> {
+        self.state.with(|state| {
+            let is_failing = state.failures > 0;
+            #[expect(clippy::wildcard_enum_match_arm, reason = "all others mean that the pool is closed")]
+            match error {
+                CheckOutError::EstablishFailed { .. } => match &state.failure {
+                    Some(Failure::Connect(error)) => PoolError::Connect(error.clone()),
+                    Some(Failure::Timeout) => PoolError::ConnectTimeout,
+                    Some(Failure::Interrupted) | None => PoolError::Interrupted,
+                },
+                CheckOutError::WaitQueueTimeout { .. } => PoolError::WaitTimeout {
+                    counts: state.driven.pool.counts(),
+                    last: match &state.failure {
+                        Some(Failure::Connect(error)) if is_failing => Some(error.clone()),
+                        _ => None,
+                    },
+                },
+                CheckOutError::Busy { waiting } => PoolError::Busy { waiting },
+                _ if state.abandoned => PoolError::Abandoned,
+                _ => PoolError::Closed,
+            }
+        })
+    }
+
+    fn check_fork(&self) -> Result<(), PoolError<M::Error>> {
+        if self.runtime.is_inherited() { Err(PoolError::Forked) } else { Ok(()) }
+    }
+
+    /// Makes all present connections unusable, after a failover of the server for example.
+    /// Available ones are closed at once, the others when they are returned. Waiting check-outs
+    /// continue to wait, for new connections.
+    ///
+    /// Events: `PoolCleared`, `ConnectionClosed`, `ConnectionCheckOutFailed` of waiters, which start
+    /// again; `PoolReady`.
+    pub fn clear(&self) {
+        if self.runtime.is_inherited() {
+            return;
+        }
+        let now = self.runtime.now();
+        self.step(|state, observer| {
+            let cleared = state.pool.clear(now, Clear::All { interrupt_in_use_connections: false }, None, observer);
+            debug_assert!(cleared.is_ok(), "the pool has no services");
+            state.pool.ready(now, observer);
+        });
+    }
+
+    /// Changes the maximum number of connections. Surplus connections are closed: available ones at
+    /// once, the others when they are returned.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: as for [`Options::max_size`]. Nothing changed.
+    pub fn resize(&self, max_size: u32) -> Result<(), ConfigError> {
+        if self.runtime.is_inherited() {
+            return Ok(());
+        }
+        let config = Options { max_size, ..*self.config.options() }.validate()?;
+        let now = self.runtime.now();
+        self.step(|state, observer| state.pool.reconfigure(now, config.pool(), observer));
+        Ok(())
+    }
+
+    /// Closes the pool. Waiting check-outs fail, available connections are closed, connections in
+    /// use are closed when they are returned, and the tasks end. [`Pool::drained`] waits for this.
+    pub fn close(&self) {
+        if !self.runtime.is_inherited() {
+            let now = self.runtime.now();
+            self.step(|state, observer| state.pool.close(now, observer));
+            self.wake_closers();
+        }
+    }
+
+    /// Whether [`Pool::close`] was called, or a task of the pool was dropped.
+    pub fn is_closed(&self) -> bool {
+        self.runtime.is_inherited() || self.with(|state| state.pool.state() == PoolState::Closed)
+    }
+
+    /// Returns once the pool is closed and no connection is in use. Cancel-safe. In the child of a
+    /// fork it returns at once.
+    pub async fn drained(&self) {
+        poll_fn(|context| {
+            if self.runtime.is_inherited() {
+                return Poll::Ready(());
+            }
+            let mut waker = Some(context.waker().clone());
+            let (polled, is_kept) = self.state.with(|state| {
+                if state.is_drained() {
+                    return (Poll::Ready(()), true);
+                }
+                let is_known = state.closers.slots().iter().any(|kept| kept.will_wake(context.waker()));
+                (Poll::Pending, is_known || waker.take().is_none_or(|waker| state.closers.try_push(waker).is_ok()))
+            });
+            if !is_kept {
+                // All slots of a fixed capacity are taken: the task polls until the pool is drained.
+                context.waker().wake_by_ref();
+            }
+            polled
+        })
+        .await;
+    }
+
+    fn wake_closers(&self) {
+        while let Some(waker) = self.state.with(|state| if state.is_drained() { state.closers.pop() } else { None }) {
+            let _ = R::contain(|| waker.wake());
+        }
+    }
+
+    /// Closes the pool because a task was dropped.
+    #[cold]
+    fn abandon(&self) {
+        if !self.is_closed() {
+            self.state.with(|state| state.abandoned = true);
+            self.close();
+        }
+    }
+
+    /// The pool at one instant.
+    pub fn snapshot(&self) -> PoolSnapshot {
+        self.with(|state| {
+            let pool = &state.pool;
+            PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
+        })
+    }
+
+    /// Calls `visit` with the time that each waiting check-out has waited, the oldest first.
+    ///
+    /// - `visit`: called under the lock; it must not call the pool.
+    pub fn visit_waiters(&self, mut visit: impl FnMut(Duration)) {
+        if !self.runtime.is_inherited() {
+            let now = self.runtime.now();
+            self.with(|state| state.pool.waiting_since().for_each(|since| visit(now.saturating_since(since))));
+        }
+    }
+}
+
+impl<M: Manager, R: BaseRuntime> State<M, R> {
+    fn is_drained(&self) -> bool {
+        let pool = &self.driven.pool;
+        pool.state() == PoolState::Closed && pool.counts().in_use == 0
+    }
+}
+
+/// A check-out that waits; cancelled on drop.
+struct Waiting<'p, M: Manager, R: BaseRuntime> {
+    pool: &'p Pool<M, R>,
+    /// `None` once the outcome was taken.
+    id: Option<WaiterId>,
+}
+
+impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
+    async fn outcome(mut self) -> Result<(Option<Held<M::Connection>>, Lease), CheckOutError> {
+        poll_fn(|context| {
+            // In the child of a fork no outcome is ever decided.
+            let Some(id) = self.id.filter(|_| !self.pool.runtime.is_inherited()) else {
+                return Poll::Ready(Err(CheckOutError::Cancelled));
+            };
+            let claimed = self.pool.poll_claim(id, context.waker());
+            if claimed.is_ready() {
+                self.id = None;
+            }
+            claimed
+        })
+        .await
+    }
+}
+
+impl<M: Manager, R: BaseRuntime> Drop for Waiting<'_, M, R> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.filter(|_| !self.pool.runtime.is_inherited()) {
+            self.pool.cancel(self.pool.runtime.now(), id);
+        }
+    }
+}
+
+impl<M: Manager, R: BaseRuntime> fmt::Debug for Pool<M, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Pool");
+        shown.field("name", &self.name.as_ref());
+        if !self.runtime.is_inherited() {
+            shown.field("pool", &self.snapshot());
+        }
+        shown.finish_non_exhaustive()
+    }
+}

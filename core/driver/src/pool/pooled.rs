@@ -1,0 +1,115 @@
+//! A connection that is checked out.
+
+use super::{BaseRuntime, Drive, Health, Held, Lease, Manager, Pool};
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use poolhouse_core::Cause;
+
+/// A connection that is checked out, for the exclusive use of its owner. Dropping it returns it to
+/// its pool.
+///
+/// After an error of the connection, call [`Pooled::mark_broken`], unless
+/// [`Manager::is_broken`] detects the error: otherwise the next owner gets the connection.
+pub struct Pooled<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
+    pool: H,
+    /// `None` once the connection was returned.
+    lease: Option<Lease>,
+    /// `None` once the connection was returned.
+    connection: Option<Held<M::Connection>>,
+    is_broken: bool,
+}
+
+impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> {
+    #[inline]
+    pub(super) fn new(pool: H, lease: Lease, connection: Option<Held<M::Connection>>) -> Self {
+        debug_assert!(connection.is_some(), "a granted connection is in its slot");
+        Self { pool, lease: Some(lease), connection, is_broken: false }
+    }
+
+    /// The pool.
+    pub const fn pool(&self) -> &H {
+        &self.pool
+    }
+
+    /// Closes the connection when it is dropped: it must not be used again.
+    pub const fn mark_broken(&mut self) {
+        self.is_broken = true;
+    }
+
+    /// Removes the connection from the pool, which may open another one for it.
+    #[must_use]
+    pub fn detach(mut self) -> M::Connection {
+        let Some(held) = self.connection.take() else { unreachable!("only drop takes the connection") };
+        #[cfg(feature = "alloc")]
+        let held = *held;
+        held.connection
+    }
+
+    /// Whether the connection can be used: it is fresh, or it passes its check. If it does not, it
+    /// is marked as broken; so it is if the future is dropped or panics.
+    pub(super) async fn is_usable(&mut self) -> bool {
+        let Self { pool, connection, is_broken, .. } = self;
+        let Some(conn) = connection else { return false };
+        if core::mem::replace(&mut conn.is_fresh, false) || !pool.config.options().check_before_reuse {
+            return true;
+        }
+        *is_broken = true;
+        let checked = pool.limited(pool.manager.check(&mut conn.connection)).await;
+        *is_broken = !matches!(checked, Some(Ok(())));
+        !*is_broken
+    }
+
+    #[inline]
+    fn conn(&self) -> &M::Connection {
+        match &self.connection {
+            Some(conn) => &conn.connection,
+            None => unreachable!("only drop takes the connection"),
+        }
+    }
+}
+
+impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Deref for Pooled<M, R, H> {
+    type Target = M::Connection;
+
+    #[inline]
+    fn deref(&self) -> &M::Connection {
+        self.conn()
+    }
+}
+
+impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> DerefMut for Pooled<M, R, H> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut M::Connection {
+        match &mut self.connection {
+            Some(conn) => &mut conn.connection,
+            None => unreachable!("only drop takes the connection"),
+        }
+    }
+}
+
+impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for Pooled<M, R, H> {
+    fn drop(&mut self) {
+        let Self { pool, lease, connection, is_broken } = self;
+        let Some(lease) = lease.take() else { return };
+        if pool.runtime.is_inherited() {
+            // In the child of a fork the connection belongs to the parent, also its socket.
+            core::mem::forget(connection.take());
+            return;
+        }
+        let manager = &pool.manager;
+        let is_broken = *is_broken
+            || connection
+                .as_ref()
+                .is_none_or(|conn| R::contain(|| manager.is_broken(&conn.connection)).unwrap_or(true));
+        let health = if is_broken { Health::Broken(Cause::Other) } else { Health::Healthy };
+        if pool.check_in(|| pool.runtime.now(), lease, connection, health) {
+            pool.wake_closers();
+        }
+    }
+}
+
+impl<M: Manager<Connection: fmt::Debug>, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> fmt::Debug for Pooled<M, R, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pooled").field(self.conn()).finish()
+    }
+}

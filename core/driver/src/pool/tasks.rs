@@ -1,0 +1,220 @@
+//! The tasks of a pool.
+
+use super::error::Failure;
+use super::{BaseRuntime, Drive, Expiry, Locked, Manager, Pool, hold};
+use crate::driven::{ClockState, WorkerPlace};
+use core::future::{pending, poll_fn};
+use core::ops::Deref;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::pool::{ConnId, EstablishError};
+use poolhouse_core::storage::Store as _;
+use poolhouse_core::{Cause, Instant};
+
+/// The pause after the first failed attempt to connect.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+
+impl<M: Manager, R: BaseRuntime> Pool<M, R> {
+    /// Opens connections, one after the other, until the pool is closed. Dropping the future
+    /// earlier closes the pool.
+    pub fn run_worker<H: Deref<Target = Self> + Clone>(pool: H) -> impl Future<Output = ()> {
+        Self::attend(pool, |pool| async move { pool.keep_opening().await })
+    }
+
+    /// Ends waiting check-outs and connections at their time limits, until the pool is closed.
+    /// Dropping the future earlier closes the pool.
+    pub fn run_clock<H: Deref<Target = Self> + Clone>(pool: H) -> impl Future<Output = ()> {
+        Self::attend(pool, |pool| async move { pool.keep_clock().await })
+    }
+
+    fn attend<H, F>(pool: H, mut begin: impl FnMut(H) -> F) -> impl Future<Output = ()>
+    where
+        H: Deref<Target = Self> + Clone,
+        F: Future<Output = ()>,
+    {
+        let guard = TaskGuard { pool, ended: false };
+        async move {
+            let pool = guard.pool.clone();
+            let mut work = pin!(pool.runtime.keep_up(|| begin(pool.clone())));
+            let mut guard = guard;
+            guard.ended = work.as_mut().await;
+        }
+    }
+
+    async fn keep_opening(&self) {
+        // There is no work for more workers than connections.
+        let Some(index) = self.join_workers() else { return };
+        let place = WorkerPlace { pool: self, index };
+        while let Some(conn) =
+            poll_fn(|context| self.poll_establish(self.runtime.now(), place.index, context.waker())).await
+        {
+            let mut opening = Opening { pool: self, conn: Some(conn) };
+            match self.open(conn).await {
+                Some(Ok(connection)) => self.opened(conn, connection),
+                Some(Err(failure)) => self.failed(conn, failure),
+                // The pool has abandoned the connection: nothing is reported.
+                None => {}
+            }
+            opening.conn = None;
+        }
+    }
+
+    /// Opens a connection after the pause that earlier failures require; `None` if the pool abandons
+    /// it.
+    async fn open(&self, conn: ConnId) -> Option<Result<M::Connection, Failure<M::Error>>> {
+        while let Some(at) = self.state.with(|state| state.retry_at).filter(|at| *at > self.runtime.now()) {
+            self.unless_abandoned(conn, self.runtime.sleep_until(at)).await?;
+        }
+        let opened = self.unless_abandoned(conn, self.limited(self.manager.connect())).await?;
+        Some(match opened {
+            Some(Ok(connection)) => Ok(connection),
+            Some(Err(error)) => Err(Failure::Connect(error)),
+            None => Err(Failure::Timeout),
+        })
+    }
+
+    /// The result of `work`; `None` if the pool abandons the connection before.
+    async fn unless_abandoned<T>(&self, conn: ConnId, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(result) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(result));
+            }
+            self.poll_interrupted(conn, context.waker()).map(|()| None)
+        })
+        .await
+    }
+
+    /// The result of `work`; `None` after [`Options::connect_timeout`](super::Options).
+    pub(super) async fn limited<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let limit = self.config.options().connect_timeout;
+        let at = limit.map(|limit| self.runtime.now().saturating_add(limit));
+        let mut work = pin!(work);
+        let mut expiry = pin!(self.sleep_until(at));
+        poll_fn(|context| {
+            if let Poll::Ready(result) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(result));
+            }
+            expiry.as_mut().poll(context).map(|()| None)
+        })
+        .await
+    }
+
+    async fn sleep_until(&self, at: Option<Instant>) {
+        match at {
+            Some(at) => self.runtime.sleep_until(at).await,
+            None => pending().await,
+        }
+    }
+
+    fn opened(&self, conn: ConnId, connection: M::Connection) {
+        let _failure = self.state.with(|state| {
+            (state.failures, state.retry_at) = (0, None);
+            state.failure.take()
+        });
+        let now = self.runtime.now();
+        let expiry = self.expiry(now);
+        let abandoned = self.established(now, conn, hold(connection), expiry);
+        self.step(|state, _| state.set_due_earlier(expiry));
+        let _ = R::contain(|| drop(abandoned));
+    }
+
+    /// The end of the lifetime of a connection that is opened now.
+    fn expiry(&self, now: Instant) -> Expiry {
+        let lifetime = self.config.options().max_lifetime?;
+        Some(now.saturating_add(lifetime - self.share(lifetime / 10)))
+    }
+
+    /// A random share of a duration.
+    fn share(&self, of: Duration) -> Duration {
+        let nanos = u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+        let share = (u128::from(nanos) * u128::from(self.runtime.entropy())) >> 32;
+        Duration::from_nanos(u64::try_from(share).unwrap_or(nanos))
+    }
+
+    fn failed(&self, conn: ConnId, failure: Failure<M::Error>) {
+        let cause = match failure {
+            Failure::Connect(_) => Cause::Other,
+            Failure::Timeout => Cause::NetworkTimeout,
+            Failure::Interrupted => Cause::Cancelled,
+        };
+        let now = self.runtime.now();
+        // Stored before the check-out fails, which reads it.
+        let _before = self.state.with(|state| {
+            let pause = BACKOFF_FIRST.saturating_mul(1 << state.failures.min(16));
+            let pause = pause.min(self.config.options().max_backoff);
+            state.failures = state.failures.saturating_add(1);
+            state.retry_at = Some(now.saturating_add(pause - self.share(pause / 4)));
+            state.failure.replace(failure)
+        });
+        let error = EstablishError { cause, overloaded: false, clear: None };
+        let _waker = self.step(|state, observer| state.fail_establish(now, conn, error, observer));
+    }
+
+    async fn keep_clock(&self) {
+        loop {
+            self.retire_expired();
+            let state = poll_fn(|context| Poll::Ready(self.poll_clock(self.runtime.now(), context.waker()))).await;
+            let ClockState::Armed(at) = state else { return };
+            let mut expiry = pin!(self.sleep_until(at));
+            poll_fn(|context| {
+                if self.clock_is_late(context.waker()) {
+                    return Poll::Ready(());
+                }
+                expiry.as_mut().poll(context)
+            })
+            .await;
+        }
+    }
+
+    /// Retires connections at the end of their lifetimes.
+    fn retire_expired(&self) {
+        let now = self.runtime.now();
+        self.step(|state, observer| {
+            let mut next = None;
+            for cell in state.cells.slots_mut() {
+                let (Some(id), Some(known)) = (cell.owner, &mut cell.known) else { continue };
+                match *known {
+                    Some(at) if at <= now => {
+                        *known = None;
+                        state.pool.retire(now, id, observer);
+                    }
+                    Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                    None => {}
+                }
+            }
+            state.set_due(next);
+        });
+    }
+}
+
+/// A connection that is being opened. Reports to the pool that it failed if the worker is dropped or
+/// panics.
+struct Opening<'p, M: Manager, R: BaseRuntime> {
+    pool: &'p Pool<M, R>,
+    /// `None` once the worker has reported the outcome.
+    conn: Option<ConnId>,
+}
+
+impl<M: Manager, R: BaseRuntime> Drop for Opening<'_, M, R> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn {
+            let _ = R::contain(|| self.pool.failed(conn, Failure::Interrupted));
+        }
+    }
+}
+
+/// Closes the pool if its task is dropped before the pool is closed.
+struct TaskGuard<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
+    pool: H,
+    ended: bool,
+}
+
+impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for TaskGuard<M, R, H> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = R::contain(|| self.pool.abandon());
+        }
+    }
+}
