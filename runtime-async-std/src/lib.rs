@@ -88,6 +88,12 @@ pub type Connection<'c> = poolhouse_client::Connection<'c, AsyncStd>;
 /// A database of a [`Client`]: see [`poolhouse_client::Database`].
 pub type Database = poolhouse_client::Database<AsyncStd>;
 
+/// A pool of any connections on async-std: see [`poolhouse_client::pool`].
+pub type Pool<M> = poolhouse_client::Pool<M, AsyncStd>;
+
+/// A connection of a [`Pool`] that is checked out: see [`poolhouse_client::pool::Pooled`].
+pub type Pooled<M> = poolhouse_client::pool::Pooled<M, AsyncStd>;
+
 /// The built-in resolver on async-std: see [`poolhouse_client::DnsResolver`].
 ///
 /// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:

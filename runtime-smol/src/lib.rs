@@ -237,6 +237,52 @@ pub type Client = poolhouse_client::Client<Smol>;
 /// ```
 pub type Connection<'c> = poolhouse_client::Connection<'c, Smol>;
 
+/// A pool of any connections on smol: see [`poolhouse_client::pool`].
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{Manager, Pool};
+/// use smol::io::{AsyncReadExt, AsyncWriteExt};
+/// use smol::net::TcpStream;
+///
+/// /// Opens connections to a server that echoes.
+/// struct Echo(std::net::SocketAddr);
+///
+/// impl Manager for Echo {
+///     type Connection = TcpStream;
+///     type Error = std::io::Error;
+///
+///     async fn connect(&self) -> std::io::Result<TcpStream> {
+///         TcpStream::connect(self.0).await
+///     }
+/// }
+///
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let address = listener.local_addr()?;
+/// # std::thread::spawn(move || {
+/// #     let (stream, _) = listener.accept().unwrap();
+/// #     std::io::copy(&mut &stream, &mut &stream).unwrap();
+/// # });
+/// # smol::block_on(async {
+/// let pool = Pool::builder(Echo(address)).max_size(4).build()?;
+/// let mut connection = pool.get().await?;
+/// connection.write_all(b"tea").await?;
+/// let mut echo = [0; 3];
+/// connection.read_exact(&mut echo).await?;
+/// assert_eq!(&echo, b"tea");
+/// drop(connection);
+/// assert_eq!(pool.status().counts.available, 1);
+/// pool.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Pool<M> = poolhouse_client::Pool<M, Smol>;
+
+/// A connection of a [`Pool`] that is checked out: see [`poolhouse_client::pool::Pooled`].
+pub type Pooled<M> = poolhouse_client::pool::Pooled<M, Smol>;
+
 /// The built-in resolver on smol: see [`poolhouse_client::DnsResolver`].
 ///
 /// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:

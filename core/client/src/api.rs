@@ -13,6 +13,7 @@ pub use super::{
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};
+pub use crate::pool::{Manager, PoolError, PoolStatus};
 #[cfg(feature = "tls")]
 pub use crate::tls::{FileFault, TlsError, TlsOptions, TlsWarning};
 pub use bson;
@@ -22,6 +23,7 @@ pub use poolhouse_core::monitor::{HeartbeatId, MonitorEvent, MonitorOptions, Ser
 pub use poolhouse_core::mux::MuxEvent;
 pub use poolhouse_core::pool::{
     CheckOutError, CheckOutFailedReason, ClosedReason, ConnId, PoolCounts, PoolEvent, PoolId, PoolOptions, PoolState,
+    Reuse,
 };
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions, SelectionFailure};
 pub use poolhouse_core::topology::{

@@ -1,15 +1,14 @@
 //! The observer of a client's events.
 
-use super::ClientOptions;
 #[cfg(feature = "tracing")]
-use crate::log::{LogQueue, Logs};
+use crate::log::{LogOptions, LogQueue, Logs};
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
 use poolhouse_driver::{EventRef, Publish, Subscribers};
 
-/// Forwards the events of a client to its subscribers, with the feature `tracing` also to the log,
+/// Forwards the events of a client or of a pool to its subscribers, with the feature `tracing` also to the log,
 /// and with `metrics` also to a metrics recorder.
 #[derive(Clone, Debug)]
 pub struct Events {
@@ -21,12 +20,11 @@ pub struct Events {
 }
 
 impl Events {
-    #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "options are of the log only"))]
-    pub(super) fn new(subscribers: Subscribers, options: &ClientOptions) -> Self {
+    pub(super) fn new(subscribers: Subscribers, #[cfg(feature = "tracing")] log: LogOptions) -> Self {
         Self {
             subscribers,
             #[cfg(feature = "tracing")]
-            logs: LogQueue::new(options.log),
+            logs: LogQueue::new(log),
             #[cfg(feature = "metrics")]
             metrics: Metrics::new(),
         }

@@ -31,6 +31,7 @@ pub mod mux;
 mod net;
 mod options;
 mod platform;
+pub mod pool;
 mod resolver;
 mod srv;
 mod tasks;
@@ -47,6 +48,7 @@ pub use fork::Socket;
 pub use net::{Net, Stream};
 pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
+pub use pool::Pool;
 #[cfg(feature = "auth")]
 pub use poolhouse_auth;
 pub use poolhouse_driver::CommandOptions;
@@ -207,7 +209,11 @@ impl<P: Platform> Client<P> {
         let runtime = Net::new(platform);
         #[cfg(feature = "tls")]
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
-        let events = Events::new(events, &options);
+        let events = Events::new(
+            events,
+            #[cfg(feature = "tracing")]
+            options.log,
+        );
         #[cfg(feature = "tracing")]
         for warning in &options.warnings {
             events.logs().warn_of_options(warning);

@@ -21,7 +21,11 @@ fn database_is_shown_by_its_name() {
 /// Subscribers also receive an event that was published without a context.
 #[test]
 fn events_reach_subscribers_whether_they_have_a_context_or_not() {
-    let events = Events::new(Subscribers::default(), &ClientOptions::new("a"));
+    let events = Events::new(
+        Subscribers::default(),
+        #[cfg(feature = "tracing")]
+        ClientOptions::new("a").log,
+    );
     let mut subscription = events.subscribers().subscribe(8, |_| true);
     assert!(events.is_active());
     let event = PoolEvent::PoolReady { pool: PoolId::new(77) };

@@ -180,6 +180,11 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         &self.manager
     }
 
+    /// The runtime.
+    pub const fn runtime(&self) -> &R {
+        &self.runtime
+    }
+
     /// The options that the pool was created with.
     pub const fn config(&self) -> &Config {
         &self.config
@@ -214,16 +219,17 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// # Errors
     ///
     /// [`PoolError`].
-    pub async fn get_from<H>(pool: H) -> Result<Pooled<M, R, H>, PoolError<M::Error>>
+    pub async fn get_from<H>(mut pool: H) -> Result<Pooled<M, R, H>, PoolError<M::Error>>
     where
         H: Deref<Target = Self> + Clone,
     {
         loop {
             let (connection, lease) = pool.acquire().await?;
-            let mut pooled = Pooled::new(pool.clone(), lease, connection);
+            let mut pooled = Pooled::new(pool, lease, connection);
             if pooled.is_usable().await {
                 return Ok(pooled);
             }
+            pool = pooled.pool().clone();
         }
     }
 

@@ -1,0 +1,214 @@
+//! The generic pool on smol, with sockets, and with a server that is ended and started again.
+
+use poolhouse_smol::{Event, Manager, Notice, Pool, PoolError, PoolEvent, PoolState};
+use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use smol::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A server that adds one to each number, until it is dropped.
+struct Adder {
+    address: SocketAddr,
+    open: Arc<AtomicU32>,
+    _task: smol::Task<()>,
+}
+
+struct Open(Arc<AtomicU32>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Adder {
+    async fn start(address: &str) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+        let count = Arc::clone(&open);
+        let task = smol::spawn(async move {
+            let mut served = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                let open = Open(Arc::clone(&count));
+                served.push(smol::spawn(async move {
+                    let _open = open;
+                    let mut number = [0; 8];
+                    while stream.read_exact(&mut number).await.is_ok() {
+                        let sum = u64::from_be_bytes(number).wrapping_add(1);
+                        if stream.write_all(&sum.to_be_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                }));
+            }
+        });
+        Self { address, open, _task: task }
+    }
+}
+
+struct Client(SocketAddr);
+
+struct Connection {
+    stream: TcpStream,
+    is_waiting: bool,
+}
+
+impl Connection {
+    async fn add(&mut self, number: u64) -> io::Result<u64> {
+        self.is_waiting = true;
+        self.stream.write_all(&number.to_be_bytes()).await?;
+        let mut sum = [0; 8];
+        self.stream.read_exact(&mut sum).await?;
+        self.is_waiting = false;
+        Ok(u64::from_be_bytes(sum))
+    }
+}
+
+impl Manager for Client {
+    type Connection = Connection;
+    type Error = io::Error;
+
+    async fn connect(&self) -> io::Result<Connection> {
+        Ok(Connection { stream: TcpStream::connect(self.0).await?, is_waiting: false })
+    }
+
+    async fn check(&self, connection: &mut Connection) -> io::Result<()> {
+        if connection.add(1).await? == 2 { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn is_broken(&self, connection: &Connection) -> bool {
+        connection.is_waiting
+    }
+}
+
+/// Every check-out has one outcome and its own replies while the server is ended and started again,
+/// and while operations are dropped in the middle.
+#[test]
+fn nothing_is_lost_when_the_server_is_restarted_under_load() {
+    smol::block_on(async {
+        let server = Adder::start("127.0.0.1:0").await;
+        let address = server.address.to_string();
+        let pool =
+            Pool::builder(Client(server.address)).max_size(8).max_backoff(Duration::from_millis(100)).build().unwrap();
+        let (served, failed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
+        let work = |task: u64| {
+            let (pool, served, failed, stop) = (pool.clone(), &served, &failed, &stop);
+            async move {
+                let mut number = task << 32;
+                while stop.load(Ordering::Relaxed) == 0 {
+                    number += 1;
+                    let sum = async { pool.get().await.ok()?.add(number).await.ok() };
+                    // One in seven operations is dropped after its first polls.
+                    let sum = if number % 7 == 0 { smol::future::poll_once(sum).await.flatten() } else { sum.await };
+                    match sum {
+                        Some(sum) => {
+                            assert_eq!(sum, number + 1, "the reply is that of this request");
+                            served.fetch_add(1, Ordering::Relaxed);
+                        }
+                        None => drop(failed.fetch_add(1, Ordering::Relaxed)),
+                    }
+                    smol::future::yield_now().await;
+                }
+            }
+        };
+        let restarts = async {
+            let mut server = Some(server);
+            for _ in 0..3 {
+                let target = served.load(Ordering::Relaxed) + 500;
+                while served.load(Ordering::Relaxed) < target {
+                    smol::future::yield_now().await;
+                }
+                drop(server.take());
+                let target = failed.load(Ordering::Relaxed) + 20;
+                while failed.load(Ordering::Relaxed) < target {
+                    smol::future::yield_now().await;
+                }
+                server = Some(Adder::start(&address).await);
+            }
+            let target = served.load(Ordering::Relaxed) + 500;
+            while served.load(Ordering::Relaxed) < target {
+                smol::future::yield_now().await;
+            }
+            stop.store(1, Ordering::Relaxed);
+            server
+        };
+        let mut all = Vec::new();
+        for task in 1..=32 {
+            all.push(work(task));
+        }
+        let all = async {
+            let mut all: Vec<_> = all.into_iter().map(Box::pin).collect();
+            smol::future::poll_fn(|context| {
+                all.retain_mut(|one| std::future::Future::poll(one.as_mut(), context).is_pending());
+                if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+        };
+        let (server, ()) = smol::future::zip(restarts, all).await;
+        let counts = pool.status().counts;
+        assert_eq!((counts.in_use, counts.waiting), (0, 0), "every connection was returned");
+        pool.close().await;
+        let open = server.as_ref().map(|server| Arc::clone(&server.open)).expect("it runs");
+        while open.load(Ordering::Relaxed) > 0 {
+            smol::future::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn refused_connection_names_the_reason_of_the_system() {
+    smol::block_on(async {
+        let server = Adder::start("127.0.0.1:0").await;
+        let address = server.address;
+        drop(server);
+        let pool = Pool::builder(Client(address)).build().unwrap();
+        let error = pool.get().await.err().expect("nothing listens");
+        let PoolError::Connect(reason) = &error else { panic!("{error:?}") };
+        assert_eq!(reason.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(error.to_string(), format!("could not connect: {reason}"));
+        let source = std::error::Error::source(&error).expect("the manager's error");
+        assert!(source.is::<Arc<io::Error>>() || source.is::<io::Error>());
+    });
+}
+
+#[test]
+fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
+    smol::block_on(async {
+        let server = Adder::start("127.0.0.1:0").await;
+        let pool = Pool::builder(Client(server.address)).build().unwrap();
+        let held = pool.get().await.unwrap();
+        let closing = smol::spawn({
+            let pool = pool.clone();
+            async move { pool.close().await }
+        });
+        while !pool.is_closed() {
+            smol::future::yield_now().await;
+        }
+        assert!(!closing.is_finished(), "a connection is in use");
+        drop(held);
+        closing.await;
+        assert_eq!(pool.status().state, PoolState::Closed);
+
+        let pool = Pool::builder(Client(server.address)).build().unwrap();
+        let mut events = pool.subscribe();
+        drop(pool.get().await.unwrap());
+        drop(pool);
+        let mut is_closed = false;
+        while let Some(notice) = events.next().await {
+            let Notice::Event { event: Event::Pool(event), .. } = notice else { panic!("{notice:?}") };
+            is_closed |= matches!(event, PoolEvent::PoolClosed { .. });
+        }
+        assert!(is_closed, "the subscription ends with the pool");
+    });
+}
+
+#[test]
+fn options_are_checked_before_anything_is_started() {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let error = Pool::builder(Client(address)).max_size(1).min_size(2).build().unwrap_err();
+    assert_eq!(error.to_string(), "min_size is 2, but must be at most max_size");
+}
