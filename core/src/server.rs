@@ -65,7 +65,8 @@ use crate::pool::{
 use crate::storage::deadlines::Deadlines;
 use crate::storage::{Full, Slots, Store};
 use crate::topology::{
-    self, AppError, AppErrorKind, HandshakePhase, PoolCommand, Topology, TopologyConfig, TopologyId, TopologyType,
+    self, AppError, AppErrorKind, HandshakePhase, PoolCommand, ServerError, Topology, TopologyConfig, TopologyId,
+    TopologyType,
 };
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
@@ -176,8 +177,9 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     ///
     /// # Errors
     ///
-    /// [`CheckOutError`]. [`CheckOutError::PoolCleared`] as long as the server is not known: call
-    /// [`request_check`](Self::request_check), and try again at [`ServerAction::Checked`].
+    /// [`CheckOutError`]. [`CheckOutError::PoolCleared`] as long as the server is not known, with the
+    /// cause of the last failed check: call [`request_check`](Self::request_check), and try again
+    /// at [`ServerAction::Checked`].
     ///
     /// Source: CMAP, "Checking Out a Connection".
     pub fn check_out(
@@ -187,8 +189,17 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         observer: &mut impl ServerObserver,
     ) -> Result<CheckOut, CheckOutError> {
         loop {
-            let outcome = self.pool.check_out(now, deadline, observer)?;
-            let CheckOut::Granted(lease) = outcome else { return Ok(outcome) };
+            let lease = match self.pool.check_out(now, deadline, observer) {
+                Ok(CheckOut::Granted(lease)) => lease,
+                Err(CheckOutError::PoolCleared { cause: None }) => {
+                    let cause = self.topology().servers().find_map(|server| match server.error() {
+                        Some(ServerError::Failed(cause)) => Some(cause),
+                        _ => None,
+                    });
+                    return Err(CheckOutError::PoolCleared { cause });
+                }
+                outcome => return outcome,
+            };
             if self.failure(&lease).is_none() {
                 return Ok(CheckOut::Granted(lease));
             }
@@ -221,10 +232,6 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     ///
     /// [`CommandNotSent`]: nothing was written.
     ///
-    /// # Panics
-    ///
-    /// With debug assertions, if the reply to the previous command is still due.
-    ///
     /// Source: OP_MSG, "Command Arguments"; Stable API, "Sending of API parameters".
     pub fn write_command<S: Sink>(
         &mut self,
@@ -237,6 +244,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         let api = self.hello.server_api;
         let conn = self.conn_mut(lease.conn()).ok_or(CommandNotSent::Failed(Cause::Closed))?;
         let (established, exchange) = match &mut conn.state {
+            State::Ready { exchange, .. } if !exchange.is_idle() => return Err(CommandNotSent::Busy),
             State::Ready { established, exchange } => (established, exchange),
             State::Failed(cause) => return Err(CommandNotSent::Failed(*cause)),
             State::Dialing | State::Greeting(_) => return Err(CommandNotSent::Failed(Cause::Closed)),
@@ -272,7 +280,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         observer: &mut impl ServerObserver,
     ) -> Result<(), ForeignLease> {
         let conn = lease.conn();
-        let failure = self.failure(&lease);
+        let is_busy = matches!(self.conn(conn), Some(PoolConn { state: State::Ready { exchange, .. }, .. }) if !exchange.is_idle());
+        let failure = self.failure(&lease).or(is_busy.then_some(Cause::Cancelled));
         self.pool.check_in(now, lease, failure.map_or(Health::Healthy, Health::Broken), observer)?;
         if let Some(cause) = failure {
             self.set_due(conn, None);
@@ -322,13 +331,11 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         }
     }
 
-    /// Why a connection cannot be returned for reuse: the cause of its failure, or
-    /// [`Cause::Cancelled`] while a reply is due.
+    /// Why a connection that is checked out has failed; `None` while it has not.
     #[must_use]
     pub fn failure(&self, lease: &Lease) -> Option<Cause> {
         match self.conn(lease.conn()).map(|conn| &conn.state) {
-            Some(State::Ready { exchange, .. }) if exchange.is_idle() => None,
-            Some(State::Ready { .. }) => Some(Cause::Cancelled),
+            Some(State::Ready { .. }) => None,
             Some(State::Failed(cause)) => Some(*cause),
             Some(State::Dialing | State::Greeting(_)) | None => Some(Cause::Closed),
         }

@@ -110,6 +110,8 @@ impl core::error::Error for SocketError {
 pub enum CommandNotSent {
     /// The connection has failed for this cause: check it in.
     Failed(Cause),
+    /// The reply to the previous command is still due.
+    Busy,
     /// The command cannot be encoded. The connection can be used further.
     Encode(EncodeError),
 }
@@ -118,6 +120,7 @@ impl fmt::Display for CommandNotSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(cause) => cause.fmt(f),
+            Self::Busy => f.write_str("the reply to the previous command is still due"),
             Self::Encode(error) => error.fmt(f),
         }
     }

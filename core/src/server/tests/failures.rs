@@ -173,7 +173,7 @@ fn an_abandoned_command_breaks_its_connection() {
     let lease = world.check_out().expect("established");
     world.answer = Answer::Silent;
     world.begin(&lease).expect("sent");
-    assert_eq!(world.server.failure(&lease), Some(Cause::Cancelled));
+    assert_eq!(world.begin(&lease), Err(CommandNotSent::Busy));
     let socket = SocketId::Pool(lease.conn());
     world.server.check_in(world.now, lease, &mut world.events).expect("its own");
     let late = world.server.handle_input(world.now, socket, &[0; 16], &mut world.events);
@@ -210,6 +210,8 @@ fn hostile_bytes_are_an_error_and_close_the_connection() {
         world.run();
         assert!(matches!(world.errors[..], [SocketError::Wire(_)]), "{:?}", world.errors);
         assert_eq!((world.sockets.len(), world.server.pool().state()), (0, PoolState::Paused));
+        let cause = Some(Cause::Protocol);
+        assert_eq!(world.check_out().expect_err("not known"), CheckOutError::PoolCleared { cause });
 
         let mut world = heap(&client);
         world.run();
@@ -280,10 +282,8 @@ fn random_calls_keep_the_invariants() {
                 3 if !leases.is_empty() => world.check_in(leases.swap_remove(random(leases.len()))),
                 4 if !leases.is_empty() => {
                     let lease = &leases[random(leases.len())];
-                    if world.server.failure(lease).is_none()
-                        && world.sockets.iter().any(|one| one.id == SocketId::Pool(lease.conn()))
-                    {
-                        world.begin(lease).expect("ready");
+                    if world.sockets.iter().any(|one| one.id == SocketId::Pool(lease.conn())) {
+                        assert!(!matches!(world.begin(lease), Err(CommandNotSent::Encode(_))));
                     }
                 }
                 5 if !waiters.is_empty() => {

@@ -320,10 +320,10 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator + Default> World
     pub(super) fn ping(&mut self, lease: &Lease) -> Result<(), Cause> {
         self.begin(lease).map_err(|error| match error {
             CommandNotSent::Failed(cause) => cause,
-            CommandNotSent::Encode(_) => Cause::Resources,
+            CommandNotSent::Busy | CommandNotSent::Encode(_) => Cause::Resources,
         })?;
         self.run();
-        if self.reply.is_none() && self.server.failure(lease) == Some(Cause::Cancelled) {
+        if self.reply.is_none() && self.server.failure(lease).is_none() {
             self.advance(second(60));
         }
         self.reply.take().unwrap_or_else(|| Err(self.server.failure(lease).expect("no reply, so it has failed")))
