@@ -72,7 +72,6 @@ use crate::{Cause, Instant, ServerId};
 use core::fmt;
 use core::time::Duration;
 use poolhouse_wire::bson::DocumentWriter;
-use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::handshake::{Established, HandshakeError};
 use poolhouse_wire::hello::HandshakeHello;
 use poolhouse_wire::message::{Flags, Outgoing, encode_command};
@@ -156,7 +155,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             control,
             server,
             pool: Pool::new(now, PoolId::new(id.into()), pool, observer),
-            hello: HandshakeHello { load_balanced, compressors: Compressors::NONE, ..hello },
+            hello: HandshakeHello { load_balanced, server_api: hello.server_api, ..HandshakeHello::new(hello.client) },
             connect_timeout: options.connect_timeout,
             lines: [None, None],
             conns: Store::empty(),

@@ -41,6 +41,13 @@ fn a_connection_is_established_used_and_returned_in_fixed_memory() {
     one_operation(fixed(&client()));
 }
 
+/// Four connections, eight waiters, and a server in a set of up to twelve members.
+#[test]
+fn fixed_memory_is_at_most_six_kilobytes() {
+    type Small<'a> = ServerMachine<'a, pool::Fixed<4, 8>, topology::Fixed<1, 16, 24, 512>>;
+    assert!(size_of::<Small<'_>>() <= 6 * 1024, "{} bytes", size_of::<Small<'_>>());
+}
+
 #[test]
 fn a_check_out_that_waits_is_woken_and_one_that_is_cancelled_leaves_the_queue() {
     let client = client();

@@ -231,6 +231,40 @@ fn hostile_bytes_are_an_error_and_close_the_connection() {
     }
 }
 
+/// Each bit of a reply, in the check, in the handshake and in a command: the reply is used or the
+/// connection is closed, and the machine recovers.
+#[test]
+fn each_inverted_bit_of_a_reply_is_a_value_or_an_error() {
+    let client = client();
+    let (mut used, mut refused) = (0, 0);
+    for place in 0..150 {
+        for bit in 0..8 {
+            let spoiled = Answer::Spoiled(place, 1 << bit);
+            let mut world = heap(&client);
+            world.answer = spoiled;
+            world.advance(second(5));
+            world.answer = Answer::Good;
+            world.advance(second(90));
+            assert_eq!(world.server.pool().state(), PoolState::Ready, "byte {place}, bit {bit}");
+            world.answer = spoiled;
+            let failed = world.check_out().map(|lease| world.check_in(lease));
+            world.answer = Answer::Good;
+            world.advance(second(90));
+            let lease = world.check_out().expect("the server is found again");
+            world.answer = spoiled;
+            let replied = world.ping(&lease);
+            assert_eq!(
+                replied.is_ok() || matches!(replied, Err(Cause::Command { .. })),
+                world.server.failure(&lease).is_none()
+            );
+            world.check_in(lease);
+            used += u32::from(failed.is_ok());
+            refused += u32::from(failed.is_err());
+        }
+    }
+    assert!(used > 100 && refused > 100, "{used} and {refused}");
+}
+
 #[test]
 fn bytes_that_no_request_has_caused_break_the_connection() {
     let client = client();
@@ -261,7 +295,7 @@ fn random_calls_keep_the_invariants() {
             state as usize % below
         };
         for _ in 0..80 {
-            const ANSWERS: [Answer; 8] = [
+            let answers = [
                 Answer::Good,
                 Answer::Good,
                 Answer::Streams(1),
@@ -270,10 +304,12 @@ fn random_calls_keep_the_invariants() {
                 Answer::Refusal(10_107),
                 Answer::Bytes(&[0; 20]),
                 Answer::Reset,
+                Answer::Spoiled(random(300), 1 << random(8)),
+                Answer::Spoiled(random(24), 1 << random(8)),
             ];
             let (now, events) = (world.now, &mut world.events);
             match random(10) {
-                0 => world.answer = ANSWERS[random(ANSWERS.len())],
+                0 => world.answer = answers[random(answers.len())],
                 1 | 2 => match world.server.check_out(now, None, events) {
                     Ok(CheckOut::Granted(lease)) => leases.push(lease),
                     Ok(CheckOut::Queued(waiter)) => waiters.push(waiter),

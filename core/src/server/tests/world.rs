@@ -27,6 +27,8 @@ pub(super) enum Answer {
     Refusal(i32),
     /// Every request by these bytes.
     Bytes(&'static [u8]),
+    /// As a standalone, with these bits of this byte of the message inverted.
+    Spoiled(usize, u8),
     /// By the end of the connection.
     Reset,
 }
@@ -227,10 +229,20 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator + Default> World
             {
                 return;
             }
-            answer
-            @ (Answer::Good | Answer::Streams(_) | Answer::Service | Answer::Command(_) | Answer::Refusal(_)) => answer,
+            Answer::Good
+            | Answer::Streams(_)
+            | Answer::Service
+            | Answer::Command(_)
+            | Answer::Refusal(_)
+            | Answer::Spoiled(..) => self.answer,
         };
+        let start = socket.input.len();
         write_reply(socket, answer, false);
+        if let Answer::Spoiled(place, bits) = answer {
+            let reply = &mut socket.input[start..];
+            let length = reply.len();
+            reply[place % length] ^= bits;
+        }
     }
 
     /// Sends this many replies of a stream together.
@@ -280,7 +292,12 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator + Default> World
             length = rest.len();
         };
         match result {
-            Ok(()) => self.sockets[place].input = rest.into(),
+            Ok(()) => {
+                // An incomplete message waits for the rest.
+                let is_changed = rest.len() < input.len();
+                self.sockets[place].input = rest.into();
+                return is_changed;
+            }
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 self.errors.push(error);
@@ -345,7 +362,13 @@ fn write_reply(socket: &mut Socket, answer: Answer, more: bool) {
             Answer::Command(code) | Answer::Refusal(code) => {
                 body.double("ok", 0.0)?.int32("code", code)?.str("errmsg", "no").map(drop)
             }
-            Answer::Good | Answer::Streams(_) | Answer::Service | Answer::Silent | Answer::Reset | Answer::Bytes(_) => {
+            Answer::Good
+            | Answer::Streams(_)
+            | Answer::Service
+            | Answer::Silent
+            | Answer::Reset
+            | Answer::Bytes(_)
+            | Answer::Spoiled(..) => {
                 body.double("ok", 1.0)?.boolean("helloOk", true)?.boolean("isWritablePrimary", true)?;
                 body.int32("minWireVersion", 8)?.int32("maxWireVersion", 25)?;
                 if answer == Answer::Service {
