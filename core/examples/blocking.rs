@@ -1,44 +1,35 @@
-//! A client without async, tasks or threads: the state machines of the core on blocking sockets of
-//! the standard library.
+//! A client without async, tasks or threads: the server machine on blocking sockets of the standard
+//! library.
 //!
-//! `cargo run -p poolhouse-core --example blocking -- host:port[,host:port]`
+//! `cargo run -p poolhouse-core --example blocking -- host:port`
 //!
-//! Discovers the deployment, sends a ping to the primary, or to a secondary if there is no primary,
-//! and prints the result.
+//! Sends a ping, and prints the server and its round-trip time.
 
 #[path = "blocking/client.rs"]
 mod client;
 
 use client::Client;
-use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
-use std::process::ExitCode;
+use core::time::Duration;
+use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
+use std::net::ToSocketAddrs;
 use std::time::Instant;
 
-fn main() -> ExitCode {
-    let hosts = std::env::args().nth(1).unwrap_or_else(|| "localhost:27017".to_owned());
-    match ping(&hosts) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn ping(hosts: &str) -> Result<(), client::Error> {
-    let seeds: Vec<&str> = hosts.split(',').collect();
-    let mut client = Client::new(&seeds)?;
-    let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::PrimaryPreferred));
+fn main() -> Result<(), Box<dyn core::error::Error>> {
+    let host = std::env::args().nth(1).unwrap_or_else(|| "localhost:27017".to_owned());
+    let address = host.to_socket_addrs()?.next().ok_or("the host has no address")?;
+    let options = MetadataOptions {
+        driver_name: "poolhouse-blocking",
+        driver_version: env!("CARGO_PKG_VERSION"),
+        os_type: std::env::consts::OS,
+        ..MetadataOptions::default()
+    };
+    let metadata = ClientMetadata::new(&options)?;
+    let mut client = Client::new(address, &metadata, Duration::from_secs(10))?;
     let begin = Instant::now();
-    let address = client.run(&criteria, "admin", |command| command.int32("ping", 1).map(drop))?;
-    println!("{address} answered; with selection that took {:?}", begin.elapsed());
-    println!("{}", client.topology().topology_type());
-    for server in client.topology().servers() {
-        match server.round_trip_time() {
-            Some(time) => println!("  {server}, {time:?} away"),
-            None => println!("  {server}"),
-        }
+    client.run(Duration::from_secs(30), |command| command.int32("ping", 1).map(drop))?;
+    println!("{host} answered in {:?}, connecting included", begin.elapsed());
+    for server in client.server.topology().servers() {
+        println!("{server}, {:?} away", server.round_trip_time().unwrap_or_default());
     }
-    client.close();
     Ok(())
 }

@@ -399,6 +399,14 @@ impl<M: Memory> Control<M> {
         self.monitor_mut(server)?.poll_line(now, line)
     }
 
+    /// Takes the owed [`MonitorAction::ReadNext`] of a connection, if it is what is owed: for hosts
+    /// that read all the time.
+    pub(crate) fn take_read(&mut self, server: ServerId, line: LineId) {
+        if let Some(monitor) = self.monitor_mut(server) {
+            monitor.take_read(line);
+        }
+    }
+
     /// Whether [`Control::poll_line`] would return an action.
     #[must_use]
     pub fn owes_line(&self, server: ServerId, line: Line) -> bool {

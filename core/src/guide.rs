@@ -1,6 +1,6 @@
 //! Guides: how the parts are put to use. Text only; there is nothing here to call.
 //!
-//! - [`embedding`]: a pool and a monitor in a loop of your own, with an example that runs.
+//! - [`embedding`]: pools and monitors in a loop of your own, with a complete host.
 //! - [`firmware`]: the client in static memory on a microcontroller.
 //!
 //! The guides for applications (`observing`, `tuning`, `forking`, `migrating`) and for other runtimes (`adapter`) are in `poolhouse-client`.
@@ -8,6 +8,9 @@
 pub mod embedding {
     // Its example has its pool on the heap.
     #![cfg_attr(any(not(doctest), feature = "std"), doc = include_str!("guide/embedding.md"))]
+    #![cfg_attr(any(not(doctest), feature = "std"), doc = "```")]
+    #![cfg_attr(any(not(doctest), feature = "std"), doc = include_str!("../examples/blocking/client.rs"))]
+    #![cfg_attr(any(not(doctest), feature = "std"), doc = "```")]
 }
 
 // The example of this one needs an adapter: it is compiled and run where one is.

@@ -67,6 +67,7 @@
 //! | [`topology::Topology`] | the state of all servers, and its consequences |
 //! | [`control::Control`] | a topology with its monitors |
 //! | [`scan::Scan`] | the same for a program with one thread and no tasks |
+//! | [`server::ServerMachine`] | one server: pool, monitor, and the bytes of their connections |
 //!
 //! # Features
 //!
@@ -114,6 +115,7 @@ pub mod pool;
 mod replies;
 pub mod scan;
 pub mod selection;
+pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod storage;

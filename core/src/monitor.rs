@@ -531,6 +531,14 @@ impl Monitor {
         link.take_hangup().or_else(|| link.take_action(now))
     }
 
+    /// Takes the owed [`MonitorAction::ReadNext`] of a connection, if it is what is owed.
+    pub(crate) fn take_read(&mut self, line: LineId) {
+        let link = self.link_mut(line);
+        if link.check(line).is_ok() {
+            link.take_read();
+        }
+    }
+
     /// Whether [`Monitor::poll_line`] would return an action.
     #[must_use]
     pub const fn owes_line(&self, line: Line) -> bool {

@@ -3,129 +3,103 @@
 #[path = "../../core/examples/blocking/client.rs"]
 mod client;
 
+use client::Client;
+use core::error::Error;
 use core::time::Duration;
+use poolhouse_core::Cause;
+use poolhouse_core::pool::{CheckOutError, PoolState};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
 use std::time::Instant;
 
-use client::{Client, Error};
-use poolhouse_core::scan::ScanOptions;
-use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria, SelectionFailure};
-use poolhouse_core::topology::{TopologyOptions, TopologyType};
-use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Role, ServerState};
+const LIMIT: Duration = Duration::from_secs(10);
 
-const WRITE: SelectionCriteria<'_> = SelectionCriteria::write();
-const SECONDARY: SelectionCriteria<'_> = SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary));
-
-fn ping(client: &mut Client, criteria: &SelectionCriteria<'_>) -> Result<String, Error> {
-    client.run(criteria, "admin", |command| command.int32("ping", 1).map(drop))
+fn metadata() -> ClientMetadata {
+    let options = MetadataOptions { driver_name: "test", driver_version: "1", os_type: "none", ..Default::default() };
+    ClientMetadata::new(&options).expect("short")
 }
 
-/// A set of `count` members; the first one is primary.
-fn set(count: usize) -> Vec<FakeServer> {
-    let servers: Vec<FakeServer> =
-        (0..count).map(|_| FakeServer::start(FakeOptions::default()).expect("loopback")).collect();
-    elect(&servers, 0);
-    servers
+fn start() -> FakeServer {
+    FakeServer::start(FakeOptions::default()).expect("loopback")
 }
 
-/// Makes one member the primary, and the others its secondaries.
-fn elect(servers: &[FakeServer], primary: usize) {
-    let hosts: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
-    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    for (place, server) in servers.iter().enumerate() {
-        let role = if place == primary { Role::Primary } else { Role::Secondary };
-        server.set_state(ServerState::member(role, "rs", &names, names[place], Some(names[primary])));
-    }
-}
-
-fn address(server: &FakeServer) -> String {
-    server.address().to_string()
+/// Sends a ping. Returns the code of the server's error, if it is one.
+fn ping(client: &mut Client<'_>, limit: Duration) -> Result<Option<i32>, Box<dyn Error>> {
+    let reply = client.run(limit, |command| command.int32("ping", 1).map(drop))?;
+    let reply = CommandReply::parse(RawDocument::new(&reply)?)?;
+    Ok(reply.code.filter(|_| !reply.ok))
 }
 
 #[test]
-fn a_standalone_is_found_and_pinged_over_one_connection() {
-    let server = FakeServer::start(FakeOptions::default()).expect("loopback");
-    let mut client = Client::new(&[&address(&server)]).expect("valid");
+fn a_server_is_found_and_pinged_over_one_connection_besides_the_monitors() {
+    let (server, metadata) = (start(), metadata());
+    let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
     assert_eq!(server.accepted_count(), 0, "nothing is connected before the first operation");
     for _ in 0..10 {
-        assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&server));
+        assert_eq!(ping(&mut client, LIMIT).expect("answered"), None);
     }
-    assert_eq!(client.topology().topology_type(), TopologyType::Single);
-    assert_eq!((server.accepted_count(), server.count_of("ping")), (1, 10));
-    client.close();
-    server.wait_until(Duration::from_secs(10), |view| view.open_count() == 0).expect("closed");
-    assert!(matches!(ping(&mut client, &WRITE), Err(Error::Selection(error))
-        if error.error().failure() == SelectionFailure::Closed));
+    assert_eq!((server.accepted_count(), server.count_of("ping")), (2, 10));
+    assert!(client.server.topology().servers().all(|server| server.round_trip_time().is_some()));
+    drop(client);
+    server.wait_until(LIMIT, |view| view.open_count() == 0).expect("closed");
 }
 
+/// The server shuts down, says so, and is found again by the next check.
 #[test]
-fn a_set_is_discovered_from_one_secondary() {
-    let servers = set(3);
-    let mut client = Client::new(&[&address(&servers[2])]).expect("valid");
-    assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&servers[0]));
-    assert_eq!(client.topology().topology_type(), TopologyType::ReplicaSetWithPrimary);
-    assert_eq!(client.topology().servers().count(), 3);
-    assert_ne!(ping(&mut client, &SECONDARY).expect("answered"), address(&servers[0]));
-}
-
-/// SDAM-82: the operation after a "not writable primary" begins with a scan, and finds the new
-/// primary.
-#[test]
-fn a_new_primary_is_found_by_the_next_operation() {
-    let servers = set(2);
-    let mut client = Client::new(&[&address(&servers[0])]).expect("valid");
-    assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&servers[0]));
-    elect(&servers, 1);
-    servers[0].set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10_107));
-    let error = ping(&mut client, &WRITE).expect_err("it steps down");
-    assert!(matches!(error, Error::Command { code: 10_107, .. }), "{error}");
-    assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&servers[1]));
-    assert_eq!(ping(&mut client, &SECONDARY).expect("answered"), address(&servers[0]));
-    assert_eq!(servers[0].accepted_count(), 1, "its connection is as good as before");
+fn a_reply_of_a_server_that_shuts_down_clears_the_pool() {
+    let (server, metadata) = (start(), metadata());
+    let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
+    ping(&mut client, LIMIT).expect("answered");
+    server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(91));
+    assert_eq!(ping(&mut client, LIMIT).expect("answered"), Some(91));
+    assert_eq!(client.server.pool().state(), PoolState::Paused);
+    assert_eq!(ping(&mut client, LIMIT).expect("answered"), None);
+    assert_eq!(client.server.pool().generation().get(), 1);
 }
 
 #[test]
 fn a_server_that_died_and_came_back_is_used_again() {
-    let servers = set(1);
-    let mut client = Client::new(&[&address(&servers[0])]).expect("valid");
-    ping(&mut client, &WRITE).expect("answered");
-    servers[0].kill().expect("killed");
-    servers[0].restart().expect("restarted");
-    let error = ping(&mut client, &WRITE).expect_err("the connection is gone");
-    assert!(matches!(error, Error::Connection(_)), "{error}");
-    ping(&mut client, &WRITE).expect("on a new connection");
+    let (server, metadata) = (start(), metadata());
+    let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
+    ping(&mut client, LIMIT).expect("answered");
+    server.kill().expect("killed");
+    server.restart().expect("restarted");
+    let error = ping(&mut client, LIMIT).expect_err("the connection is gone");
+    assert_eq!(error.downcast_ref::<Cause>(), Some(&Cause::Network), "{error}");
+    assert_eq!(ping(&mut client, LIMIT).expect("on a new connection"), None);
 }
 
-/// MON-60: with serverSelectionTryOnce selection fails as soon as one scan has failed, and the
-/// error contains the result of the scan.
 #[test]
-fn a_set_without_servers_fails_at_once_and_says_why() {
-    let servers = set(2);
-    let seeds = [address(&servers[0]), address(&servers[1])];
-    for server in &servers {
-        server.kill().expect("killed");
-    }
-    let mut client = Client::new(&[&seeds[0], &seeds[1]]).expect("valid");
-    let begin = Instant::now();
-    let error = ping(&mut client, &WRITE).expect_err("nobody is there");
-    assert!(begin.elapsed() < Duration::from_secs(10), "refused connections cost no time");
-    let text = error.to_string();
-    for seed in &seeds {
-        assert!(text.contains(&format!("{seed}: Unknown (network error)")), "{text}");
-    }
+fn an_operation_fails_at_its_limit_while_the_server_refuses_connections() {
+    let (server, metadata) = (start(), metadata());
+    let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
+    server.kill().expect("killed");
+    let (begin, limit) = (Instant::now(), Duration::from_millis(700));
+    let error = ping(&mut client, limit).expect_err("nothing listens");
+    assert!(begin.elapsed() >= limit, "it is checked again");
+    let cleared = CheckOutError::PoolCleared { cause: Some(Cause::Network) };
+    assert_eq!(error.downcast_ref::<CheckOutError>(), Some(&cleared), "{error}");
 }
 
-/// A server that accepts connections and does not answer costs connectTimeoutMS, and no more.
+/// A server that accepts connections and does not answer costs connectTimeoutMS in each check, and
+/// a command its own limit.
 #[test]
-fn a_silent_server_costs_the_connect_timeout() {
-    let server = FakeServer::start(FakeOptions::default()).expect("loopback");
+fn a_silent_server_costs_the_limits_and_no_more() {
+    let (server, metadata) = (start(), metadata());
+    let limit = Duration::from_millis(200);
     server.freeze();
-    let options = ScanOptions { connect_timeout: Some(Duration::from_millis(200)), ..ScanOptions::DEFAULT };
-    let seed = address(&server);
-    let topology = TopologyOptions { seeds: &[&seed], ..TopologyOptions::default() };
-    let mut client = Client::with_options(topology, options.validate().expect("valid")).expect("valid");
+    let mut client = Client::new(server.address(), &metadata, limit).expect("valid");
+    let error = ping(&mut client, limit).expect_err("no hello");
+    let cleared = CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) };
+    assert_eq!(error.downcast_ref::<CheckOutError>(), Some(&cleared), "{error}");
+    server.thaw();
+    ping(&mut client, LIMIT).expect("answered");
+    server.freeze();
     let begin = Instant::now();
-    let error = ping(&mut client, &WRITE).expect_err("it says nothing");
-    assert!(error.to_string().contains("network timeout"), "{error}");
-    assert!(begin.elapsed() >= Duration::from_millis(200));
+    let error = ping(&mut client, limit).expect_err("no reply");
+    assert_eq!(error.downcast_ref::<Cause>(), Some(&Cause::NetworkTimeout), "{error}");
+    assert!(begin.elapsed() >= limit);
     server.thaw();
 }

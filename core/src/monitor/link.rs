@@ -223,6 +223,13 @@ impl Link {
         })
     }
 
+    /// Takes the action of the exchange if it is to read the next reply.
+    pub(super) fn take_read(&mut self) {
+        if let State::Busy(exchange) = &mut self.state {
+            exchange.owed &= exchange.step != Step::ReadNext;
+        }
+    }
+
     /// Checks that the current connection and the previous one belong to `line` and are different.
     pub(super) fn assert_invariants(&self, line: Line, serial_last: u64) {
         if let Some(conn) = self.conn() {
