@@ -6,8 +6,9 @@
 //! client, its tasks and its users live on one thread; create a client for each thread.
 //!
 //! The type of a client does not show its thread, so the compiler accepts a handle on another
-//! thread. There, reads and writes fail with an error, and everything that needs the runtime
-//! panics: connecting, timeouts, and dropping a connection that has failed.
+//! thread. There, an operation on an existing connection fails with an error. Its socket is not
+//! closed until the process ends: only its own thread can drop it. Connecting, timeouts and new
+//! tasks use the runtime of the thread that polls them, and panic if it has none.
 //!
 //! Sockets wait for readiness (`POLL_ADD` on an io_uring) and are then read and written with
 //! nonblocking calls. Reads with owned buffers, the usual ones of compio, do not fit: the client
