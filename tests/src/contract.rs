@@ -61,6 +61,7 @@ use crate::oracle::trace::{Recorder, Trace};
 use crate::suite::Suite;
 use core::future::Future;
 use core::net::SocketAddr;
+use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use futures_lite::FutureExt;
@@ -70,7 +71,7 @@ use poolhouse_core::sim;
 use poolhouse_driver::{Hub, Runtime, Subscribers};
 use serde_json::json;
 use std::process::{Command, ExitCode};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Time limit of a case in seconds; far more than a case needs, also on a machine under load.
 const CASE_SECONDS_MAX: u32 = 300;
@@ -274,7 +275,14 @@ impl Drop for Witness {
 pub struct Contract {
     name: &'static str,
     threads_variable: Option<&'static str>,
+    block_on: Option<BlockOn>,
 }
+
+/// Runs a future to its end on the runtime of the current thread.
+pub type BlockOn = fn(Pin<&mut dyn Future<Output = ()>>);
+
+/// Set in a process that runs the contract with a runtime that has one thread.
+static BLOCK_ON: OnceLock<BlockOn> = OnceLock::new();
 
 /// Set in a process that runs one variant of the contract; the value is the name of the variant.
 const WAY: &str = "POOLHOUSE_CONTRACT_WAY";
@@ -285,13 +293,19 @@ const UNOBSERVED: &str = "POOLHOUSE_CONTRACT_UNOBSERVED";
 impl Contract {
     /// The contract with the adapter of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, threads_variable: None }
+        Self { name, threads_variable: None, block_on: None }
     }
 
     /// The contract is run with 1 thread and with 4. This environment variable sets the number of
     /// threads of the adapter's executor.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
+    }
+
+    /// The runtime has one thread, and runs only while `block_on` does. Each case runs in a call of
+    /// it. The cases that use the runtime from several threads are left out by name.
+    pub const fn on_one_thread(self, block_on: BlockOn) -> Self {
+        Self { block_on: Some(block_on), ..self }
     }
 
     /// Runs every case of the contract that the command line selects, with an implementation of
@@ -316,6 +330,9 @@ impl Contract {
     /// - `clients`: adds the cases of clients.
     fn in_processes(self, runtime: impl FnOnce(Suite) -> Suite, clients: impl FnOnce(Suite) -> Suite) -> ExitCode {
         if let Ok(way) = std::env::var(WAY) {
+            if let Some(block_on) = self.block_on {
+                BLOCK_ON.set(block_on).expect("a process runs one contract");
+            }
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
             hush();
             if is_unobserved() {
@@ -388,6 +405,19 @@ fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = dialing::add_hosted::<P>(suite);
     let suite = streams::add_hosted::<P>(suite);
     platform::add::<P>(suite)
+}
+
+/// Adds a case that uses the runtime from several threads, or leaves it out.
+fn case_of_threads(suite: Suite, name: &str, body: impl FnOnce() + Send + 'static) -> Suite {
+    if BLOCK_ON.get().is_some() { suite.left_out(name, "the runtime has one thread") } else { suite.case(name, body) }
+}
+
+/// Runs a future to its end, on the runtime's thread if it has only one.
+fn block_on(future: impl Future<Output = ()>) {
+    match BLOCK_ON.get() {
+        Some(block_on) => block_on(pin!(future)),
+        None => futures_lite::future::block_on(future),
+    }
 }
 
 /// Runs one case within its time limit.

@@ -77,7 +77,7 @@ async fn waiting_check_out<S: Subject>(subject: &S) {
     let accepted = rig.server.accepted_count();
     at_every_point(1, async |point| {
         let mut guard = Some(rig.check_out().await);
-        let done = point.reach_beside(rig.hub().check_out(&Wanted::WRITE, None), || drop(guard.take())).await;
+        let done = point.reach_beside(rig.hub().check_out(&Wanted::WRITE, None), async || drop(guard.take())).await;
         let over = done.is_some();
         drop((done, guard));
         let counts = rig.counts();

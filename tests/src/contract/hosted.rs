@@ -126,7 +126,7 @@ impl<P: Platform + Default> Subject for Hosted<P> {
 
     fn with(case: impl AsyncFnOnce(&Self)) {
         let subject = Self { runtime: Net::new(Probe::default()) };
-        futures_lite::future::block_on(case(&subject));
+        super::block_on(case(&subject));
     }
 
     fn runtime(&self) -> &Net<Probe<P>> {

@@ -1,87 +1,79 @@
 //! The operations of a platform that clients need in addition to streams: datagrams, host name
 //! resolution, tasks.
 
-use crate::patience::{PATIENCE, refused, run};
+use super::{block_on, case_of_threads, limited};
+use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use core::net::SocketAddr;
 use core::time::Duration;
 use futures_lite::future::poll_once;
 use poolhouse_client::Platform;
 use std::net::UdpSocket;
-use std::sync::mpsc::{Sender, channel};
-
-/// The name of a case, and its function.
-type Case<P> = (&'static str, fn(&P));
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
-    let cases: [Case<P>; 7] = [
-        (
-            "datagrams_are_exchanged_with_the_peer_and_nobody_else",
-            datagrams_are_exchanged_with_the_peer_and_nobody_else,
-        ),
-        (
-            "addresses_of_the_machine_itself_are_resolved_with_the_port",
-            addresses_of_the_machine_itself_are_resolved_with_the_port,
-        ),
-        (
-            "addresses_with_a_zone_are_resolved_and_nonsense_is_not",
-            addresses_with_a_zone_are_resolved_and_nonsense_is_not,
-        ),
-        ("tasks_run_to_their_end", tasks_run_to_their_end),
-        ("task_that_is_dropped_is_cancelled", task_that_is_dropped_is_cancelled),
-        (
-            "dropping_a_task_that_is_being_run_does_not_wait_for_it",
-            dropping_a_task_that_is_being_run_does_not_wait_for_it,
-        ),
-        (
-            "task_that_has_panicked_is_dropped_without_another_panic",
-            task_that_has_panicked_is_dropped_without_another_panic,
-        ),
-    ];
-    cases
-        .into_iter()
-        .fold(suite, |suite, (name, case)| suite.case(format!("platform::{name}"), move || case(&P::default())))
+    let suite = suite
+        .case("platform::datagrams_are_exchanged_with_the_peer_and_nobody_else", || {
+            run::<P>(datagrams_are_exchanged_with_the_peer_and_nobody_else)
+        })
+        .case("platform::addresses_of_the_machine_itself_are_resolved_with_the_port", || {
+            run::<P>(addresses_of_the_machine_itself_are_resolved_with_the_port)
+        })
+        .case("platform::addresses_with_a_zone_are_resolved_and_nonsense_is_not", || {
+            run::<P>(addresses_with_a_zone_are_resolved_and_nonsense_is_not)
+        })
+        .case("platform::tasks_run_to_their_end", || run::<P>(tasks_run_to_their_end))
+        .case("platform::task_that_is_dropped_is_cancelled", || run::<P>(task_that_is_dropped_is_cancelled))
+        .case("platform::task_that_has_panicked_is_dropped_without_another_panic", || {
+            run::<P>(task_that_has_panicked_is_dropped_without_another_panic)
+        });
+    case_of_threads(suite, "platform::dropping_a_task_that_is_being_run_does_not_wait_for_it", || {
+        run::<P>(dropping_a_task_that_is_being_run_does_not_wait_for_it)
+    })
+}
+
+/// Runs one case within its time limit.
+fn run<P: Platform + Default>(case: impl AsyncFnOnce(&P)) {
+    block_on(limited(case(&P::default())));
 }
 
 /// A socket receives datagrams from its peer only, and truncates datagrams that exceed the buffer.
 /// A cancelled receive loses no datagram.
-fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
+async fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
     for any in ["127.0.0.1:0", "[::1]:0"] {
         let Ok(peer) = UdpSocket::bind(any) else {
             // The machine has no IPv6.
             continue;
         };
         let stranger = UdpSocket::bind(any).expect("a second socket");
-        run(async {
-            let socket = platform.connect_udp(peer.local_addr().expect("bound")).await.expect("a socket");
-            let mut buffer = [0; 16];
-            assert!(poll_once(platform.receive_udp(&socket, &mut buffer)).await.is_none());
-            assert_eq!(platform.send_udp(&socket, b"question").await.expect("sent"), 8);
-            let (length, from) = peer.recv_from(&mut buffer).expect("received");
-            assert_eq!(buffer.get(..length), Some(b"question".as_slice()));
-            stranger.send_to(b"forged", from).expect("sent");
-            peer.send_to(b"a long answer", from).expect("sent");
-            let mut short = [0; 6];
-            assert_eq!(platform.receive_udp(&socket, &mut short).await.expect("received"), 6);
-            assert_eq!(&short, b"a long");
-        });
+        let socket = platform.connect_udp(peer.local_addr().expect("bound")).await.expect("a socket");
+        let mut buffer = [0; 16];
+        assert!(poll_once(platform.receive_udp(&socket, &mut buffer)).await.is_none());
+        assert_eq!(platform.send_udp(&socket, b"question").await.expect("sent"), 8);
+        let (length, from) = peer.recv_from(&mut buffer).expect("received");
+        assert_eq!(buffer.get(..length), Some(b"question".as_slice()));
+        stranger.send_to(b"forged", from).expect("sent");
+        peer.send_to(b"a long answer", from).expect("sent");
+        let mut short = [0; 6];
+        assert_eq!(platform.receive_udp(&socket, &mut short).await.expect("received"), 6);
+        assert_eq!(&short, b"a long");
     }
 }
 
 /// A name of the machine is resolved to its addresses, with the port.
-fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
-    let addresses = run(platform.resolve("localhost", 27_018)).expect("every machine has one");
+async fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
+    let addresses = platform.resolve("localhost", 27_018).await.expect("every machine has one");
     assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 27_018), "{addresses:?}");
     assert!(!addresses.is_empty());
 }
 
 /// The zone of an address is kept; invalid names are errors.
-fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
-    let addresses = run(platform.resolve("fe80::1%1", 27_017)).expect("numbers are not looked up");
+async fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
+    let addresses = platform.resolve("fe80::1%1", 27_017).await.expect("numbers are not looked up");
     let zones: Vec<_> =
         addresses.iter().map(|address| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 }).collect();
     assert_eq!(zones, [1], "{addresses:?}");
-    refused(run(platform.resolve("no\0name", 27_017)));
+    refused(platform.resolve("no\0name", 27_017).await);
 }
 
 /// Sends a message when it is dropped.
@@ -94,21 +86,32 @@ impl Drop for Tell {
     }
 }
 
+/// Waits for the next message. It does not block: the task that sends it may need this thread.
+async fn receive(told: &Receiver<&'static str>) -> &'static str {
+    let mut message = None;
+    eventually("a message is sent", || {
+        message = told.try_recv().ok();
+        message.is_some()
+    })
+    .await;
+    message.expect("it was sent")
+}
+
 /// A task whose handle is kept runs to its end, without being awaited.
-fn tasks_run_to_their_end(platform: &impl Platform) {
+async fn tasks_run_to_their_end(platform: &impl Platform) {
     let (tell, told) = channel();
     let (tell, sleeper) = (Tell(tell), platform.clone());
     let task = platform.spawn(async move {
         sleeper.sleep_until(sleeper.now().saturating_add(Duration::from_millis(1))).await;
         let _ = tell.0.send("woken");
     });
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("woken"));
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+    assert_eq!(receive(&told).await, "woken");
+    assert_eq!(receive(&told).await, "dropped");
     drop(task);
 }
 
 /// A task whose handle is dropped is not polled again, and its future is dropped.
-fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
+async fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
     let (tell, told) = channel();
     let tell = Tell(tell);
     let task = platform.spawn(async move {
@@ -116,14 +119,14 @@ fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
         core::future::pending::<()>().await;
         drop(tell);
     });
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
+    assert_eq!(receive(&told).await, "begun");
     drop(task);
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+    assert_eq!(receive(&told).await, "dropped");
 }
 
 /// Dropping the handle of a task that is being polled does not block; the task ends at its next
 /// suspension point.
-fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
+async fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
     let (tell, told) = channel();
     let (release, released) = channel::<()>();
     let tell = Tell(tell);
@@ -140,7 +143,7 @@ fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platfo
 }
 
 /// A panic of a task does not leave the task, and the executor continues.
-fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
+async fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
     /// Enough tasks that at least some have ended completely when all have sent their message.
     const TASKS: usize = 16;
     let (tell, told) = channel();
@@ -154,8 +157,8 @@ fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platf
     };
     let tasks: Vec<_> = (0..TASKS).map(panicking).collect();
     for _ in 0..TASKS {
-        assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+        assert_eq!(receive(&told).await, "dropped");
     }
     drop(tasks);
-    tasks_run_to_their_end(platform);
+    tasks_run_to_their_end(platform).await;
 }

@@ -113,7 +113,7 @@ impl<S: Subject> Rig<S> {
     /// at the latest when the future completes or is dropped.
     pub(crate) async fn reach_frozen<F: Future>(&self, point: DropPoint, future: F) -> Option<F::Output> {
         self.server.freeze();
-        let done = point.reach_beside(future, || self.server.thaw()).await;
+        let done = point.reach_beside(future, async || self.server.thaw()).await;
         self.server.thaw();
         done
     }
@@ -308,12 +308,12 @@ impl DropPoint {
     /// Polls a future up to `polls` times, then drops it. Returns its output if it completed by
     /// then.
     pub(crate) async fn reach<F: Future>(self, future: F) -> Option<F::Output> {
-        self.reach_beside(future, || ()).await
+        self.reach_beside(future, async || ()).await
     }
 
-    /// [`DropPoint::reach`]. `beside` is called when the future first waits, except if the future
-    /// is dropped right after that poll.
-    pub(crate) async fn reach_beside<F: Future>(self, future: F, beside: impl FnOnce()) -> Option<F::Output> {
+    /// [`DropPoint::reach`]. `beside` runs to its end when the future first waits, except if the
+    /// future is dropped right after that poll.
+    pub(crate) async fn reach_beside<F: Future>(self, future: F, beside: impl AsyncFnOnce()) -> Option<F::Output> {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
         let mut beside = Some(beside);
@@ -326,7 +326,7 @@ impl DropPoint {
                 break;
             }
             if let Some(beside) = beside.take() {
-                beside();
+                beside().await;
             }
             bell.rung().await;
         }

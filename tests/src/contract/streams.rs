@@ -3,7 +3,7 @@
 use super::alarm::Alarm;
 use super::dialing::{assert_fails, dial};
 use super::peer::{Line, Peer, pattern};
-use super::{Hosted, Subject, run_case};
+use super::{Hosted, Subject, case_of_threads, run_case};
 use crate::suite::Suite;
 use alloc::sync::Arc;
 use core::future::poll_fn;
@@ -39,7 +39,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
 
 /// Adds the cases that need threads.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
-    suite.case("streams::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
+    case_of_threads(suite, "streams::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
 }
 
 /// Creates a connection, and returns both ends.

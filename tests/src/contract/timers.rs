@@ -2,7 +2,7 @@
 //! dropped.
 
 use super::alarm::Alarm;
-use super::{Hosted, Subject, run_case};
+use super::{Hosted, Subject, case_of_threads, run_case};
 use crate::patience::eventually;
 use crate::suite::Suite;
 use alloc::sync::Arc;
@@ -27,11 +27,10 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
 
 /// Adds the cases that need memory for each timer, or threads.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
-    suite
-        .case("timers::many_that_are_far_are_dropped_at_once", || {
-            run_case::<Hosted<P>>(many_that_are_far_are_dropped_at_once)
-        })
-        .case("timers::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
+    let suite = suite.case("timers::many_that_are_far_are_dropped_at_once", || {
+        run_case::<Hosted<P>>(many_that_are_far_are_dropped_at_once)
+    });
+    case_of_threads(suite, "timers::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
 }
 
 async fn never_ring_early<S: Subject>(subject: &S) {

@@ -103,7 +103,7 @@ async fn check_out_by<P: Platform + Default>(subject: &Hosted<P>) {
     let client = rig.client.client();
     at_every_point(1, async |point| {
         let mut held = Some(client.check_out_by(None).await.expect("a connection"));
-        let done = point.reach_beside(client.check_out_by(Some(PATIENCE)), || drop(held.take())).await;
+        let done = point.reach_beside(client.check_out_by(Some(PATIENCE)), async || drop(held.take())).await;
         let over = done.is_some();
         drop((done, held));
         rig.nothing_is_held();
@@ -216,7 +216,7 @@ async fn next_event<P: Platform + Default>(subject: &Hosted<P>) {
     };
     at_every_point(1, async |point| {
         let mut happens = Some(|| drop(block_on(rig.check_out())));
-        let done = point.reach_beside(events.next(), || happens.take().into_iter().for_each(|it| it())).await;
+        let done = point.reach_beside(events.next(), async || happens.take().into_iter().for_each(|it| it())).await;
         happens.take().into_iter().for_each(|it| it());
         let over = done.is_some();
         let mut seen: Vec<_> = done.map(|notice| text(notice.expect("the client goes on"))).into_iter().collect();

@@ -53,8 +53,8 @@ async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
     let text = format!("one{}", "x".repeat(bytes));
     at_every_point(1, async |point| {
         let mut released = false;
-        let release = || {
-            assert!(rig.server().wait_until(PATIENCE, |server| server.held_count() == 1));
+        let release = async || {
+            rig.held(0, 1).await;
             assert_eq!(rig.server().release(Order::Kept), 1);
             released = true;
         };
@@ -82,7 +82,7 @@ async fn large<P: Platform + Default>(format: Format, bytes: usize) {
     let text = "one".repeat(bytes / 3);
     at_every_point(1, async |point| {
         rig.server().pause_reading();
-        let done = point.reach_beside(rig.echo(&text), || rig.server().resume_reading()).await;
+        let done = point.reach_beside(rig.echo(&text), async || rig.server().resume_reading()).await;
         rig.nothing_is_held();
         rig.server().resume_reading();
         rig.works().await;
@@ -103,7 +103,7 @@ async fn queued_for_an_id<P: Platform + Default>(format: Format) {
         let holder = begun(rig.echo("held")).await;
         rig.held(0, 1).await;
         let mut released = false;
-        let release = || {
+        let release = async || {
             let state = rig.state(0);
             assert_eq!((state.in_flight, state.queued), (1, 1), "{point:?}");
             assert_eq!(rig.server().release(Order::Kept), 1);
@@ -132,7 +132,7 @@ async fn queued_for_a_connection<P: Platform + Default>() {
         rig.end().await;
         rig.server().pause_reading();
         rig.renew(|options| options);
-        let done = point.reach_beside(rig.echo("one"), || rig.server().resume_reading()).await;
+        let done = point.reach_beside(rig.echo("one"), async || rig.server().resume_reading()).await;
         rig.nothing_is_held();
         rig.server().resume_reading();
         rig.works().await;
