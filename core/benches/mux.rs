@@ -11,11 +11,11 @@ mod median;
 
 use core::hint::black_box;
 use median::medians;
+use poolhouse_core::Instant;
 use poolhouse_core::mux::{
     Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxFixed, MuxId, MuxMemory, MuxOnHeap, MuxOptions, Reply, Stream,
     Written, stream_words,
 };
-use poolhouse_core::{Instant, Machine};
 use std::sync::Mutex;
 
 /// The number of stream ids of a connection.

@@ -11,7 +11,6 @@ mod median;
 use core::hint::black_box;
 use median::{ROUNDS, median, medians, time_of};
 use poolhouse_core::Instant;
-use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions, WaiterId,
 };

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
-//! use poolhouse_core::{Instant, Machine, Observer};
+//! use poolhouse_core::{Instant, Observer};
 //! use core::time::Duration;
 //!
 //! /// Prints events. `&mut ()` ignores them.
@@ -127,6 +127,6 @@ pub use config::ConfigError;
 #[doc(hidden)]
 pub use config::millis_of;
 pub use id::ServerId;
-pub use machine::{Machine, Observer, Stale};
+pub use machine::{Observer, Stale};
 pub use poolhouse_wire::{Cause, CertificateFault, ObjectId, Reason, ServerType, TopologyVersion};
 pub use time::Instant;

@@ -58,7 +58,7 @@ pub use options::{Distance, HostOptions, MuxConfig, MuxOptions};
 pub use streams::words as stream_words;
 pub use types::{Acquire, HostState, MuxAction, MuxClaim, MuxConnId, MuxId, MuxWaiterId, Reply, Stream, Written};
 
-use crate::machine::{Machine, Observer, Stale};
+use crate::machine::{Observer, Stale};
 use crate::storage::table::Table;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant};
@@ -600,20 +600,18 @@ impl<M: MuxMemory> Mux<M> {
     }
 }
 
-impl<M: MuxMemory> Machine for Mux<M> {
-    type Action = MuxAction;
-    type Event = MuxEvent;
-
+impl<M: MuxMemory> Mux<M> {
     /// Fails requests that waited too long, trashes and closes surplus connections, starts
     /// heartbeats, and retries after failures to establish.
     ///
     /// Cost: O(connections^2), and O(log n) for each affected waiting request.
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
         self.expire(now, observer);
     }
 
-    fn poll_action(&mut self, _now: Instant) -> Option<MuxAction> {
+    /// The next action owed to the host, or `None`. Cost: O(1).
+    pub fn poll_action(&mut self, _now: Instant) -> Option<MuxAction> {
         if let Some(index) = self.waiters.front(waiter::OWES_WAKE) {
             self.waiters.move_to(index, waiter::SETTLED);
             return Some(MuxAction::Wake(MuxWaiterId(self.waiters.key(index))));
@@ -631,11 +629,20 @@ impl<M: MuxMemory> Machine for Mux<M> {
         Some(MuxAction::Establish(MuxConnId(self.conns.key(index))))
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    /// The earliest instant at which work is due; `None` if and only if no work is due at any time.
+    ///
+    /// After `handle_timeout(t)` it is later than `t`, or `None`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.next_timeout()
     }
 
-    fn assert_invariants(&self) {
+    /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
         self.check();
     }
 }

@@ -94,7 +94,7 @@ pub use types::{
 };
 
 use crate::hooks::{Point, fires};
-use crate::machine::{Machine, Observer};
+use crate::machine::Observer;
 use crate::storage::Full;
 use crate::storage::table::{NIL, Table};
 use crate::{Cause, Instant, ObjectId};
@@ -673,7 +673,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of
-    /// [`Machine::poll_action`], for hosts with workers that fetch their own work.
+    /// [`Pool::poll_action`], for hosts with workers that fetch their own work.
     #[inline]
     pub fn poll_establish(&mut self) -> Option<ConnId> {
         let index = self.conns.front(conn::OWES_ESTABLISH)?;
@@ -733,17 +733,14 @@ impl<M: Memory> Pool<M> {
     }
 }
 
-impl<M: Memory> Machine for Pool<M> {
-    type Action = PoolAction;
-    type Event = PoolEvent;
-
+impl<M: Memory> Pool<M> {
     /// Fails expired waiters, closes perished connections, and fills the pool to `minPoolSize`.
     ///
     /// Cost: O(log n) for each affected waiter, O(1) for each affected connection.
     /// Events: `ConnectionCheckOutFailed`, `ConnectionClosed`, `ConnectionCreated`.
     ///
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         let now = self.begin(now, observer);
         if self.is_in_background() {
             self.sweep(now, observer);
@@ -753,11 +750,16 @@ impl<M: Memory> Machine for Pool<M> {
         self.serve_due = false;
     }
 
-    fn poll_action(&mut self, _now: Instant) -> Option<PoolAction> {
+    /// The next action owed to the host, or `None`. Cost: O(1).
+    pub fn poll_action(&mut self, _now: Instant) -> Option<PoolAction> {
         self.poll_prompt().or_else(|| self.poll_establish().map(PoolAction::Establish))
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    /// The earliest instant at which work is due; `None` if and only if no work is due at any time.
+    ///
+    /// After `handle_timeout(t)` it is later than `t`, or `None`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let due = (self.serve_due && self.could_serve()) || (self.sweep_due && self.is_in_background());
         if due {
             return Some(self.now);
@@ -771,7 +773,12 @@ impl<M: Memory> Machine for Pool<M> {
         [deadline, idle, populate].into_iter().flatten().min()
     }
 
-    fn assert_invariants(&self) {
+    /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
         self.check();
     }
 }

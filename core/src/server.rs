@@ -56,7 +56,7 @@ mod types;
 pub use types::{CommandNotSent, Received, ServerAction, SocketError, SocketId};
 
 use crate::control::{Control, ControlAction, ControlObserver};
-use crate::machine::{Machine, Observer};
+use crate::machine::Observer;
 use crate::monitor::{MonitorConfig, MonitorOptions};
 use crate::pool::{
     self, CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, ForeignLease, Health, Lease, Pool, PoolConfig,

@@ -1,13 +1,15 @@
 //! The generic pool on smol, with sockets, and with a server that is ended and started again.
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use poolhouse_smol::{Event, Manager, Notice, Pool, PoolError, PoolEvent, PoolState};
 use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use smol::net::{TcpListener, TcpStream};
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A server that adds one to each number, until it is dropped.
 struct Adder {
@@ -27,7 +29,7 @@ impl Drop for Open {
 impl Adder {
     async fn start(address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+        let (address, open) = (listener.local_addr().expect("an address"), Arc::new(AtomicU32::new(0)));
         let count = Arc::clone(&open);
         let task = smol::spawn(async move {
             let mut served = Vec::new();
@@ -92,8 +94,11 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
     smol::block_on(async {
         let server = Adder::start("127.0.0.1:0").await;
         let address = server.address.to_string();
-        let pool =
-            Pool::builder(Client(server.address)).max_size(8).max_backoff(Duration::from_millis(100)).build().unwrap();
+        let pool = Pool::builder(Client(server.address))
+            .max_size(8)
+            .max_backoff(Duration::from_millis(100))
+            .build()
+            .expect("valid options");
         let (served, failed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
         let work = |task: u64| {
             let (pool, served, failed, stop) = (pool.clone(), &served, &failed, &stop);
@@ -103,7 +108,8 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
                     number += 1;
                     let sum = async { pool.get().await.ok()?.add(number).await.ok() };
                     // One in seven operations is dropped after its first polls.
-                    let sum = if number % 7 == 0 { smol::future::poll_once(sum).await.flatten() } else { sum.await };
+                    let sum =
+                        if number.is_multiple_of(7) { smol::future::poll_once(sum).await.flatten() } else { sum.await };
                     match sum {
                         Some(sum) => {
                             assert_eq!(sum, number + 1, "the reply is that of this request");
@@ -143,8 +149,8 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
         let all = async {
             let mut all: Vec<_> = all.into_iter().map(Box::pin).collect();
             smol::future::poll_fn(|context| {
-                all.retain_mut(|one| std::future::Future::poll(one.as_mut(), context).is_pending());
-                if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                all.retain_mut(|one| Future::poll(one.as_mut(), context).is_pending());
+                if all.is_empty() { core::task::Poll::Ready(()) } else { core::task::Poll::Pending }
             })
             .await;
         };
@@ -165,12 +171,12 @@ fn refused_connection_names_the_reason_of_the_system() {
         let server = Adder::start("127.0.0.1:0").await;
         let address = server.address;
         drop(server);
-        let pool = Pool::builder(Client(address)).build().unwrap();
+        let pool = Pool::builder(Client(address)).build().expect("valid options");
         let error = pool.get().await.err().expect("nothing listens");
         let PoolError::Connect(reason) = &error else { panic!("{error:?}") };
         assert_eq!(reason.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(error.to_string(), format!("could not connect: {reason}"));
-        let source = std::error::Error::source(&error).expect("the manager's error");
+        let source = core::error::Error::source(&error).expect("the manager's error");
         assert!(source.is::<Arc<io::Error>>() || source.is::<io::Error>());
     });
 }
@@ -179,8 +185,8 @@ fn refused_connection_names_the_reason_of_the_system() {
 fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
     smol::block_on(async {
         let server = Adder::start("127.0.0.1:0").await;
-        let pool = Pool::builder(Client(server.address)).build().unwrap();
-        let held = pool.get().await.unwrap();
+        let pool = Pool::builder(Client(server.address)).build().expect("valid options");
+        let held = pool.get().await.expect("a connection");
         let closing = smol::spawn({
             let pool = pool.clone();
             async move { pool.close().await }
@@ -193,9 +199,9 @@ fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
         closing.await;
         assert_eq!(pool.status().state, PoolState::Closed);
 
-        let pool = Pool::builder(Client(server.address)).build().unwrap();
+        let pool = Pool::builder(Client(server.address)).build().expect("valid options");
         let mut events = pool.subscribe();
-        drop(pool.get().await.unwrap());
+        drop(pool.get().await.expect("a connection"));
         drop(pool);
         let mut is_closed = false;
         while let Some(notice) = events.next().await {
@@ -209,6 +215,6 @@ fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
 #[test]
 fn options_are_checked_before_anything_is_started() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let error = Pool::builder(Client(address)).max_size(1).min_size(2).build().unwrap_err();
+    let error = Pool::builder(Client(address)).max_size(1).min_size(2).build().expect_err("a contradiction");
     assert_eq!(error.to_string(), "min_size is 2, but must be at most max_size");
 }

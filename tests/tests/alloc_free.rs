@@ -8,7 +8,6 @@ use core::time::Duration;
 use poolhouse_client::log::{LogOptions, LogQueue, Logs};
 use poolhouse_client::metrics::PoolMetrics;
 use poolhouse_core::control::Control;
-use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::observe::{EventContext, Tee, Within};
 use poolhouse_core::pool::{

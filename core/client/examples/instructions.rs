@@ -6,7 +6,6 @@
 //! `request8`. Cases with the features of the same name, without a subscriber: `logs`, `metrics`.
 
 use core::hint::black_box;
-use poolhouse_core::machine::Machine;
 use poolhouse_core::mux::{Acquire, HostOptions, Mux, MuxAction, MuxId, MuxOnHeap, MuxOptions, Stream, Written};
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,

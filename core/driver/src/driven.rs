@@ -16,7 +16,7 @@ use super::event::{Publish, Tap};
 use super::runtime::register;
 use super::warm_up::Warmer;
 use core::task::{Poll, Waker};
-use poolhouse_core::machine::{Machine, Observer};
+use poolhouse_core::machine::Observer;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, ConnId, EstablishError, Health, Lease, Memory, Pool, PoolAction, PoolEvent,
     PoolState, Stale, WaiterId,

@@ -1,7 +1,6 @@
 //! A pool and a host that carries out its actions.
 
 use super::*;
-use crate::machine::Machine;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 

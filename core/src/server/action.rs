@@ -2,7 +2,6 @@
 
 use super::ServerMachine;
 use super::types::{MonitorConn, Owed, PoolConn, ServerAction, SocketId, State};
-use crate::machine::Machine;
 use crate::monitor::{Line, LineId, MonitorAction};
 use crate::pool::{self, ConnId, PoolAction};
 use crate::storage::{Full, Store};

@@ -2,7 +2,7 @@
 
 use super::types::{Owed, PoolConn, Received, SocketError, SocketId, State};
 use super::{ServerMachine, ServerObserver};
-use crate::machine::{Machine, Stale};
+use crate::machine::Stale;
 use crate::monitor::LineId;
 use crate::pool::{self, ConnId};
 use crate::storage::Store;

@@ -2,7 +2,7 @@
 //!
 //! Each fault point stays within the promises of the machine's documentation or its specification,
 //! and hardly ever happens without a simulator: another order of unordered steps, work that is
-//! delayed until [`poll_timeout`](crate::Machine::poll_timeout), memory that is refused. A
+//! delayed until `poll_timeout`, memory that is refused. A
 //! simulator arms fault points for its thread, with a seed:
 //!
 //! ```

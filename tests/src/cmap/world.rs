@@ -14,7 +14,7 @@ use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Health, Lease, PoolAction, PoolEvent, PoolId,
     PoolState, WaiterId,
 };
-use poolhouse_core::{Cause, Instant, Machine, Observer};
+use poolhouse_core::{Cause, Instant, Observer};
 use serde_json::{Value, json};
 
 /// The address of the mock server.

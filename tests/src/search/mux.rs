@@ -12,7 +12,7 @@ use poolhouse_core::mux::{
     AcquireError, Distance, HostOptions, HostState, Mux, MuxAction, MuxConnId, MuxEvent, MuxFixed, MuxId, MuxOptions,
     MuxWaiterId, ReplyError, Stream, Written,
 };
-use poolhouse_core::{Cause, Instant, Machine};
+use poolhouse_core::{Cause, Instant};
 
 /// Capacity for this many connections, including those that only wait for late replies.
 type Memory<const CONNS: usize> = MuxFixed<CONNS, 3, 4>;

@@ -14,7 +14,6 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 use host::SERVICES;
 use poolhouse_core::Cause;
-use poolhouse_core::Machine;
 use poolhouse_core::pool::{Clear, Fixed, Health, OnHeap, Pool, PoolOptions, PoolState};
 
 /// Situations that searches must reach: bits and names.

@@ -10,7 +10,7 @@ use poolhouse_core::pool::{
     Claim, Clear, ConnId, EstablishError, Health, Lease, Pinned, Pool, PoolOptions, PoolState, ServiceError, Stale,
     WrongMode,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId};
+use poolhouse_core::{Cause, Instant, ObjectId};
 
 const MS: u64 = 1_000_000;
 

@@ -2,10 +2,10 @@
 //! both.
 
 use crate::model::pool::{CheckedOut, Event, Model, Outcome};
+use poolhouse_core::ObjectId;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, CheckOutFailedReason, Claim, ConnId, Lease, Memory, Pool, WaiterId,
 };
-use poolhouse_core::{Machine, ObjectId};
 
 /// Compares the events since the last call. Check-outs that time out in one call may do so in any
 /// order.

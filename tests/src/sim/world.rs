@@ -8,7 +8,7 @@ use crate::oracle::pool::{Bounded, Watched};
 use poolhouse_core::pool::{
     ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
 };
-use poolhouse_core::{Instant, Machine, ObjectId};
+use poolhouse_core::{Instant, ObjectId};
 
 /// Upper bound of the time of a run.
 pub(super) const TIME_MAX: u64 = 1_000_000_000 * 1_000_000;

@@ -19,7 +19,7 @@ use poolhouse_core::pool::{
 use poolhouse_core::topology::{
     AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
+use poolhouse_core::{Cause, Instant, ServerId, Stale};
 use poolhouse_wire::Labels;
 use poolhouse_wire::handshake::HandshakeError;
 use poolhouse_wire::hello::HelloReply;

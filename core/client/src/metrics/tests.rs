@@ -221,7 +221,7 @@ fn waiting_check_outs_and_timeouts_are_counted() {
     let _ = world.wait(None);
     assert_eq!(world.kept.value("pending_requests"), 2.0);
     world.pass(5);
-    poolhouse_core::Machine::handle_timeout(&mut world.pool, world.now, &mut world.metrics);
+    world.pool.handle_timeout(world.now, &mut world.metrics);
     assert_eq!((world.kept.value("pending_requests"), world.kept.value("timeouts")), (1.0, 1.0));
     world.check_in(lease, Health::Healthy);
     assert_eq!((world.kept.value("pending_requests"), world.kept.counts()), (0.0, (0.0, 1.0)));

@@ -13,7 +13,7 @@ use crate::lock;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
-use poolhouse_core::machine::{Machine, Observer, Stale};
+use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
     Acquire, AcquireError, HostState, Mux, MuxAction, MuxClaim, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId,
     MuxOnHeap, MuxWaiterId, Stream, Written,

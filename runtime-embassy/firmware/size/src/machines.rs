@@ -3,7 +3,6 @@
 
 use core::hint::black_box;
 use core::time::Duration;
-use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{
     CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
 };

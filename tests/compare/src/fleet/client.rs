@@ -4,7 +4,6 @@ use super::MAX_POOL_SIZE;
 use super::world::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
-use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions};
 use poolhouse_core::pool::{
     CheckOut, Claim, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolId, PoolOptions,

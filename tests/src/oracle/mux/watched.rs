@@ -8,7 +8,7 @@ use poolhouse_core::mux::{
     MuxMemory, MuxOnHeap, MuxWaiterId, Reply, ReplyError, Stream, Written,
 };
 use poolhouse_core::storage::Full;
-use poolhouse_core::{Cause, Instant, Machine, Observer, Stale};
+use poolhouse_core::{Cause, Instant, Observer, Stale};
 
 /// Memory that declares whether its capacity is limited.
 pub trait Bounded: MuxMemory {
@@ -302,16 +302,15 @@ fn taken(result: Result<(), Stale>) -> Answer {
     if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
-impl<M: Bounded> Machine for Watched<M> {
-    type Action = MuxAction;
-    type Event = MuxEvent;
-
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+/// The calls that every machine has: see `poolhouse_core::machine`.
+#[allow(missing_docs, reason = "those of the machine")]
+impl<M: Bounded> Watched<M> {
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         told!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 
-    fn poll_action(&mut self, now: Instant) -> Option<MuxAction> {
+    pub fn poll_action(&mut self, now: Instant) -> Option<MuxAction> {
         let polled = self.mux.poll_action(now);
         let action = polled.map(|action| match action {
             MuxAction::Establish(conn) => Action::Establish(conn.number().get()),
@@ -323,11 +322,11 @@ impl<M: Bounded> Machine for Watched<M> {
         polled
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.mux.poll_timeout()
     }
 
-    fn assert_invariants(&self) {
+    pub fn assert_invariants(&self) {
         self.mux.assert_invariants();
     }
 }

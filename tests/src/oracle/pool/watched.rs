@@ -9,7 +9,7 @@ use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Fixed, ForeignLease, Generation, Health, Lease,
     Memory, OnHeap, Pinned, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, ServiceError, Stale, WaiterId, WrongMode,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, Observer};
+use poolhouse_core::{Cause, Instant, ObjectId, Observer};
 
 /// Memory that declares its capacities.
 pub trait Bounded: Memory + Clone + PartialEq {
@@ -405,26 +405,25 @@ fn taken(result: Result<(), Stale>) -> Answer {
     if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
-impl<M: Bounded> Machine for Watched<M> {
-    type Action = PoolAction;
-    type Event = PoolEvent;
-
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+/// The calls that every machine has: see `poolhouse_core::machine`.
+#[allow(missing_docs, reason = "those of the machine")]
+impl<M: Bounded> Watched<M> {
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         told!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 
-    fn poll_action(&mut self, now: Instant) -> Option<PoolAction> {
+    pub fn poll_action(&mut self, now: Instant) -> Option<PoolAction> {
         let polled = self.pool.poll_action(now);
         self.polled(Owed::Any, polled);
         polled
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.pool.poll_timeout()
     }
 
-    fn assert_invariants(&self) {
+    pub fn assert_invariants(&self) {
         self.pool.assert_invariants();
     }
 }

@@ -10,7 +10,7 @@ use poolhouse_core::pool::{
     CheckOutError, Claim, Clear, ClosedReason, ConnId, EstablishError, Health, Lease, Pool, PoolAction, PoolEvent,
     PoolId, PoolState, WaiterId,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId};
+use poolhouse_core::{Cause, Instant, ObjectId};
 
 /// The services behind the load balancer.
 pub(super) const SERVICES: [ObjectId; 2] = [ObjectId([1; 12]), ObjectId([2; 12])];

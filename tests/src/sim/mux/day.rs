@@ -11,10 +11,10 @@ use crate::rng::Rng;
 use alloc::collections::BTreeMap;
 use core::f64::consts::TAU;
 use core::time::Duration;
+use poolhouse_core::Instant;
 use poolhouse_core::mux::{
     Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Reply, Stream, Written,
 };
-use poolhouse_core::{Instant, Machine};
 use rule::Rule;
 
 const SECOND: u64 = 1_000_000_000;

@@ -8,7 +8,7 @@ use crate::choices::Choices;
 use crate::model::mux::{Outcome, Place, Stand};
 use crate::oracle::mux::Bounded;
 use poolhouse_core::mux::{Distance, MuxClaim, MuxConnId, MuxOptions, Reply, ReplyError, Stream, Written};
-use poolhouse_core::{Cause, Instant, Machine};
+use poolhouse_core::{Cause, Instant};
 
 const MS: u64 = 1_000_000;
 

@@ -2,8 +2,8 @@
 //! that run both.
 
 use crate::model::mux::{Acquired, Event, Model, Outcome, Place};
+use poolhouse_core::Instant;
 use poolhouse_core::mux::{Acquire, AcquireError, Mux, MuxClaim, MuxMemory, MuxWaiterId, Stream};
-use poolhouse_core::{Instant, Machine};
 
 /// Compares and returns the events since the last call. The pool chooses the stream id of a
 /// request, so the model takes it from the event. Waiters that time out in one call may do so in

@@ -8,11 +8,11 @@ use crate::model::mux::{Event, Model, Place, Room};
 use crate::oracle::mux::{Bounded, Watched};
 use crate::sim::next_kind;
 use core::time::Duration;
+use poolhouse_core::Instant;
 use poolhouse_core::mux::{
     AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, MuxWaiterId, Stream,
     Written,
 };
-use poolhouse_core::{Instant, Machine};
 
 /// Number of closed connections that are still used in calls.
 const GONE_MAX: usize = 8;

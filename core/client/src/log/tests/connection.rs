@@ -7,7 +7,7 @@ use core::time::Duration;
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, ConnId, EstablishError, Health, Lease, OnHeap, Pool, PoolId, PoolOptions,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId};
+use poolhouse_core::{Cause, Instant, ObjectId};
 
 const CLEAR: Clear = Clear::All { interrupt_in_use_connections: false };
 
