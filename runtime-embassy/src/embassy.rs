@@ -131,25 +131,19 @@ impl<L: Layout> BaseRuntime for Embassy<L> {
 
     #[inline]
     fn now(&self) -> Instant {
-        Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
+        now()
     }
 
     /// Without a source of random bytes, the clock is used.
     fn entropy(&self) -> u32 {
+        let Some(random) = self.random else { return entropy_of_the_clock() };
         let mut bytes = [0; 4];
-        match self.random {
-            Some(random) => random(&mut bytes),
-            None => {
-                let ticks = embassy_time::Instant::now().as_ticks().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let [.., a, b, c, d] = ticks.to_le_bytes();
-                bytes = [a, b, c, d];
-            }
-        }
+        random(&mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     async fn sleep_until(&self, at: Instant) {
-        Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
+        sleep_until(at).await;
     }
 }
 
@@ -223,6 +217,24 @@ impl<L: Layout> fmt::Debug for Embassy<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embassy").field("sockets", &L::SOCKETS).finish_non_exhaustive()
     }
+}
+
+/// The time since the start of the clock.
+#[inline]
+pub(crate) fn now() -> Instant {
+    Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
+}
+
+/// Returns at the first tick of the clock that is not before `at`.
+pub(crate) async fn sleep_until(at: Instant) {
+    Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
+}
+
+/// Bits for choices among equals, from the clock.
+pub(crate) fn entropy_of_the_clock() -> u32 {
+    let ticks = embassy_time::Instant::now().as_ticks().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let [.., a, b, c, d] = ticks.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;

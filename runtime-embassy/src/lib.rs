@@ -101,6 +101,7 @@ mod lock;
 #[cfg(feature = "defmt")]
 mod log;
 mod place;
+pub mod pool;
 mod run;
 mod slot;
 #[cfg(feature = "tls")]

@@ -13,6 +13,7 @@ mod pair {
     mod limits;
     mod names;
     mod net;
+    mod pool;
     mod replica_set;
     mod replies;
     mod support;
