@@ -5,7 +5,7 @@
 //! [`Pool::run_clock`] and [`Options::max_connecting`] times [`Pool::run_worker`] in its tasks; if
 //! one of them is dropped, the pool is closed. [`poolhouse_driver::pool`] describes one check-out.
 //!
-//! ```
+//! ```no_run
 //! use poolhouse_embassy::pool::{Config, Manager, Options, Pool, open};
 //!
 //! struct Sensors;
