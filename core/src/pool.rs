@@ -100,7 +100,7 @@ use crate::storage::table::{NIL, Table};
 use crate::{Cause, Instant, ObjectId};
 use core::fmt;
 use core::time::Duration;
-use memory::{ConnSlot, Conns, ServiceSlot, Services, Verdict, WaiterDeadlines, WaiterSlot, Waiters};
+use memory::{ConnSlot, Conns, Fate, ServiceSlot, Services, Verdict, WaiterDeadlines, WaiterSlot, Waiters};
 
 /// The lists of connections. The list that a connection is on is its state.
 mod conn {
@@ -257,8 +257,9 @@ impl<M: Memory> Pool<M> {
     /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
     /// The clock is read at most once. It is not read if a current connection is available, the pool
-    /// works in the background, `maxIdleTimeMS` is not set and the observer is not
-    /// [enabled](Observer::is_enabled); the time of the call is then that of the last reading.
+    /// works in the background and reuses the newest connection, `maxIdleTimeMS` is not set and the
+    /// observer is not [enabled](Observer::is_enabled); the time of the call is then that of the
+    /// last reading.
     ///
     /// # Errors
     ///
@@ -270,7 +271,7 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let Some(available_since) = self.next_current() else {
+        let Some(available_since) = self.newest_current() else {
             return self.find_or_wait(clock(), deadline, observer);
         };
         let mut now = self.now;
@@ -280,7 +281,7 @@ impl<M: Memory> Pool<M> {
                 return self.find_or_wait(now, deadline, observer);
             }
         }
-        let Some(key) = self.take_next() else {
+        let Some(key) = self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE) else {
             return self.find_or_wait(now, deadline, observer);
         };
         let lease = Lease { conn: ConnId(key), pool: self.id };
@@ -584,7 +585,13 @@ impl<M: Memory> Pool<M> {
                 self.close_conn(now, index, ClosedReason::Stale, None, observer);
                 self.serve(now, observer);
             }
-            conn::IN_USE | conn::OWES_INTERRUPT => self.conns.get_mut(index).retired = true,
+            conn::IN_USE => {
+                let slot = self.conns.get_mut(index);
+                if slot.fate == Fate::Reusable {
+                    slot.fate = Fate::Retired;
+                }
+            }
+            // A connection that is interrupted is closed anyhow.
             _ => {}
         }
     }

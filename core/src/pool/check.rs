@@ -1,5 +1,6 @@
 //! The invariants of a pool. For tests, fuzzing and simulation.
 
+use super::memory::Fate;
 use super::{Lease, Memory, Pinned, Pool, PoolState, Verdict, conn, waiter};
 use crate::Instant;
 use crate::storage::table::NIL;
@@ -56,7 +57,7 @@ impl<M: Memory> Pool<M> {
     fn check_bindings(&self) {
         let mut at = self.conns.front(conn::AVAILABLE);
         while let Some(index) = at {
-            assert!(!self.conns.get(index).retired, "a retired connection is available");
+            assert!(self.conns.get(index).fate == Fate::Reusable, "a connection that must be closed is available");
             at = self.conns.next(index);
         }
         let mut bound = 0;

@@ -3,6 +3,7 @@
 //! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30,
 //! CMAP-36..40, CMAP-75..90, CMAP-100).
 
+use super::memory::Fate;
 use super::{CheckOutError, Clear, ClosedReason, Memory, Pool, PoolEvent, PoolState, Verdict, WrongMode, conn, waiter};
 use crate::machine::Observer;
 use crate::storage::table::NIL;
@@ -222,8 +223,8 @@ impl<M: Memory> Pool<M> {
         while let Some(index) = at {
             at = self.conns.next(index);
             let slot = self.conns.get_mut(index);
-            if !slot.interrupted {
-                slot.interrupted = true;
+            if slot.fate != Fate::Interrupted {
+                slot.fate = Fate::Interrupted;
                 self.conns.move_to(index, conn::OWES_INTERRUPT);
             }
         }

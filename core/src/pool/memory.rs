@@ -18,9 +18,18 @@ pub(super) struct ConnSlot {
     /// The service of the connection in load-balanced mode, or `NIL` before the hello reply.
     pub(super) service: u32,
     pub(super) pinned: Pinned,
-    pub(super) interrupted: bool,
-    /// [`Pool::retire`](super::Pool::retire) was called while the connection was in use.
-    pub(super) retired: bool,
+    pub(super) fate: Fate,
+}
+
+/// What happens to a connection when it is checked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Fate {
+    /// It can be reused.
+    Reusable,
+    /// It is closed: [`Pool::retire`](super::Pool::retire) was called.
+    Retired,
+    /// It is closed: an interrupt was owed, and perhaps polled.
+    Interrupted,
 }
 
 /// A check-out that waits, or has an outcome that was not claimed yet.
@@ -59,8 +68,7 @@ impl ConnSlot {
             waiter: NIL,
             service: NIL,
             pinned: Pinned::No,
-            interrupted: false,
-            retired: false,
+            fate: Fate::Reusable,
         }
     }
 }

@@ -110,7 +110,8 @@ pub enum Reuse {
     /// The connection that was returned last: the others can become idle and be closed (LIFO).
     #[default]
     Newest,
-    /// The connection that was returned first: all connections are used equally (FIFO).
+    /// The connection that was returned first: all connections are used equally (FIFO). Each
+    /// check-out reads the clock.
     Oldest,
 }
 
@@ -120,6 +121,9 @@ pub struct PoolConfig {
     pub(super) options: PoolOptions,
     /// `max_idle_time` in nanoseconds, read at each check-out; 0 means never.
     pub(super) idle_ns: u64,
+    /// Whether check-outs can take the fast path: the pool works in the background and reuses the
+    /// newest connection.
+    pub(super) is_plain: bool,
 }
 
 impl PoolConfig {
@@ -131,7 +135,8 @@ impl PoolConfig {
             Some(limit) => nanos_of(limit),
             None => 0,
         };
-        Self { options, idle_ns }
+        let is_plain = options.background && matches!(options.reuse, Reuse::Newest);
+        Self { options, idle_ns, is_plain }
     }
 
     /// These options, with the `load_balanced` and `background` of `other`, which do not change

@@ -1,12 +1,13 @@
 //! Assignment of connections to waiters.
 
+use super::memory::Fate;
 use super::{
     CheckOut, CheckOutError, ClosedReason, ConnId, ConnSlot, Health, Lease, Memory, Pinned, Pool, PoolEvent, PoolState,
     Reuse, Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
 };
 use crate::hooks::{Point, fires};
 use crate::machine::Observer;
-use crate::storage::table::{Key, NIL};
+use crate::storage::table::NIL;
 use crate::time::Past;
 use crate::{Cause, Instant, ObjectId};
 
@@ -50,23 +51,20 @@ impl<M: Memory> Pool<M> {
         self.config.idle_ns > 0 || observer.is_enabled()
     }
 
-    /// The time at which the connection that a check-out takes became available, or `None` if it
-    /// cannot be handed out on the fast path. Without background work, a check-out also populates the
+    /// The time at which the newest available connection became available, or `None` if a check-out
+    /// cannot take it on the fast path. Without background work, a check-out also populates the
     /// pool, so it takes the slow path.
     #[inline(always)]
-    pub(super) fn next_current(&mut self) -> Option<Instant> {
-        if self.state != PoolState::Ready || !self.is_in_background() {
+    pub(super) fn newest_current(&mut self) -> Option<Instant> {
+        if self.state != PoolState::Ready || !self.config.is_plain {
             return None;
         }
         if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
             self.conns.move_to(oldest, conn::AVAILABLE);
         }
         // No check-out waits while a connection is available.
-        let next = match self.config.options.reuse {
-            Reuse::Newest => self.conns.last(conn::AVAILABLE)?,
-            Reuse::Oldest => self.conns.at(self.conns.front(conn::AVAILABLE)?)?,
-        };
-        self.is_plainly_current(next).then_some(next.available_since)
+        let newest = self.conns.last(conn::AVAILABLE)?;
+        self.is_plainly_current(newest).then_some(newest.available_since)
     }
 
     /// The available connection that the next check-out takes.
@@ -74,19 +72,6 @@ impl<M: Memory> Pool<M> {
         match self.config.options.reuse {
             Reuse::Newest => self.conns.back(conn::AVAILABLE),
             Reuse::Oldest => self.conns.front(conn::AVAILABLE),
-        }
-    }
-
-    /// Moves that connection to those in use.
-    #[inline(always)]
-    pub(super) fn take_next(&mut self) -> Option<Key> {
-        match self.config.options.reuse {
-            Reuse::Newest => self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE),
-            Reuse::Oldest => {
-                let index = self.conns.front(conn::AVAILABLE)?;
-                self.conns.transfer(index, conn::AVAILABLE, conn::IN_USE);
-                Some(self.conns.key(index))
-            }
         }
     }
 
@@ -122,7 +107,9 @@ impl<M: Memory> Pool<M> {
 
     /// Hands out the next available connection, if any.
     fn grant_next(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
-        let conn = ConnId(self.take_next()?);
+        let index = self.next_available()?;
+        self.conns.transfer(index, conn::AVAILABLE, conn::IN_USE);
+        let conn = ConnId(self.conns.key(index));
         let lease = Lease { conn, pool: self.id };
         self.emit_granted(now, &lease, observer);
         Some(lease)
@@ -467,9 +454,8 @@ impl<M: Memory> Pool<M> {
         let Some(slot) = self.conns.find_on(lease.conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
             return false;
         };
-        // `interrupted` stays after the interrupt was polled.
-        let is_closed = slot.interrupted | slot.retired | self.shrunk;
-        let is_reusable = health == Health::Healthy && slot.pinned == Pinned::No && !is_closed;
+        let is_healthy = health == Health::Healthy && slot.fate == Fate::Reusable;
+        let is_reusable = is_healthy && slot.pinned == Pinned::No && !self.shrunk;
         let has_waiters = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) != 0;
         is_reusable && self.state != PoolState::Closed && self.is_plainly_current(slot) && !has_waiters
     }
@@ -492,9 +478,7 @@ impl<M: Memory> Pool<M> {
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
-            Health::Healthy if slot.interrupted || slot.retired || self.is_stale(slot) => {
-                Some((ClosedReason::Stale, None))
-            }
+            Health::Healthy if slot.fate != Fate::Reusable || self.is_stale(slot) => Some((ClosedReason::Stale, None)),
             Health::Healthy if is_surplus => Some((ClosedReason::Idle, None)),
             Health::Healthy => None,
         };
