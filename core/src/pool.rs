@@ -577,9 +577,8 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: an extension; the specification limits only the time that a connection is idle.
     pub fn retire(&mut self, now: Instant, id: ConnId, observer: &mut impl Observer<PoolEvent>) {
-        self.advance(now);
-        let Some(index) = self.conns.find(id.0) else { return };
         let now = self.begin(now, observer);
+        let Some(index) = self.conns.find(id.0) else { return };
         match self.conns.list_of(index) {
             conn::AVAILABLE => {
                 self.close_conn(now, index, ClosedReason::Stale, None, observer);

@@ -87,6 +87,16 @@ impl Shape {
         self
     }
 
+    /// Simulates what generic pools do beyond the specification: connections retire, the oldest
+    /// available one is reused first, and the wait limit includes establishing.
+    #[must_use]
+    pub fn with_extensions(mut self, seed: u64) -> Self {
+        self.weights[Kind::Retire as usize] = 10;
+        self.options.limits_establishing = seed.is_multiple_of(2);
+        self.options.reuse = if seed.is_multiple_of(3) { Reuse::Oldest } else { Reuse::Newest };
+        self
+    }
+
     /// Simulates a client without a subscriber that does not read the clock for part of its
     /// check-outs and check-ins. maxIdleTimeMS is zero until options change.
     #[must_use]
@@ -124,8 +134,10 @@ impl Shape {
         let uniform = choices.one_in(4);
         let mut weights = [10; Kind::COUNT];
         for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
-            let is_later =
-                matches!(kind, Kind::Reconfigure | Kind::Fill | Kind::CheckOutUntimed | Kind::CheckInUntimed);
+            let is_later = matches!(
+                kind,
+                Kind::Reconfigure | Kind::Fill | Kind::Retire | Kind::CheckOutUntimed | Kind::CheckInUntimed
+            );
             if is_later || kind == Kind::ClockRead {
                 *weight = 0;
                 continue;
@@ -183,7 +195,7 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
     }
     // No pinned seed is a multiple of five.
     if seed.is_multiple_of(5) {
-        shape = shape.with_untimed_calls();
+        shape = if seed.is_multiple_of(10) { shape.with_extensions(seed / 10) } else { shape.with_untimed_calls() };
     }
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));

@@ -105,6 +105,7 @@ pub struct Conn {
     turn: u64,
     pinned: Pinned,
     interrupted: bool,
+    retired: bool,
     owes_interrupt: bool,
     /// The check-out for which it is established.
     bound: Option<u64>,
@@ -267,7 +268,7 @@ impl Model {
     /// The earliest deadline (P20).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let deadlines = self.queue().filter_map(Self::due);
+        let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.in_background());
         let perishing = perishing.filter_map(|conn| self.idle_at(conn));
         let run = (self.run_due && self.in_background()).then_some(self.now);
@@ -323,9 +324,11 @@ impl Model {
     }
 
     /// End of the wait of a check-out. waitQueueTimeoutMS applies only to a check-out without a
-    /// deadline (CMAP-28), and only until a connection is being established for it (CMAP-26).
-    fn due(waiter: &Waiter) -> Option<u64> {
-        let limit = waiter.limit.filter(|_| waiter.bound.is_none());
+    /// deadline (CMAP-28), and only until a connection is being established for it (CMAP-26), unless
+    /// the options extend it.
+    fn due(&self, waiter: &Waiter) -> Option<u64> {
+        let applies = waiter.bound.is_none() || self.options.limits_establishing;
+        let limit = waiter.limit.filter(|_| applies);
         let by_option = limit.map(|limit| waiter.started.saturating_add(limit));
         let at = if waiter.deadline.is_some() { waiter.deadline } else { by_option };
         // The end of time is never reached.
@@ -392,7 +395,7 @@ impl Model {
             (true, None) => conn.generation,
             (true, Some(service)) => self.service_generation(service),
         };
-        conn.interrupted || conn.generation != current
+        conn.interrupted || conn.retired || conn.generation != current
     }
 
     /// The time at which an available connection will exceed maxIdleTimeMS (CMAP-19).
@@ -432,6 +435,7 @@ impl Model {
             turn: 0,
             pinned: Pinned::No,
             interrupted: false,
+            retired: false,
             owes_interrupt: false,
             bound: None,
             background: false,

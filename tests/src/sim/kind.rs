@@ -170,6 +170,8 @@ kinds! {
     Reconfigure = 6,
     /// Sets or cancels a fill target.
     Fill = 6,
+    /// Retires a connection in any state, or one that is gone.
+    Retire = 4,
     /// A check-out by a client without a subscriber, which does not read the clock.
     CheckOutUntimed = 1,
     /// A check-in by a client without a subscriber, which does not read the clock.

@@ -35,6 +35,8 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) used_up: Vec<WaiterId>,
     /// Connections that the host is establishing, from its view.
     pub(super) establishing: Vec<ConnId>,
+    /// All connections that were polled to be established, in this order.
+    pub(super) begun: Vec<ConnId>,
     /// Connections that the pool may know, and some closed ones.
     pub(super) known: Vec<ConnId>,
     pub(super) gone: Vec<ConnId>,
@@ -58,6 +60,7 @@ impl<'a, M: Bounded> World<'a, M> {
             waiters: Vec::new(),
             used_up: Vec::new(),
             establishing: Vec::new(),
+            begun: Vec::new(),
             known: Vec::new(),
             gone: Vec::new(),
             foreign: None,
@@ -157,6 +160,7 @@ impl<'a, M: Bounded> World<'a, M> {
                 assert_eq!(model.owed_establishes().first(), Some(&id), "the oldest is established first");
                 self.model.took_establish(id);
                 self.establishing.push(conn);
+                self.begun.push(conn);
             }
             Some(PoolAction::Wake(waiter)) => {
                 let number = self.number_of(waiter);

@@ -2,7 +2,7 @@
 
 use super::{Conn, Event, Model, Outcome, Place, Waiter, nanos, reason_of};
 use poolhouse_core::Cause;
-use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState};
+use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState, Reuse};
 
 /// Immediate result of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +43,12 @@ impl Model {
             PoolState::Paused => return CheckedOut::Failed(CheckOutError::PoolCleared { cause: self.cleared_by }),
             PoolState::Ready => {}
         }
-        while let Some(newest) = self.available().last().cloned() {
-            let Some(reason) = self.perished(&newest) else {
-                self.conn_mut(newest.id).place = Place::InUse;
-                return CheckedOut::Granted(newest.id);
+        while let Some(next) = self.next_available() {
+            let Some(reason) = self.perished(&next) else {
+                self.conn_mut(next.id).place = Place::InUse;
+                return CheckedOut::Granted(next.id);
             };
-            self.close_conn(newest.id, reason, None, Some(Place::OwesClose));
+            self.close_conn(next.id, reason, None, Some(Place::OwesClose));
         }
         if deadline.is_some_and(|at| at <= self.now) {
             return CheckedOut::Failed(CheckOutError::WaitQueueTimeout { usage: self.usage() });
@@ -75,6 +75,28 @@ impl Model {
             self.rebind(id);
         }
         CheckedOut::Queued(number)
+    }
+
+    /// The available connection that a check-out takes next.
+    fn next_available(&self) -> Option<Conn> {
+        let available = self.available();
+        match self.options.reuse {
+            Reuse::Newest => available.last().cloned(),
+            Reuse::Oldest => available.first().cloned(),
+        }
+    }
+
+    /// Closes an available connection, or one in use when it is checked in.
+    pub fn retire(&mut self, now: u64, id: u64) {
+        self.begin(now);
+        match self.conn(id).map(|conn| conn.place) {
+            Some(Place::Available) => {
+                self.close_conn(id, ClosedReason::Stale, None, Some(Place::OwesClose));
+                self.serve(self.in_background());
+            }
+            Some(Place::InUse) => self.conn_mut(id).retired = true,
+            Some(Place::OwesEstablish | Place::Establishing | Place::OwesAbandon | Place::OwesClose) | None => {}
+        }
     }
 
     /// Available connections, oldest first.
@@ -149,7 +171,8 @@ impl Model {
     pub fn is_untimed_check_out(&self) -> bool {
         let newest = self.available().last().cloned();
         let is_good = newest.is_some_and(|conn| conn.service.is_none() && !self.is_stale(&conn));
-        self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_none() && is_good
+        let is_plain = self.options.background && self.options.reuse == Reuse::Newest;
+        self.state == PoolState::Ready && is_plain && self.options.max_idle_time.is_none() && is_good
     }
 
     /// Whether the check-in of a healthy connection needs neither the time nor an observer: the
@@ -401,7 +424,7 @@ impl Model {
     /// The oldest check-out if it is late, else the check-out that has been late for longest.
     fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
-            self.queue().filter_map(|waiter| Some((Self::due(waiter)?, waiter.number))).collect();
+            self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();
         late.retain(|&(at, _)| at <= self.now);
         late.sort_unstable();
         let oldest = self.queue().next()?.number;

@@ -34,8 +34,8 @@ impl Model {
 
     fn words_of_conn(&self, conn: &Conn, canon: &mut Canon) {
         let Conn { id: _, place, generation, service, created: _, available_since, turn, .. } = conn;
-        let Conn { pinned, interrupted, owes_interrupt, bound, background, .. } = conn;
-        (place, service, pinned, interrupted, owes_interrupt, background).hash(canon);
+        let Conn { pinned, interrupted, retired, owes_interrupt, bound, background, .. } = conn;
+        (place, service, pinned, interrupted, retired, owes_interrupt, background).hash(canon);
         canon.generation(*generation);
         bound.map(|number| self.waiters.iter().position(|waiter| waiter.number == number)).hash(canon);
         if *place == Place::Available {
@@ -52,7 +52,7 @@ impl Model {
             Outcome::Granted(id) => (1_u8, place_of(*id)).hash(canon),
             Outcome::Waiting => {
                 (0_u8, limit, deadline.is_some()).hash(canon);
-                canon.time(Self::due(waiter).unwrap_or(u64::MAX));
+                canon.time(self.due(waiter).unwrap_or(u64::MAX));
             }
             Outcome::Failed(error) => (2_u8, error).hash(canon),
         }

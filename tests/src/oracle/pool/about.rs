@@ -87,6 +87,11 @@ pub enum Input {
         /// The connection, or `None` for one of another pool.
         conn: Option<u64>,
     },
+    /// `retire`.
+    Retire {
+        /// The connection.
+        conn: u64,
+    },
     /// `reconfigure`.
     Reconfigure {
         /// The options as they were passed.

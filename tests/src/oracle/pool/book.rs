@@ -74,6 +74,8 @@ pub(super) struct Conn {
     /// Its `Establish` was polled.
     pub(super) told: bool,
     pub(super) interrupted: bool,
+    /// `retire` was called while it was in use.
+    pub(super) retired: bool,
     pub(super) owes_interrupt: bool,
 }
 
@@ -105,6 +107,8 @@ pub(super) struct Waiter {
     /// The end of its wait according to the options.
     pub(super) queue: Option<Instant>,
     pub(super) bound: Option<u64>,
+    /// The limit of the options also applies while it is bound.
+    pub(super) keeps_limit: bool,
 }
 
 impl Waiter {
@@ -115,7 +119,7 @@ impl Waiter {
 
     /// The end of its wait. The end of time is no limit.
     pub(super) fn until(&self) -> Option<Instant> {
-        let by_options = if self.bound.is_some() { None } else { self.queue };
+        let by_options = if self.bound.is_some() && !self.keeps_limit { None } else { self.queue };
         self.own.or(by_options).filter(|at| *at < Instant::MAX)
     }
 }
@@ -291,6 +295,10 @@ impl Oracle {
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
                 }
             }
+        } else if let Input::Retire { conn } = scene.input {
+            if let Some(conn) = self.conns.get_mut(&conn).filter(|conn| conn.place != Place::Pending) {
+                conn.retired = true;
+            }
         } else if let Input::Fill { count } = scene.input {
             if !is_closed {
                 self.pause_until = self.pause_until.filter(|_| count <= self.fill_target);
@@ -328,7 +336,7 @@ impl Oracle {
 
     pub(super) fn is_stale(&self, conn: &Conn) -> bool {
         let of_service = conn.service.and_then(|service| self.services.get(&service));
-        conn.generation != of_service.copied().unwrap_or(self.generation)
+        conn.retired || conn.generation != of_service.copied().unwrap_or(self.generation)
     }
 
     /// Whether the connection exceeded maxIdleTimeMS.

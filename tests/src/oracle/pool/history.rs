@@ -152,6 +152,7 @@ impl Oracle {
             purpose: if waiting.is_some() { Purpose::Nobody } else { Purpose::Background },
             told: false,
             interrupted: false,
+            retired: false,
             owes_interrupt: false,
         };
         self.conns.insert(number, conn);
@@ -328,7 +329,15 @@ impl Oracle {
         let turn = self.turn + 1;
         let queue = timeout.map(|timeout| self.now.saturating_add(timeout));
         self.turn = turn;
-        self.queue.push(Waiter { turn, number: 0, started: self.now, own, queue, bound: None });
+        self.queue.push(Waiter {
+            turn,
+            number: 0,
+            started: self.now,
+            own,
+            queue,
+            bound: None,
+            keeps_limit: self.options.limits_establishing,
+        });
         scene.newcomer = Some(turn);
     }
 

@@ -161,7 +161,7 @@ fn is_served(scene: &Scene<'_>) -> bool {
         Input::Ready => scene.readied,
         Input::Clear { .. } => scene.clear.is_some(),
         Input::Close | Input::Fork | Input::Timeout => true,
-        Input::Reconfigure { .. } | Input::Fill { .. } => true,
+        Input::Reconfigure { .. } | Input::Fill { .. } | Input::Retire { .. } => true,
         Input::Unseen
         | Input::New
         | Input::Claim { .. }

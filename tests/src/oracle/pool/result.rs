@@ -56,6 +56,10 @@ impl Oracle {
                 Answer::Action(action) => self.polled(owed, *action, scene),
                 _ => scene.checks.check("P47", false, || format!("polled {answer:?}")),
             },
+            Input::Retire { conn } => {
+                let is_left = self.conns.get(&conn).is_some_and(|conn| conn.place == Place::Available);
+                scene.checks.check("P31", !is_left, || format!("{conn} is retired and still available"))
+            }
             Input::Unseen | Input::Reconfigure { .. } | Input::Fill { .. } => Ok(()),
         }
     }

@@ -353,6 +353,12 @@ impl<M: Bounded> Watched<M> {
         self.judge(now, Input::Fill { count }, Answer::None);
     }
 
+    /// [`Pool::retire`].
+    pub fn retire(&mut self, now: Instant, id: ConnId, observer: &mut impl Observer<PoolEvent>) {
+        told!(self, observer, retire(now, id));
+        self.judge(now, Input::Retire { conn: id.connection_id().get() }, Answer::None);
+    }
+
     /// [`Pool::poll_establish`].
     pub fn poll_establish(&mut self) -> Option<ConnId> {
         let polled = self.pool.poll_establish();
