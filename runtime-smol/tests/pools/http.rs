@@ -35,7 +35,7 @@ pub(crate) fn serve(port: u16) -> ! {
 }
 
 /// Answers each request with its path.
-fn answer(stream: &TcpStream) -> io::Result<()> {
+fn answer(mut stream: &TcpStream) -> io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     for number in 1..=REQUESTS {
         let Some(request) = lines.next().transpose()? else { return Ok(()) };
@@ -43,8 +43,8 @@ fn answer(stream: &TcpStream) -> io::Result<()> {
         let path = request.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
         let connection = if number == REQUESTS { "close" } else { "keep-alive" };
         let length = path.len();
-        let mut stream = stream;
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n{path}")?;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n");
+        stream.write_all((head + path).as_bytes())?;
     }
     Ok(())
 }

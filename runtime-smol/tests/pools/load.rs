@@ -3,7 +3,7 @@
 use crate::pools::server::Server;
 use core::time::Duration;
 use poolhouse_smol::{EventRef, Manager, Pool, PoolCounts, PoolEvent};
-use smol::future::{or, yield_now};
+use smol::future::{or, pending, yield_now};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -15,7 +15,7 @@ const CONNECTIONS: u32 = 8;
 const RESTARTS: u32 = 3;
 /// The numbers of operations that succeed before the server is killed, and fail before it is
 /// started again.
-const SERVED: u64 = 500;
+const SERVED: u64 = 5_000;
 const FAILED: u64 = 20;
 /// The time limit of each wait; much longer than any needs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,21 +100,17 @@ impl<M: Manager> Load<M> {
         while !self.tally().is_stopped {
             number += 1;
             let (text, begun) = (number.to_string(), Instant::now());
+            // One in seven check-outs is dropped after some polls, and one in fifty operations with its
+            // connection; each if it has not ended before.
+            let polls = number / 7 % 8;
+            let limit = |is_dropped| if is_dropped { Some(polls) } else { None };
             let operation = async {
-                let mut connection = self.pool.get().await.map_err(io::Error::other)?;
-                echo(&mut connection, &text).await
-            };
-            // One in seven is dropped after some polls, if it has not ended before.
-            let polls = if number % 7 == 0 { Some(number / 7 % 8) } else { None };
-            let limit = async {
-                let Some(polls) = polls else { return smol::future::pending().await };
-                for _ in 0..polls {
-                    yield_now().await;
+                match limited(limit(number % 7 == 0), self.pool.get()).await? {
+                    Ok(mut connection) => limited(limit(number % 50 == 1), echo(&mut connection, &text)).await,
+                    Err(error) => Some(Err(io::Error::other(error))),
                 }
-                None
             };
-            let outcome = or(async { Some(operation.await) }, limit).await;
-            self.record(&text, begun, outcome);
+            self.record(&text, begun, operation.await);
             yield_now().await;
         }
         self.tally().ended += 1;
@@ -137,6 +133,22 @@ impl<M: Manager> Load<M> {
         drop(tally);
         self.changed.notify_all();
     }
+}
+
+/// The result of an operation; `None` if it is dropped after some polls.
+async fn limited<T>(polls: Option<u64>, operation: impl Future<Output = T>) -> Option<T> {
+    let limit = async {
+        match polls {
+            Some(polls) => {
+                for _ in 0..polls {
+                    yield_now().await;
+                }
+            }
+            None => pending().await,
+        }
+        None
+    };
+    or(async { Some(operation.await) }, limit).await
 }
 
 /// Puts load on a pool, kills the server three times, and prints what became of the operations.
