@@ -6,7 +6,7 @@
 //! cargo run -p poolhouse-smol --example pool_http -- 127.0.0.1:8080 /
 //! ```
 //!
-//! Sixteen tasks request one path 1,600 times, over at most four connections.
+//! Sixteen tasks request one path 320 times, over at most four connections.
 
 use poolhouse_smol::{Manager, Pool};
 use smol::future::poll_once;
@@ -136,7 +136,7 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
             let (pool, path) = (pool.clone(), path.clone());
             tasks.push(smol::spawn(async move {
                 let mut last = None;
-                for _ in 0..100 {
+                for _ in 0..20 {
                     last = Some(pool.get().await.map_err(io::Error::other)?.get(&path).await?);
                 }
                 Ok::<_, io::Error>(last)

@@ -135,7 +135,9 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
         for task in tasks {
             task.await?;
         }
-        println!("{key} is {:?}", pool.get().await?.command(&["GET", key]).await?);
+        if let Reply::Value(count) = pool.get().await?.command(&["GET", key]).await? {
+            println!("{key} is {}", String::from_utf8_lossy(&count));
+        }
         println!("{:?}", pool.status());
         pool.close().await;
         Ok(())

@@ -8,6 +8,7 @@ mod example;
 use crate::pools::load;
 use crate::pools::server::Server;
 use example::Http;
+use poolhouse_smol::Pool;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
@@ -56,7 +57,7 @@ pub(crate) fn loses_nothing() {
         command
     });
     let manager = Http { address: server.address() };
-    load::loses_nothing("http", manager, server, async |connection, text| {
+    load::loses_nothing("http", Pool::builder(manager), server, async |connection, text| {
         let response = connection.get(&format!("/{text}")).await?;
         if response.status != 200 {
             return Err(io::Error::other(format!("status {}", response.status)));

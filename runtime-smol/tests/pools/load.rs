@@ -2,10 +2,11 @@
 
 use crate::pools::server::Server;
 use core::time::Duration;
-use poolhouse_smol::{EventRef, Manager, Pool, PoolCounts, PoolEvent};
+use poolhouse_smol::poolhouse_client::pool::Builder;
+use poolhouse_smol::{EventRef, Manager, Pool, PoolCounts, PoolEvent, Smol};
 use smol::future::{or, pending, yield_now};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -70,7 +71,7 @@ struct Load<M: Manager> {
 
 impl<M: Manager> Load<M> {
     fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap()
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a state of the tally.
@@ -154,13 +155,13 @@ async fn limited<T>(polls: Option<u64>, operation: impl Future<Output = T>) -> O
 /// Puts load on a pool, kills the server three times, and prints what became of the operations.
 ///
 /// - `echo`: an operation whose reply has this text.
-pub(crate) fn loses_nothing<M, E>(name: &str, manager: M, mut server: Server, echo: E)
+pub(crate) fn loses_nothing<M, E>(name: &str, builder: Builder<M, Smol>, mut server: Server, echo: E)
 where
     M: Manager,
     E: AsyncFn(&mut M::Connection, &str) -> io::Result<String> + Clone + Send + 'static,
 {
-    let builder = Pool::builder(manager).name(name).max_size(CONNECTIONS);
-    let pool = builder.max_backoff(Duration::from_millis(100)).build().unwrap();
+    let builder = builder.name(name).max_size(CONNECTIONS).max_backoff(Duration::from_millis(100));
+    let pool = builder.build().unwrap();
     let events = Arc::new(Mutex::new(Events::default()));
     let subscription = pool.subscribe_where({
         let events = Arc::clone(&events);

@@ -7,6 +7,7 @@ mod example;
 use crate::pools::load;
 use crate::pools::server::{Server, find};
 use example::Postgres;
+use poolhouse_smol::Pool;
 use poolhouse_tests::mongod::Scratch;
 use std::fs;
 use std::io;
@@ -59,7 +60,7 @@ pub(crate) fn loses_nothing(program: &Path) {
     let text = str::to_owned;
     let (address, user, database) = (server.address(), text("pool"), text("postgres"));
     let manager = Postgres { address, user, password: text(PASSWORD), database };
-    load::loses_nothing("postgres", manager, server, async |connection, text| {
+    load::loses_nothing("postgres", Pool::builder(manager), server, async |connection, text| {
         let rows = connection.query(&format!("SELECT '{text}'")).await?;
         rows.into_iter().flatten().flatten().next().ok_or_else(|| io::Error::other("no row"))
     });

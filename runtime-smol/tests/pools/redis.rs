@@ -7,6 +7,7 @@ mod example;
 use crate::pools::load;
 use crate::pools::server::{Server, find};
 use example::{Redis, Reply};
+use poolhouse_smol::Pool;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,8 +24,9 @@ pub(crate) fn loses_nothing(program: PathBuf) {
         command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--set-proc-title", "no"]);
         command
     });
-    let manager = Redis { address: server.address(), password: None };
-    load::loses_nothing("redis", manager, server, async |connection, text| {
+    // Without checks, which would find the replies to other requests before an operation does.
+    let builder = Pool::builder(Redis { address: server.address(), password: None }).check_before_reuse(false);
+    load::loses_nothing("redis", builder, server, async |connection, text| {
         match connection.command(&["ECHO", text]).await? {
             Reply::Value(value) => String::from_utf8(value).map_err(io::Error::other),
             other => Err(io::Error::other(format!("{other:?}"))),
