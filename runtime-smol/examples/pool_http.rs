@@ -33,6 +33,13 @@ pub(crate) struct Connection {
     is_reusable: bool,
 }
 
+struct Head {
+    bytes: usize,
+    status: u16,
+    body_bytes: usize,
+    keeps_open: bool,
+}
+
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
@@ -70,9 +77,8 @@ impl Connection {
         self.is_reusable = false;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         self.stream.write_all(request.as_bytes()).await?;
-        let (status, length, keeps_open) = loop {
-            if let Some((bytes, head)) = parse_head(&self.received)? {
-                self.received.drain(..bytes);
+        let head = loop {
+            if let Some(head) = parse_head(&self.received)? {
                 break head;
             }
             if self.received.len() > HEAD_MAX {
@@ -80,42 +86,46 @@ impl Connection {
             }
             self.receive().await?;
         };
-        if length > BODY_MAX {
+        if head.body_bytes > BODY_MAX {
             return Err(invalid("a body beyond the limit"));
         }
-        while self.received.len() < length {
+        while self.received.len() < head.bytes + head.body_bytes {
             self.receive().await?;
         }
-        let body = self.received.drain(..length).collect();
-        self.is_reusable = keeps_open && self.received.is_empty();
-        Ok(Response { status, body })
+        let body = self.received.drain(..head.bytes + head.body_bytes).skip(head.bytes).collect();
+        self.is_reusable = head.keeps_open && self.received.is_empty();
+        Ok(Response { status: head.status, body })
     }
 
     async fn receive(&mut self) -> io::Result<()> {
         let mut buffer = [0; 8 << 10];
         match self.stream.read(&mut buffer).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            bytes => Ok(self.received.extend_from_slice(&buffer[..bytes])),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => self.received.extend_from_slice(&buffer[..bytes]),
         }
+        Ok(())
     }
 }
 
-/// The length of the head, and its status, the length of the body, and whether the connection stays
-/// open; `None` if more bytes are needed.
-fn parse_head(received: &[u8]) -> io::Result<Option<(usize, (u16, usize, bool))>> {
+/// Parses the head of a response; `None` if more bytes are needed.
+fn parse_head(received: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut head = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(bytes) = head.parse(received).map_err(invalid)? else { return Ok(None) };
+    let mut response = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(bytes) = response.parse(received).map_err(invalid)? else { return Ok(None) };
     let value = |name: &str| {
-        let header = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
         core::str::from_utf8(header.value).ok()
     };
     let (None, Some(length)) = (value("Transfer-Encoding"), value("Content-Length")) else {
         return Err(invalid("this example reads only bodies with a Content-Length"));
     };
     let closes = value("Connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
-    let keeps_open = head.version == Some(1) && !closes;
-    Ok(Some((bytes, (head.code.unwrap_or_default(), length.parse().map_err(invalid)?, keeps_open))))
+    Ok(Some(Head {
+        bytes,
+        status: response.code.unwrap_or_default(),
+        body_bytes: length.parse().map_err(invalid)?,
+        keeps_open: response.version == Some(1) && !closes,
+    }))
 }
 
 fn invalid(reason: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {

@@ -61,6 +61,7 @@ impl Manager for Postgres {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "other messages are of no interest here")]
 impl Connection {
     /// Runs queries and returns all their rows. After an error of the server, which is of the kind
     /// `Other`, the connection remains usable.

@@ -1,5 +1,6 @@
 //! Pools for other protocols under load, while their servers are killed and started again: the
 //! managers of the examples against Redis, PostgreSQL and an HTTP server.
+#![expect(clippy::unwrap_used, reason = "its functions are tests, although without the attribute")]
 
 mod pools {
     pub(crate) mod http;

@@ -7,10 +7,11 @@ mod example;
 
 use crate::pools::load;
 use crate::pools::server::Server;
+use core::net::Ipv4Addr;
 use example::Http;
 use poolhouse_smol::Pool;
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
