@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     is_waiting: bool,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Reply {
     Status(String),
     Integer(i64),
@@ -54,10 +54,9 @@ impl Manager for Redis {
     }
 
     async fn check(&self, connection: &mut Connection) -> io::Result<()> {
-        match connection.command(&["PING"]).await? {
-            Reply::Status(pong) if pong == "PONG" => Ok(()),
-            other => Err(invalid(format!("the reply to PING is {other:?}"))),
-        }
+        let reply = connection.command(&["PING"]).await?;
+        let is_pong = matches!(&reply, Reply::Status(text) if text == "PONG");
+        if is_pong { Ok(()) } else { Err(invalid(format!("the reply to PING is {reply:?}"))) }
     }
 
     /// A request that failed or was dropped in the middle leaves a reply that is not the next
@@ -126,14 +125,17 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
         for _ in 0..16 {
             let pool = pool.clone();
             tasks.push(smol::spawn(async move {
+                let mut last = Reply::Nil;
                 for _ in 0..1000 {
-                    pool.get().await.map_err(io::Error::other)?.command(&["INCR", key]).await?;
+                    last = pool.get().await.map_err(io::Error::other)?.command(&["INCR", key]).await?;
                 }
-                Ok::<(), io::Error>(())
+                Ok::<_, io::Error>(last)
             }));
         }
         for task in tasks {
-            task.await?;
+            if let Reply::Integer(count) = task.await? {
+                println!("a task has counted to {count}");
+            }
         }
         if let Reply::Value(count) = pool.get().await?.command(&["GET", key]).await? {
             println!("{key} is {}", String::from_utf8_lossy(&count));

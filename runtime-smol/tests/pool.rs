@@ -1,13 +1,15 @@
 //! The generic pool on smol, with sockets, and with a server that is ended and started again.
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use poolhouse_smol::{Event, Manager, Notice, Pool, PoolError, PoolEvent, PoolState};
 use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use smol::net::{TcpListener, TcpStream};
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A server that adds one to each number, until it is dropped.
 struct Adder {
@@ -27,7 +29,7 @@ impl Drop for Open {
 impl Adder {
     async fn start(address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+        let (address, open) = (listener.local_addr().expect("it is bound"), Arc::new(AtomicU32::new(0)));
         let count = Arc::clone(&open);
         let task = smol::spawn(async move {
             let mut served = Vec::new();
@@ -103,7 +105,8 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
                     number += 1;
                     let sum = async { pool.get().await.ok()?.add(number).await.ok() };
                     // One in seven operations is dropped after its first polls.
-                    let sum = if number % 7 == 0 { smol::future::poll_once(sum).await.flatten() } else { sum.await };
+                    let sum =
+                        if number.is_multiple_of(7) { smol::future::poll_once(sum).await.flatten() } else { sum.await };
                     match sum {
                         Some(sum) => {
                             assert_eq!(sum, number + 1, "the reply is that of this request");
@@ -143,8 +146,8 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
         let all = async {
             let mut all: Vec<_> = all.into_iter().map(Box::pin).collect();
             smol::future::poll_fn(|context| {
-                all.retain_mut(|one| std::future::Future::poll(one.as_mut(), context).is_pending());
-                if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                all.retain_mut(|one| Future::poll(one.as_mut(), context).is_pending());
+                if all.is_empty() { core::task::Poll::Ready(()) } else { core::task::Poll::Pending }
             })
             .await;
         };
@@ -170,7 +173,7 @@ fn refused_connection_names_the_reason_of_the_system() {
         let PoolError::Connect(reason) = &error else { panic!("{error:?}") };
         assert_eq!(reason.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(error.to_string(), format!("could not connect: {reason}"));
-        let source = std::error::Error::source(&error).expect("the manager's error");
+        let source = core::error::Error::source(&error).expect("the manager's error");
         assert!(source.is::<Arc<io::Error>>() || source.is::<io::Error>());
     });
 }

@@ -2,6 +2,8 @@
 //! managers of the examples against Redis, PostgreSQL and an HTTP server.
 #![expect(clippy::unwrap_used, reason = "its functions are tests, although without the attribute")]
 
+extern crate alloc;
+
 mod pools {
     pub(crate) mod http;
     pub(crate) mod load;

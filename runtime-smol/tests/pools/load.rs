@@ -1,12 +1,13 @@
 //! Tasks that share a pool while its server is killed and started again.
 
 use crate::pools::server::Server;
+use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_client::pool::Builder;
 use poolhouse_smol::{EventRef, Manager, Pool, PoolCounts, PoolEvent, Smol};
 use smol::future::{or, pending, yield_now};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -106,8 +107,8 @@ impl<M: Manager> Load<M> {
             let polls = number / 7 % 8;
             let limit = |is_dropped| if is_dropped { Some(polls) } else { None };
             let operation = async {
-                match limited(limit(number % 7 == 0), self.pool.get()).await? {
-                    Ok(mut connection) => limited(limit(number % 50 == 1), echo(&mut connection, &text)).await,
+                match limited(limit(number.is_multiple_of(7)), self.pool.get()).await? {
+                    Ok(mut connection) => limited(limit(number.is_multiple_of(50)), echo(&mut connection, &text)).await,
                     Err(error) => Some(Err(io::Error::other(error))),
                 }
             };

@@ -27,9 +27,9 @@ pub(crate) fn loses_nothing(program: PathBuf) {
     // Without checks, which would find the replies to other requests before an operation does.
     let builder = Pool::builder(Redis { address: server.address(), password: None }).check_before_reuse(false);
     load::loses_nothing("redis", builder, server, async |connection, text| {
-        match connection.command(&["ECHO", text]).await? {
-            Reply::Value(value) => String::from_utf8(value).map_err(io::Error::other),
-            other => Err(io::Error::other(format!("{other:?}"))),
-        }
+        let Reply::Value(value) = connection.command(&["ECHO", text]).await? else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        String::from_utf8(value).map_err(io::Error::other)
     });
 }
