@@ -195,6 +195,7 @@ where
         load.tally().restarted = Some(Instant::now());
         server.restart();
         load.wait(server, "an operation succeeds after a restart", |tally| tally.recoveries.len() > restart);
+        load.pool.clear();
     }
     let target = load.tally().served + SERVED;
     load.wait(server, "operations succeed after the last restart", |tally| tally.served >= target);
