@@ -55,8 +55,8 @@ impl Manager for Http {
         Ok(Connection { stream, host: self.address.clone(), received: Vec::new(), is_reusable: true })
     }
 
-    /// Nothing is to be received on a connection between two requests: not the end, which a server
-    /// sends after a time without requests. That costs no round trip.
+    /// Between two requests nothing may be received: neither a response nor the end, which a server
+    /// sends after a time without requests. This check costs no round trip.
     async fn check(&self, connection: &mut Connection) -> io::Result<()> {
         match poll_once(connection.stream.peek(&mut [0])).await {
             None => Ok(()),

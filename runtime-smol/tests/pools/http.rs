@@ -15,13 +15,13 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-/// The environment variable with the port of the server that this process is to be.
+/// The environment variable that turns this process into a server, with its port.
 const PORT: &str = "POOLHOUSE_HTTP_PORT";
 
 /// The number of requests after which the server closes a connection.
 const REQUESTS: u32 = 50;
 
-/// Returns the port of the server that this process is to be, if it is to be one.
+/// Returns the port, if this process must be a server.
 pub(crate) fn requested_port() -> Option<u16> {
     std::env::var(PORT).ok()?.parse().ok()
 }

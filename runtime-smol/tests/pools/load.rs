@@ -153,7 +153,7 @@ async fn limited<T>(polls: Option<u64>, operation: impl Future<Output = T>) -> O
     or(async { Some(operation.await) }, limit).await
 }
 
-/// Puts load on a pool, kills the server three times, and prints what became of the operations.
+/// Puts load on a pool, kills the server three times, and prints the numbers of outcomes.
 ///
 /// - `echo`: an operation whose reply has this text.
 pub(crate) fn loses_nothing<M, E>(name: &str, builder: Builder<M, Smol>, mut server: Server, echo: E)
