@@ -62,7 +62,9 @@
 //! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
 //!   wrong values
 //! - [`forking`](poolhouse_client::guide::forking): fork before the first client
-//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`pool`](poolhouse_client::guide::pool): a pool for a protocol of your own
+//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver
+//! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 #![forbid(unsafe_code)]
 

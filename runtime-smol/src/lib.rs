@@ -3,8 +3,8 @@
 //! A [`Client`] discovers the servers of a deployment, monitors them, and keeps a pool of
 //! connections to each; it runs commands, which are BSON documents. A [`Session`](mux::Session)
 //! does the same for the hosts of a Cassandra cluster, with many concurrent requests on each
-//! connection. Any future may be dropped at any await: no connection is lost, and no reply reaches
-//! another request.
+//! connection. A [`Pool`] keeps connections of any other protocol. Any future may be dropped at any
+//! await: no connection is lost, and no reply reaches another request.
 //!
 //! ```
 //! use poolhouse_smol::bson::doc;
@@ -156,7 +156,9 @@
 //! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
 //!   wrong values
 //! - [`forking`](poolhouse_client::guide::forking): fork before the first client
-//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`pool`](poolhouse_client::guide::pool): a pool for a protocol of your own
+//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver
+//! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 #![forbid(unsafe_code)]
 

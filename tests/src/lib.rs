@@ -49,8 +49,12 @@ mod guide {
     struct Adapter;
     #[doc = include_str!("../../core/client/src/guide/migrating.md")]
     struct Migrating;
+    #[doc = include_str!("../../core/client/src/guide/migrating_pools.md")]
+    struct MigratingPools;
     #[doc = include_str!("../../core/client/src/guide/observing.md")]
     struct Observing;
+    #[doc = include_str!("../../core/client/src/guide/pool.md")]
+    struct Pool;
     #[doc = include_str!("../../core/client/src/guide/tuning.md")]
     struct Tuning;
 }

@@ -20,11 +20,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use self::client::Client;
 use self::process::Server;
-use self::scratch::Scratch;
 use crate::tls::unverified;
 
 pub use self::error::MongodError;
 pub use self::replica_set::{MongodReplicaSet, MongodReplicaSetOptions};
+pub use self::scratch::{Scratch, pick_port};
 
 mod client;
 mod error;

@@ -4,7 +4,9 @@
 //! - [`observing`]: events, logs, metrics, snapshots; a leak, and a pool that starves.
 //! - [`tuning`]: the options that matter, and what happens when they are wrong.
 //! - [`forking`]: what becomes of a client when its process forks.
-//! - [`migrating`]: from the official driver, from deadpool and from bb8.
+//! - [`pool`]: a pool for a protocol of your own.
+//! - [`migrating`]: from the official driver.
+//! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
 //!
 //! The guides for a loop of your own (`embedding`) and for firmware (`firmware`) are in `poolhouse-core`.
 
@@ -28,4 +30,12 @@ pub mod forking {
 
 pub mod migrating {
     #![cfg_attr(not(doctest), doc = include_str!("guide/migrating.md"))]
+}
+
+pub mod pool {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/pool.md"))]
+}
+
+pub mod migrating_pools {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_pools.md"))]
 }

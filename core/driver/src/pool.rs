@@ -33,6 +33,7 @@ use super::driven::{Begun, Drive, Driven, DrivenOf};
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, Lock as _, Locked};
 use super::server::PoolSnapshot;
+use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::Deref;
@@ -259,17 +260,28 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     async fn acquire(&self) -> Result<(Option<Held<M::Connection>>, Lease), PoolError<M::Error>> {
+        // When the check-out began to wait, and its time limit if it has begun again.
+        let (begun, mut deadline) = (Cell::new(None), None);
         loop {
             self.check_fork()?;
-            let outcome = match self.check_out(|| self.runtime.now(), None) {
+            let clock = || {
+                let now = self.runtime.now();
+                begun.set(Some(now));
+                now
+            };
+            let outcome = match self.check_out(clock, deadline) {
                 Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
                 Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
                 Err(error) => Err(error),
             };
             match outcome {
                 Ok(granted) => return Ok(granted),
-                // `Pool::clear` fails the waiters of the machine. They wait again, in their order.
-                Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {}
+                // `Pool::clear` fails the waiters of the machine. They wait again, in the order in which
+                // their tasks are polled.
+                Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {
+                    let limit = self.config.options().wait_timeout;
+                    deadline = deadline.or_else(|| Some(begun.get()?.saturating_add(limit?)));
+                }
                 Err(error) => return Err(self.explain(error)),
             }
         }
@@ -305,7 +317,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
 
     /// Makes all present connections unusable, after a failover of the server for example.
     /// Available ones are closed at once, the others when they are returned. Waiting check-outs
-    /// continue to wait, for new connections.
+    /// continue to wait, for new connections; their time limits remain.
     ///
     /// Events: `PoolCleared`, `ConnectionClosed`, `ConnectionCheckOutFailed` of waiters, which start
     /// again; `PoolReady`.

@@ -35,13 +35,16 @@ const PORT_COUNT: u32 = 12_000;
 
 /// A server's folder, removed when dropped.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
     /// Creates a folder, after removing those of killed processes.
-    pub(super) fn create() -> Result<Self, MongodError> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create() -> Result<Self, MongodError> {
         static SWEEP: Once = Once::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = env::var_os(SCRATCH).map_or_else(env::temp_dir, PathBuf::from);
@@ -59,12 +62,15 @@ impl Scratch {
         Ok(scratch)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the data folder.
-    pub(super) fn data(&self) -> PathBuf {
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
@@ -74,17 +80,25 @@ impl Scratch {
     }
 
     /// Opens the file for standard output and error, which receives messages until the log exists.
-    pub(super) fn output(&self) -> io::Result<File> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn output(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).open(self.path.join("output"))
     }
 
-    /// Stores the process id, so that a later run can end the process if this one could not.
-    pub(super) fn record_pid(&self, pid: u32) -> io::Result<()> {
+    /// Stores the id of a process that has the data folder as an argument, so that a later run can
+    /// end the process if this one could not.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn record_pid(&self, pid: u32) -> io::Result<()> {
         File::create(self.path.join("pid"))?.write_all(pid.to_string().as_bytes())
     }
 
     /// Returns the end of log and output.
-    pub(super) fn log_tail(&self) -> String {
+    #[must_use]
+    pub fn log_tail(&self) -> String {
         let tails = [self.log(), self.path.join("output")].map(|path| tail(&path).unwrap_or_default());
         tails.concat()
     }
@@ -99,7 +113,10 @@ impl Drop for Scratch {
 }
 
 /// Returns a free loopback port that this process has not used recently.
-pub(super) fn pick_port() -> Result<u16, MongodError> {
+///
+/// # Errors
+/// All ports are taken.
+pub fn pick_port() -> Result<u16, MongodError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id().wrapping_mul(37);
     for _ in 0..PORT_COUNT {

@@ -424,6 +424,19 @@ fn cleared_pool_closes_all_connections_and_keeps_its_waiters() {
 }
 
 #[test]
+fn clear_does_not_extend_the_time_limit_of_a_check_out() {
+    let mut house = House::open(Options { max_size: 1, wait_timeout: Some(20 * MS), ..PLAIN });
+    let _held = house.get().unwrap();
+    let mut waiting = house.begin();
+    for _ in 0..4 {
+        assert!(poll(&mut waiting).is_pending());
+        house.pass(5 * MS);
+        house.pool.clear();
+    }
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Err(PoolError::WaitTimeout { .. }))));
+}
+
+#[test]
 fn resized_pool_opens_more_or_closes_surplus_connections() {
     let mut house = House::open(Options { max_size: 1, ..PLAIN });
     let one = house.get().unwrap();

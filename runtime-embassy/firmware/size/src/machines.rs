@@ -148,7 +148,9 @@ impl Machines {
         self.tick();
     }
 
-    /// Sends one hello and handles its reply.
+    /// Sends one hello and handles its reply. Not inlined: its frame and that of an operation are
+    /// never on the stack together.
+    #[inline(never)]
     fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<Option<CheckOutcome>> {
         let known = self.is_known();
         let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
@@ -180,9 +182,7 @@ impl Machines {
         }
     }
 
-    /// Performs a check-out, a command and a check-in. Not inlined: its frame and that of a check
-    /// are never on the stack together.
-    #[inline(never)]
+    /// Performs a check-out, a command and a check-in.
     fn operate<A: Authenticator>(
         &mut self,
         socket: &mut Socket,
