@@ -56,9 +56,10 @@ use core::task::{Poll, Waker};
 use event_listener::Event as Bell;
 use host::{Host, Outside, Turn};
 use plan::Hosts;
-use poolhouse_core::Instant;
+use poolhouse_core::{Instant, ServerId};
 use poolhouse_driver::{
-    BaseRuntime as _, EventRef, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+    BaseRuntime as _, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+    TaskGuard,
 };
 use std::sync::Mutex;
 
@@ -155,14 +156,9 @@ impl<P: Platform> Session<P> {
             options,
         });
         shared.put_hosts(&shared.options.hosts)?;
-        let attendance = Attendance { shared: Arc::clone(&shared), ended: false };
         let starting = Arc::downgrade(&tasks);
-        tasks.spawn(shared.runtime.platform(), async move {
-            let mut attendance = attendance;
-            let shared = Arc::clone(&attendance.shared);
-            let keeping = || keep(Arc::clone(&shared), Weak::clone(&starting));
-            attendance.ended = shared.runtime.keep_up(keeping).await;
-        });
+        let keeper = TaskGuard::new(Arc::clone(&shared), None).run(move |shared| keep(shared, Weak::clone(&starting)));
+        tasks.spawn(shared.runtime.platform(), keeper);
         Ok(Self { inner: Arc::new(Inner { shared, tasks }) })
     }
 
@@ -441,24 +437,21 @@ impl Changes {
     }
 }
 
-/// Task guard, held by each task of a session. If it is dropped before the end of its task, for
-/// example because the executor shuts down, it closes the session.
-struct Attendance<P: Platform> {
-    shared: Arc<Shared<P>>,
-    ended: bool,
-}
+impl<P: Platform> Guarded for Shared<P> {
+    type Runtime = Net<P>;
 
-impl<P: Platform> Drop for Attendance<P> {
-    fn drop(&mut self) {
-        if self.ended || self.shared.is_inherited() {
+    fn runtime(&self) -> &Net<P> {
+        &self.runtime
+    }
+
+    fn abandon(&self, _server: Option<ServerId>) {
+        if self.is_inherited() {
             return;
         }
-        if !self.shared.closed.load(Ordering::Acquire) {
-            self.shared.abandoned.store(true, Ordering::Release);
+        if !self.closed.load(Ordering::Acquire) {
+            self.abandoned.store(true, Ordering::Release);
         }
-        // This may run during a panic, when another panic would abort the process. The clock is
-        // read before any change, so a close in which the clock panics can be repeated.
-        let _closed = (0..3).any(|_| Net::<P>::contain(|| self.shared.close()).is_some());
+        self.close();
     }
 }
 
@@ -478,21 +471,15 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
             tasks.spawn(platform, async move {
                 let mut end = Some(end);
                 // Called again after a panic, which has dropped `end`: then no work is left.
-                let linked = || {
+                let link = move |_| {
                     let end = end.take();
-                    async {
+                    async move {
                         if let Some(end) = end {
                             link::run(end).await;
                         }
                     }
                 };
-                let work = Arc::clone(&shared);
-                let mut linking = pin!(work.runtime.keep_up(linked));
-                // Declared after `linking` and thus dropped before it: if the task is dropped
-                // early, the requests on the connection fail with `Abandoned`.
-                let mut attendance = Attendance { shared, ended: false };
-                linking.as_mut().await;
-                attendance.ended = true;
+                TaskGuard::new(shared, None).run(link).await;
             });
         }
         let mut next = None;

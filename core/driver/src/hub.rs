@@ -22,6 +22,7 @@ use super::runtime::{Lock, Locked, Runtime, register};
 use super::select::{Seat, Wanted};
 use super::server::{PoolSnapshot, Server};
 use super::task::{ServerTask, workers_of};
+use super::task_guard::TaskGuard;
 use core::fmt;
 use core::future::{pending, poll_fn};
 use core::ops::Range;
@@ -609,9 +610,9 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Calls the monitors at their deadlines. Ends when the client is closed; dropping the future
-    /// earlier closes the client: see [`Attendance`](super::Attendance).
+    /// earlier closes the client: see [`TaskGuard`](super::TaskGuard).
     pub fn run_clock(&self) -> impl Future<Output = ()> {
-        Self::attend(self, None, Self::keep_clock)
+        TaskGuard::new(self, None).run(Self::keep_clock)
     }
 
     /// [`Hub::run_clock`] without its task guard.

@@ -382,15 +382,6 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         }
     }
 
-    /// Closes the pool because a task was dropped.
-    #[cold]
-    fn abandon(&self) {
-        if !self.is_closed() {
-            self.state.with(|state| state.abandoned = true);
-            self.close();
-        }
-    }
-
     /// The pool at one instant.
     pub fn snapshot(&self) -> PoolSnapshot {
         self.with(|state| {
