@@ -346,7 +346,8 @@ fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut
 }
 
 /// Whether `one` is before `other`; `None` is after all instants.
-pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+#[doc(hidden)]
+pub const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
         (Some(_), None) => true,

@@ -81,6 +81,8 @@ mod warm_up;
 #[cfg(feature = "std")]
 pub use backlog::{Backlog, Next};
 pub use connection::ExchangeError;
+#[doc(hidden)]
+pub use driven::is_earlier;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
 pub use event::Event;
