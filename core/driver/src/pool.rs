@@ -125,10 +125,9 @@ struct State<M: Manager, R: BaseRuntime> {
 }
 
 impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
-    type Memory = R::Memory;
+    type Runtime = R;
     type Connection = Held<M::Connection>;
     type Known = Expiry;
-    type Events = R::Events;
 
     #[inline]
     fn events(&self) -> &R::Events {
@@ -143,11 +142,6 @@ impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
     #[inline]
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
         self.state.with(|state| f(&mut state.driven))
-    }
-
-    #[inline]
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        R::contain(work)
     }
 }
 
