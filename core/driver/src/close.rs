@@ -30,7 +30,7 @@ impl<R: Runtime> Hub<R> {
     /// CMAP-36).
     pub fn close(&self) {
         if !self.is_inherited() {
-            self.step_state(State::close);
+            self.step(State::close);
         }
     }
 
@@ -63,7 +63,7 @@ impl<R: Runtime> Guarded for Hub<R> {
         if self.is_inherited() {
             return;
         }
-        self.step_state(|state, now, tap| {
+        self.step(|state, now, tap| {
             if !state.closed && !server.is_some_and(|id| state.control.is_ended(id)) {
                 state.abandoned = true;
                 state.close(now, tap);

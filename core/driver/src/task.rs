@@ -147,7 +147,7 @@ impl<R: Runtime> Hub<R> {
                         *connection = Some(fresh);
                         // Stale if the monitor has abandoned the connection meanwhile: a hangup
                         // follows.
-                        let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
+                        let _ = self.step(|state, now, tap| state.control.handle_dialed(now, id, line, tap));
                     }
                     Err(error) => self.check_failed(server, line, error),
                 }
@@ -186,9 +186,9 @@ impl<R: Runtime> Hub<R> {
         let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
         let id = server.id();
         // A stale reply changes nothing.
-        let _ = self.line_news(|control, now, tap| {
+        let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            control.handle_reply(now, id, line, &hello, matched, &mut tap)
+            state.control.handle_reply(now, id, line, &hello, matched, &mut tap)
         });
         #[cfg(feature = "alloc")]
         if hello.ok && line.line() == Line::Check {
@@ -231,9 +231,9 @@ impl<R: Runtime> Hub<R> {
 
     fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
         // A stale report changes nothing.
-        let _ = self.line_news(|control, now, tap| {
+        let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
-            control.handle_failed(now, server, line, cause, &mut tap)
+            state.control.handle_failed(now, server, line, cause, &mut tap)
         });
     }
 
