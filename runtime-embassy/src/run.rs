@@ -10,7 +10,7 @@ use core::pin::pin;
 use embassy_futures::join::join5;
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
-use poolhouse_driver::{Attendance, Hub};
+use poolhouse_driver::{Hub, TaskGuard};
 
 /// The maximum number of connections of a server that are established concurrently; `maxConnecting`
 /// cannot exceed it.
@@ -34,17 +34,17 @@ const RESET: Duration = Duration::from_millis(200);
 /// for the acknowledgement of their servers.
 #[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
-    attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
+    guard: TaskGuard<&'static Hub<Embassy<L>>>,
 }
 
 impl<L: Layout> Runner<L> {
     pub(crate) const fn new(hub: &'static Hub<Embassy<L>>) -> Self {
-        Self { attendance: Attendance::new(hub, None) }
+        Self { guard: TaskGuard::new(hub, None) }
     }
 
     #[cfg(feature = "tls")]
     pub(crate) fn slots(&self) -> Slots {
-        self.attendance.hub().runtime().slots()
+        self.guard.owner().runtime().slots()
     }
 
     /// Monitors servers, establishes and closes connections. Sleeps while no work is due. Continues
@@ -53,7 +53,7 @@ impl<L: Layout> Runner<L> {
     /// One task for everything is the simplest choice for one server. With more servers, its start
     /// needs a large stack: see [`Runner::split`].
     pub async fn run(self) -> ! {
-        L::run(self.attendance.hub()).await;
+        L::run(self.guard.owner()).await;
         forever().await
     }
 
@@ -72,15 +72,15 @@ impl<L: Layout> Runner<L> {
     /// }
     /// ```
     pub fn split(self) -> (HubRunner<L>, ServerRunner<L>) {
-        let Self { attendance } = self;
-        let server = ServerRunner { hub: attendance.hub() };
-        (HubRunner { attendance }, server)
+        let Self { guard } = self;
+        let server = ServerRunner { hub: guard.owner() };
+        (HubRunner { guard }, server)
     }
 }
 
 impl<L: Layout> fmt::Debug for Runner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("hub", self.attendance.hub()).finish()
+        f.debug_struct("Runner").field("hub", self.guard.owner()).finish()
     }
 }
 
@@ -89,20 +89,20 @@ impl<L: Layout> fmt::Debug for Runner<L> {
 /// does.
 #[must_use = "without it a client is closed"]
 pub struct HubRunner<L: Layout> {
-    attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
+    guard: TaskGuard<&'static Hub<Embassy<L>>>,
 }
 
 impl<L: Layout> HubRunner<L> {
     /// Runs the timers of monitors and closes connections.
     pub async fn run(self) -> ! {
-        L::run_hub(self.attendance.hub()).await;
+        L::run_hub(self.guard.owner()).await;
         forever().await
     }
 }
 
 impl<L: Layout> fmt::Debug for HubRunner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubRunner").field("hub", self.attendance.hub()).finish()
+        f.debug_struct("HubRunner").field("hub", self.guard.owner()).finish()
     }
 }
 
@@ -145,7 +145,7 @@ async fn forever() -> ! {
 
 /// Runs the tasks of one server until it is removed, then those of the next one.
 pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
-    let _attendance = Attendance::new(hub, None);
+    let _guard = TaskGuard::new(hub, None);
     while let Some(server) = hub.next_server().await {
         // Each future is pinned where it is created: a future that is moved into another one is on
         // the stack, and it is large.

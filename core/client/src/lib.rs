@@ -71,7 +71,7 @@ use poolhouse_core::topology::OwnedTopologyDescription;
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{
     BaseRuntime as _, EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, SUBSCRIPTION_EVENTS,
-    Subscribers, Subscription,
+    Subscribers, Subscription, TaskGuard,
 };
 use poolhouse_uri::dns::SrvPoll;
 use poolhouse_wire::hello::Environment;
@@ -228,18 +228,18 @@ impl<P: Platform> Client<P> {
         fork::begin::<P>()?;
         let platform = hub.runtime().platform();
         let tasks = Arc::new(Tasks::new(hub.events().subscribers().clone()));
-        let clock = Hub::attend(Arc::clone(&hub), None, |hub| async move { hub.keep_clock().await });
+        let clock = TaskGuard::new(Arc::clone(&hub), None).run(|hub| async move { hub.keep_clock().await });
         tasks.spawn(platform, clock);
         let closing = Arc::new(Event::new());
         let (starting, closes) = (Arc::downgrade(&tasks), NotifyOnDrop(Arc::clone(&closing)));
-        let starter = Hub::attend(Arc::clone(&hub), None, move |hub| {
+        let starter = TaskGuard::new(Arc::clone(&hub), None).run(move |hub| {
             let _lives_on = &closes;
             start_servers(hub, Weak::clone(&starting))
         });
         tasks.spawn(platform, starter);
         if let (Some(srv), Some(resolver)) = (options.srv.clone(), options.resolver.clone()) {
             let interval = options.monitor.heartbeat_frequency;
-            let polls = Hub::attend(Arc::clone(&hub), None, move |hub| {
+            let polls = TaskGuard::new(Arc::clone(&hub), None).run(move |hub| {
                 let poll = SrvPoll::new(hub.runtime().platform().now(), srv.question.clone(), srv.ttl, interval);
                 srv::run(hub, Arc::clone(&closing), Arc::clone(&resolver), poll)
             });
@@ -442,7 +442,7 @@ async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>
         let Some(tasks) = tasks.upgrade() else { return };
         for task in hub.server_tasks(&server) {
             let server = Arc::clone(&server);
-            let work = Hub::attend(Arc::clone(&hub), Some(server.id()), move |hub| {
+            let work = TaskGuard::new(Arc::clone(&hub), Some(server.id())).run(move |hub| {
                 let server = Arc::clone(&server);
                 async move { hub.work(&server, task).await }
             });

@@ -16,9 +16,9 @@
 //! the location of the data, or prepare statements again. A caller that discovers hosts passes them
 //! to [`Session::set_hosts`].
 //!
-//! The path of one request: [`Session::request`] takes a host's `Turn`, in which the pool grants a
+//! The path of one request: [`Session::request`] changes a host under its lock: the pool grants a
 //! stream id and the envelope is appended to the connection's output. The connection's task wakes,
-//! takes the whole output, writes it, and reads. In another turn it stores the answer in the
+//! takes the whole output, writes it, and reads. In another change it stores the answer in the
 //! request's slot and wakes the request's task.
 
 mod error;
@@ -53,12 +53,13 @@ use core::future::pending;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
-use event_listener::Event as Bell;
-use host::{Host, Outside, Turn};
+use event_listener::Event;
+use host::{Change, Effects, Host};
 use plan::Hosts;
-use poolhouse_core::Instant;
+use poolhouse_core::{Instant, ServerId};
 use poolhouse_driver::{
-    BaseRuntime as _, EventRef, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+    BaseRuntime as _, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+    TaskGuard,
 };
 use std::sync::Mutex;
 
@@ -89,7 +90,7 @@ struct Shared<P: Platform> {
     /// Connections that need a task.
     starting: Mutex<Vec<(Arc<Host>, MuxConnId)>>,
     /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
-    bell: Bell,
+    keeper: Event,
     closed: AtomicBool,
     abandoned: AtomicBool,
 }
@@ -149,20 +150,15 @@ impl<P: Platform> Session<P> {
             turns: AtomicUsize::new(0),
             events,
             starting: Mutex::default(),
-            bell: Bell::new(),
+            keeper: Event::new(),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             options,
         });
         shared.put_hosts(&shared.options.hosts)?;
-        let attendance = Attendance { shared: Arc::clone(&shared), ended: false };
         let starting = Arc::downgrade(&tasks);
-        tasks.spawn(shared.runtime.platform(), async move {
-            let mut attendance = attendance;
-            let shared = Arc::clone(&attendance.shared);
-            let keeping = || keep(Arc::clone(&shared), Weak::clone(&starting));
-            attendance.ended = shared.runtime.keep_up(keeping).await;
-        });
+        let keeper = TaskGuard::new(Arc::clone(&shared), None).run(move |shared| keep(shared, Weak::clone(&starting)));
+        tasks.spawn(shared.runtime.platform(), keeper);
         Ok(Self { inner: Arc::new(Inner { shared, tasks }) })
     }
 
@@ -222,7 +218,7 @@ impl<P: Platform> Session<P> {
             return Err(OperationError::Forked.into());
         }
         options.validate()?;
-        let (now, mut changes) = (shared.now(), Changes::default());
+        let (now, mut effects) = (shared.now(), Effects::default());
         {
             // Locked until all pools are reconfigured: two such changes must not interleave.
             let mut mux = lock(&shared.mux);
@@ -232,10 +228,10 @@ impl<P: Platform> Session<P> {
             for host in shared.hosts().all() {
                 let distance = host.look(now, |mux, _, _| mux.config().options().distance);
                 let config = MuxOptions { distance, ..options }.validate()?;
-                changes.make(shared, host, |turn| turn.reconfigure(config));
+                host.change(now, &shared.events, &mut effects, |change| change.reconfigure(config));
             }
         }
-        changes.carry_out(shared);
+        shared.run_effects(effects);
         Ok(())
     }
 
@@ -337,45 +333,36 @@ impl<P: Platform> Shared<P> {
         Arc::clone(&lock(&self.hosts))
     }
 
-    /// Changes a host under its lock, then performs the effects of the change.
+    /// Changes a host under its lock, then runs the effects.
     #[inline]
-    fn turn<T>(&self, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        self.turn_at(self.now(), host, act)
+    fn step<T>(&self, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
+        self.step_at(self.now(), host, change)
     }
 
-    /// [`Self::turn`] with a time that was just read from the clock.
+    /// [`Self::step`] with a time that was just read from the clock.
     #[inline]
-    fn turn_at<T>(&self, now: Instant, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        let mut outside = Outside::default();
-        let result = host.turn(now, &self.events, &mut outside, act);
-        self.carry_out(host, outside);
+    fn step_at<T>(&self, now: Instant, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
+        let mut effects = Effects::default();
+        let result = host.change(now, &self.events, &mut effects, change);
+        self.run_effects(effects);
         result
     }
 
+    /// Runs the effects of changes. Returns the empty buffer of the wakers, for reuse.
     #[inline]
-    fn turn_with<T>(&self, host: &Host, outside: &mut Outside, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        host.turn(self.now(), &self.events, outside, act)
-    }
-
-    /// Performs the effects of a turn. Returns the empty buffer of the wakers, for reuse.
-    #[inline]
-    fn carry_out(&self, host: &Arc<Host>, mut outside: Outside) -> Vec<Waker> {
-        if !outside.establish.is_empty() {
-            let new = outside.establish.drain(..).map(|conn| (Arc::clone(host), conn));
-            lock(&self.starting).extend(new);
-            outside.ring = true;
+    fn run_effects(&self, mut effects: Effects) -> Vec<Waker> {
+        if effects.wake_keeper {
+            lock(&self.starting).append(&mut effects.establish);
+            self.keeper.notify(usize::MAX);
         }
-        if outside.ring {
-            self.bell.notify(usize::MAX);
-        }
-        let room = outside.wake_all();
+        let buffer = effects.wake_all();
         self.events.deliver();
-        room
+        buffer
     }
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
     fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
-        let mut changes = Changes::default();
+        let (now, mut effects) = (self.now(), Effects::default());
         let mux = lock(&self.mux);
         let before = self.hosts();
         let mut hosts = Vec::with_capacity(wanted.len());
@@ -387,7 +374,7 @@ impl<P: Platform> Shared<P> {
                 None => {
                     let id = MuxId::new(NEXT_POOL.fetch_add(1, Ordering::Relaxed));
                     let (version, limits) = (self.options.version, self.options.limits());
-                    Arc::new(Host::new(self.now(), id, address, config, version, limits, &self.events))
+                    Arc::new(Host::new(now, id, address, config, version, limits, &self.events))
                 }
             };
             hosts.push((address.distance, host, config));
@@ -395,13 +382,13 @@ impl<P: Platform> Shared<P> {
         let listed = hosts.iter().map(|(distance, host, _)| (*distance, Arc::clone(host))).collect();
         *lock(&self.hosts) = Arc::new(Hosts::new(listed));
         for (_, host, config) in &hosts {
-            changes.make(self, host, |turn| turn.reconfigure(*config));
+            host.change(now, &self.events, &mut effects, |change| change.reconfigure(*config));
         }
         for host in before.all().iter().filter(|host| !hosts.iter().any(|(_, kept, _)| Arc::ptr_eq(host, kept))) {
-            changes.make(self, host, |turn| turn.close());
+            host.change(now, &self.events, &mut effects, |change| change.close());
         }
         drop(mux);
-        changes.carry_out(self);
+        self.run_effects(effects);
         if self.closed.load(Ordering::Acquire) {
             self.close();
         }
@@ -417,48 +404,27 @@ impl<P: Platform> Shared<P> {
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for host in self.hosts().all() {
-            self.turn(host, |turn| turn.close());
+            self.step(host, |change| change.close());
         }
-        self.bell.notify(usize::MAX);
+        self.keeper.notify(usize::MAX);
     }
 }
 
-/// Changes of several hosts under one lock. Their effects are performed after it is released.
-#[derive(Default)]
-struct Changes(Vec<(Arc<Host>, Outside)>);
+impl<P: Platform> Guarded for Shared<P> {
+    type Runtime = Net<P>;
 
-impl Changes {
-    fn make<P: Platform>(&mut self, shared: &Shared<P>, host: &Arc<Host>, change: impl FnOnce(&mut Turn<'_>)) {
-        let mut outside = Outside::default();
-        shared.turn_with(host, &mut outside, change);
-        self.0.push((Arc::clone(host), outside));
+    fn runtime(&self) -> &Net<P> {
+        &self.runtime
     }
 
-    fn carry_out<P: Platform>(self, shared: &Shared<P>) {
-        for (host, outside) in self.0 {
-            shared.carry_out(&host, outside);
-        }
-    }
-}
-
-/// Task guard, held by each task of a session. If it is dropped before the end of its task, for
-/// example because the executor shuts down, it closes the session.
-struct Attendance<P: Platform> {
-    shared: Arc<Shared<P>>,
-    ended: bool,
-}
-
-impl<P: Platform> Drop for Attendance<P> {
-    fn drop(&mut self) {
-        if self.ended || self.shared.is_inherited() {
+    fn abandon(&self, _server: Option<ServerId>) {
+        if self.is_inherited() {
             return;
         }
-        if !self.shared.closed.load(Ordering::Acquire) {
-            self.shared.abandoned.store(true, Ordering::Release);
+        if !self.closed.load(Ordering::Acquire) {
+            self.abandoned.store(true, Ordering::Release);
         }
-        // This may run during a panic, when another panic would abort the process. The clock is
-        // read before any change, so a close in which the clock panics can be repeated.
-        let _closed = (0..3).any(|_| Net::<P>::contain(|| self.shared.close()).is_some());
+        self.close();
     }
 }
 
@@ -467,7 +433,7 @@ impl<P: Platform> Drop for Attendance<P> {
 async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
     loop {
         // Registered before the state is read: no notification is missed.
-        let bell = shared.bell.listen();
+        let woken = shared.keeper.listen();
         while let Some((host, conn)) = shared.next_to_start() {
             // Created before the task: reports the connection's end to the pool, even if the task
             // never runs.
@@ -478,44 +444,38 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
             tasks.spawn(platform, async move {
                 let mut end = Some(end);
                 // Called again after a panic, which has dropped `end`: then no work is left.
-                let linked = || {
+                let link = move |_| {
                     let end = end.take();
-                    async {
+                    async move {
                         if let Some(end) = end {
                             link::run(end).await;
                         }
                     }
                 };
-                let work = Arc::clone(&shared);
-                let mut linking = pin!(work.runtime.keep_up(linked));
-                // Declared after `linking` and thus dropped before it: if the task is dropped
-                // early, the requests on the connection fail with `Abandoned`.
-                let mut attendance = Attendance { shared, ended: false };
-                linking.as_mut().await;
-                attendance.ended = true;
+                TaskGuard::new(shared, None).run(link).await;
             });
         }
         let mut next = None;
         for host in shared.hosts().all() {
-            let due = match host.alarm() {
-                Some(at) if at <= shared.now() => shared.turn(host, |turn| turn.expire()),
+            let armed = match host.armed() {
+                Some(at) if at <= shared.now() => shared.step(host, |change| change.expire()),
                 later => later,
             };
-            next = [next, due].into_iter().flatten().min();
+            next = [next, armed].into_iter().flatten().min();
         }
         if shared.closed.load(Ordering::Acquire) {
             return;
         }
-        let mut bell = pin!(Bound::new(bell));
-        let mut alarm = pin!(async {
+        let mut woken = pin!(Bound::new(woken));
+        let mut expiry = pin!(async {
             match next {
                 Some(at) => shared.runtime.sleep_until(at).await,
                 None => pending().await,
             }
         });
-        core::future::poll_fn(|context| match bell.as_mut().poll(context) {
+        core::future::poll_fn(|context| match woken.as_mut().poll(context) {
             Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => alarm.as_mut().poll(context),
+            Poll::Pending => expiry.as_mut().poll(context),
         })
         .await;
     }

@@ -13,7 +13,7 @@
 //! [`Manager`](crate::pool::Manager).
 
 use super::event::{Publish, Tap};
-use super::runtime::register;
+use super::runtime::{BaseRuntime, register};
 use super::warm_up::Warmer;
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::Observer;
@@ -346,7 +346,8 @@ fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut
 }
 
 /// Whether `one` is before `other`; `None` is after all instants.
-pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+#[doc(hidden)]
+pub const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
         (Some(_), None) => true,
@@ -355,18 +356,19 @@ pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> 
 }
 
 /// The [`Driven`] of a pool.
-pub(super) type DrivenOf<D> = Driven<<D as Drive>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
+pub(super) type DrivenOf<D> =
+    Driven<<<D as Drive>::Runtime as BaseRuntime>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
+type EventsOf<D> = <<D as Drive>::Runtime as BaseRuntime>::Events;
 
-/// A [`Driven`] behind its lock. Each kind of pool implements the first five methods; the others
+/// A [`Driven`] behind its lock. Each kind of pool implements the first three methods; the others
 /// are the steps of its callers and tasks.
 pub(super) trait Drive {
-    type Memory: Memory;
+    type Runtime: BaseRuntime;
     type Connection;
     type Known;
-    type Events: Publish;
 
     /// The publisher of the pool's events.
-    fn events(&self) -> &Self::Events;
+    fn events(&self) -> &EventsOf<Self>;
 
     /// The server's address, or the pool's name, in events.
     fn name(&self) -> &str;
@@ -374,12 +376,9 @@ pub(super) trait Drive {
     /// Calls `f` under the lock.
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T;
 
-    /// [`BaseRuntime::contain`](super::runtime::BaseRuntime::contain).
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T>;
-
     /// Changes the pool under its lock, then runs the effects.
     #[inline]
-    fn step<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, Self::Events>) -> T) -> T {
+    fn step<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, EventsOf<Self>>) -> T) -> T {
         let mut tap = Tap::of_server(self.events(), self.name());
         let (result, is_settled) = self.with(|state| (change(state, &mut tap), state.is_settled()));
         if !is_settled {
@@ -399,7 +398,7 @@ pub(super) trait Drive {
             for effect in [first, second].into_iter().flatten() {
                 // Wakers and sockets run foreign code: a panic there must not lose the result of
                 // the step.
-                let _ = Self::contain(|| effect.run());
+                let _ = Self::Runtime::contain(|| effect.run());
             }
             if is_last {
                 break;
@@ -409,7 +408,7 @@ pub(super) trait Drive {
 
     /// Changes the pool under its lock, without running effects. For callers that hold the client
     /// core's lock and call [`Drive::settle`] afterwards.
-    fn change<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, Self::Events>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, EventsOf<Self>>) -> T) -> T {
         self.with(|state| change(state, &mut Tap::of_server(self.events(), self.name())))
     }
 
@@ -532,7 +531,7 @@ pub(super) trait Drive {
             (Watch::Going, if late { state.clock.take() } else { None })
         });
         if let Some(clock) = clock {
-            let _ = Self::contain(|| clock.wake());
+            let _ = Self::Runtime::contain(|| clock.wake());
         }
         watch
     }
@@ -682,6 +681,6 @@ pub(super) struct WorkerPlace<'d, D: Drive> {
 
 impl<D: Drive> Drop for WorkerPlace<'_, D> {
     fn drop(&mut self) {
-        let _ = D::contain(|| self.pool.leave_workers(self.index));
+        let _ = D::Runtime::contain(|| self.pool.leave_workers(self.index));
     }
 }

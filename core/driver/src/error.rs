@@ -150,7 +150,7 @@ pub enum OperationError {
     /// The client is closed.
     Closed,
     /// The client is closed because a background task was dropped while the client was open. See
-    /// [`Attendance`](super::Attendance).
+    /// [`TaskGuard`](super::TaskGuard).
     Abandoned,
     /// The process was forked, and the client belongs to the parent. Nothing was sent.
     Forked,

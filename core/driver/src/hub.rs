@@ -22,6 +22,7 @@ use super::runtime::{Lock, Locked, Runtime, register};
 use super::select::{Seat, Wanted};
 use super::server::{PoolSnapshot, Server};
 use super::task::{ServerTask, workers_of};
+use super::task_guard::TaskGuard;
 use core::fmt;
 use core::future::{pending, poll_fn};
 use core::ops::Range;
@@ -144,9 +145,19 @@ enum Effect<R: Runtime> {
     Drop(Entry<R>),
 }
 
+impl<R: Runtime> Effect<R> {
+    fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Settle(server) => server.settle(),
+            Self::Drop(entry) => drop(entry),
+        }
+    }
+}
+
 impl<R: Runtime> State<R> {
     /// Executes the actions of the control machine, including the commands to pools.
-    fn route(&mut self, hub: &Hub<R>, now: Instant) {
+    fn execute_actions(&mut self, hub: &Hub<R>, now: Instant) {
         let unplaced = core::mem::take(&mut self.unplaced);
         for place in self.control.take_touched() {
             widen(&mut self.dirty, place);
@@ -382,61 +393,39 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Changes the control machine and executes its actions under the same lock, then runs the
-    /// effects without the lock.
+    /// Changes the state and executes the actions of the control machine under the lock, then runs
+    /// the effects without the lock.
     ///
     /// First runs pending effects of earlier steps: a server that is added may take the slot of a
     /// removed one, and the tasks and waiters of that must be woken before.
-    pub(super) fn step<T>(
-        &self,
-        change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
-    ) -> T {
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
         let mut change = Some(change);
         loop {
-            let left = self.state.with(|state| match (state.effect(), change.take()) {
-                (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
+            let (result, effect) = self.state.with(|state| match (state.effect(), change.take()) {
+                (None, Some(change)) => {
+                    let now = self.now();
+                    let result = change(state, now, &mut Tap::new(&self.events));
+                    state.execute_actions(self, now);
+                    (Some(result), state.effect())
+                }
                 (effect, kept) => {
                     change = kept;
-                    Err(effect)
+                    (None, effect)
                 }
             });
-            match left {
-                Ok((result, effect)) => {
-                    self.finish(effect);
-                    return result;
-                }
-                Err(effect) => self.finish(effect),
+            self.run_effects(effect);
+            if let Some(result) = result {
+                return result;
             }
         }
     }
 
-    pub(super) fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, effect) = self.state.with(|state| self.change(state, change));
-        self.finish(effect);
-        result
-    }
-
-    fn change<T>(
-        &self,
-        state: &mut State<R>,
-        change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
-    ) -> (T, Option<Effect<R>>) {
-        let now = self.now();
-        let result = change(state, now, &mut Tap::new(&self.events));
-        state.route(self, now);
-        (result, state.effect())
-    }
-
     /// Runs effects without the lock, until none is left.
-    fn finish(&self, mut effect: Option<Effect<R>>) {
+    fn run_effects(&self, mut effect: Option<Effect<R>>) {
         while let Some(due) = effect {
             // Wakers and sockets run foreign code: a panic there must not lose the result of the
             // step.
-            let _ = R::contain(|| match due {
-                Effect::Wake(waker) => waker.wake(),
-                Effect::Settle(server) => server.settle(),
-                Effect::Drop(entry) => drop(entry),
-            });
+            let _ = R::contain(|| due.run());
             effect = self.state.with(State::effect);
         }
         self.events.deliver();
@@ -553,7 +542,7 @@ impl<R: Runtime> Hub<R> {
         if self.is_inherited() {
             return Ok(());
         }
-        self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
+        self.step(|state, now, tap| state.control.handle_seeds(now, seeds, tap))
     }
 
     /// The current options of every pool.
@@ -573,7 +562,7 @@ impl<R: Runtime> Hub<R> {
         if self.is_inherited() {
             return;
         }
-        self.step_state(|state, now, _| {
+        self.step(|state, now, _| {
             state.pool = pool.in_mode_of(state.pool);
             let workers = workers_of(state.pool.options());
             for place in 0..state.servers.slots().len() {
@@ -604,21 +593,21 @@ impl<R: Runtime> Hub<R> {
     /// Requests a check of every server as soon as possible.
     pub fn request_check(&self) {
         if !self.is_inherited() {
-            self.step(|control, now, _| control.request_check(now));
+            self.step(|state, now, _| state.control.request_check(now));
         }
     }
 
     /// Calls the monitors at their deadlines. Ends when the client is closed; dropping the future
-    /// earlier closes the client: see [`Attendance`](super::Attendance).
+    /// earlier closes the client: see [`TaskGuard`](super::TaskGuard).
     pub fn run_clock(&self) -> impl Future<Output = ()> {
-        Self::attend(self, None, Self::keep_clock)
+        TaskGuard::new(self, None).run(Self::keep_clock)
     }
 
     /// [`Hub::run_clock`] without its task guard.
     #[doc(hidden)]
     pub async fn keep_clock(&self) {
         loop {
-            let at = self.step_state(|state, now, tap| {
+            let at = self.step(|state, now, tap| {
                 if state.control.poll_timeout().is_some_and(|at| at <= now) {
                     state.control.handle_timeout(now, tap);
                 }

@@ -19,7 +19,7 @@
 //! connection is lost, and no operation receives the reply to another one.
 //!
 //! All operations depend on the background tasks: if one is dropped, the client is closed
-//! ([`Attendance`]). If the runtime catches panics ([`BaseRuntime::contain`]), a panic of a timer, a
+//! ([`TaskGuard`]). If the runtime catches panics ([`BaseRuntime::contain`]), a panic of a timer, a
 //! socket or a waker fails one attempt, and the task starts again.
 //!
 //! # Cost of a check-out
@@ -43,9 +43,9 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-mod attend;
 #[cfg(feature = "std")]
 mod backlog;
+mod close;
 mod connection;
 #[cfg(feature = "alloc")]
 mod drain;
@@ -71,16 +71,18 @@ mod start;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;
+mod task_guard;
 #[cfg(feature = "std")]
 #[cfg(test)]
 mod tests;
 mod warm_up;
 
-pub use attend::{Attendance, restart};
 #[doc(hidden)]
 #[cfg(feature = "std")]
 pub use backlog::{Backlog, Next};
 pub use connection::ExchangeError;
+#[doc(hidden)]
+pub use driven::is_earlier;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
 pub use event::Event;
@@ -104,3 +106,4 @@ pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]
 pub use subscriber::{Notice, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 pub use task::ServerTask;
+pub use task_guard::{Guarded, TaskGuard, restart};

@@ -126,10 +126,9 @@ struct State<M: Manager, R: BaseRuntime> {
 }
 
 impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
-    type Memory = R::Memory;
+    type Runtime = R;
     type Connection = Held<M::Connection>;
     type Known = Expiry;
-    type Events = R::Events;
 
     #[inline]
     fn events(&self) -> &R::Events {
@@ -144,11 +143,6 @@ impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
     #[inline]
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
         self.state.with(|state| f(&mut state.driven))
-    }
-
-    #[inline]
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        R::contain(work)
     }
 }
 
@@ -391,15 +385,6 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     fn wake_closers(&self) {
         while let Some(waker) = self.state.with(|state| if state.is_drained() { state.closers.pop() } else { None }) {
             let _ = R::contain(|| waker.wake());
-        }
-    }
-
-    /// Closes the pool because a task was dropped.
-    #[cold]
-    fn abandon(&self) {
-        if !self.is_closed() {
-            self.state.with(|state| state.abandoned = true);
-            self.close();
         }
     }
 

@@ -4,16 +4,14 @@
 //! Each report is evaluated and its consequences, pools included, are applied in one step of the
 //! client core (SDAM-64, MON-52, MON-53).
 
-use super::event::Tap;
 use super::hub::Hub;
 use super::runtime::{Locked, Runtime, register};
 use core::task::{Poll, Waker};
-use poolhouse_core::control::Control;
 use poolhouse_core::monitor::{Line, MonitorAction};
 use poolhouse_core::observe::{EventContext, Within};
 use poolhouse_core::pool::{ConnId, EstablishError};
 use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
-use poolhouse_core::{Cause, Instant, ServerId};
+use poolhouse_core::{Cause, ServerId};
 use poolhouse_wire::Labels;
 use poolhouse_wire::command::CommandReply;
 use poolhouse_wire::handshake::HandshakeError;
@@ -42,7 +40,7 @@ impl<R: Runtime> Hub<R> {
 
     fn report(&self, server: &R::ServerHandle, conn: ConnId, kind: AppErrorKind<'_>) {
         let reason = server.reason_of(kind.cause());
-        self.step_state(|state, now, tap| {
+        self.step(|state, now, tap| {
             let Some(origin) = server.origin(conn) else { return };
             let error = AppError {
                 generation: origin.generation,
@@ -64,7 +62,7 @@ impl<R: Runtime> Hub<R> {
     /// step.
     pub(super) fn report_establish_failed(&self, server: &R::ServerHandle, conn: ConnId, error: &HandshakeError) {
         let reason = server.reason_of(error.cause);
-        let _waker = self.step_state(|state, now, tap| {
+        let _waker = self.step(|state, now, tap| {
             let origin = server.origin(conn)?;
             let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
             let kind = AppErrorKind::from(error);
@@ -90,19 +88,11 @@ impl<R: Runtime> Hub<R> {
     /// Ignored if the pool was cleared since the connection was created: the server was marked as
     /// unknown after that, and only a check can show that it is available again.
     pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
-        self.step(|control, now, tap| {
+        self.step(|state, now, tap| {
             if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
-                control.handle_app_hello(now, server.id(), hello, tap);
+                state.control.handle_app_hello(now, server.id(), hello, tap);
             }
         });
-    }
-
-    /// Reports the outcome of an action on a monitor connection.
-    pub(super) fn line_news<T>(
-        &self,
-        news: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
-    ) -> T {
-        self.step(news)
     }
 
     /// The next action of a monitor connection; `None` once it has ended.

@@ -48,7 +48,7 @@ pub trait BaseRuntime: Sized + 'static {
     }
 
     /// Runs background work until it completes. Returns whether it completed: if not, the client is
-    /// closed, see [`Attendance`](super::Attendance).
+    /// closed, see [`TaskGuard`](super::TaskGuard).
     ///
     /// - `begin`: creates the future of the work.
     ///

@@ -207,7 +207,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
         let mut waker = Some(waker.clone());
         let index = &mut self.index;
         let entropy = self.hub.runtime().entropy();
-        self.hub.step_state(|state, now, _| {
+        self.hub.step(|state, now, _| {
             let ready = |result| Poll::Ready(result);
             if state.closed {
                 return ready(Err(state.end()));

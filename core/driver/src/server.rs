@@ -58,10 +58,9 @@ pub struct ServerState<R: Runtime> {
 }
 
 impl<R: Runtime> Drive for Server<R> {
-    type Memory = R::Memory;
+    type Runtime = R;
     type Connection = Held<R>;
     type Known = Established;
-    type Events = R::Events;
 
     #[inline]
     fn events(&self) -> &R::Events {
@@ -76,11 +75,6 @@ impl<R: Runtime> Drive for Server<R> {
     #[inline]
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
         self.state.with(|state| f(&mut state.driven))
-    }
-
-    #[inline]
-    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-        R::contain(work)
     }
 }
 

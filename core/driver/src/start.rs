@@ -21,7 +21,7 @@ impl<R: Runtime> Hub<R> {
     /// further ones are never woken.
     ///
     /// Dropping the future is safe, because another call can follow. A task that starts the tasks
-    /// of new servers for the client's lifetime holds an [`Attendance`](super::Attendance).
+    /// of new servers for the client's lifetime holds a [`TaskGuard`](super::TaskGuard).
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         let mut place = StarterPlace { hub: self, index: None };
         poll_fn(|context| place.poll_next(context.waker())).await

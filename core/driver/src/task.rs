@@ -9,6 +9,7 @@ use super::failure::{Finding, NotEstablished};
 use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Runtime};
+use super::task_guard::TaskGuard;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
@@ -49,32 +50,32 @@ pub(super) fn workers_of(options: &PoolOptions) -> u32 {
 impl<R: Runtime> Hub<R> {
     /// Runs one task of a server until the server leaves the topology or the client is closed.
     /// Dropping the future earlier closes the client, also if it is one of several workers: see
-    /// [`Attendance`](super::Attendance).
+    /// [`TaskGuard`](super::TaskGuard).
     ///
     /// The future is as large as that of the largest task. A host with a fixed number of tasks can
     /// call the methods below instead.
     pub fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) -> impl Future<Output = ()> {
-        Self::attend(self, Some(server.id()), move |hub| hub.work(server, task))
+        TaskGuard::new(self, Some(server.id())).run(move |hub| hub.work(server, task))
     }
 
     /// [`ServerTask::Check`].
     pub fn run_check(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Check))
+        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_line(server, Line::Check))
     }
 
     /// [`ServerTask::Rtt`].
     pub fn run_rtt(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Rtt))
+        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_line(server, Line::Rtt))
     }
 
     /// [`ServerTask::Clock`]: calls the pool at its deadlines.
     pub fn run_pool_clock(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        Self::attend(self, Some(server.id()), |hub| hub.keep_pool_clock(server))
+        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_pool_clock(server))
     }
 
     /// [`ServerTask::Worker`]: establishes connections, one after the other.
     pub fn run_worker(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        Self::attend(self, Some(server.id()), |hub| hub.keep_establishing(server))
+        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_establishing(server))
     }
 
     /// [`Hub::run_server_task`] without its task guard.
@@ -146,7 +147,7 @@ impl<R: Runtime> Hub<R> {
                         *connection = Some(fresh);
                         // Stale if the monitor has abandoned the connection meanwhile: a hangup
                         // follows.
-                        let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
+                        let _ = self.step(|state, now, tap| state.control.handle_dialed(now, id, line, tap));
                     }
                     Err(error) => self.check_failed(server, line, error),
                 }
@@ -185,9 +186,9 @@ impl<R: Runtime> Hub<R> {
         let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
         let id = server.id();
         // A stale reply changes nothing.
-        let _ = self.line_news(|control, now, tap| {
+        let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            control.handle_reply(now, id, line, &hello, matched, &mut tap)
+            state.control.handle_reply(now, id, line, &hello, matched, &mut tap)
         });
         #[cfg(feature = "alloc")]
         if hello.ok && line.line() == Line::Check {
@@ -230,9 +231,9 @@ impl<R: Runtime> Hub<R> {
 
     fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
         // A stale report changes nothing.
-        let _ = self.line_news(|control, now, tap| {
+        let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
-            control.handle_failed(now, server, line, cause, &mut tap)
+            state.control.handle_failed(now, server, line, cause, &mut tap)
         });
     }
 

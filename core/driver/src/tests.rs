@@ -122,6 +122,7 @@ pub(super) struct Bench {
 /// The operations of a runtime that can panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
+    Now,
     Connect,
     Buffers,
     Sleep,
@@ -331,6 +332,7 @@ impl BaseRuntime for Bench {
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
+        self.pass_through(Part::Now);
         self.looks.fetch_add(1, Ordering::Relaxed);
         Instant::from_nanos(self.now.load(Ordering::Relaxed))
     }

@@ -1,8 +1,8 @@
 //! One host of a session: its pool, its requests, and the output of its connections, all under one
 //! lock.
 //!
-//! Every change is made in a [`Turn`], which holds the lock. Effects on other tasks (tasks to wake,
-//! connections to establish) are collected in [`Outside`] and performed after the lock is released.
+//! Every change is made by a [`Change`], which holds the lock. Its [`Effects`] on other tasks (tasks
+//! to wake, connections to establish) are collected under the lock and run after it is released.
 //!
 //! A request has a *slot* from the time when the pool queues it or grants it a stream id until its
 //! future takes the outcome. A connection, here a *link*, maps stream ids to slots.
@@ -11,6 +11,7 @@ use super::link::Incoming;
 use super::options::{CqlHost, LOWER_VERSION_FOR};
 use crate::lock;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::{Observer, Stale};
@@ -23,7 +24,7 @@ use poolhouse_core::storage::Heap;
 use poolhouse_core::storage::deadlines::Deadlines;
 use poolhouse_core::{Cause, Instant};
 use poolhouse_cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Version};
-use poolhouse_driver::{Subscribers, Tap, register};
+use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
 use std::sync::Mutex;
 
 /// Not a slot.
@@ -59,8 +60,8 @@ struct State {
     queued: Vec<u32>,
     /// The deadlines of requests, by slot.
     deadlines: Deadlines<Heap<Instant>>,
-    /// The latest time at which the keeper task calls [`Turn::expire`].
-    alarm: Option<Instant>,
+    /// The instant until which the keeper task sleeps at most. It then calls [`Change::expire`].
+    armed: Option<Instant>,
     /// Whether a connection had no free stream id when the pool's timeout was last read. The
     /// timeout may then become earlier when an id is free.
     is_tight: bool,
@@ -92,7 +93,7 @@ impl Link {
     }
 }
 
-/// A request, from [`Turn::begin`] until its outcome is taken.
+/// A request, from [`Change::begin`] until its outcome is taken.
 struct Slot {
     state: SlotState,
     waker: Option<Waker>,
@@ -149,30 +150,31 @@ pub(super) enum Output {
     Taken,
 }
 
-/// Effects of a turn, performed after the lock is released.
+/// Effects of changes, which run after the lock is released.
 #[derive(Default)]
-pub(super) struct Outside {
-    /// The first waker. Most turns have only one, which then needs no allocation.
+pub(super) struct Effects {
+    /// The first waker. Most changes have only one, which then needs no allocation.
     waker: Option<Waker>,
     wakers: Vec<Waker>,
-    replaced: Option<Waker>,
+    /// A waker to drop.
+    dropped: Option<Waker>,
     /// Connections to establish.
-    pub(super) establish: Vec<MuxConnId>,
-    /// The keeper task must read the deadlines again.
-    pub(super) ring: bool,
+    pub(super) establish: Vec<(Arc<Host>, MuxConnId)>,
+    /// The keeper task must establish connections, or read the deadlines again.
+    pub(super) wake_keeper: bool,
 }
 
-impl Outside {
+impl Effects {
     /// With an empty buffer for wakers, for reuse.
-    pub(super) fn with_room(wakers: Vec<Waker>) -> Self {
+    pub(super) fn with_buffer(wakers: Vec<Waker>) -> Self {
         Self { wakers, ..Self::default() }
     }
 
     fn wake(&mut self, waker: &mut Option<Waker>) {
-        let Some(waker) = waker.take() else { return };
-        match &mut self.waker {
-            place @ None => *place = Some(waker),
-            Some(_) => self.wakers.push(waker),
+        if self.waker.is_none() {
+            self.waker = waker.take();
+        } else {
+            self.wakers.extend(waker.take());
         }
     }
 
@@ -187,19 +189,19 @@ impl Outside {
 }
 
 /// Notes why connections are closed, and forwards every event.
-struct Ears<'a> {
+struct HostObserver<'a> {
     tap: Tap<'a, Subscribers>,
     closed: Vec<(MuxConnId, Cause)>,
     /// Whether there was an event other than `StreamAcquired` and `ReplyReceived`. Only then may
     /// the pool's timeout be earlier than before.
-    has_news: bool,
+    is_timeout_changed: bool,
 }
 
-impl Observer<MuxEvent> for Ears<'_> {
+impl Observer<MuxEvent> for HostObserver<'_> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
         if !matches!(event, MuxEvent::StreamAcquired { .. } | MuxEvent::ReplyReceived { .. }) {
-            self.has_news = true;
+            self.is_timeout_changed = true;
         }
         if let MuxEvent::ConnectionClosed { conn, reason: MuxClosed::Error(cause), .. } = event {
             self.closed.push((*conn, *cause));
@@ -209,7 +211,7 @@ impl Observer<MuxEvent> for Ears<'_> {
 }
 
 impl Host {
-    /// Creates a host. Its pool requests connections from the first turn on.
+    /// Creates a host. Its pool requests connections from the first change on.
     pub(super) fn new(
         now: Instant,
         id: MuxId,
@@ -232,30 +234,31 @@ impl Host {
             free: Vec::new(),
             queued: Vec::new(),
             deadlines: Deadlines::empty(),
-            alarm: None,
+            armed: None,
             is_tight: false,
         };
         Self { id, address, state: Mutex::new(state) }
     }
 
-    /// Runs `act` under the lock, then performs the pool's actions.
-    pub(super) fn turn<T>(
-        &self,
+    /// Changes the host under its lock, and collects the effects. The caller runs them.
+    pub(super) fn change<T>(
+        self: &Arc<Self>,
         now: Instant,
         events: &Subscribers,
-        outside: &mut Outside,
-        act: impl FnOnce(&mut Turn<'_>) -> T,
+        effects: &mut Effects,
+        change: impl FnOnce(&mut Change<'_>) -> T,
     ) -> T {
-        let ears = Ears { tap: Tap::of_server(events, &self.address), closed: Vec::new(), has_news: false };
+        let tap = Tap::of_server(events, &self.address);
+        let observer = HostObserver { tap, closed: Vec::new(), is_timeout_changed: false };
         let mut state = lock(&self.state);
-        let mut turn = Turn { state: &mut state, now, ears, outside };
-        let result = act(&mut turn);
-        turn.end();
+        let mut changed = Change { host: self, state: &mut state, now, observer, effects };
+        let result = change(&mut changed);
+        changed.collect_effects();
         result
     }
 
-    /// Takes the outcome of a request, if it is available, and frees the slot. Needs no [`Turn`],
-    /// because the pool does not change.
+    /// Takes the outcome of a request, if it is available, and frees the slot. Needs no
+    /// [`Change`], because the pool does not change.
     pub(super) fn outcome(&self, slot: u32) -> Option<Result<Answer, Failure>> {
         let mut state = lock(&self.state);
         let place = state.slots.get_mut(slot as usize)?;
@@ -306,9 +309,9 @@ impl Host {
         }
     }
 
-    /// Returns the time at which the keeper task must call [`Turn::expire`].
-    pub(super) fn alarm(&self) -> Option<Instant> {
-        lock(&self.state).alarm
+    /// Returns the instant at which the keeper task must call [`Change::expire`].
+    pub(super) fn armed(&self) -> Option<Instant> {
+        lock(&self.state).armed
     }
 
     /// Passes the pool, the version that a new connection tries first, and the last refusal to
@@ -325,16 +328,17 @@ impl State {
     }
 }
 
-/// The state of a host under its lock.
-pub(super) struct Turn<'a> {
+/// A change of a host, under its lock.
+pub(super) struct Change<'a> {
+    host: &'a Arc<Host>,
     state: &'a mut State,
     now: Instant,
-    ears: Ears<'a>,
-    outside: &'a mut Outside,
+    observer: HostObserver<'a>,
+    effects: &'a mut Effects,
 }
 
 /// Operations of requests.
-impl Turn<'_> {
+impl Change<'_> {
     /// Begins a request and returns its slot.
     ///
     /// - `deadline`: of the whole request.
@@ -349,10 +353,10 @@ impl Turn<'_> {
         deadline: Option<Instant>,
         waker: Waker,
     ) -> Result<u32, Failure> {
-        let acquired = match self.state.mux.acquire(self.now, deadline, &mut self.ears) {
+        let acquired = match self.state.mux.acquire(self.now, deadline, &mut self.observer) {
             Ok(acquired) => acquired,
             Err(error) => {
-                self.outside.replaced = Some(waker);
+                self.effects.dropped = Some(waker);
                 return Err(Failure::Rejected(error));
             }
         };
@@ -364,7 +368,7 @@ impl Turn<'_> {
         match acquired {
             Acquire::Granted(stream) => {
                 if let Err(failure) = self.send(slot, stream, message) {
-                    self.outside.replaced = Some(waker);
+                    self.effects.dropped = Some(waker);
                     self.state.free.push(slot);
                     return Err(failure);
                 }
@@ -434,20 +438,20 @@ impl Turn<'_> {
     }
 
     /// Cancels a request after its future was dropped.
-    pub(super) fn give_up(&mut self, slot: u32) {
+    pub(super) fn cancel(&mut self, slot: u32) {
         if let Some(place) = self.state.slots.get_mut(slot as usize) {
             let state = core::mem::replace(&mut place.state, SlotState::Free);
-            self.call_off(state);
+            self.release(state);
             self.free(slot);
         }
     }
 
     /// Returns the request's waiter or stream id to the pool. Returns whether some of the request
     /// was sent, or will be.
-    fn call_off(&mut self, state: SlotState) -> bool {
+    fn release(&mut self, state: SlotState) -> bool {
         match state {
             SlotState::Queued(waiter) => {
-                self.state.mux.cancel(self.now, waiter, &mut self.ears);
+                self.state.mux.cancel(self.now, waiter, &mut self.observer);
                 false
             }
             SlotState::Sent { stream, start } => {
@@ -459,7 +463,7 @@ impl Turn<'_> {
                         link.unsent.push(stream.id());
                     }
                 }
-                let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+                let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
                 debug_assert!(foreign.is_ok(), "of this pool");
                 true
             }
@@ -470,7 +474,7 @@ impl Turn<'_> {
     fn free(&mut self, slot: u32) {
         self.state.deadlines.remove(slot);
         if let Some(place) = self.state.slots.get_mut(slot as usize) {
-            self.outside.replaced = place.waker.take();
+            self.effects.dropped = place.waker.take();
         }
         self.state.free.push(slot);
     }
@@ -480,11 +484,11 @@ impl Turn<'_> {
         let State { links, slots, mux, limits, .. } = &mut *self.state;
         let Some(link) = link_of(links, stream.conn()) else {
             // The stream id was granted, and the connection failed before the claim.
-            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
             return Err(Failure::Lost { cause: Cause::Closed, sent: false });
         };
         if link.out.len() > OUT_BYTES_MAX {
-            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
             let HostState { in_flight, queued, .. } = mux.state();
             let queue_max = mux.config().options().max_queue_size;
             return Err(Failure::Rejected(AcquireError::Busy { in_flight, queued, queue_max }));
@@ -494,11 +498,11 @@ impl Turn<'_> {
         let outgoing = Outgoing::new(link.version, stream.id().cast_signed())
             .with_flags(message.flags.without(Flags::COMPRESSION));
         if let Err(error) = message.request.encode(&mut link.out, outgoing, limits) {
-            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
             return Err(Failure::Encode(error));
         }
         if was_empty {
-            self.outside.wake(&mut link.task);
+            self.effects.wake(&mut link.task);
         }
         link.put_owner(stream.id(), slot);
         slots[slot as usize].state = SlotState::Sent { stream, start };
@@ -507,7 +511,7 @@ impl Turn<'_> {
 }
 
 /// Operations of connections' tasks.
-impl Turn<'_> {
+impl Change<'_> {
     /// The server refused newer versions: this version is tried first for [`LOWER_VERSION_FOR`].
     pub(super) fn lower(&mut self, version: Version) {
         if version < self.state.version_at(self.now) {
@@ -526,15 +530,15 @@ impl Turn<'_> {
         if let Some(link) = link_of(&mut self.state.links, conn) {
             link.version = version;
         }
-        self.state.mux.handle_established(self.now, conn, &mut self.ears)
+        self.state.mux.handle_established(self.now, conn, &mut self.observer)
     }
 
     /// The connection failed, or was not established.
     pub(super) fn failed(&mut self, conn: MuxConnId, cause: Cause) {
-        let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.ears);
+        let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.observer);
         if establishing.is_err() {
             // If this fails too, the pool has closed the connection already.
-            let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.ears);
+            let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.observer);
         }
     }
 
@@ -554,33 +558,33 @@ impl Turn<'_> {
                 _ => owner.as_ref().is_none_or(|owner| **owner != UNSENT),
             };
             if !sent {
-                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
+                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             }
-            match mux.handle_reply(self.now, conn, header.stream.into(), &mut self.ears) {
+            match mux.handle_reply(self.now, conn, header.stream.into(), &mut self.observer) {
                 Ok(poolhouse_core::mux::Reply::Request) => {}
                 Ok(poolhouse_core::mux::Reply::Late | poolhouse_core::mux::Reply::Heartbeat) => continue,
                 Err(_) => return,
             }
             let (Some(owner), Some(slot)) = (owner, slot) else {
                 // The stream id is granted, but nothing was written with it yet.
-                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
+                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             };
             deadlines.remove(core::mem::replace(owner, NONE));
             if let SlotState::Sent { stream, .. } =
                 core::mem::replace(&mut slot.state, SlotState::Answered(Answer { header, body }))
             {
-                let foreign = mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+                let foreign = mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
                 debug_assert!(foreign.is_ok(), "of this pool");
             }
-            self.outside.wake(&mut slot.waker);
+            self.effects.wake(&mut slot.waker);
         }
     }
 }
 
 /// Operations of the session.
-impl Turn<'_> {
+impl Change<'_> {
     /// Fails the requests that have passed their deadline, and handles the pool's timeout. Returns
     /// the next deadline.
     pub(super) fn expire(&mut self) -> Option<Instant> {
@@ -588,59 +592,56 @@ impl Turn<'_> {
             let Some(slot) = self.state.deadlines.first() else { break };
             self.state.deadlines.remove(slot);
             let Some(place) = self.state.slots.get_mut(slot as usize) else { continue };
-            self.outside.wake(&mut place.waker);
+            self.effects.wake(&mut place.waker);
             let state = core::mem::replace(&mut place.state, SlotState::Free);
-            let sent = self.call_off(state);
+            let sent = self.release(state);
             self.state.slots[slot as usize].state = SlotState::Failed(Failure::TimedOut { sent });
         }
-        self.state.mux.handle_timeout(self.now, &mut self.ears);
-        self.drain();
-        self.state.alarm = self.next();
-        self.state.alarm
+        self.state.mux.handle_timeout(self.now, &mut self.observer);
+        self.execute_actions();
+        self.state.armed = self.timeout();
+        self.state.armed
     }
 
     pub(super) fn reconfigure(&mut self, config: MuxConfig) {
         if *self.state.mux.config() != config {
-            self.state.mux.reconfigure(self.now, config, &mut self.ears);
+            self.state.mux.reconfigure(self.now, config, &mut self.observer);
         }
     }
 
     pub(super) fn close(&mut self) {
-        self.state.mux.close(self.now, &mut self.ears);
+        self.state.mux.close(self.now, &mut self.observer);
     }
 
-    /// Performs the pool's actions, and wakes the keeper task if a deadline is earlier than its
-    /// alarm.
-    fn end(&mut self) {
-        self.drain();
-        let next = if self.ears.has_news || self.state.is_tight || self.state.mux.has_failed() {
-            self.next()
+    /// Collects the effects of the pool's actions. The keeper task is woken if it sleeps beyond the
+    /// next deadline.
+    fn collect_effects(&mut self) {
+        self.execute_actions();
+        let next = if self.observer.is_timeout_changed || self.state.is_tight || self.state.mux.has_failed() {
+            self.timeout()
         } else {
             self.state.deadlines.earliest()
         };
-        if let Some(next) = next {
-            if self.state.alarm.is_none_or(|alarm| next < alarm) {
-                self.state.alarm = Some(next);
-                self.outside.ring = true;
-            }
+        if is_earlier(next, self.state.armed) {
+            self.state.armed = next;
+            self.effects.wake_keeper = true;
         }
-        let comes_by = |next| self.state.alarm.is_some_and(|alarm| alarm <= next);
-        debug_assert!(self.state.mux.poll_timeout().is_none_or(comes_by), "the clock comes in time");
+        debug_assert!(!is_earlier(self.state.mux.poll_timeout(), self.state.armed), "the keeper is woken in time");
     }
 
     /// Returns the next deadline of the pool and of its requests.
-    fn next(&mut self) -> Option<Instant> {
+    fn timeout(&mut self) -> Option<Instant> {
         self.state.is_tight = self.state.mux.is_tight();
         [self.state.mux.poll_timeout(), self.state.deadlines.earliest()].into_iter().flatten().min()
     }
 
-    fn drain(&mut self) {
+    fn execute_actions(&mut self) {
         while let Some(action) = self.state.mux.poll_action(self.now) {
             match action {
                 MuxAction::Wake(waiter) => {
                     let slot = self.state.queued.get(waiter.index() as usize).copied().unwrap_or(NONE);
                     if let Some(slot) = self.state.slots.get_mut(slot as usize) {
-                        self.outside.wake(&mut slot.waker);
+                        self.effects.wake(&mut slot.waker);
                     }
                 }
                 MuxAction::Establish(conn) => {
@@ -659,16 +660,17 @@ impl Turn<'_> {
                         task: None,
                     };
                     self.state.links[place] = Some(link);
-                    self.outside.establish.push(conn);
+                    self.effects.establish.push((Arc::clone(self.host), conn));
+                    self.effects.wake_keeper = true;
                 }
-                MuxAction::Heartbeat(conn, stream) => self.ask(conn, stream),
+                MuxAction::Heartbeat(conn, stream) => self.send_heartbeat(conn, stream),
                 MuxAction::Close(conn) => self.close_link(conn),
             }
         }
     }
 
     /// Sends a heartbeat. If it cannot be encoded, the heartbeat timeout closes the connection.
-    fn ask(&mut self, conn: MuxConnId, stream: u16) {
+    fn send_heartbeat(&mut self, conn: MuxConnId, stream: u16) {
         let Some(link) = link_of(&mut self.state.links, conn) else { return };
         let was_empty = link.out.is_empty();
         let outgoing = Outgoing::new(link.version, stream.cast_signed());
@@ -676,7 +678,7 @@ impl Turn<'_> {
         link.put_owner(stream, UNSENT);
         link.unsent.push(stream);
         if was_empty {
-            self.outside.wake(&mut link.task);
+            self.effects.wake(&mut link.task);
         }
     }
 
@@ -686,19 +688,19 @@ impl Turn<'_> {
             return;
         }
         let Some(mut link) = self.state.links.get_mut(conn.index() as usize).and_then(Option::take) else { return };
-        self.outside.wake(&mut link.task);
-        let heard = self.ears.closed.iter().find(|(closed, _)| *closed == conn);
-        let cause = heard.map_or(Cause::Closed, |(_, cause)| *cause);
+        self.effects.wake(&mut link.task);
+        let reason = self.observer.closed.iter().find(|(closed, _)| *closed == conn);
+        let cause = reason.map_or(Cause::Closed, |(_, cause)| *cause);
         for owner in link.owners.into_iter().filter(|owner| *owner != NONE) {
             let Some(slot) = self.state.slots.get_mut(owner as usize) else { continue };
             let SlotState::Sent { stream, start } = core::mem::replace(&mut slot.state, SlotState::Free) else {
                 continue;
             };
             slot.state = SlotState::Failed(Failure::Lost { cause, sent: start < link.taken });
-            self.outside.wake(&mut slot.waker);
+            self.effects.wake(&mut slot.waker);
             self.state.deadlines.remove(owner);
             // The stream id is gone with its connection.
-            let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+            let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! The replies of one read are passed on under one lock.
 
 use super::Shared;
-use super::host::{Host, Output, Outside};
+use super::host::{Effects, Host, Output};
 use super::options::PORT_DEFAULT;
 use crate::Platform;
 use crate::net::{Net, Stream};
@@ -57,7 +57,7 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     };
     let version = socket.version;
     let mut io = Io::new(&shared, &host, conn, socket);
-    if shared.turn(&host, |turn| turn.established(conn, version)).is_err() {
+    if shared.step(&host, |change| change.established(conn, version)).is_err() {
         return;
     }
     if let Err(cause) = io.take_in_leftover() {
@@ -90,9 +90,9 @@ impl<P: Platform> Drop for End<P> {
             return;
         }
         // This may run during a panic, when another panic would abort the process. The clock is
-        // read before any change, so a turn in which the clock panics can be repeated.
+        // read before any change, so a step in which the clock panics can be repeated.
         let _done = (0..3).any(|_| {
-            Net::<P>::contain(|| self.shared.turn(&self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
+            Net::<P>::contain(|| self.shared.step(&self.host, |change| change.failed(self.conn, self.cause))).is_some()
         });
     }
 }
@@ -157,7 +157,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
                 Err(older) => {
                     debug_assert!(older < version, "the handshake never asks for a newer version");
                     version = older;
-                    shared.turn(host, |turn| turn.lower(older));
+                    shared.step(host, |change| change.lower(older));
                 }
             }
         }
@@ -167,7 +167,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
         None => Some(attempts.await),
     };
     established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout))).map_err(|failure| {
-        shared.turn(host, |turn| turn.refused(failure.report));
+        shared.step(host, |change| change.refused(failure.report));
         failure.cause
     })
 }
@@ -353,10 +353,10 @@ impl<'a, P: Platform> Io<'a, P> {
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
-            let mut outside = Outside::with_room(core::mem::take(&mut self.wakers));
-            let (conn, batch) = (self.conn, &mut self.batch);
-            self.shared.turn_with(self.host, &mut outside, |turn| turn.dispatch(conn, batch));
-            self.wakers = self.shared.carry_out(self.host, outside);
+            let mut effects = Effects::with_buffer(core::mem::take(&mut self.wakers));
+            let (shared, conn, batch) = (self.shared, self.conn, &mut self.batch);
+            self.host.change(shared.now(), &shared.events, &mut effects, |change| change.dispatch(conn, batch));
+            self.wakers = shared.run_effects(effects);
             self.batch.clear();
         }
         if let Some(memory) = self.socket.decoder.idle_memory() {

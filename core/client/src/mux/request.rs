@@ -203,7 +203,7 @@ impl<P: Platform> Flight<'_, P> {
         }
         let Some(place) = *slot else {
             let waker = waker.clone();
-            return match shared.turn_at(begun, host, |turn| turn.begin(message, deadline, waker)) {
+            return match shared.step_at(begun, host, |change| change.begin(message, deadline, waker)) {
                 Ok(begun) => {
                     *slot = Some(begun);
                     Poll::Pending
@@ -216,7 +216,7 @@ impl<P: Platform> Flight<'_, P> {
             return Poll::Ready(Ok(outcome));
         }
         let mut waker = Some(waker.clone());
-        let polled = shared.turn(host, |turn| turn.poll(place, message, &mut waker));
+        let polled = shared.step(host, |change| change.poll(place, message, &mut waker));
         if polled.is_ready() {
             *slot = None;
         }
@@ -232,7 +232,7 @@ impl<P: Platform> Drop for Flight<'_, P> {
                 // This may run during a panic of the clock. A time in the past is safe: a pool
                 // replaces it by the latest time that it has received.
                 let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
-                self.shared.turn_at(now, self.host, |turn| turn.give_up(slot));
+                self.shared.step_at(now, self.host, |change| change.cancel(slot));
             }
         }
     }

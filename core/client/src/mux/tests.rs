@@ -2,7 +2,7 @@
 
 mod session;
 
-use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
+use super::host::{Answer, Change, Effects, Failure, Host, Message, Output};
 use super::link::Incoming;
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
@@ -41,7 +41,7 @@ const fn one_connection(requests: u32) -> MuxOptions {
 
 /// A host with the clock and the connections of a test.
 struct Rig {
-    host: Host,
+    host: Arc<Host>,
     now: Instant,
     events: Subscribers,
     /// The connections that the host requested.
@@ -58,17 +58,17 @@ impl Rig {
         let config = options.validate().expect("good options");
         let now = Instant::from_nanos(1_000_000_000);
         let address = CqlHost::local("db");
-        let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events);
+        let host = Arc::new(Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events));
         let mut rig = Self { host, now, events, establish: Vec::new() };
-        rig.turn(|_| ());
+        rig.step(|_| ());
         rig
     }
 
-    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        let mut outside = Outside::default();
-        let result = self.host.turn(self.now, &self.events, &mut outside, act);
-        self.establish.append(&mut outside.establish);
-        outside.wake_all();
+    fn step<T>(&mut self, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
+        let mut effects = Effects::default();
+        let result = self.host.change(self.now, &self.events, &mut effects, change);
+        self.establish.extend(effects.establish.drain(..).map(|(_, conn)| conn));
+        effects.wake_all();
         result
     }
 
@@ -79,14 +79,14 @@ impl Rig {
     /// Establishes the connection that the host requested.
     fn establish(&mut self) -> MuxConnId {
         let conn = self.establish.remove(0);
-        self.turn(|turn| turn.established(conn, Version::V4)).expect("it is wanted");
+        self.step(|change| change.established(conn, Version::V4)).expect("it is wanted");
         conn
     }
 
     fn begin(&mut self, text: &str, deadline: Option<Instant>) -> Result<u32, Failure> {
         let (request, flags) = (message(text), Flags::NONE);
         let waker = Waker::noop().clone();
-        self.turn(|turn| turn.begin(Message { request: &request, flags }, deadline, waker))
+        self.step(|change| change.begin(Message { request: &request, flags }, deadline, waker))
     }
 
     fn poll(&mut self, slot: u32, text: &str) -> Poll<Result<Answer, Failure>> {
@@ -94,7 +94,7 @@ impl Rig {
             return Poll::Ready(outcome);
         }
         let (request, flags) = (message(text), Flags::NONE);
-        self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
+        self.step(|change| change.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
     }
 
     /// Returns the stream ids and opcodes of the requests that a connection has to send.
@@ -127,7 +127,7 @@ impl Rig {
             };
             batch.push(Incoming { header, body: stream.to_be_bytes().to_vec() });
         }
-        self.turn(|turn| turn.dispatch(conn, &mut batch));
+        self.step(|change| change.dispatch(conn, &mut batch));
     }
 
     fn state(&self) -> HostState {
@@ -181,7 +181,7 @@ fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent(
     let sent = rig.begin("a", None).expect("a slot");
     assert_eq!(rig.take(conn).len(), 1);
     let unsent = rig.begin("b", None).expect("a slot");
-    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, Cause::Network));
     let lost = rig.poll(sent, "a");
     assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
     let lost = rig.poll(unsent, "b");
@@ -202,7 +202,7 @@ fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
     let queued = rig.begin("c", Some(at)).expect("a slot");
     assert_eq!(rig.state().queued, 1);
     rig.now = at;
-    assert!(rig.turn(|turn| turn.expire()).is_some_and(|next| next > at));
+    assert!(rig.step(|change| change.expire()).is_some_and(|next| next > at));
     // The second request will be sent, because it is in the output buffer between other requests.
     for slot in [sent, unsent] {
         assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
@@ -227,11 +227,11 @@ fn who_gives_up_leaves_nothing_behind() {
     let first = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
     let (second, third) = (rig.begin("b", None).expect("a slot"), rig.begin("c", None).expect("a slot"));
-    rig.turn(|turn| turn.give_up(second));
+    rig.step(|change| change.cancel(second));
     assert_eq!(rig.state().queued, 1);
     rig.reply(conn, &[stream]);
     // The request was granted the id, and is cancelled before it uses the id.
-    rig.turn(|turn| turn.give_up(third));
+    rig.step(|change| change.cancel(third));
     assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
     assert!(rig.is_idle());
     assert!(rig.take(conn).is_empty(), "nothing was sent for them");
@@ -254,19 +254,19 @@ fn a_request_that_cannot_be_written_costs_no_id() {
 fn a_silent_peer_is_asked_and_lost_if_it_says_nothing() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
-    let due = rig.turn(|turn| turn.expire()).expect("a heartbeat is due");
+    let due = rig.step(|change| change.expire()).expect("a heartbeat is due");
     assert_eq!(due.saturating_since(rig.now), MuxOptions::DEFAULT.heartbeat_interval);
     rig.now = due;
-    rig.turn(|turn| turn.expire());
+    rig.step(|change| change.expire());
     let [(stream, Opcode::Options)] = rig.take(conn)[..] else { panic!("it is asked") };
     rig.reply(conn, &[stream]);
-    let due = rig.turn(|turn| turn.expire()).expect("the next one");
+    let due = rig.step(|change| change.expire()).expect("the next one");
     rig.now = due;
-    let due = rig.turn(|turn| turn.expire()).expect("its time");
+    let due = rig.step(|change| change.expire()).expect("its time");
     let waits = rig.begin("a", None).expect("a slot");
     assert_eq!(rig.take(conn).len(), 2);
     rig.now = due;
-    rig.turn(|turn| turn.expire());
+    rig.step(|change| change.expire());
     let lost = rig.poll(waits, "a");
     assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::NetworkTimeout, sent: true }))));
 }
@@ -285,11 +285,11 @@ fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
     let counts: Vec<_> = (0..3).map(|place| Arc::new(Count(AtomicU32::new(0), place == 0))).collect();
     for count in &counts {
         let (request, flags, waker) = (message("a"), Flags::NONE, Waker::from(Arc::clone(count)));
-        rig.turn(|turn| turn.begin(Message { request: &request, flags }, None, waker)).expect("a slot");
+        rig.step(|change| change.begin(Message { request: &request, flags }, None, waker)).expect("a slot");
     }
     let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
     rig.reply(conn, &sent);
-    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, Cause::Network));
     assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
@@ -330,7 +330,7 @@ fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connecti
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let slot = rig.begin("a", None).expect("a slot");
-    rig.turn(|turn| turn.give_up(slot));
+    rig.step(|change| change.cancel(slot));
     assert_eq!(rig.state().orphaned, 1);
     rig.reply(conn, &[0]);
     assert_eq!(rig.establish.len(), 1, "another one is wanted");
@@ -368,33 +368,33 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
         assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
     }
     // After the failure of the attempt no connection has load.
-    rig.turn(|turn| turn.failed(second, Cause::Network));
+    rig.step(|change| change.failed(second, Cause::Network));
     let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
     assert!(rig.establish.is_empty(), "a pause first");
     rig.now = rig.now.saturating_add(Duration::from_secs(1));
-    let next = rig.turn(|turn| turn.expire());
+    let next = rig.step(|change| change.expire());
     assert_eq!(rig.establish.len(), 1, "{next:?}");
     for slot in slots {
-        rig.turn(|turn| turn.give_up(slot));
+        rig.step(|change| change.cancel(slot));
     }
 }
 
 /// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It
 /// returns to the usual interval when an id is free.
 #[test]
-fn the_clock_comes_in_time_when_ids_were_used_up() {
+fn the_keeper_is_woken_in_time_when_ids_were_used_up() {
     let options = MuxOptions { streams_per_connection: 1, ..one_connection(1) };
     let mut rig = Rig::new(options);
     let conn = rig.establish();
     let established = rig.now;
     let slot = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
-    let tight = rig.turn(|turn| turn.expire()).expect("a heartbeat");
+    let tight = rig.step(|change| change.expire()).expect("a heartbeat");
     assert_eq!(tight, established.saturating_add(options.heartbeat_interval + options.heartbeat_timeout));
     rig.now = established.saturating_add(Duration::from_secs(1));
     rig.reply(conn, &[stream]);
     assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
-    assert_eq!(rig.host.alarm(), Some(rig.now.saturating_add(options.heartbeat_interval)));
+    assert_eq!(rig.host.armed(), Some(rig.now.saturating_add(options.heartbeat_interval)));
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
     let refused = loop {
         match rig.begin(&large, None) {
             // Cancelled at once, to leave no request in flight.
-            Ok(slot) => rig.turn(|turn| turn.give_up(slot)),
+            Ok(slot) => rig.step(|change| change.cancel(slot)),
             Err(failure) => break failure,
         }
         taken += 1;
@@ -638,7 +638,7 @@ fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
     let conn = rig.establish();
     let lost = rig.poll(9, "a");
     assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }))));
-    rig.turn(|turn| turn.give_up(9));
+    rig.step(|change| change.cancel(9));
     let slot = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
     rig.reply(conn, &[stream]);
@@ -654,7 +654,7 @@ fn replies_of_a_connection_that_is_gone_are_nobodys() {
     let conn = rig.establish();
     let slot = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
-    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, Cause::Network));
     rig.reply(conn, &[stream]);
     let lost = rig.poll(slot, "a");
     assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
@@ -668,18 +668,18 @@ fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
     let (mut rig, other) = (Rig::new(MuxOptions::DEFAULT), Rig::new(MuxOptions::DEFAULT));
     let version = |rig: &Rig| rig.host.look(rig.now, |_, version, _| version);
     assert_eq!(version(&rig), Version::V5);
-    rig.turn(|turn| turn.lower(Version::V4));
+    rig.step(|change| change.lower(Version::V4));
     assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
     rig.pass(LOWER_VERSION_FOR / 2);
-    rig.turn(|turn| turn.lower(Version::V3));
+    rig.step(|change| change.lower(Version::V3));
     // A connection that tried a newer version at the same time neither raises the version nor
     // extends the time.
     rig.pass(LOWER_VERSION_FOR / 2);
-    rig.turn(|turn| turn.lower(Version::V4));
+    rig.step(|change| change.lower(Version::V4));
     rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));
     assert_eq!(version(&rig), Version::V3);
     rig.pass(Duration::from_nanos(1));
     assert_eq!(version(&rig), Version::V5);
-    rig.turn(|turn| turn.lower(Version::V4));
+    rig.step(|change| change.lower(Version::V4));
     assert_eq!(version(&rig), Version::V4);
 }

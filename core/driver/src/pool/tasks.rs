@@ -3,6 +3,7 @@
 use super::error::Failure;
 use super::{BaseRuntime, Drive, Expiry, Locked, Manager, Pool, hold};
 use crate::driven::{ClockState, WorkerPlace};
+use crate::task_guard::{Guarded, TaskGuard};
 use core::future::{pending, poll_fn};
 use core::ops::Deref;
 use core::pin::pin;
@@ -10,7 +11,7 @@ use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::pool::{ConnId, EstablishError};
 use poolhouse_core::storage::Store as _;
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, Instant, ServerId};
 
 /// The pause after the first failed attempt to connect.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -19,27 +20,13 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Opens connections, one after the other, until the pool is closed. Dropping the future
     /// earlier closes the pool.
     pub fn run_worker<H: Deref<Target = Self> + Clone>(pool: H) -> impl Future<Output = ()> {
-        Self::attend(pool, |pool| async move { pool.keep_opening().await })
+        TaskGuard::new(pool, None).run(|pool| async move { pool.keep_opening().await })
     }
 
     /// Ends waiting check-outs and connections at their time limits, until the pool is closed.
     /// Dropping the future earlier closes the pool.
     pub fn run_clock<H: Deref<Target = Self> + Clone>(pool: H) -> impl Future<Output = ()> {
-        Self::attend(pool, |pool| async move { pool.keep_clock().await })
-    }
-
-    fn attend<H, F>(pool: H, mut begin: impl FnMut(H) -> F) -> impl Future<Output = ()>
-    where
-        H: Deref<Target = Self> + Clone,
-        F: Future<Output = ()>,
-    {
-        let guard = TaskGuard { pool, ended: false };
-        async move {
-            let pool = guard.pool.clone();
-            let mut work = pin!(pool.runtime.keep_up(|| begin(pool.clone())));
-            let mut guard = guard;
-            guard.ended = work.as_mut().await;
-        }
+        TaskGuard::new(pool, None).run(|pool| async move { pool.keep_clock().await })
     }
 
     async fn keep_opening(&self) {
@@ -189,6 +176,22 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 }
 
+impl<M: Manager, R: BaseRuntime> Guarded for Pool<M, R> {
+    type Runtime = R;
+
+    fn runtime(&self) -> &R {
+        Self::runtime(self)
+    }
+
+    #[cold]
+    fn abandon(&self, _server: Option<ServerId>) {
+        if !self.is_closed() {
+            self.state.with(|state| state.abandoned = true);
+            self.close();
+        }
+    }
+}
+
 /// A connection that is being opened. Reports to the pool that it failed if the worker is dropped or
 /// panics.
 struct Opening<'p, M: Manager, R: BaseRuntime> {
@@ -201,20 +204,6 @@ impl<M: Manager, R: BaseRuntime> Drop for Opening<'_, M, R> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn {
             let _ = R::contain(|| self.pool.failed(conn, Failure::Interrupted));
-        }
-    }
-}
-
-/// Closes the pool if its task is dropped before the pool is closed.
-struct TaskGuard<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
-    pool: H,
-    ended: bool,
-}
-
-impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for TaskGuard<M, R, H> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let _ = R::contain(|| self.pool.abandon());
         }
     }
 }

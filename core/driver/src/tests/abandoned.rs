@@ -168,17 +168,30 @@ fn tasks_of_a_server_that_is_gone_and_of_a_closed_client_are_not_missed() {
     assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Closed);
 }
 
+/// The clock is read before anything changes, so closing the client can be attempted again.
+#[test]
+fn task_guard_attempts_three_times_to_close_its_client() {
+    for (panics, closed) in [(2, true), (3, false)] {
+        let (bench, hub, _server) = open();
+        let guard = TaskGuard::new(Arc::clone(&hub), None);
+        bench.break_down(Part::Now, panics);
+        drop(guard);
+        bench.break_down(Part::Now, 0);
+        assert_eq!(hub.is_closed(), closed, "{panics} panics");
+    }
+}
+
 /// The host's own tasks: the one that starts tasks, and tasks that are not yet created.
 #[test]
-fn attendance_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
+fn task_guard_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
     let (_, hub, _server) = open();
     let mut next = Box::pin(hub.next_server());
     assert!(poll(&mut next).is_pending());
     drop(next);
     assert!(!hub.is_closed(), "another may wait in its place");
-    Attendance::new(Arc::clone(&hub), None).end();
+    TaskGuard::new(Arc::clone(&hub), None).end();
     assert!(!hub.is_closed());
-    drop(Attendance::new(Arc::clone(&hub), None));
+    drop(TaskGuard::new(Arc::clone(&hub), None));
     assert!(hub.is_closed());
     assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
 }

@@ -1,7 +1,7 @@
 //! The generic pool on a clock and with connections of the test.
 
 use super::wide::Wide;
-use super::{Bench, Boxed, poll};
+use super::{Bench, Boxed, Part, poll};
 use crate::pool::{Manager, Options, Pool, PoolError, Pooled};
 use crate::runtime::BaseRuntime as _;
 use crate::{Event, Notice, Subscribers};
@@ -569,6 +569,23 @@ fn worker_that_panics_fails_one_check_out_and_starts_again() {
     assert!(poll(&mut worker).is_pending());
     let Poll::Ready(Ok(got)) = poll(&mut getting) else { panic!("the worker has started again") };
     assert_eq!(got.number, 1);
+}
+
+/// The clock is read before anything changes, so closing the pool can be attempted again.
+#[test]
+fn task_guard_attempts_three_times_to_close_its_pool_and_never_in_the_child_of_a_fork() {
+    for (panics, forked, closed) in [(2, false, true), (3, false, false), (0, true, false)] {
+        let bench = Bench::new();
+        let config = PLAIN.validate().unwrap();
+        let events = Subscribers::default();
+        let pool = Pool::new(Opener::default(), bench.clone(), config, PoolId::new(7), String::new(), &events);
+        bench.break_down(Part::Now, panics);
+        bench.inherited.store(forked, Ordering::Relaxed);
+        drop(Pool::run_worker(&pool));
+        bench.break_down(Part::Now, 0);
+        bench.inherited.store(false, Ordering::Relaxed);
+        assert_eq!(pool.is_closed(), closed, "{panics} panics, forked: {forked}");
+    }
 }
 
 #[test]

@@ -29,9 +29,9 @@ fn servers_are_shown_by_their_addresses_and_pools_by_their_ids() {
 #[test]
 fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
     let (_, hub, server) = open();
-    let attendance = Attendance::new(Arc::clone(&hub), Some(server.id()));
-    assert_eq!(format!("{attendance:?}"), format!("Attendance {{ server: Some({:?}), .. }}", server.id()));
-    attendance.end();
+    let guard = TaskGuard::new(Arc::clone(&hub), Some(server.id()));
+    assert_eq!(format!("{guard:?}"), format!("TaskGuard {{ server: Some({:?}), .. }}", server.id()));
+    guard.end();
     let attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
     assert_eq!(format!("{attempts:?}"), "Attempts { server: None, .. }");
 }

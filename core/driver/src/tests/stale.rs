@@ -138,13 +138,15 @@ fn deployment_that_is_too_old_gives_no_server_and_says_so() {
     for (max_wire_version, is_good) in [(21, true), (1, false)] {
         let (_, hub, server) = open();
         let hello = HelloReply { is_writable_primary: true, max_wire_version, ..HelloReply::OK };
-        hub.step(|control, now, tap| {
+        hub.step(|state, now, tap| {
             loop {
-                match control.poll_line(now, server.id(), Line::Check).expect("a check is due") {
+                match state.control.poll_line(now, server.id(), Line::Check).expect("a check is due") {
                     MonitorAction::Hangup(_) => {}
-                    MonitorAction::Dial(line) => control.handle_dialed(now, server.id(), line, tap).expect("wanted"),
+                    MonitorAction::Dial(line) => {
+                        state.control.handle_dialed(now, server.id(), line, tap).expect("wanted")
+                    }
                     MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
-                        let told = control.handle_reply(now, server.id(), line, &hello, Matched::Last, tap);
+                        let told = state.control.handle_reply(now, server.id(), line, &hello, Matched::Last, tap);
                         return told.expect("wanted");
                     }
                 }
