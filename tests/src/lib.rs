@@ -4,14 +4,11 @@
 
 extern crate alloc;
 
-pub mod choices;
 pub mod cmap;
 pub mod contract;
 pub mod cql_exchange;
-pub mod cql_server;
 pub mod dns;
 pub mod exchange;
-pub mod fake;
 pub mod figures;
 pub mod firmware;
 pub mod flood;
@@ -27,15 +24,17 @@ pub mod proxy;
 pub mod reply;
 pub mod report;
 pub mod requirements;
-pub mod rng;
 pub mod sdam;
 pub mod search;
 pub mod seeds;
 pub mod sim;
 pub mod spec;
 pub mod suite;
-pub mod tls;
+#[cfg(test)]
+mod tls_tests;
 pub mod world;
+
+pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng, tls};
 
 /// The examples of the README, compiled and run as doc tests.
 #[cfg(doctest)]

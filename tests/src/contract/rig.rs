@@ -43,7 +43,8 @@ type Handle<S> = <<S as Subject>::Runtime as Runtime>::ServerHandle;
 /// - `large`: length in bytes of the document of the collection `large`.
 pub(crate) fn filled_server(large: usize) -> FakeServer {
     // Logged messages would stay in memory, and some are large.
-    let options = FakeOptions { log_max: 0, ..FakeOptions::default() };
+    let mut options = FakeOptions::default();
+    options.log_max = 0;
     let server = FakeServer::start(options).expect("the fake server starts");
     {
         let mut filler = BlockingClient::connect(server.address(), PATIENCE).expect("it listens");

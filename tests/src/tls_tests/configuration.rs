@@ -9,8 +9,8 @@ use pkcs8::{EncryptedPrivateKeyInfoRef, LineEnding, SecretDocument};
 use poolhouse_client::tls::{FileFault, TlsConfig, TlsError, TlsOptions, TlsWarning};
 use poolhouse_uri::{ConnectionString, Secret};
 
-use super::super::{Holder, Wanted};
 use super::support::World;
+use crate::tls::{Holder, Wanted};
 
 fn fault_of(options: &TlsOptions) -> (&'static str, FileFault) {
     match TlsConfig::build(options) {

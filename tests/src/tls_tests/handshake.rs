@@ -4,8 +4,8 @@ use poolhouse_client::tls::{TlsConfig, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_wire::{Labels, Phase};
 
-use super::super::{ClientCheck, Holder, ServerTls, Validity, Versions, Wanted};
 use super::support::{Far, HOST, World, connect, receive, run, send};
+use crate::tls::{ClientCheck, Holder, ServerTls, Validity, Versions, Wanted};
 
 const VERSIONS: [Versions; 3] = [Versions::All, Versions::Tls12, Versions::Tls13];
 

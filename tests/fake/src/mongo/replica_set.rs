@@ -10,8 +10,8 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use poolhouse_tests::fake::BlockingClient;
-//! use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+//! use poolhouse_fake::mongo::BlockingClient;
+//! use poolhouse_fake::mongo::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3))?;

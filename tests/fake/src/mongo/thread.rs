@@ -28,7 +28,11 @@ const BACKLOG: i32 = 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Binds a TCP socket; its port stays reserved whether it listens or not.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+///
+/// # Errors
+///
+/// The address cannot be bound.
+pub fn bind(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

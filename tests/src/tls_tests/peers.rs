@@ -3,10 +3,10 @@
 use poolhouse_core::Cause;
 use poolhouse_wire::{Labels, Phase};
 
-use super::super::Versions;
 use super::support::{Far, HOST, World, connect, receive, run, send};
 use crate::choices::Choices;
 use crate::rng::Rng;
+use crate::tls::Versions;
 
 /// CMAP-98.
 #[test]

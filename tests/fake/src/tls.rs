@@ -8,11 +8,10 @@ mod folder;
 mod server;
 mod unverified;
 
-#[cfg(test)]
-mod tests;
-
 pub use certificates::{Holder, Identity, Validity, Wanted};
 pub use folder::Folder;
-pub(crate) use server::Side;
+#[doc(hidden)]
+pub use server::Side;
 pub use server::{ClientCheck, ServerTls, Versions};
-pub(crate) use unverified::unverified;
+#[doc(hidden)]
+pub use unverified::unverified;

@@ -6,19 +6,19 @@ use super::state::TopologyVersion;
 
 /// A command's failure: `ok: 0` with a code.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct CommandError {
-    pub(crate) code: i32,
-    pub(crate) message: String,
-    pub(crate) labels: Option<Vec<String>>,
+pub struct CommandError {
+    pub code: i32,
+    pub message: String,
+    pub labels: Option<Vec<String>>,
 }
 
 impl CommandError {
-    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), labels: None }
     }
 
     /// Returns the reply's document. Code 0 = without a code, as for some errors of a real server.
-    pub(crate) fn document(&self, version: Option<TopologyVersion>) -> Document {
+    pub fn document(&self, version: Option<TopologyVersion>) -> Document {
         let mut reply = Document::new();
         if let Some(labels) = &self.labels {
             reply.insert("errorLabels", labels.clone());
@@ -37,23 +37,23 @@ impl CommandError {
 }
 
 /// Returns whether the code means that the server is not, or no longer, primary.
-pub(crate) fn is_not_primary(code: i32) -> bool {
+pub fn is_not_primary(code: i32) -> bool {
     matches!(code, 189 | 10058 | 10107 | 11602 | 13435 | 13436)
 }
 
 /// Returns whether the code means that the server is shutting down.
-pub(crate) fn is_shutdown(code: i32) -> bool {
+pub fn is_shutdown(code: i32) -> bool {
     matches!(code, 91 | 11600)
 }
 
 /// Returns whether a member labels a write error with this code as retryable.
-pub(crate) fn is_retryable_write(code: i32) -> bool {
+pub fn is_retryable_write(code: i32) -> bool {
     let network = matches!(code, 6 | 7 | 89 | 262 | 9001);
     network || is_shutdown(code) || (is_not_primary(code) && code != 10058)
 }
 
 /// Returns the server's name of a code.
-pub(crate) fn code_name(code: i32) -> String {
+pub fn code_name(code: i32) -> String {
     let name = match code {
         1 => "InternalError",
         2 => "BadValue",
@@ -110,7 +110,7 @@ pub(crate) fn code_name(code: i32) -> String {
 }
 
 /// Returns a number of any of the numeric types; `None` for other values.
-pub(crate) fn number(value: &Bson) -> Option<f64> {
+pub fn number(value: &Bson) -> Option<f64> {
     if let Some(number) = value.as_i32() {
         return Some(f64::from(number));
     }
@@ -122,7 +122,7 @@ pub(crate) fn number(value: &Bson) -> Option<f64> {
 }
 
 /// Returns a whole number of any of the numeric types; `None` for other values and fractions.
-pub(crate) fn whole(value: &Bson) -> Option<i64> {
+pub fn whole(value: &Bson) -> Option<i64> {
     if let Some(number) = value.as_i32() {
         return Some(i64::from(number));
     }

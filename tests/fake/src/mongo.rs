@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer};
+//! use poolhouse_fake::mongo::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let server = FakeServer::start(FakeOptions::default())?;
@@ -21,13 +21,15 @@
 //! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). For anything that they
 //! leave open, the behaviour is that observed on a real mongod.
 
-pub(crate) mod auth;
+#[doc(hidden)]
+pub mod auth;
 pub mod balancer;
 mod client;
 mod commands;
 mod compress;
 mod connection;
-pub(crate) mod errors;
+#[doc(hidden)]
+pub mod errors;
 mod fail_point;
 mod fault;
 pub mod mongoses;
@@ -36,7 +38,8 @@ mod shared;
 mod state;
 mod store;
 mod thread;
-pub(crate) mod wire;
+#[doc(hidden)]
+pub mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +64,8 @@ pub use self::wire::BadInput;
 
 use self::shared::{Order, Shared, Sockets, Wanted};
 use self::store::Documents;
-pub(crate) use self::thread::bind;
+#[doc(hidden)]
+pub use self::thread::bind;
 use crate::tls::ServerTls;
 
 /// Time limit for an operation of the server's thread; much longer than it needs.

@@ -169,10 +169,10 @@ struct Session {
 
 /// The users, and the authenticated users of each connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Auth {
+pub struct Auth {
     users: Vec<(FakeUser, Vec<Stored>)>,
     required: bool,
-    pub(crate) lie: Option<ScramLie>,
+    pub lie: Option<ScramLie>,
     sessions: BTreeMap<u64, Session>,
 }
 
@@ -180,12 +180,7 @@ pub(crate) struct Auth {
 const CONVERSATION_ID: i32 = 1;
 
 impl Auth {
-    pub(crate) fn new(
-        users: &[FakeUser],
-        required: bool,
-        lie: Option<ScramLie>,
-        mut random: impl FnMut() -> u64,
-    ) -> Self {
+    pub fn new(users: &[FakeUser], required: bool, lie: Option<ScramLie>, mut random: impl FnMut() -> u64) -> Self {
         let mut store = |user: &FakeUser| {
             let hashes = user.mechanisms.iter().filter_map(|name| Hash::named(name));
             let stored = hashes.map(|hash| {
@@ -200,18 +195,18 @@ impl Auth {
     }
 
     /// Returns `database.user` of each user authenticated on a connection.
-    pub(crate) fn users_on(&self, connection: u64) -> &[String] {
+    pub fn users_on(&self, connection: u64) -> &[String] {
         self.sessions.get(&connection).map_or(&[], |session| session.users.as_slice())
     }
 
     /// Discards the state of a connection.
-    pub(crate) fn end(&mut self, connection: u64) {
+    pub fn end(&mut self, connection: u64) {
         self.sessions.remove(&connection);
     }
 
     /// Checks whether a connection may run a command; some need no authentication, as on a real
     /// server.
-    pub(crate) fn check(&self, connection: u64, name: &str) -> Result<(), CommandError> {
+    pub fn check(&self, connection: u64, name: &str) -> Result<(), CommandError> {
         const FOR_EVERYBODY: [&str; 9] = [
             "ping",
             "hello",
@@ -231,7 +226,7 @@ impl Auth {
 
     /// Completes the reply to hello: the user's mechanisms, and the reply to a speculative
     /// authentication. A speculative authentication that cannot be started is ignored.
-    pub(crate) fn greet(&mut self, connection: u64, request: &Document, reply: &mut Document, random: [u64; 3]) {
+    pub fn greet(&mut self, connection: u64, request: &Document, reply: &mut Document, random: [u64; 3]) {
         if let (Ok(asked), false) = (request.get_str("saslSupportedMechs"), self.users.is_empty()) {
             let known = self.users.iter().find(|(user, _)| format!("{}.{}", user.source, user.name) == asked);
             match known {
@@ -250,7 +245,7 @@ impl Auth {
     }
 
     /// Executes `saslStart`.
-    pub(crate) fn start(
+    pub fn start(
         &mut self,
         connection: u64,
         db: &str,
@@ -301,7 +296,7 @@ impl Auth {
     }
 
     /// Executes `saslContinue`.
-    pub(crate) fn go_on(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
+    pub fn go_on(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
         let session = self.sessions.entry(connection).or_default();
         let id = command.get("conversationId").and_then(super::errors::whole);
         let conversation = session.conversation.take().filter(|_| id == Some(i64::from(CONVERSATION_ID)));

@@ -98,7 +98,7 @@ const PIECE_BYTES: usize = 4096;
 
 /// The server's side of one connection, without its socket.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub struct Side {
     tls: ServerConnection,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -106,7 +106,12 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
+    /// Begins the server's side of a connection.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is refused.
+    pub fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
         let mut tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
         // The caller of `write` sends the output before it writes again.
         tls.set_buffer_limit(None);
@@ -114,7 +119,11 @@ impl Side {
     }
 
     /// Reads decrypted bytes; `None` if there are none.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    ///
+    /// The peer violated the protocol or sent an alert.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match self.tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -138,7 +147,15 @@ impl Side {
     }
 
     /// Processes encrypted bytes; an empty slice is the end.
-    pub(crate) fn receive(&mut self, bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The end could not be recorded.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more bytes than [`Side::piece`] has.
+    pub fn receive(&mut self, bytes: &[u8]) -> io::Result<()> {
         assert!(bytes.len() <= PIECE_BYTES, "a piece at a time");
         if bytes.is_empty() {
             self.tls.read_tls(&mut io::empty())?;
@@ -148,36 +165,42 @@ impl Side {
     }
 
     /// Returns a buffer for encrypted bytes.
-    pub(crate) const fn piece() -> [u8; PIECE_BYTES] {
+    pub const fn piece() -> [u8; PIECE_BYTES] {
         [0; PIECE_BYTES]
     }
 
     /// Encrypts bytes.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The connection is closed.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.tls.writer().write_all(bytes)?;
         self.collect()
     }
 
     /// Appends close_notify to the output.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The output could not be collected.
+    pub fn end(&mut self) -> io::Result<()> {
         self.tls.send_close_notify();
         self.collect()
     }
 
     /// Returns whether the peer has sent close_notify.
-    #[cfg(test)]
-    pub(crate) const fn said_goodbye(&self) -> bool {
+    pub const fn said_goodbye(&self) -> bool {
         self.said_goodbye
     }
 
     /// Returns the connection state of rustls.
-    #[cfg(test)]
-    pub(crate) const fn connection(&self) -> &ServerConnection {
+    pub const fn connection(&self) -> &ServerConnection {
         &self.tls
     }
 
     /// Returns the bytes to send; the caller must remove sent bytes from the front.
-    pub(crate) const fn output(&mut self) -> &mut Vec<u8> {
+    pub const fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 

@@ -11,9 +11,9 @@ use futures_lite::future::block_on;
 use poolhouse_client::tls::{TlsConfig, TlsOptions, TlsStream};
 use poolhouse_core::{Cause, HostAddress};
 
-use super::super::{Versions, Wanted};
 use super::support::World;
 use crate::fake::{BlockingClient, Cut, FakeOptions, FakeServer, Fault};
+use crate::tls::{Versions, Wanted};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -59,9 +59,11 @@ impl io::Write for Blocking {
 }
 
 fn fake(world: &World, versions: Versions) -> FakeServer {
-    let mut tls = super::super::ServerTls::new(world.root.issue(&Wanted::server(&["127.0.0.1"])).identity());
+    let mut tls = crate::tls::ServerTls::new(world.root.issue(&Wanted::server(&["127.0.0.1"])).identity());
     tls.versions = versions;
-    FakeServer::start(FakeOptions { tls: Some(tls), ..FakeOptions::default() }).unwrap()
+    let mut options = FakeOptions::default();
+    options.tls = Some(tls);
+    FakeServer::start(options).unwrap()
 }
 
 fn client(server: &FakeServer, config: &TlsConfig) -> Result<BlockingClient<Blocking>, Cause> {

@@ -4,7 +4,7 @@
 //! ```
 //! use core::time::Duration;
 //! use poolhouse_cql::Version;
-//! use poolhouse_tests::cql_server::{Act, CqlClient, CqlServer, CqlServerOptions, Order, Rule};
+//! use poolhouse_fake::cql::{Act, CqlClient, CqlServer, CqlServerOptions, Order, Rule};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let server = CqlServer::start(CqlServerOptions::default())?;
@@ -219,7 +219,7 @@ impl Door {
 }
 
 fn listen(address: SocketAddr) -> io::Result<Arc<TcpListener>> {
-    let (socket, _) = crate::fake::bind(address)?;
+    let (socket, _) = crate::mongo::bind(address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Arc::new(TcpListener::from(socket)))
 }
@@ -246,7 +246,7 @@ impl CqlServer {
         if options.versions.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server speaks one version at least"));
         }
-        let (holder, address) = crate::fake::bind(SocketAddr::new(options.ip, options.port))?;
+        let (holder, address) = crate::mongo::bind(SocketAddr::new(options.ip, options.port))?;
         let listener = Mutex::new(Some(listen(address)?));
         let door = Arc::new(Door { _holder: holder, listener, is_over: AtomicBool::new(false) });
         let shared = Arc::new(Shared::new(&options, address));

@@ -9,17 +9,17 @@ use bson::{Bson, Document, RawBsonRef, RawDocument};
 use super::compress::{self, Algorithm, OP_COMPRESSED};
 
 /// Bytes of a message header.
-pub(crate) const HEADER_BYTES: usize = 16;
+pub const HEADER_BYTES: usize = 16;
 /// Deepest accepted nesting of documents, as on a real server.
-pub(crate) const DEPTH_MAX: usize = 200;
+pub const DEPTH_MAX: usize = 200;
 
-pub(crate) const OP_REPLY: i32 = 1;
-pub(crate) const OP_QUERY: i32 = 2004;
-pub(crate) const OP_MSG: i32 = 2013;
+pub const OP_REPLY: i32 = 1;
+pub const OP_QUERY: i32 = 2004;
+pub const OP_MSG: i32 = 2013;
 
-pub(crate) const CHECKSUM_PRESENT: u32 = 1;
-pub(crate) const MORE_TO_COME: u32 = 1 << 1;
-pub(crate) const EXHAUST_ALLOWED: u32 = 1 << 16;
+pub const CHECKSUM_PRESENT: u32 = 1;
+pub const MORE_TO_COME: u32 = 1 << 1;
+pub const EXHAUST_ALLOWED: u32 = 1 << 16;
 const REQUIRED_BITS: u32 = 0xffff;
 
 /// The error in a peer's bytes; the connection that sent them is closed.
@@ -70,16 +70,16 @@ impl core::error::Error for BadInput {}
 
 /// A message header, its length already checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) length: usize,
-    pub(crate) request_id: i32,
-    pub(crate) response_to: i32,
-    pub(crate) op_code: i32,
+pub struct Header {
+    pub length: usize,
+    pub request_id: i32,
+    pub response_to: i32,
+    pub op_code: i32,
 }
 
 /// The format of a message; the reply has the same format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     Msg { flags: u32 },
     Query,
     Reply,
@@ -87,18 +87,18 @@ pub(crate) enum Form {
 
 /// A decoded message: sequences of kind 1 are merged into the body as arrays.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Message {
-    pub(crate) header: Header,
-    pub(crate) form: Form,
+pub struct Message {
+    pub header: Header,
+    pub form: Form,
     /// The algorithm with which it was compressed.
-    pub(crate) algorithm: Option<Algorithm>,
+    pub algorithm: Option<Algorithm>,
     /// The collection of an OP_QUERY, else empty.
-    pub(crate) collection: String,
-    pub(crate) body: Document,
+    pub collection: String,
+    pub body: Document,
 }
 
 impl Message {
-    pub(crate) fn has(&self, flag: u32) -> bool {
+    pub fn has(&self, flag: u32) -> bool {
         match self.form {
             Form::Msg { flags } => flags & flag != 0,
             Form::Query | Form::Reply => false,
@@ -107,7 +107,7 @@ impl Message {
 }
 
 /// Reads the four bytes at `at`, which must exist.
-pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
+pub fn i32_at(bytes: &[u8], at: usize) -> i32 {
     let mut four = [0; 4];
     four.copy_from_slice(&bytes[at..at + 4]);
     i32::from_le_bytes(four)
@@ -115,7 +115,7 @@ pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
 
 /// Returns the header at the start of `bytes`; `None` if there are fewer than 16 bytes. The length
 /// is checked as soon as its four bytes have been received.
-pub(crate) fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, BadInput> {
+pub fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, BadInput> {
     if bytes.len() < 4 {
         return Ok(None);
     }
@@ -131,7 +131,7 @@ pub(crate) fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, 
 }
 
 /// Decodes one complete message.
-pub(crate) fn decode(frame: &[u8]) -> Result<Message, BadInput> {
+pub fn decode(frame: &[u8]) -> Result<Message, BadInput> {
     let header = header(frame, frame.len())?.ok_or(BadInput::Truncated("the header"))?;
     if header.length != frame.len() {
         return Err(BadInput::Truncated("the message"));
@@ -263,7 +263,7 @@ fn take_sequence(rest: &mut &[u8]) -> Result<(String, Vec<Bson>), BadInput> {
 
 /// Decodes one document that consists of exactly `bytes`; the depth is checked first, so that no
 /// peer can exhaust the stack.
-pub(crate) fn document(bytes: &[u8]) -> Result<Document, BadInput> {
+pub fn document(bytes: &[u8]) -> Result<Document, BadInput> {
     let raw = RawDocument::from_bytes(bytes).map_err(|error| BadInput::Bson(error.to_string()))?;
     check_depth(raw, 1)?;
     Document::try_from(raw).map_err(|error| BadInput::Bson(error.to_string()))
@@ -289,7 +289,7 @@ fn check_depth(document: &RawDocument, depth: usize) -> Result<(), BadInput> {
 
 /// Writes one OP_MSG with a section of kind 0 into `out`, replacing its content. With
 /// [`CHECKSUM_PRESENT`] in the flags the checksum is computed.
-pub(crate) fn encode_msg(out: &mut Vec<u8>, request_id: i32, response_to: i32, flags: u32, body: &Document) {
+pub fn encode_msg(out: &mut Vec<u8>, request_id: i32, response_to: i32, flags: u32, body: &Document) {
     start(out, request_id, response_to, OP_MSG);
     out.extend_from_slice(&flags.to_le_bytes());
     out.push(0);
@@ -301,7 +301,7 @@ pub(crate) fn encode_msg(out: &mut Vec<u8>, request_id: i32, response_to: i32, f
 }
 
 /// Writes one OP_QUERY into `out`.
-pub(crate) fn encode_query(out: &mut Vec<u8>, request_id: i32, collection: &str, body: &Document) {
+pub fn encode_query(out: &mut Vec<u8>, request_id: i32, collection: &str, body: &Document) {
     start(out, request_id, 0, OP_QUERY);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(collection.as_bytes());
@@ -313,7 +313,7 @@ pub(crate) fn encode_query(out: &mut Vec<u8>, request_id: i32, collection: &str,
 }
 
 /// Writes one OP_REPLY with one document into `out`.
-pub(crate) fn encode_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, body: &Document) {
+pub fn encode_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, body: &Document) {
     const AWAIT_CAPABLE: u32 = 8;
     start(out, request_id, response_to, OP_REPLY);
     out.extend_from_slice(&AWAIT_CAPABLE.to_le_bytes());
@@ -338,14 +338,14 @@ fn append_document(out: &mut Vec<u8>, body: &Document) {
 }
 
 /// Sets the length, and the checksum if the flags announce one.
-pub(crate) fn seal(frame: &mut [u8]) {
+pub fn seal(frame: &mut [u8]) {
     let length = i32::try_from(frame.len()).expect("a frame is shorter than 2 GiB");
     frame[..4].copy_from_slice(&length.to_le_bytes());
     seal_checksum(frame);
 }
 
 /// Recomputes the checksum of an OP_MSG that announces one; other messages are unchanged.
-pub(crate) fn seal_checksum(frame: &mut [u8]) {
+pub fn seal_checksum(frame: &mut [u8]) {
     let announced = frame.len() > HEADER_BYTES + 4 && i32_at(frame, 12) == OP_MSG && frame[HEADER_BYTES] & 1 != 0;
     if announced {
         let at = frame.len() - 4;

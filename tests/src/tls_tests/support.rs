@@ -12,7 +12,7 @@ use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_client::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
 use rustls::ServerConfig;
 
-use super::super::{Folder, Holder, ServerTls, Side, Wanted};
+use crate::tls::{Folder, Holder, ServerTls, Side, Wanted};
 
 /// The host name of servers in memory.
 pub(super) const HOST: &str = "db.example.com";

@@ -10,8 +10,8 @@ use std::io;
 
 use embedded_io_async::{Read, Write};
 
-use super::super::Versions;
 use super::support::{Far, HOST, Wire, World, connect, receive, run, run_for, send};
+use crate::tls::Versions;
 use poolhouse_client::tls::TlsStream;
 
 fn pattern(bytes: usize) -> Vec<u8> {

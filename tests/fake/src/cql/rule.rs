@@ -13,7 +13,7 @@ use poolhouse_cql::{ErrorCode, Opcode};
 /// ```
 /// use core::time::Duration;
 /// use poolhouse_cql::{ErrorCode, Opcode};
-/// use poolhouse_tests::cql_server::{Act, Cut, Order, Rule};
+/// use poolhouse_fake::cql::{Act, Cut, Order, Rule};
 ///
 /// // The whole server.
 /// let slow = Rule::statements(Act::Delay(Duration::from_millis(50)));

@@ -9,7 +9,11 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Returns a configuration that trusts every server, and presents this certificate if one is
 /// requested.
-pub(crate) fn unverified(
+///
+/// # Errors
+///
+/// The key does not belong to the certificate.
+pub fn unverified(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ClientConfig>, Error> {
