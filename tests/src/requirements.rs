@@ -189,7 +189,7 @@ pub fn find(root: &Path, requirements: &mut BTreeMap<String, Requirement>) -> io
                 if is_test(&name) {
                     // A mention in the harness outside of a function, for example in a list, is not
                     // a test.
-                    if function.is_none() && name.starts_with("tests/src/") {
+                    if function.is_none() && (name.starts_with("tests/src/") || name.starts_with("tests/fake/")) {
                         continue;
                     }
                     let is_test = function.as_ref().is_some_and(|function| function.is_test);

@@ -60,6 +60,7 @@ pub fn read_log(log: &str) -> Ran {
 fn top_folder(name: &str) -> &str {
     match name {
         "wire" | "auth" | "cql" | "uri" | "driver" | "client" => "core",
+        "fake" => "tests",
         _ => name,
     }
 }
