@@ -54,6 +54,7 @@ use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
 use event_listener::Event;
+use hashbrown::{HashMap, HashSet};
 use host::{Change, Effects, Host};
 use plan::Hosts;
 use poolhouse_core::{Instant, ServerId};
@@ -61,6 +62,7 @@ use poolhouse_driver::{
     BaseRuntime as _, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
     TaskGuard,
 };
+use std::hash::RandomState;
 use std::sync::Mutex;
 
 /// A session: a handle that is cheap to clone and share. Dropping the last clone ends its
@@ -365,11 +367,14 @@ impl<P: Platform> Shared<P> {
         let (now, mut effects) = (self.now(), Effects::default());
         let mux = lock(&self.mux);
         let before = self.hosts();
+        // There may be thousands of hosts: searching the list for each would take milliseconds.
+        let known: HashMap<&str, &Arc<Host>, RandomState> =
+            before.all().iter().map(|host| (host.address.as_str(), host)).collect();
+        let kept: HashSet<&str, RandomState> = wanted.iter().map(|address| address.address.as_str()).collect();
         let mut hosts = Vec::with_capacity(wanted.len());
         for address in wanted {
             let config = MuxOptions { distance: address.distance, ..*mux }.validate()?;
-            let known = before.all().iter().find(|host| host.address == address.address);
-            let host = match known {
+            let host = match known.get(address.address.as_str()) {
                 Some(host) => Arc::clone(host),
                 None => {
                     let id = MuxId::new(NEXT_POOL.fetch_add(1, Ordering::Relaxed));
@@ -384,7 +389,7 @@ impl<P: Platform> Shared<P> {
         for (_, host, config) in &hosts {
             host.change(now, &self.events, &mut effects, |change| change.reconfigure(*config));
         }
-        for host in before.all().iter().filter(|host| !hosts.iter().any(|(_, kept, _)| Arc::ptr_eq(host, kept))) {
+        for host in before.all().iter().filter(|host| !kept.contains(host.address.as_str())) {
             host.change(now, &self.events, &mut effects, |change| change.close());
         }
         drop(mux);
