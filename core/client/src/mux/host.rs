@@ -171,10 +171,10 @@ impl Effects {
     }
 
     fn wake(&mut self, waker: &mut Option<Waker>) {
-        if self.waker.is_none() {
-            self.waker = waker.take();
-        } else {
-            self.wakers.extend(waker.take());
+        let Some(waker) = waker.take() else { return };
+        match &mut self.waker {
+            first @ None => *first = Some(waker),
+            Some(_) => self.wakers.push(waker),
         }
     }
 
