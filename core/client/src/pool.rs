@@ -26,7 +26,8 @@ use poolhouse_driver::{BaseRuntime as _, EventRef, SUBSCRIPTION_EVENTS, Subscrib
 
 /// Opens connections and judges them. The methods may be written as `async fn`.
 ///
-/// If one of them panics, the check-out that waits for it fails, and the connection is closed.
+/// If `connect` panics, the check-out that waits for it fails. If another method panics, the
+/// connection is closed; after a check, the check-out takes another one.
 pub trait Manager: Send + Sync + 'static {
     /// A connection. Dropping it closes it, without blocking.
     type Connection: Send + 'static;
@@ -108,7 +109,8 @@ pub struct Pool<M: Manager, P: Platform> {
 
 struct Inner<M: Manager, P: Platform> {
     core: Arc<Core<Hosted<M>, Net<P>>>,
-    tasks: Tasks<P>,
+    /// Shared so that the child of a fork can leak it.
+    tasks: Arc<Tasks<P>>,
 }
 
 impl<M: Manager, P: Platform + Default> Pool<M, P> {
@@ -247,7 +249,7 @@ impl<M: Manager, P: Platform> Drop for Inner<M, P> {
     fn drop(&mut self) {
         if self.core.runtime().is_inherited() {
             // Sockets, wakers and tasks belong to the parent.
-            core::mem::forget(Arc::clone(&self.core));
+            core::mem::forget((Arc::clone(&self.core), Arc::clone(&self.tasks)));
             return;
         }
         self.core.close();
@@ -382,7 +384,7 @@ impl<M: Manager, P: Platform> Builder<M, P> {
         let id = PoolId::new(u64::from(NEXT_CLIENT.fetch_add(1, Ordering::Relaxed)) << 32);
         let runtime = Net::new(self.platform.clone());
         let core = Arc::new(Core::new(Hosted(self.manager), runtime, config, id, self.name, &events));
-        let tasks = Tasks::new(self.subscribers);
+        let tasks = Arc::new(Tasks::new(self.subscribers));
         // There is no work for more workers than connections.
         for _ in 0..config.options().max_connecting.min(config.options().max_size) {
             tasks.spawn(&self.platform, Core::run_worker(Arc::clone(&core)));

@@ -31,7 +31,7 @@ pub use pooled::Pooled;
 
 use super::driven::{Begun, Drive, Driven, DrivenOf};
 use super::event::{Publish, Tap};
-use super::runtime::{BaseRuntime, Lock as _, Locked};
+use super::runtime::{BaseRuntime, Lock as _, Locked, register};
 use super::server::PoolSnapshot;
 use core::cell::Cell;
 use core::fmt;
@@ -39,10 +39,9 @@ use core::future::poll_fn;
 use core::ops::Deref;
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use error::Failure;
 use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
 use poolhouse_core::storage::Store;
-use poolhouse_core::{ConfigError, Instant};
+use poolhouse_core::{Cause, ConfigError, Instant};
 
 /// Opens connections and judges them.
 pub trait Manager {
@@ -57,7 +56,8 @@ pub trait Manager {
     ///
     /// # Errors
     ///
-    /// The check-out that the connection was opened for fails with [`PoolError::Connect`].
+    /// The check-out that the connection was opened for fails with [`PoolError::Connect`], which has a
+    /// clone of the last error. It is cloned under the lock of the pool: `clone` must not call the pool.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>>;
 
     /// Checks a connection that was used before, by a ping for example, before it is used again. By
@@ -65,7 +65,8 @@ pub trait Manager {
     ///
     /// # Errors
     ///
-    /// The connection is closed, and the check-out takes another one.
+    /// The connection is closed, and the check-out takes another one; also after a panic, if the
+    /// runtime catches panics.
     fn check(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> {
         let _ = connection;
         core::future::ready(Ok(()))
@@ -113,8 +114,10 @@ pub struct Pool<M: Manager, R: BaseRuntime> {
 
 struct State<M: Manager, R: BaseRuntime> {
     driven: Driven<R::Memory, Held<M::Connection>, Expiry>,
-    /// The failure of the last attempt to connect.
-    failure: Option<Failure<M::Error>>,
+    /// The last error of the manager. It is kept after a success, for check-outs that failed before.
+    error: Option<M::Error>,
+    /// Whether the last attempt to connect failed with `error`.
+    is_error_last: bool,
     /// The number of attempts that failed since the last success.
     failures: u32,
     /// The time before which no attempt begins, after a failure.
@@ -122,7 +125,7 @@ struct State<M: Manager, R: BaseRuntime> {
     /// A task was dropped before the pool was closed.
     abandoned: bool,
     /// Tasks that wait until a closed pool has no connection in use.
-    closers: <R::Memory as Memory>::PerWaiter<Waker>,
+    closers: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
 }
 
 impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
@@ -161,7 +164,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         pool.ready(now, &mut tap);
         let state = State {
             driven: Driven::new(pool),
-            failure: None,
+            error: None,
+            is_error_last: false,
             failures: 0,
             retry_at: None,
             abandoned: false,
@@ -243,7 +247,11 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         pool.check_fork()?;
         // A deadline in the past: the check-out does not wait.
         match pool.check_out(|| pool.runtime.now(), Some(Instant::ORIGIN)) {
-            Ok(Begun::Granted(connection, lease)) => Ok(Pooled::new(pool, lease, connection)),
+            Ok(Begun::Granted(connection, lease)) => {
+                let mut pooled = Pooled::new(pool, lease, connection);
+                pooled.mark_used();
+                Ok(pooled)
+            }
             Ok(Begun::Queued(id)) => {
                 debug_assert!(false, "a check-out without time does not wait");
                 pool.cancel(pool.runtime.now(), id);
@@ -276,27 +284,31 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                     let limit = self.config.options().wait_timeout;
                     deadline = deadline.or_else(|| Some(begun.get()?.saturating_add(limit?)));
                 }
-                Err(error) => return Err(self.explain(error)),
+                Err(error) => {
+                    // In the child of a fork the lock may be held by a thread that does not exist.
+                    self.check_fork()?;
+                    return Err(self.explain(error));
+                }
             }
         }
     }
 
     fn explain(&self, error: CheckOutError) -> PoolError<M::Error> {
         self.state.with(|state| {
-            let is_failing = state.failures > 0;
             #[expect(clippy::wildcard_enum_match_arm, reason = "all others mean that the pool is closed")]
             match error {
-                CheckOutError::EstablishFailed { .. } => match &state.failure {
-                    Some(Failure::Connect(error)) => PoolError::Connect(error.clone()),
-                    Some(Failure::Timeout) => PoolError::ConnectTimeout,
-                    Some(Failure::Interrupted) | None => PoolError::Interrupted,
-                },
+                // The cause is that of this check-out: other attempts may have ended since.
+                CheckOutError::EstablishFailed { cause: Cause::Other, .. } => {
+                    state.error.clone().map_or(PoolError::Interrupted, PoolError::Connect)
+                }
+                CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. } => PoolError::ConnectTimeout,
+                CheckOutError::EstablishFailed { cause: Cause::Resources, .. } => {
+                    PoolError::Busy { waiting: state.driven.pool.counts().waiting }
+                }
+                CheckOutError::EstablishFailed { .. } => PoolError::Interrupted,
                 CheckOutError::WaitQueueTimeout { .. } => PoolError::WaitTimeout {
                     counts: state.driven.pool.counts(),
-                    last: match &state.failure {
-                        Some(Failure::Connect(error)) if is_failing => Some(error.clone()),
-                        _ => None,
-                    },
+                    last: state.error.as_ref().filter(|_| state.is_error_last).cloned(),
                 },
                 CheckOutError::Busy { waiting } => PoolError::Busy { waiting },
                 _ if state.abandoned => PoolError::Abandoned,
@@ -361,30 +373,14 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Returns once the pool is closed and no connection is in use. Cancel-safe. In the child of a
     /// fork it returns at once.
     pub async fn drained(&self) {
-        poll_fn(|context| {
-            if self.runtime.is_inherited() {
-                return Poll::Ready(());
-            }
-            let mut waker = Some(context.waker().clone());
-            let (polled, is_kept) = self.state.with(|state| {
-                if state.is_drained() {
-                    return (Poll::Ready(()), true);
-                }
-                let is_known = state.closers.slots().iter().any(|kept| kept.will_wake(context.waker()));
-                (Poll::Pending, is_known || waker.take().is_none_or(|waker| state.closers.try_push(waker).is_ok()))
-            });
-            if !is_kept {
-                // All slots of a fixed capacity are taken: the task polls until the pool is drained.
-                context.waker().wake_by_ref();
-            }
-            polled
-        })
-        .await;
+        let mut closer = Closer { pool: self, place: None };
+        poll_fn(|context| closer.poll(context.waker())).await;
     }
 
     fn wake_closers(&self) {
-        while let Some(waker) = self.state.with(|state| if state.is_drained() { state.closers.pop() } else { None }) {
-            let _ = R::contain(|| waker.wake());
+        // A drained pool remains drained, so no slot is taken again.
+        while let Some(slot) = self.state.with(|state| if state.is_drained() { state.closers.pop() } else { None }) {
+            let _ = R::contain(|| slot.map(Waker::wake));
         }
     }
 
@@ -442,6 +438,52 @@ impl<M: Manager, R: BaseRuntime> Drop for Waiting<'_, M, R> {
     fn drop(&mut self) {
         if let Some(id) = self.id.filter(|_| !self.pool.runtime.is_inherited()) {
             self.pool.cancel(self.pool.runtime.now(), id);
+            // The check-out may have been granted the last connection of a closed pool.
+            self.pool.wake_closers();
+        }
+    }
+}
+
+/// A task that waits until the pool is drained; its waker is removed on drop.
+struct Closer<'p, M: Manager, R: BaseRuntime> {
+    pool: &'p Pool<M, R>,
+    /// The slot of its waker.
+    place: Option<usize>,
+}
+
+impl<M: Manager, R: BaseRuntime> Closer<'_, M, R> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        if self.pool.runtime.is_inherited() {
+            return Poll::Ready(());
+        }
+        let mut kept = Some(waker.clone());
+        let polled = self.pool.state.with(|state| {
+            if state.is_drained() {
+                return Poll::Ready(());
+            }
+            if self.place.is_none() {
+                self.place = state.closers.slots().iter().position(Option::is_none);
+            }
+            if self.place.is_none() && state.closers.try_push(None).is_ok() {
+                self.place = Some(state.closers.slots().len() - 1);
+            }
+            if let Some(slot) = self.place.and_then(|place| state.closers.slots_mut().get_mut(place)) {
+                register(slot, &mut kept);
+            }
+            Poll::Pending
+        });
+        if polled.is_pending() && self.place.is_none() {
+            // All slots of a fixed capacity are taken: the task polls until the pool is drained.
+            waker.wake_by_ref();
+        }
+        polled
+    }
+}
+
+impl<M: Manager, R: BaseRuntime> Drop for Closer<'_, M, R> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.filter(|_| !self.pool.runtime.is_inherited()) {
+            let _left = self.pool.state.with(|state| state.closers.slots_mut().get_mut(place).and_then(Option::take));
         }
     }
 }

@@ -13,7 +13,7 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
 use poolhouse_wire::Sink;
 
-/// What every pool requires: a a clock, timers, locks, storage, a publisher of events and the
+/// What every pool requires: a clock, timers, locks, storage, a publisher of events and the
 /// containment of panics.
 ///
 /// The futures of the driver are `Send` if these types allow it.

@@ -21,7 +21,7 @@ pub enum PoolError<E> {
     },
     /// The task that opened a connection was dropped or panicked.
     Interrupted,
-    /// No memory, or no slot of a fixed capacity, for one more waiter.
+    /// No memory, or no slot of a fixed capacity, for one more waiter or connection.
     Busy {
         /// The number of waiters.
         waiting: u32,

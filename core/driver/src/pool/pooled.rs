@@ -2,7 +2,10 @@
 
 use super::{BaseRuntime, Drive, Health, Held, Lease, Manager, Pool};
 use core::fmt;
+use core::future::poll_fn;
 use core::ops::{Deref, DerefMut};
+use core::pin::pin;
+use core::task::Poll;
 use poolhouse_core::Cause;
 
 /// A connection that is checked out, for the exclusive use of its owner. Dropping it returns it to
@@ -46,7 +49,7 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     }
 
     /// Whether the connection can be used: it is fresh, or it passes its check. If it does not, it
-    /// is marked as broken; so it is if the future is dropped or panics.
+    /// is marked as broken; so it is if the future is dropped or the check panics.
     pub(super) async fn is_usable(&mut self) -> bool {
         let Self { pool, connection, is_broken, .. } = self;
         let Some(conn) = connection else { return false };
@@ -54,9 +57,22 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
             return true;
         }
         *is_broken = true;
-        let checked = pool.limited(pool.manager.check(&mut conn.connection)).await;
+        let Some(check) = R::contain(|| pool.manager.check(&mut conn.connection)) else { return false };
+        let mut check = pin!(check);
+        let contained = poll_fn(|context| match R::contain(|| check.as_mut().poll(context)) {
+            Some(polled) => polled.map(Some),
+            None => Poll::Ready(None),
+        });
+        let checked = pool.limited(contained).await.flatten();
         *is_broken = !matches!(checked, Some(Ok(())));
         !*is_broken
+    }
+
+    /// Records that a check-out has the connection.
+    pub(super) fn mark_used(&mut self) {
+        if let Some(conn) = &mut self.connection {
+            conn.is_fresh = false;
+        }
     }
 
     #[inline]

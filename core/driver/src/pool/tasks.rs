@@ -96,10 +96,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     fn opened(&self, conn: ConnId, connection: M::Connection) {
-        let _failure = self.state.with(|state| {
-            (state.failures, state.retry_at) = (0, None);
-            state.failure.take()
-        });
+        self.state.with(|state| (state.failures, state.retry_at, state.is_error_last) = (0, None, false));
         let now = self.runtime.now();
         let expiry = self.expiry(now);
         let abandoned = self.established(now, conn, hold(connection), expiry);
@@ -121,22 +118,27 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     fn failed(&self, conn: ConnId, failure: Failure<M::Error>) {
-        let cause = match failure {
-            Failure::Connect(_) => Cause::Other,
-            Failure::Timeout => Cause::NetworkTimeout,
-            Failure::Interrupted => Cause::Cancelled,
+        // The causes that the error of the check-out is made from.
+        let (cause, mut error) = match failure {
+            Failure::Connect(error) => (Cause::Other, Some(error)),
+            Failure::Timeout => (Cause::NetworkTimeout, None),
+            Failure::Interrupted => (Cause::Cancelled, None),
         };
         let now = self.runtime.now();
         // Stored before the check-out fails, which reads it.
-        let _before = self.state.with(|state| {
+        self.state.with(|state| {
             let pause = BACKOFF_FIRST.saturating_mul(1 << state.failures.min(16));
             let pause = pause.min(self.config.options().max_backoff);
             state.failures = state.failures.saturating_add(1);
             state.retry_at = Some(now.saturating_add(pause - self.share(pause / 4)));
-            state.failure.replace(failure)
+            state.is_error_last = error.is_some();
+            if error.is_some() {
+                // The error before is dropped without the lock.
+                core::mem::swap(&mut state.error, &mut error);
+            }
         });
-        let error = EstablishError { cause, overloaded: false, clear: None };
-        let _waker = self.step(|state, observer| state.fail_establish(now, conn, error, observer));
+        let establish = EstablishError { cause, overloaded: false, clear: None };
+        let _waker = self.step(|state, observer| state.fail_establish(now, conn, establish, observer));
     }
 
     async fn keep_clock(&self) {

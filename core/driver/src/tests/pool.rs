@@ -25,6 +25,7 @@ struct Peer {
     refuses: bool,
     hangs: bool,
     panics: bool,
+    check_panics: bool,
     /// Connections up to this number fail their checks.
     checks_fail_until: u32,
     checks: u32,
@@ -70,6 +71,10 @@ impl Manager for Opener {
     async fn check(&self, line: &mut Line) -> Result<(), &'static str> {
         let mut peer = self.0.lock().unwrap();
         peer.checks += 1;
+        if peer.check_panics {
+            drop(peer);
+            panic!("as the test wants it");
+        }
         if line.number <= peer.checks_fail_until { Err("reset") } else { Ok(()) }
     }
 
@@ -332,9 +337,8 @@ fn check_out_that_is_dropped_during_the_check_closes_its_connection() {
     let pool = Arc::new(Pool::new(Stuck, runtime, config, PoolId::new(8), String::new(), &Subscribers::default()));
     house.start(Box::pin(Pool::run_worker(Arc::clone(&pool))));
     house.run();
-    drop(Pool::try_get_from(Arc::clone(&pool)).unwrap());
     let mut fresh = Box::pin(Pool::get_from(Arc::clone(&pool))) as Boxed<'static, _>;
-    let Poll::Ready(Ok(pooled)) = poll(&mut fresh) else { panic!("it was never checked out by get") };
+    let Poll::Ready(Ok(pooled)) = poll(&mut fresh) else { panic!("a fresh connection is not checked") };
     drop(pooled);
     let mut getting = Box::pin(Pool::get_from(Arc::clone(&pool))) as Boxed<'static, _>;
     assert!(poll(&mut getting).is_pending(), "the check does not end");
@@ -569,6 +573,128 @@ fn worker_that_panics_fails_one_check_out_and_starts_again() {
     assert!(poll(&mut worker).is_pending());
     let Poll::Ready(Ok(got)) = poll(&mut getting) else { panic!("the worker has started again") };
     assert_eq!(got.number, 1);
+}
+
+#[test]
+fn closed_pool_is_drained_when_a_check_out_that_was_granted_a_connection_is_dropped() {
+    let mut house = House::open(Options { max_size: 1, ..PLAIN });
+    let held = house.get().unwrap();
+    let mut waiting = house.begin();
+    assert!(poll(&mut waiting).is_pending());
+    drop(held);
+    let pool = Arc::clone(&house.pool);
+    let mut drained = Box::pin(async move { pool.drained().await }) as Boxed<'static, ()>;
+    let bell = Arc::<Bell>::default();
+    let waker = Waker::from(Arc::clone(&bell));
+    house.pool.close();
+    assert!(drained.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "the waiter has the connection");
+    drop(waiting);
+    assert_eq!(house.counts(), [0, 0, 0, 0]);
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1, "the last connection was returned");
+    assert!(poll(&mut drained).is_ready());
+}
+
+#[test]
+fn check_out_keeps_its_error_when_another_connection_is_opened_before_it_is_polled() {
+    let mut house = House::open(Options { max_connecting: 1, ..PLAIN });
+    house.peer(|peer| peer.refuses = true);
+    let [mut first, mut second] = [house.begin(), house.begin()];
+    assert!(poll(&mut first).is_pending());
+    assert!(poll(&mut second).is_pending());
+    house.run();
+    house.peer(|peer| peer.refuses = false);
+    house.pass(50 * MS);
+    assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))));
+    assert_eq!(poll(&mut first).map(Result::err), Poll::Ready(Some(PoolError::Connect("refused"))));
+}
+
+#[test]
+fn check_out_keeps_its_error_when_another_attempt_ends_otherwise_before_it_is_polled() {
+    let options = Options { max_connecting: 1, connect_timeout: Some(10 * MS), ..PLAIN };
+    let mut house = House::open(options);
+    house.peer(|peer| peer.refuses = true);
+    let [mut first, mut second] = [house.begin(), house.begin()];
+    assert!(poll(&mut first).is_pending());
+    assert!(poll(&mut second).is_pending());
+    house.run();
+    house.peer(|peer| peer.hangs = true);
+    house.pass(60 * MS);
+    assert_eq!(poll(&mut first).map(Result::err), Poll::Ready(Some(PoolError::Connect("refused"))));
+    assert_eq!(poll(&mut second).map(Result::err), Poll::Ready(Some(PoolError::ConnectTimeout)));
+}
+
+#[test]
+fn connection_that_was_taken_at_once_is_checked_before_it_is_reused() {
+    let mut house = House::open(Options { min_size: 1, ..PLAIN });
+    house.pass(MS);
+    drop(Pool::try_get_from(Arc::clone(&house.pool)).unwrap());
+    drop(house.get().unwrap());
+    assert_eq!(house.peer(|peer| peer.checks), 1);
+}
+
+#[test]
+fn check_out_that_waits_fails_in_the_child_of_a_fork() {
+    let mut house = House::open(Options { max_size: 1, ..PLAIN });
+    let held = house.get().unwrap();
+    let mut waiting = house.begin();
+    assert!(poll(&mut waiting).is_pending());
+    house.bench.inherited.store(true, Ordering::Relaxed);
+    assert_eq!(poll(&mut waiting).map(Result::err), Poll::Ready(Some(PoolError::Forked)));
+    drop(held);
+}
+
+#[test]
+fn dropped_future_of_drained_leaves_no_waker() {
+    let house = House::open(PLAIN);
+    let bell = Arc::<Bell>::default();
+    let waker = Waker::from(Arc::clone(&bell));
+    let pool = Arc::clone(&house.pool);
+    let begin = || {
+        let pool = Arc::clone(&pool);
+        Box::pin(async move { pool.drained().await }) as Boxed<'static, ()>
+    };
+    let [mut one, mut two] = [begin(), begin()];
+    assert!(one.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(two.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(one);
+    drop(waker);
+    house.pool.close();
+    assert!(bell.0.load(Ordering::Relaxed) > 0, "the other future of the task is woken");
+    assert_eq!(Arc::strong_count(&bell), 1);
+
+    let house = House::open(PLAIN);
+    let pool = Arc::clone(&house.pool);
+    let mut one = Box::pin(async move { pool.drained().await }) as Boxed<'static, ()>;
+    assert!(one.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&bell)))).is_pending());
+    drop(one);
+    assert_eq!(Arc::strong_count(&bell), 1, "the pool is open");
+}
+
+#[test]
+fn check_that_panics_closes_its_connection_and_the_check_out_takes_another_one() {
+    // This runtime catches panics, and its memory has room for one connection.
+    let (bench, opener) = (Bench::new(), Opener::default());
+    let config = PLAIN.validate().unwrap();
+    let events = Subscribers::default();
+    let pool = Arc::new(Pool::new(opener.clone(), bench, config, PoolId::new(7), String::new(), &events));
+    let mut tasks = [
+        Box::pin(Pool::run_worker(Arc::clone(&pool))) as Boxed<'static, ()>,
+        Box::pin(Pool::run_clock(Arc::clone(&pool))) as Boxed<'static, ()>,
+    ];
+    let mut get = || {
+        let mut getting: Boxed<'static, Result<Pooled<_, _, _>, _>> = Box::pin(Pool::get_from(Arc::clone(&pool)));
+        for _ in 0..4 {
+            if let Poll::Ready(got) = poll(&mut getting) {
+                return got;
+            }
+            tasks.iter_mut().for_each(|task| assert!(poll(task).is_pending()));
+        }
+        panic!("it waits");
+    };
+    drop(get().unwrap());
+    opener.0.lock().unwrap().check_panics = true;
+    assert_eq!(get().unwrap().number, 2);
+    assert_eq!(opener.0.lock().unwrap().closed, [1], "the second one is available");
 }
 
 /// The clock is read before anything changes, so closing the pool can be attempted again.
