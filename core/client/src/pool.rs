@@ -64,6 +64,9 @@ pub trait Manager: Send + Sync + 'static {
     }
 }
 
+/// The maximum number of tasks that open connections.
+const WORKERS_MAX: u32 = 128;
+
 /// A [`Manager`] as the driver takes it.
 #[doc(hidden)]
 pub struct Hosted<M>(M);
@@ -164,7 +167,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
 
     /// Makes all present connections unusable, after a failover of the server for example.
     /// Available ones are closed at once, the others when they are returned. Waiting check-outs
-    /// continue to wait, for new connections.
+    /// continue to wait, for new connections. An attempt to connect that is in progress takes its
+    /// place until it ends, at most [`Builder::connect_timeout`].
     pub fn clear(&self) {
         self.inner.core.clear();
     }
@@ -304,7 +308,8 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// The maximum number of connections that are opened at the same time; at least 1. Default 2.
+    /// The maximum number of connections that are opened at the same time; at least 1, and in effect
+    /// at most 128. Default 2.
     pub fn max_connecting(mut self, max_connecting: u32) -> Self {
         self.options.max_connecting = max_connecting;
         self
@@ -385,8 +390,8 @@ impl<M: Manager, P: Platform> Builder<M, P> {
         let runtime = Net::new(self.platform.clone());
         let core = Arc::new(Core::new(Hosted(self.manager), runtime, config, id, self.name, &events));
         let tasks = Arc::new(Tasks::new(self.subscribers));
-        // There is no work for more workers than connections.
-        for _ in 0..config.options().max_connecting.min(config.options().max_size) {
+        // `resize` may raise `max_size`, so that does not bound them.
+        for _ in 0..config.options().max_connecting.min(WORKERS_MAX) {
             tasks.spawn(&self.platform, Core::run_worker(Arc::clone(&core)));
         }
         tasks.spawn(&self.platform, Core::run_clock(Arc::clone(&core)));
