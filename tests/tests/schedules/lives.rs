@@ -523,10 +523,10 @@ fn lives(name: &str, depth: usize, schedules: usize) {
 
 #[test]
 fn lives_of_few_preemptions() {
-    lives("lives, few preemptions", 3, 1_500);
+    lives("lives, few preemptions", 3, 8_000);
 }
 
 #[test]
 fn lives_of_many_preemptions() {
-    lives("lives, many preemptions", 12, 1_500);
+    lives("lives, many preemptions", 12, 8_000);
 }
