@@ -1,7 +1,5 @@
 //! A small seeded random number generator: the same numbers on every machine and in every version.
 
-use crate::choices::Choices;
-
 /// xoshiro256++, seeded by splitmix64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
@@ -35,18 +33,6 @@ impl Rng {
         let (b, a) = (b ^ c, a ^ d);
         self.state = [a, b, c ^ (self.state[1] << 17), d.rotate_left(45)];
         result
-    }
-}
-
-impl Choices for Rng {
-    fn below(&mut self, bound: u32) -> u32 {
-        assert!(bound > 0, "a choice among nothing");
-        let wide = u128::from(self.next_u64()) * u128::from(bound);
-        u32::try_from(wide >> 64).unwrap_or(0)
-    }
-
-    fn is_over(&self) -> bool {
-        false
     }
 }
 

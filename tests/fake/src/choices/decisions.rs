@@ -173,3 +173,15 @@ impl FromStr for Script {
         Ok(Self { seed, streams })
     }
 }
+
+impl Choices for Rng {
+    fn below(&mut self, bound: u32) -> u32 {
+        assert!(bound > 0, "a choice among nothing");
+        let wide = u128::from(self.next_u64()) * u128::from(bound);
+        u32::try_from(wide >> 64).unwrap_or(0)
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
