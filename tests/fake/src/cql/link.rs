@@ -213,7 +213,12 @@ impl Link {
     }
 
     /// Writes bytes. The caller must hold the lock of the output.
+    ///
+    /// Fails after [`cut`](Self::cut), which leaves the socket open for writes if no write had begun.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        if self.has_ended() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let piece = self.shared.piece_bytes.load(Ordering::SeqCst);
         let mut stream = &self.stream;
         let pieces = if piece == 0 { bytes.len() } else { piece };
@@ -441,5 +446,31 @@ mod damage {
         if let Some(byte) = byte {
             *byte ^= 0x80;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cql::CqlServerOptions;
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    /// More than the buffers of a loopback connection hold.
+    const MORE_THAN_BUFFERED_BYTES: usize = 64 << 20;
+
+    #[test]
+    fn write_after_a_reset_fails_and_does_not_block() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        let _client = TcpStream::connect(address).expect("it listens");
+        let (stream, peer) = listener.accept().expect("connected");
+        let shared = Arc::new(Shared::new(&CqlServerOptions::default(), address));
+        let link = Arc::new(Link::new(1, peer, stream, shared));
+        link.cut(Cut::Reset);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(link.send(&vec![0; MORE_THAN_BUFFERED_BYTES], 0, false)));
+        let sent = receiver.recv_timeout(Duration::from_secs(10)).expect("the write blocks");
+        assert_eq!(sent.expect_err("the connection has ended").kind(), io::ErrorKind::BrokenPipe);
     }
 }
