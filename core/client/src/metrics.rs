@@ -141,11 +141,15 @@ impl PoolMetrics {
     #[inline]
     fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
         let place = conn.index() as usize;
-        if self.conns.len() <= place {
+        let was = match self.conns.get_mut(place) {
+            Some(kept) => core::mem::replace(kept, now),
             // Only when a connection is created: an existing connection has an entry.
-            self.conns.resize(place + 1, Conn::Uncounted);
-        }
-        let was = self.conns.get_mut(place).map_or(Conn::Uncounted, |kept| core::mem::replace(kept, now));
+            None => {
+                self.conns.resize(place, Conn::Uncounted);
+                self.conns.push(now);
+                Conn::Uncounted
+            }
+        };
         match was {
             Conn::Uncounted => {}
             Conn::Idle => self.idle.decrement(1.0),
