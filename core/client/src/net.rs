@@ -13,12 +13,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::future::pending;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Deref;
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::observe::contain;
 use poolhouse_core::pool::OnHeap;
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
-use poolhouse_driver::{BaseRuntime, Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
+use poolhouse_driver::{BaseRuntime, Birth, ConnectError, Guarded, NewServer, Runtime, Server, ServerState, TaskGuard};
 use poolhouse_uri::dns::{LookupError, Resolver};
 use std::io;
 use std::path::Path;
@@ -155,8 +156,12 @@ impl<P: Platform> BaseRuntime for Net<P> {
         contain(work)
     }
 
-    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        restart(self, begin)
+    fn run_task<T, F>(guard: TaskGuard<T>, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
+    where
+        T: Deref<Target: Guarded<Runtime = Self>> + Clone,
+        F: Future<Output = ()>,
+    {
+        guard.run_restarting(begin)
     }
 }
 
