@@ -149,14 +149,8 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// Returns the deadline that the client's own `timeoutMS` sets for an operation that starts
-    /// now.
-    pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.deadline(self.options().timeout)
-    }
-
     /// Whether `socketTimeoutMS` limits each command, which is the case only without a deadline.
-    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
+    fn is_paced(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none() && self.options().socket_timeout.is_some()
     }
 
