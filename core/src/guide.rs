@@ -3,7 +3,8 @@
 //! - [`embedding`]: pools and monitors in a loop of your own, with a complete host.
 //! - [`firmware`]: the client in static memory on a microcontroller.
 //!
-//! The guides for applications (`observing`, `tuning`, `forking`, `migrating`) and for other runtimes (`adapter`) are in `poolhouse-client`.
+//! The guides for applications (`observing`, `tuning`, `forking`, `migrating`) and for other
+//! runtimes (`adapter`) are in `poolhouse-client`.
 
 pub mod embedding {
     // Its example has its pool on the heap.

@@ -9,9 +9,9 @@
 //!   at;
 //! - **getters** (nouns).
 //!
-//! After any command or `handle_*` the host drains `poll_action` and re-reads `poll_timeout`. Actions
-//! are stored in the slots they belong to and not in a queue, so an action that was revoked in the
-//! meantime is never returned.
+//! After any command or `handle_*` the host drains `poll_action` and re-reads `poll_timeout`.
+//! Actions are stored in the slots they belong to and not in a queue, so an action that was revoked
+//! in the meantime is never returned.
 
 pub use crate::observe::Observer;
 use core::fmt;

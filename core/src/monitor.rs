@@ -40,8 +40,8 @@
 //! ```
 //!
 //! `known` states whether the server's type is known before the input (in a host without a
-//! topology: whether the last check succeeded, and nothing has marked the server Unknown since). Only
-//! the immediate retry after a network error depends on it (MON-55).
+//! topology: whether the last check succeeded, and nothing has marked the server Unknown since).
+//! Only the immediate retry after a network error depends on it (MON-55).
 //!
 //! # Intervals
 //!

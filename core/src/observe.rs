@@ -7,8 +7,8 @@
 //!
 //! - [`Within`] adds the context for hosts that drive a machine themselves.
 //! - [`Tee`] passes the same events to two observers.
-//! - `poolhouse_client::log` (feature `tracing`) and `poolhouse_client::metrics` (feature `metrics`)
-//!   contain observers that write log messages and metrics.
+//! - `poolhouse_client::log` (feature `tracing`) and `poolhouse_client::metrics` (feature
+//!   `metrics`) contain observers that write log messages and metrics.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! MongoDB's connection pool (CMAP) as a state machine.
 //!
-//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool"; CMAP-01..102.
+//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool";
+//! CMAP-01..102.
 //!
 //! # One check-out
 //!
@@ -224,8 +225,8 @@ impl<M: Memory> Pool<M> {
     /// Checks out a connection, or enters the wait queue.
     ///
     /// `Available -> InUse` for an available connection that has not perished, the newest one by
-    /// default ([`PoolOptions::reuse`]); perished ones found first are closed. If no connection is available, the request waits, and a
-    /// connection may be created for it.
+    /// default ([`PoolOptions::reuse`]); perished ones found first are closed. If no connection is
+    /// available, the request waits, and a connection may be created for it.
     ///
     /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
     /// - `deadline`: the caller's own, for waiting and establishing together. Without one,
@@ -256,10 +257,10 @@ impl<M: Memory> Pool<M> {
 
     /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once. It is not read if a current connection is available, the pool
-    /// works in the background and reuses the newest connection, `maxIdleTimeMS` is not set and the
-    /// observer is not [enabled](Observer::is_enabled); the time of the call is then that of the
-    /// last reading.
+    /// The clock is read at most once. It is not read if a current connection is available, the
+    /// pool works in the background and reuses the newest connection, `maxIdleTimeMS` is not set
+    /// and the observer is not [enabled](Observer::is_enabled); the time of the call is then that
+    /// of the last reading.
     ///
     /// # Errors
     ///
@@ -566,7 +567,8 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Closes a connection as soon as no check-out uses it: at the end of its lifetime, for example.
+    /// Closes a connection as soon as no check-out uses it: at the end of its lifetime, for
+    /// example.
     ///
     /// `Available -> OwesClose` at once; a connection in use is closed when it is checked in. A
     /// connection that is being established, and an id that is no longer valid, are not affected.

@@ -42,11 +42,11 @@
 //! - A monitor has its own schedule: at least 500 ms between two of its checks, and at most one
 //!   immediate retry in 500 ms. A scan checks a server when an operation has selected it, and every
 //!   check of a known server has its own retry.
-//! - A monitor owns its connection, and a reply between two checks breaks it. A connection of a scan
-//!   is checked out by operations between its checks.
+//! - A monitor owns its connection, and a reply between two checks breaks it. A connection of a
+//!   scan is checked out by operations between its checks.
 //! - A monitor's connections are numbered for each server, and belong to that server until its
-//!   monitor ends. Those of a scan are numbered over all servers, and a slot owes the `Hangup` of its
-//!   previous server's connection after it was assigned to another server.
+//!   monitor ends. Those of a scan are numbered over all servers, and a slot owes the `Hangup` of
+//!   its previous server's connection after it was assigned to another server.
 //! - An overloaded server's reply ends a monitor's connection, and not a scan's (MON-63).
 //!
 //! They share [`Rtt`](crate::monitor::Rtt), the events, and the parsing and application of replies.

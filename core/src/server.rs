@@ -1,7 +1,7 @@
 //! One server as one machine: its pool, its monitor, and the bytes of all their connections.
 //!
-//! Read first: the guide [`embedding`](crate::guide::embedding); CMAP, "Checking Out a Connection"; Server
-//! Monitoring, "Monitoring"; SDAM, "Error handling".
+//! Read first: the guide [`embedding`](crate::guide::embedding); CMAP, "Checking Out a Connection";
+//! Server Monitoring, "Monitoring"; SDAM, "Error handling".
 //!
 //! # Overview
 //!
@@ -30,9 +30,10 @@
 //! connection that has failed or is busy at its check-in.
 //!
 //! The machine composes a [`Control`] with a topology of a single server or a load balancer, a
-//! [`Pool`], and of `poolhouse-wire` a [`Handshake`](poolhouse_wire::handshake::Handshake) for each connection of the pool and a
-//! [`HelloExchange`](poolhouse_wire::hello::HelloExchange) for each connection of the monitor. A deployment with several servers needs
-//! one [`Control`] for all of them: use these parts.
+//! [`Pool`], and of `poolhouse-wire` a [`Handshake`](poolhouse_wire::handshake::Handshake) for each
+//! connection of the pool and a [`HelloExchange`](poolhouse_wire::hello::HelloExchange) for each
+//! connection of the monitor. A deployment with several servers needs one [`Control`] for all of
+//! them: use these parts.
 //!
 //! # Time
 //!
@@ -122,7 +123,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     /// - `hello`: the client metadata and the Stable API. Its other fields are ignored: connections
     ///   are not compressed.
     ///
-    /// Cost: O(length of the seed). Owes `Dial`. Events: those of [`Control::new`] and `PoolCreated`.
+    /// Cost: O(length of the seed). Owes `Dial`. Events: those of [`Control::new`] and
+    /// `PoolCreated`.
     ///
     /// # Errors
     ///
@@ -171,8 +173,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     ///
     /// Connections that have failed while they were available are closed first.
     ///
-    /// Cost: that of [`Pool::check_out`]. Events: those of it and, for each failed connection, those
-    /// of its check-out and check-in.
+    /// Cost: that of [`Pool::check_out`]. Events: those of it and, for each failed connection,
+    /// those of its check-out and check-in.
     ///
     /// # Errors
     ///

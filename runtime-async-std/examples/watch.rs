@@ -1,4 +1,5 @@
-//! Keeps a pool to a server busy and shows what happens: the program of `poolhouse-smol`'s example, which says more of it, on async-std.
+//! Keeps a pool to a server busy and shows what happens: the program of `poolhouse-smol`'s example,
+//! which says more of it, on async-std.
 //!
 //! ```text
 //! cargo run -p poolhouse-async-std --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]

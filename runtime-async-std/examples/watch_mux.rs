@@ -1,5 +1,5 @@
-//! Puts load on multiplexed pools that rises and falls, and shows how they follow it: the program of `poolhouse-smol`'s example, which says more of it, on
-//! async-std.
+//! Puts load on multiplexed pools that rises and falls, and shows how they follow it: the program
+//! of `poolhouse-smol`'s example, which says more of it, on async-std.
 //!
 //! ```text
 //! cargo run -p poolhouse-async-std --example watch_mux [-- HOST[:PORT].. [--peak N] [--seconds S] [--user NAME --password WORD]]

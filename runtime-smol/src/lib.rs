@@ -328,7 +328,8 @@ pub type DnsResolver = poolhouse_client::DnsResolver<Smol>;
 /// ```
 pub type Database = poolhouse_client::Database<Smol>;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
+/// [`poolhouse_client::mux`].
 ///
 /// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
 /// requests in flight; replies arrive in any order. The rows of a result are not decoded: a

@@ -282,8 +282,9 @@ fn connection_lost_in_authentication_clears_the_pool() {
     });
 }
 
-/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check, which finds the server again. It does not wait for
-/// the check in flight, which the server answers only after heartbeatFrequencyMS.
+/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check,
+/// which finds the server again. It does not wait for the check in flight, which the server answers
+/// only after heartbeatFrequencyMS.
 #[test]
 fn o7_authentication_error_does_not_delay_the_next_operation() {
     run(async {
@@ -294,7 +295,8 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
         eventually("the monitor streams", || server.look(|view| view.exhausting_count() == 1)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
         refused(list(&client).await);
-        // The interval of checks is so long that the check in flight would not be answered within the time of this operation.
+        // The interval of checks is so long that the check in flight would not be answered within
+        // the time of this operation.
         list(&client).await.expect("the operation authenticates");
     });
 }

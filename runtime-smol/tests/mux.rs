@@ -294,7 +294,8 @@ fn errors_of_servers_are_errors_and_a_server_that_starts_passes_its_requests_on(
     });
 }
 
-/// B1: sockets take no bytes until all requests are in flight. The requests are then written together, even on a busy machine.
+/// B1: sockets take no bytes until all requests are in flight. The requests are then written
+/// together, even on a busy machine.
 #[test]
 fn what_is_asked_together_is_written_together() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server");

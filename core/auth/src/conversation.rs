@@ -1,7 +1,7 @@
 //! Authentication of one connection, from hello to the last reply.
 //!
-//! Read first: Authentication, "Authentication Handshake", "Speculative Authentication", "Default Authentication
-//! Methods".
+//! Read first: Authentication, "Authentication Handshake", "Speculative Authentication", "Default
+//! Authentication Methods".
 
 use core::fmt;
 

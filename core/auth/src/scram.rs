@@ -1,6 +1,7 @@
 //! The client's side of SCRAM.
 //!
-//! Read first: RFC 5802, sections 3, 5 and 7; RFC 7677; Authentication, "SCRAM-SHA-1" and "SCRAM-SHA-256".
+//! Read first: RFC 5802, sections 3, 5 and 7; RFC 7677; Authentication, "SCRAM-SHA-1" and
+//! "SCRAM-SHA-256".
 
 use core::convert::Infallible;
 use core::fmt;

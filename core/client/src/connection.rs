@@ -28,9 +28,9 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.own_deadline(), true).await
     }
 
-    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets no
-    /// deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call fails
-    /// unless a connection is available at once. `socketTimeoutMS` does not apply.
+    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets
+    /// no deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call
+    /// fails unless a connection is available at once. `socketTimeoutMS` does not apply.
     ///
     /// # Errors
     ///
@@ -64,8 +64,8 @@ impl<P: Platform> Client<P> {
         Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
     }
 
-    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns. After
-    /// an error of the connection, it is closed.
+    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns.
+    /// After an error of the connection, it is closed.
     ///
     /// # Errors
     ///

@@ -160,7 +160,8 @@ impl Error {
         }
     }
 
-    /// Whether an overloaded server refused the command or the connection for it: see [`OperationError::is_overload`].
+    /// Whether an overloaded server refused the command or the connection for it: see
+    /// [`OperationError::is_overload`].
     #[must_use]
     pub fn is_overload(&self) -> bool {
         let has = |error: &CommandError, name: &str| error.labels.iter().any(|label| label == name);

@@ -8,9 +8,11 @@
 //! - [`migrating`]: from the official driver.
 //! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
 //!
-//! The guides for a loop of your own (`embedding`) and for firmware (`firmware`) are in `poolhouse-core`.
+//! The guides for a loop of your own (`embedding`) and for firmware (`firmware`) are in
+//! `poolhouse-core`.
 
-// Their examples need an adapter, which this crate does not depend on: they are compiled and run where one is.
+// Their examples need an adapter, which this crate does not depend on: they are compiled and run
+// where one is.
 
 pub mod adapter {
     #![cfg_attr(not(doctest), doc = include_str!("guide/adapter.md"))]

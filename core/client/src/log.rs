@@ -1,7 +1,9 @@
-//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature `tracing`).
+//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature
+//! `tracing`).
 //!
-//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null Values from Log Messages"; CMAP,
-//! "Connection Pool Logging"; SDAM Logging and Monitoring, "Log Messages" (LOG-21..40).
+//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
+//! Values from Log Messages"; CMAP, "Connection Pool Logging"; SDAM Logging and Monitoring, "Log
+//! Messages" (LOG-21..40).
 //!
 //! Each message is one event at level *debug*: it is for diagnosis, and does not repeat at a higher
 //! level an error that the caller receives (LOG-38). Its target is its component, [`CONNECTION`] or

@@ -1,6 +1,8 @@
-//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature `metrics`).
+//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature
+//! `metrics`).
 //!
-//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection pools".
+//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection
+//! pools".
 //!
 //! | name | kind | unit | meaning |
 //! |---|---|---|---|

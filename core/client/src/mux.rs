@@ -1,4 +1,5 @@
-//! Sessions: requests to the hosts of a cluster over multiplexed pools, in Cassandra's native protocol.
+//! Sessions: requests to the hosts of a cluster over multiplexed pools, in Cassandra's native
+//! protocol.
 //!
 //! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request takes a stream id of
 //! one of the pool's connections. Many requests are in flight on each connection, and replies
@@ -110,7 +111,8 @@ impl<P: Platform + Default> Session<P> {
     ///
     /// The errors of [`SessionOptions::validate`]. With the feature `tls`, `SetupError::Tls`: a
     /// file cannot be read or used. [`SetupError::Forked`](crate::SetupError::Forked): in the child
-    /// of a fork, see the guide [`forking`](crate::guide::forking). On an error no task was started.
+    /// of a fork, see the guide [`forking`](crate::guide::forking). On an error no task was
+    /// started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }

@@ -69,7 +69,8 @@ pub struct ClientOptions {
     pub read_preference: OwnedReadPreference,
     /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
     pub read_concern_level: Option<String>,
-    /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
+    /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a
+    /// command.
     pub write_concern: WriteConcern,
     /// `retryReads`: whether an [idempotent](super::CommandOptions::idempotent) command is retried.
     /// For any other command, the client does not know whether it reads or writes: it is retried
@@ -224,7 +225,8 @@ impl ClientOptions {
     /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or its result is
     /// not allowed.
     ///
-    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
+    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for
+    /// mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
         let uri = ConnectionString::parse(text)?;

@@ -35,8 +35,8 @@ pub trait Manager: Send + Sync + 'static {
     type Error: core::error::Error + Send + Sync + 'static;
 
     /// Opens a connection that is ready for use: connected, and authenticated where the protocol
-    /// requires it. The pool bounds the time ([`Builder::connect_timeout`]), and drops the future at
-    /// the limit.
+    /// requires it. The pool bounds the time ([`Builder::connect_timeout`]), and drops the future
+    /// at the limit.
     ///
     /// # Errors
     ///
@@ -137,8 +137,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
         }
     }
 
-    /// Checks out a connection. If none is available, one is opened, up to [`Builder::max_size`], or
-    /// the call waits. Waiting check-outs are served in the order of their arrival.
+    /// Checks out a connection. If none is available, one is opened, up to [`Builder::max_size`],
+    /// or the call waits. Waiting check-outs are served in the order of their arrival.
     ///
     /// The future may be dropped at any await: no connection is lost.
     ///
@@ -308,8 +308,8 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// The maximum number of connections that are opened at the same time; at least 1, and in effect
-    /// at most 128. Default 2.
+    /// The maximum number of connections that are opened at the same time; at least 1, and in
+    /// effect at most 128. Default 2.
     pub fn max_connecting(mut self, max_connecting: u32) -> Self {
         self.options.max_connecting = max_connecting;
         self

@@ -15,7 +15,8 @@
 //!   `tlsDisableCertificateRevocationCheck` are accepted and have no effect.
 //! - Options that relax checks are reported by [`TlsConfig::warnings`].
 //!
-//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97, CMAP-98).
+//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97,
+//! CMAP-98).
 
 mod config;
 mod error;

@@ -1,6 +1,7 @@
 //! The interface between a handshake and authentication.
 //!
-//! Read first: Native Protocol, "AUTHENTICATE", "AUTH_RESPONSE", "AUTH_CHALLENGE", "AUTH_SUCCESS"; RFC 4616.
+//! Read first: Native Protocol, "AUTHENTICATE", "AUTH_RESPONSE", "AUTH_CHALLENGE", "AUTH_SUCCESS";
+//! RFC 4616.
 
 use core::fmt;
 

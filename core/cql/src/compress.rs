@@ -3,7 +3,8 @@
 //! Without the features `lz4` and `snappy` no compression is offered, and compressed input is
 //! rejected with [`CqlErrorKind::CompressionNotAgreed`](super::CqlErrorKind::CompressionNotAgreed).
 //!
-//! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression" under "Protocol Negotiation".
+//! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression"
+//! under "Protocol Negotiation".
 
 #[cfg(test)]
 mod tests;

@@ -165,7 +165,8 @@ impl<S: Sink> Decoder<S> {
     ///
     /// If the input does not continue where the last call stopped.
     ///
-    /// Source: Native Protocol v5, "Frame Format", "Frame Payload"; v3 and v4, "Frame header", "Compression".
+    /// Source: Native Protocol v5, "Frame Format", "Frame Payload"; v3 and v4, "Frame header",
+    /// "Compression".
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, CqlError> {
         if let Some(error) = self.failed {
             return Err(error);

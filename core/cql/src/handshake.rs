@@ -1,6 +1,7 @@
 //! The handshake of a connection, without I/O: bytes in, bytes out.
 //!
-//! Read first: Native Protocol v5, "Protocol Negotiation", "STARTUP", "SUPPORTED", "AUTHENTICATE"; v4, "version" under "Frame header".
+//! Read first: Native Protocol v5, "Protocol Negotiation", "STARTUP", "SUPPORTED", "AUTHENTICATE";
+//! v4, "version" under "Frame header".
 
 #[cfg(test)]
 mod tests;
@@ -288,7 +289,8 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     ///
     /// [`CqlHandshakeError`]: the connection must be closed.
     ///
-    /// Source: Native Protocol v5, "Initial Handshake"; "STARTUP", "AUTHENTICATE", "SUPPORTED", "ERROR".
+    /// Source: Native Protocol v5, "Initial Handshake"; "STARTUP", "AUTHENTICATE", "SUPPORTED",
+    /// "ERROR".
     pub fn handle_input(&mut self, input: &[u8]) -> Result<CqlHandled, CqlHandshakeError> {
         let step = self.step;
         match step {

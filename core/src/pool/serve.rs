@@ -400,7 +400,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Binds a pending connection to a waiter. From then on `waitQueueTimeoutMS` does not apply to
-    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) says so.
+    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) says
+    /// so.
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
         self.conns.get_mut(index).waiter = waiting;

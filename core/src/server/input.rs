@@ -35,8 +35,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ///
     /// - `authenticator`: new for each connection. Dropped if the socket is the monitor's.
     ///
-    /// Cost: O(1). Owes `Transmit`. Events: none, or those of [`handle_failed`](Self::handle_failed)
-    /// if the machine is out of memory.
+    /// Cost: O(1). Owes `Transmit`. Events: none, or those of
+    /// [`handle_failed`](Self::handle_failed) if the machine is out of memory.
     ///
     /// # Errors
     ///
@@ -122,15 +122,15 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ///
     /// A check fails, and so does an establishment, with the consequences of the specification. A
     /// connection in use fails: check it in. Cost: that of
-    /// [`Topology::handle_app_error`](crate::topology::Topology::handle_app_error), O(waiters) if the pool is cleared.
-    /// Events: those of [`Control`](crate::control::Control) and of the pool.
+    /// [`Topology::handle_app_error`](crate::topology::Topology::handle_app_error), O(waiters) if
+    /// the pool is cleared. Events: those of [`Control`](crate::control::Control) and of the pool.
     ///
     /// # Errors
     ///
     /// [`Stale`]: the machine has abandoned the socket before; nothing changed.
     ///
-    /// Source: SDAM, "Network error when reading or writing", "Authentication and handshake errors";
-    /// Server Monitoring, "Network or command error during server check".
+    /// Source: SDAM, "Network error when reading or writing", "Authentication and handshake
+    /// errors"; Server Monitoring, "Network or command error during server check".
     pub fn handle_failed(
         &mut self,
         now: Instant,

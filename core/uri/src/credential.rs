@@ -1,6 +1,7 @@
 //! Credentials of a connection string.
 //!
-//! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and "Auth Related Options".
+//! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and
+//! "Auth Related Options".
 
 use super::value::{Note, Rule};
 use super::{Pairs, Secret, UriError, UriErrorKind, UriOptions};
@@ -139,7 +140,8 @@ impl Credential {
     /// `broken`: properties are present but could not be parsed; then missing properties are not an
     /// error.
     ///
-    /// Source: Driver Authentication, "Credential delimiter in URI implies authentication", "Errors".
+    /// Source: Driver Authentication, "Credential delimiter in URI implies authentication",
+    /// "Errors".
     pub(super) fn derive(
         user: Option<UserInfo>,
         database: Option<&str>,

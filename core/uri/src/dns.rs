@@ -1,7 +1,8 @@
 //! DNS lookups for `mongodb+srv://`: the hosts of a cluster and some of its options are DNS
 //! records.
 //!
-//! Read first: Initial DNS Seedlist Discovery; Polling SRV Records for mongos Discovery; RFC 1035, RFC 2181, RFC 2782, RFC 6891, RFC 7766.
+//! Read first: Initial DNS Seedlist Discovery; Polling SRV Records for mongos Discovery; RFC 1035,
+//! RFC 2181, RFC 2782, RFC 6891, RFC 7766.
 //!
 //! # The parts
 //!

@@ -1,6 +1,7 @@
 //! All options of connection strings, under their standard names.
 //!
-//! Read first: URI Options, "List of specified options"; Connection String, "Deprecated Key Value Pairs" and "Repeated Keys".
+//! Read first: URI Options, "List of specified options"; Connection String, "Deprecated Key Value
+//! Pairs" and "Repeated Keys".
 
 use super::value::{self, Note, Rule, Value};
 use super::{AuthMechanism, Compressor, OptionValue, Pairs, Secret, W};
@@ -89,7 +90,8 @@ options! {
     ConnectTimeout, connect_timeout: Duration = "connectTimeoutMS", value::millis;
     /// `directConnection`: connect to the single host, whatever its type. Default false.
     DirectConnection, direct_connection: bool = "directConnection", value::strict_boolean;
-    /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried on another server. Default false.
+    /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried
+    /// on another server. Default false.
     EnableOverloadRetargeting, enable_overload_retargeting: bool = "enableOverloadRetargeting", value::boolean;
     /// `heartbeatFrequencyMS`, at least 500. Default 10 s (MON-23, MON-24).
     HeartbeatFrequency, heartbeat_frequency: Duration = "heartbeatFrequencyMS", value::heartbeat_frequency;

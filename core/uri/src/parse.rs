@@ -1,7 +1,7 @@
 //! Parsing of connection strings.
 //!
-//! Read first: Connection String, "Userinfo", "Auth Database", "Connection Options", "Repeated Keys"; Initial DNS Seedlist Discovery, "Default
-//! Connection String Options".
+//! Read first: Connection String, "Userinfo", "Auth Database", "Connection Options", "Repeated
+//! Keys"; Initial DNS Seedlist Discovery, "Default Connection String Options".
 
 use super::credential::{Credential, UserInfo, add_service_name};
 use super::host::{Host, parse_hosts};

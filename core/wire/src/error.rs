@@ -325,7 +325,8 @@ pub enum EncodeError {
     BodyMissing,
     /// A message was given two bodies.
     BodyTwice,
-    /// A message was given more document sequences than [`SEQUENCES_MAX`](super::message::SEQUENCES_MAX).
+    /// A message was given more document sequences than
+    /// [`SEQUENCES_MAX`](super::message::SEQUENCES_MAX).
     SequencesTooMany,
 }
 

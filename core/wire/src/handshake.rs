@@ -3,8 +3,8 @@
 //! Begins when the transport (TLS included) is established: hello and its reply, then as many
 //! rounds as the [`Authenticator`] needs, if there is one. Every round uses the same calls.
 //!
-//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication, "Authentication
-//! Handshake"; Load Balancers, "Connection Establishment".
+//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication,
+//! "Authentication Handshake"; Load Balancers, "Connection Establishment".
 
 #[cfg(test)]
 mod tests;
@@ -221,8 +221,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     /// [`Cause::MissingServiceId`] if a load balancer was expected and the reply has no service id,
     /// [`Cause::Authentication`] if the server refuses or the authenticator fails.
     ///
-    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92);
-    /// Authentication, "Authentication Handshake" (CMAP-96).
+    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment"
+    /// (CMAP-92); Authentication, "Authentication Handshake" (CMAP-96).
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Handled<'b>, HandshakeError> {
         let before = input.len();
         let phase = self.phase();

@@ -1,6 +1,7 @@
 //! Error labels, and the rule by which a failed establishment gets them.
 //!
-//! Read first: CMAP, "Connection Pool Backpressure"; SDAM, "Network error" under "Application errors".
+//! Read first: CMAP, "Connection Pool Backpressure"; SDAM, "Network error" under "Application
+//! errors".
 
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,8 @@ fn sixty_four_tasks_share_ten_connections() {
     });
 }
 
-/// A `ConfigError` names the option, and nothing is started: no connection reaches the server (CMAP-03, CMAP-05, MON-24).
+/// A `ConfigError` names the option, and nothing is started: no connection reaches the server
+/// (CMAP-03, CMAP-05, MON-24).
 #[test]
 fn options_out_of_range_start_nothing() {
     run(async {

@@ -206,7 +206,8 @@ fn silent_listener_is_checked_again_and_never_known() {
     });
 }
 
-/// An error code in the handshake of an application's connection clears the pool and marks the server (SDAM-75, CMAP-86).
+/// An error code in the handshake of an application's connection clears the pool and marks the
+/// server (SDAM-75, CMAP-86).
 #[test]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async {
@@ -298,7 +299,8 @@ fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     });
 }
 
-/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear
+/// the pool. A check follows at once.
 #[test]
 fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     let cases = [

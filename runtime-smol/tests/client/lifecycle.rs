@@ -224,7 +224,8 @@ fn server_that_comes_late_is_found() {
     });
 }
 
-/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the server was away.
+/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the
+/// server was away.
 #[test]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async {

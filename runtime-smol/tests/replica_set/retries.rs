@@ -178,7 +178,8 @@ fn overload(mode: FailPointMode) -> FailPoint {
     FailPoint::new(mode, &["ping"]).error(462).labels(&OVERLOAD)
 }
 
-/// Client Backpressure, on runCommand: a command is attempted again only if both options are true. A command that may run twice counts as a read.
+/// Client Backpressure, on runCommand: a command is attempted again only if both options are true.
+/// A command that may run twice counts as a read.
 #[test]
 fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
     run(async {
@@ -267,7 +268,8 @@ fn o2_an_overload_is_retried_on_another_member_only_with_overload_retargeting() 
     });
 }
 
-/// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error. It counts as one of the attempts.
+/// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error.
+/// It counts as one of the attempts.
 #[test]
 fn o3_an_idempotent_command_is_attempted_again_after_the_socket_timeout() {
     run(async {

@@ -1,4 +1,5 @@
-//! Lines for operators about changes of the deployment: one line for one fact, at levels that are usually enabled.
+//! Lines for operators about changes of the deployment: one line for one fact, at levels that are
+//! usually enabled.
 //!
 //! A fact is found by comparing a description with the previous one: a server that stays down is
 //! reported once. A consequence has no line: a server that is down also has a failed heartbeat and
@@ -41,7 +42,8 @@ pub(super) enum Fact<'a> {
 }
 
 impl<'a> Fact<'a> {
-    /// Whether events of this kind can report a fact: not those of check-outs and check-ins, which are frequent.
+    /// Whether events of this kind can report a fact: not those of check-outs and check-ins, which
+    /// are frequent.
     #[inline]
     pub(super) const fn may_be_in(event: &PoolEvent) -> bool {
         matches!(event, PoolEvent::PoolCleared { .. } | PoolEvent::ConnectionClosed { .. })
@@ -71,7 +73,8 @@ impl<'a> Fact<'a> {
         }
     }
 
-    /// Reports the facts in a change of a topology: of its primary first, then of the other servers.
+    /// Reports the facts in a change of a topology: of its primary first, then of the other
+    /// servers.
     ///
     /// - `reason`: the reason of the failure that caused the change.
     ///

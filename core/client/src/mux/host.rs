@@ -1,8 +1,9 @@
 //! One host of a session: its pool, its requests, and the output of its connections, all under one
 //! lock.
 //!
-//! Every change is made by a [`Change`], which holds the lock. Its [`Effects`] on other tasks (tasks
-//! to wake, connections to establish) are collected under the lock and run after it is released.
+//! Every change is made by a [`Change`], which holds the lock. Its [`Effects`] on other tasks
+//! (tasks to wake, connections to establish) are collected under the lock and run after it is
+//! released.
 //!
 //! A request has a *slot* from the time when the pool queues it or grants it a stream id until its
 //! future takes the outcome. A connection, here a *link*, maps stream ids to slots.

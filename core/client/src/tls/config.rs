@@ -160,10 +160,11 @@ fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsEr
     roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
 }
 
-/// The certificates of a store that can be used. Files that cannot be read are left out with a warning, as other programs leave them out.
+/// The certificates of a store that can be used. Files that cannot be read are left out with a
+/// warning, as other programs leave them out.
 ///
-/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not
-///   replace a store that was named.
+/// - `named`: the environment variables that name the store, with their values; empty if none does.
+///   Mozilla's roots do not replace a store that was named.
 fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(store.certs);
@@ -186,7 +187,8 @@ fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning
     Ok(roots)
 }
 
-/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
+/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name
+/// nor a readable reason.
 fn store_fault(error: &rustls_native_certs::Error) -> String {
     let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }

@@ -1,6 +1,7 @@
 //! A single DNS query, without I/O.
 //!
-//! Read first: RFC 1035, 4.2 (transports) and 7 (resolvers); RFC 5452, 9 (forged answers); RFC 7766, 5 and 8 (TCP).
+//! Read first: RFC 1035, 4.2 (transports) and 7 (resolvers); RFC 5452, 9 (forged answers); RFC
+//! 7766, 5 and 8 (TCP).
 
 use super::answer::{Answer, RecordKind};
 use super::config::ResolverConfig;

@@ -1,6 +1,7 @@
 //! Preprocessing of messages before they are parsed.
 //!
-//! Read first: RFC 1035, 4.1 (sections, records, compression); RFC 6891, 6.1.3 (the rest of a response code).
+//! Read first: RFC 1035, 4.1 (sections, records, compression); RFC 6891, 6.1.3 (the rest of a
+//! response code).
 //!
 //! The parser follows compression pointers without a limit, and parses records of every type, so a
 //! short message can cause much work. Therefore all parts that are not needed are removed before

@@ -225,7 +225,8 @@ mod zstd {
 
     /// zstd's own default.
     const LEVEL: i32 = 3;
-    /// `ZSTD_error_dstSize_tooSmall` as functions return it; the numbers are part of the library's stable interface.
+    /// `ZSTD_error_dstSize_tooSmall` as functions return it; the numbers are part of the library's
+    /// stable interface.
     const OUTPUT_TOO_SMALL: ErrorCode = 70_usize.wrapping_neg();
 
     pub(super) struct Zstd {

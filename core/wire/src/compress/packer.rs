@@ -132,7 +132,8 @@ impl Packer {
     ///
     /// [`EncodeError::Full`] when the allocator refuses.
     ///
-    /// Source: Wire Compression, "Compressible messages" and "Messages not allowed to be compressed".
+    /// Source: Wire Compression, "Compressible messages" and "Messages not allowed to be
+    /// compressed".
     pub fn pack(&mut self, message: &[u8], limits: &Limits) -> Result<bool, EncodeError> {
         self.packed_len = 0;
         let Some(compressor) = self.sends.filter(|_| is_compressible(message)) else { return Ok(false) };

@@ -194,7 +194,8 @@ pub enum HelloKind {
 ///
 /// [`EncodeError`]; the sink is unchanged.
 ///
-/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol" (MON-06, MON-28, CMAP-92).
+/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol"
+/// (MON-06, MON-28, CMAP-92).
 pub fn encode_hello<S: Sink>(
     sink: &mut S,
     request_id: i32,
