@@ -445,7 +445,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     Err(RequestError::NoHost(rejections)) => {
 ///         assert_eq!(rejections[0].address, nobody);
 ///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
-///         // 127.0.0.1:9042: there is no connection to the host: network error
+///         // 127.0.0.1:9042: no connection to the host is open: network error
 ///         println!("{}", rejections[0]);
 ///     }
 ///     other => panic!("{other:?}"),

@@ -92,7 +92,7 @@ fn uses_follow_what_is_told() {
     free(&mut streams, id);
     assert_eq!(streams.of(id), Use::Free);
     let id = streams.take().expect("one is free");
-    streams.give_up(id);
+    streams.abandon(id);
     assert_eq!((streams.of(id), streams.late_count()), (Use::Late, 1));
     streams.assert_invariants();
     free(&mut streams, id);
@@ -139,7 +139,7 @@ fn random_lives_agree_with_a_set() {
                             streams.answer(*id);
                             *taken_for = Use::Answered;
                         } else {
-                            streams.give_up(*id);
+                            streams.abandon(*id);
                             *taken_for = Use::Late;
                         }
                     }

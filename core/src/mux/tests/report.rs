@@ -62,13 +62,13 @@ fn errors_say_what_happened() {
         ),
         (
             AcquireError::Down { cause: Cause::Dns }.to_string(),
-            "there is no connection to the host: host name not resolved",
+            "no connection to the host is open: host name not resolved",
         ),
         (AcquireError::Ignored.to_string(), "the host is ignored"),
         (AcquireError::Closed.to_string(), "the pool is closed"),
         (AcquireError::Cancelled.to_string(), "cancelled by the caller"),
-        (ReplyError::Stale.to_string(), "a reply on a connection that is gone"),
-        (ReplyError::Unknown { stream: -3 }.to_string(), "a reply by stream id -3, which no request has"),
+        (ReplyError::Stale.to_string(), "a reply arrived on a connection that has left the pool"),
+        (ReplyError::Unknown { stream: -3 }.to_string(), "a reply has stream id -3, which no request uses"),
     ];
     for (said, text) in texts {
         assert_eq!(said, text);

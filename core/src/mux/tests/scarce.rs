@@ -113,9 +113,9 @@ fn fixed_memory_without_room_for_a_stream_id_has_no_connection() {
 fn closed_pool_wants_no_connection_whoever_presses() {
     let mut world = world(SMALL);
     world.establish();
-    assert!(world.mux.wants_growth(true) && !world.mux.wants_growth(false));
+    assert!(world.mux.needs_growth(true) && !world.mux.needs_growth(false));
     world.act(|mux, now, seen| mux.close(now, seen));
-    assert!(!world.mux.wants_growth(true));
+    assert!(!world.mux.needs_growth(true));
     assert_eq!(world.acquire(), Err(AcquireError::Closed));
     assert_eq!((world.mux.poll_timeout(), world.state()), (None, HostState::default()));
 }

@@ -210,10 +210,13 @@ fn errors_that_the_specification_does_not_name_say_what_happened() {
     for (error, name, text) in texts {
         assert_eq!((error.name(), error.to_string().as_str()), (name, text));
     }
-    assert_eq!(WrongMode.to_string(), "this way to clear a pool belongs to the other mode");
+    assert_eq!(
+        WrongMode.to_string(),
+        "this kind of clear belongs to the other mode: clear a load-balanced pool by service, any other pool as a whole"
+    );
     assert_eq!(ServiceError::Stale.to_string(), Stale.to_string());
     assert_eq!(ServiceError::WrongMode.to_string(), "the pool is not load-balanced");
-    assert_eq!(ServiceError::Full.to_string(), "every place for a service is taken");
+    assert_eq!(ServiceError::Full.to_string(), "no slot for another service is free");
     let mut world = World::<OnHeap>::new(DEFAULT);
     world.ready();
     let lease = world.lease();
@@ -252,7 +255,7 @@ fn every_cause_says_what_happened_and_each_something_else() {
     texts.dedup();
     assert_eq!(texts.len(), plain.len() + faults.len());
     assert_eq!(Full.to_string(), "no place left in the store");
-    assert_eq!(Stale.to_string(), "late news of a connection that is given up");
+    assert_eq!(Stale.to_string(), "stale id: the object no longer exists");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     for value in 0..3 {
         table.insert(0, value).expect("room");
     }
-    assert!(!table.has_place());
+    assert!(!table.has_free_slot());
     assert_eq!(table.insert(0, 9), Err(Full));
     table.remove(0);
     let next = table.insert(0, 9).expect("a place became free");

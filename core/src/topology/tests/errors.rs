@@ -243,8 +243,8 @@ fn limits_that_a_reply_exceeds_are_named_with_their_numbers() {
     assert_eq!(of(Limit::Texts), "more than 5 different addresses and tags");
     assert_eq!(of(Limit::Servers), "more than 5 members, or too many replaced at once");
     let bad = |field, place| ServerError::BadAddress { field, place }.to_string();
-    assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is no address");
-    assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is no address");
+    assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is not a valid address");
+    assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is not a valid address");
 }
 
 #[test]

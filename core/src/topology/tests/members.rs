@@ -30,7 +30,7 @@ fn contradicting_options_are_refused() {
     assert_eq!(check(&["a"], Some("rs"), false, true), TopologyConfigError::LoadBalancedWithReplicaSet);
     let error = check(&["a", "b:x"], None, false, false);
     assert_eq!(error, TopologyConfigError::BadSeed(1));
-    assert_eq!(error.to_string(), "the host at place 1 is no address");
+    assert_eq!(error.to_string(), "the host at index 1 is not a valid address");
 }
 
 /// SDAM-04, SDAM-28
