@@ -253,8 +253,8 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
         ),
         Row {
             expected: Expected::Works(vec![
-                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and anyone on the way can read and \
-                 change everything"
+                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and an attacker on the network \
+                 path can read and change all data"
                     .to_owned(),
             ]),
             ..row("05g", format!("mongodb://{m}/?tls=true&tlsInsecure=true"), "")

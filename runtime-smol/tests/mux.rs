@@ -391,6 +391,6 @@ fn options_that_are_wrong_are_named() {
     assert_eq!(said(SessionOptions::new(Vec::<String>::new())), "hosts is 0, but must be from 1 to 4096");
     assert!(said(SessionOptions::new(["a:b"])).starts_with("hosts is \"a:b\", but must be host"));
     assert!(!said(SessionOptions::new(["ann:hunter2@db"])).contains("hunter2"));
-    assert_eq!(said(SessionOptions::new(["a", "a"])), "hosts is \"a\", but must be there once");
+    assert_eq!(said(SessionOptions::new(["a", "a"])), "hosts is \"a\", but must be listed once");
     assert!(said(SessionOptions::new(["a"]).connect_timeout(Duration::ZERO)).starts_with("connectTimeoutMS is 0"));
 }

@@ -50,6 +50,9 @@ impl<P: Platform> Client<P> {
         self.check_out_until(Some(read_preference), self.own_deadline(), true).await
     }
 
+    /// Checks out a connection that is used until `deadline`, or without a deadline if it is
+    /// `None`.
+    ///
     /// - `may_pace`: whether `socketTimeoutMS` applies if there is no deadline.
     async fn check_out_until(
         &self,
@@ -58,7 +61,7 @@ impl<P: Platform> Client<P> {
         may_pace: bool,
     ) -> Result<Connection<'_, P>, Error> {
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
-        // The mode `primary` is the servers' default and is not sent.
+        // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
         Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
@@ -81,8 +84,8 @@ impl<P: Platform> Client<P> {
 }
 
 /// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
-/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is kept
-/// if the reply arrives within the drain timeout: see
+/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
+/// unless the reply arrives within the drain timeout: see
 /// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
@@ -172,17 +175,17 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
 /// Sends a command and reads the reply.
 ///
 /// - `command`: the result of [`checked`].
-/// - `told`: the read preference to add to the command.
+/// - `preference`: the read preference to add to the command.
 pub(super) async fn exchange<P: Platform, T>(
     guard: &mut Guard<'_, Net<P>>,
     database: &str,
     command: RawDocument<'_>,
-    told: Option<&ReadPreference<'_>>,
+    preference: Option<&ReadPreference<'_>>,
     read: fn(RawDocument<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
         body.extend(command)?;
-        told.map_or(Ok(()), |preference| append_read_preference(body, preference))
+        preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     };
     match guard.run_command(database, write).await {
         Ok(reply) => read(reply),

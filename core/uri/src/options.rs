@@ -222,8 +222,9 @@ impl Named {
     /// The known name with the smallest edit distance, if the distance is small: the name is
     /// probably a misspelling of it.
     pub(super) fn similar(name: &str) -> Option<&'static str> {
-        // A name of one or two letters is close to many names. The bound is 1 for TLS options,
-        // because other drivers have similar names: tlsCRLFile is not a misspelling of tlsCAFile.
+        // A name of one or two letters is close to many names. The maximum distance is 1 for TLS
+        // options, because other drivers have similar names: tlsCRLFile is not a misspelling of
+        // tlsCAFile.
         let is_tls = name.get(..3).is_some_and(|front| front.eq_ignore_ascii_case("tls"));
         let edits_max = (name.len() / 3).min(if is_tls { 1 } else { 2 });
         let is_near = |known: &&str| known.len().abs_diff(name.len()) <= edits_max;

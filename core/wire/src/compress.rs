@@ -122,7 +122,7 @@ impl Compressors {
     #[must_use]
     pub fn with(mut self, compressor: Compressor) -> Self {
         if !self.contains(compressor) {
-            // There is a slot for each compressor.
+            // The array has a slot for each compressor.
             if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
                 *place = Some(compressor);
             }

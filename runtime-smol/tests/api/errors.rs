@@ -17,14 +17,14 @@ fn refused_string_says_what_is_wrong_and_where() {
         ("mongodb://ann:p@ss@a", "username and password must be percent-encoded (at byte 10)"),
         ("mongodb://ann:100%@a", "a percent sign must be percent-encoded (%25) (at byte 17)"),
         ("mongodb://a/?maxPoolSize", "an option must have the form name=value (at byte 13)"),
-        ("mongodb://a/?loadBalanced=true&replicaSet=b", "loadBalanced: cannot be given together with replicaSet"),
+        ("mongodb://a/?loadBalanced=true&replicaSet=b", "loadBalanced: cannot be set together with replicaSet"),
         ("mongodb://a,b/?directConnection=true", "directConnection: cannot be used with more than one host"),
         ("mongodb://a/?minPoolSize=5&maxPoolSize=4", "minPoolSize: must be at most maxPoolSize"),
         (
             "mongodb://a/?readPreferenceTags=dc:ny",
-            "readPreferenceTags: cannot be given together with readPreference=primary, which is the default",
+            "readPreferenceTags: cannot be set together with readPreference=primary, which is the default",
         ),
-        ("mongodb://a/?srvMaxHosts=1", "srvMaxHosts: belongs to mongodb+srv:// only"),
+        ("mongodb://a/?srvMaxHosts=1", "srvMaxHosts: is allowed with mongodb+srv:// only"),
         ("mongodb+srv://a:1/", "mongodb+srv:// must have one host name, and no port (at byte 14)"),
     ];
     for (uri, told) in cases {

@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_lookup_is_told() {
         assert!(error.is_timeout() && !error.is_retryable() && !error.is_transient(), "{error}");
         assert_eq!(
             error.to_string(),
-            "SRV lookup of _mongodb._tcp.cluster.example.test: the name server did not answer in time"
+            "SRV lookup of _mongodb._tcp.cluster.example.test: the name server did not reply in time"
         );
     });
 }

@@ -116,17 +116,20 @@ fn each_error_says_what_went_wrong() {
             "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
              tlsAllowInvalid.., or set allow_plain_without_tls",
         ),
-        (Error::Setup(SetupError::LookupNeeded), "the hosts of a mongodb+srv:// string must be looked up"),
+        (
+            Error::Setup(SetupError::LookupNeeded),
+            "the hosts of a mongodb+srv:// string must be looked up: use ClientOptions::resolve",
+        ),
         (
             Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() }))),
-            "SRV lookup of a.b: no host",
+            "SRV lookup of a.b: the reply contains no host",
         ),
         (Error::Setup(SetupError::Unsupported("this")), "not implemented: this"),
         (
             Error::Setup(SetupError::Forked),
-            "this process was forked from one that had made a client: fork before the first, or exec",
+            "this process was forked from a process that had created a client: fork before the first client is created, or call exec after the fork",
         ),
-        (Error::Setup(SetupError::OutOfMemory), "no memory for the client"),
+        (Error::Setup(SetupError::OutOfMemory), "out of memory: the client was not created"),
         (Error::from(OperationError::Closed), "the client is closed"),
         (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
         (Error::Bson("odd".into()), "BSON: odd"),

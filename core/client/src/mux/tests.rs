@@ -471,11 +471,14 @@ fn errors_say_which_host_failed_how() {
             RequestError::Lost { address: address(), cause: Cause::NetworkTimeout },
             "the connection to db:1 failed: network timeout".into(),
         ),
-        (RequestError::Encode(CqlEncodeError::Full), "the request cannot be written: no room left to write".into()),
-        (RequestError::Unsupported(Opcode::Startup), "STARTUP is for the session to say".into()),
+        (
+            RequestError::Encode(CqlEncodeError::Full),
+            "the request cannot be encoded: the buffer has no room for the message".into(),
+        ),
+        (RequestError::Unsupported(Opcode::Startup), "opcode STARTUP cannot be sent by the application".into()),
         (RequestError::Closed, "the session is closed".into()),
-        (RequestError::Abandoned, "the tasks of the session were dropped".into()),
-        (RequestError::Forked, "the session is of the process that this one was forked from".into()),
+        (RequestError::Abandoned, "the executor dropped the tasks of the session: create a new session".into()),
+        (RequestError::Forked, "the session belongs to the parent process: create a session in this process".into()),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
@@ -542,7 +545,10 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
         ),
         (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0; None is no limit"),
         (built().request_timeout(Duration::ZERO), "requestTimeoutMS is 0, but must be more than 0; None is no limit"),
-        (startup(&[("COMPRESSION", 1)]), "startupOptions is \"COMPRESSION\", but must leave that to the session"),
+        (
+            startup(&[("COMPRESSION", 1)]),
+            "startupOptions is \"COMPRESSION\", but must not be an option that the session sets",
+        ),
         (
             startup(&[("A", 1), ("APPLICATION_NAME", 32_768 - 16 - 4)]),
             "startupOptions is \"[too long]\", but must be at most 32768 bytes long in all",
@@ -550,7 +556,7 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
         (hosts(0), "hosts is 0, but must be from 1 to 4096"),
         (hosts(4097), "hosts is 4097, but must be from 1 to 4096"),
         (SessionOptions::new(["db", "db:x"]), host_rule),
-        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be there once"),
+        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be listed once"),
     ];
     for (options, told) in bad {
         assert_eq!(options.validate().expect_err(told).to_string(), told);
@@ -601,7 +607,7 @@ fn error_of_a_server_is_told_in_its_words_once() {
     assert!(error.may_have_executed() && !error.is_timeout());
     let wrong = reply_of(Opcode::Error, &[0, 0]).response().expect_err("that is no code");
     let error = RequestError::Reply(wrong);
-    assert_eq!(error.to_string(), alloc::format!("the answer makes no sense: {wrong}"));
+    assert_eq!(error.to_string(), alloc::format!("malformed response: {wrong}"));
     assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&wrong));
     assert!(error.may_have_executed() && !error.is_timeout());
 }

@@ -267,11 +267,11 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
         (built().driver_info(DriverInfo::new("")), r#"driver_info.name is "", but must not be empty"#),
         (
             built().driver_info(info.clone().version("1|2")),
-            r#"driver_info.version is "1|2", but must have no |, which separates libraries"#,
+            r#"driver_info.version is "1|2", but must not contain |, which separates libraries"#,
         ),
         (
             built().driver_info(info.platform("|")),
-            r#"driver_info.platform is "|", but must have no |, which separates libraries"#,
+            r#"driver_info.platform is "|", but must not contain |, which separates libraries"#,
         ),
         (
             built().host("b:0"),

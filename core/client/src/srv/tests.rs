@@ -70,7 +70,7 @@ fn lookup_that_failed_is_logged_with_its_reason() {
 
     let captured = logged(LogOptions::DEFAULT, Ok(SrvAnswer::default()));
     let failures: Vec<_> = captured.iter().map(|event| event.text("failure")).collect();
-    assert_eq!(failures, ["SRV lookup of _mongodb._tcp.cluster.b.test: no host"]);
+    assert_eq!(failures, ["SRV lookup of _mongodb._tcp.cluster.b.test: the reply contains no host"]);
     let long = logged(LogOptions::DEFAULT, Err(LookupError::Other("x".repeat(10_000))));
     assert!(long.iter().all(|event| event.text("failure").len() < 300), "reasons are bounded");
 }
@@ -87,7 +87,7 @@ fn hosts_that_do_not_count_are_logged_as_far_as_they_fit() {
     let long = "x".repeat(100_000);
     let captured = logged(LogOptions::DEFAULT, answer(&[long.as_str(); 50]));
     let [failed, ignored] = captured.as_slice() else { panic!("two messages") };
-    assert_eq!(failed.text("failure"), "SRV lookup of _mongodb._tcp.cluster.b.test: no host");
+    assert_eq!(failed.text("failure"), "SRV lookup of _mongodb._tcp.cluster.b.test: the reply contains no host");
     assert_eq!(ignored.fields["count"], 50_u64.into());
     assert!(ignored.text("hosts").len() < 3_000);
 }
@@ -103,7 +103,9 @@ fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
     assert!(
         failed.message().starts_with("SRV record lookup of _mongodb._tcp.cluster.b.test failed in topology with ID ")
     );
-    assert!(failed.message().ends_with(". Failure: SRV lookup of _mongodb._tcp.cluster.b.test: no host"));
+    assert!(
+        failed.message().ends_with(". Failure: SRV lookup of _mongodb._tcp.cluster.b.test: the reply contains no host")
+    );
     assert!(ignored.message().ends_with(", the first of them: evil.test"));
     assert!(text.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY));
 }

@@ -8,9 +8,9 @@ const BODY_LZ4: &str = "00000054cf0000004d53454c454354206101002ba02046524f4d2074
 const BODY_SNAPPY: &str = "542c0000004d53454c4543542061f60100242046524f4d2074000100";
 
 fn inflate(compression: Compression, data: &[u8], limit: usize) -> Result<Vec<u8>, (CqlErrorKind, u32)> {
-    let mut pile = Pile::new(Vec::new());
-    match compression.inflate_body(data, limit, &mut pile) {
-        Ok(()) => Ok(pile.bytes().to_vec()),
+    let mut buffer = Buffer::new(Vec::new());
+    match compression.inflate_body(data, limit, &mut buffer) {
+        Ok(()) => Ok(buffer.bytes().to_vec()),
         Err(error) => Err((error.kind(), error.offset())),
     }
 }
@@ -134,8 +134,8 @@ fn data_that_are_malformed_or_of_another_size_are_refused() {
 #[test]
 fn memory_that_does_not_suffice_is_this_sides_error() {
     if Compression::Lz4.is_available() {
-        let mut pile = Pile::new(heapless::Vec::<u8, 83>::new());
-        let error = Compression::Lz4.inflate_body(&hex(BODY_LZ4), 100, &mut pile).expect_err("83 bytes");
+        let mut buffer = Buffer::new(heapless::Vec::<u8, 83>::new());
+        let error = Compression::Lz4.inflate_body(&hex(BODY_LZ4), 100, &mut buffer).expect_err("83 bytes");
         assert_eq!(error.kind(), CqlErrorKind::NoMemory { needed_bytes: 84 });
         assert_eq!(poolhouse_wire::Cause::from(error), poolhouse_wire::Cause::Resources);
     }

@@ -425,7 +425,7 @@ fn memory_can_be_made_smaller_between_envelopes() {
 }
 
 #[test]
-#[should_panic(expected = "the input does not go on where it was left")]
+#[should_panic(expected = "the input does not continue where the last call stopped")]
 fn input_that_does_not_go_on_is_the_callers_fault() {
     let bytes = segment(&[result(1, &[]), result(2, &[1; 20])].concat(), true);
     let mut decoder = framed();

@@ -476,16 +476,16 @@ fn errors_say_what_went_wrong() {
 fn each_failure_says_what_the_server_did() {
     let wire = CqlError::new(CqlErrorKind::Utf8, 3);
     let texts = [
-        (CqlHandshakeError::Wire(wire), "the server broke the protocol: invalid UTF-8 at byte 3"),
+        (CqlHandshakeError::Wire(wire), "the server violated the protocol: invalid UTF-8 at byte 3"),
         (
             CqlHandshakeError::NoCommonVersion { tried: Version::V3 },
-            "the server speaks neither protocol version 3 nor an older one that is spoken here",
+            "the server supports neither protocol version 3 nor an older one that this client supports",
         ),
         (
             CqlHandshakeError::Authentication(AuthError::UsernameMissing),
-            "the server wants to know who is calling: the mechanism needs a user name",
+            "the server requires authentication: the mechanism needs a user name",
         ),
-        (CqlHandshakeError::Encode(CqlEncodeError::Full), "no room left to write"),
+        (CqlHandshakeError::Encode(CqlEncodeError::Full), "the buffer has no room for the message"),
         (CqlHandshakeError::Ended, "the handshake has ended"),
     ];
     for (error, text) in texts {

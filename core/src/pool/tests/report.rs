@@ -254,7 +254,7 @@ fn every_cause_says_what_happened_and_each_something_else() {
     texts.sort_unstable();
     texts.dedup();
     assert_eq!(texts.len(), plain.len() + faults.len());
-    assert_eq!(Full.to_string(), "no place left in the store");
+    assert_eq!(Full.to_string(), "no room left");
     assert_eq!(Stale.to_string(), "stale id: the object no longer exists");
 }
 

@@ -5,8 +5,8 @@
 //!
 //! The parser follows compression pointers without a limit, and parses records of every type, so a
 //! short message can cause much work. Therefore all parts that are not needed are removed before
-//! parsing, and each remaining name is followed here first, with a limit on steps that is linear in
-//! the length of the message.
+//! parsing. Each remaining name is followed here first, with a limit on steps that is linear in the
+//! length of the message.
 
 use alloc::vec::Vec;
 

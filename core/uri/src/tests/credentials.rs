@@ -76,7 +76,10 @@ fn mechanism_takes_what_it_needs_and_nothing_else() {
         ("mongodb://u@a/?authMechanism=GSSAPI&authSource=b", "have the authSource $external"),
         ("mongodb://u:p@a/?authMechanism=MONGODB-X509", "have no password"),
         ("mongodb://:@a/?authMechanism=MONGODB-X509", "have no password"),
-        ("mongodb://u:p@a/?authMechanism=MONGODB-AWS", "come from the environment, without username and password"),
+        (
+            "mongodb://u:p@a/?authMechanism=MONGODB-AWS",
+            "have no username and password: AWS credentials are read from the environment",
+        ),
         ("mongodb://a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:x", "have no properties"),
         ("mongodb://a/?authMechanism=MONGODB-OIDC", "have test, azure, gcp or k8s as its ENVIRONMENT"),
         (

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn wire_error_says_what_and_where_and_is_a_protocol_error() {
     let error = WireError::new(WireErrorKind::ResponseTo { expected: 7, found: 9 }, 8);
-    assert_eq!(error.to_string(), "reply to message 9, where one to 7 was due at byte 8");
+    assert_eq!(error.to_string(), "the reply answers message 9, expected 7 at byte 8");
     assert_eq!((error.offset(), Cause::from(error)), (8, Cause::Protocol));
 }
 
@@ -16,7 +16,7 @@ fn every_kind_has_a_text_of_its_own_with_its_numbers() {
         (Kind::MessageTooShort { length_bytes: -5 }, "-5"),
         (Kind::MessageTooLong { length_bytes: 9, max_bytes: 8 }, "limit of 8"),
         (Kind::Opcode { opcode: 2004 }, "2004"),
-        (Kind::Compressed, "no compressor was agreed on"),
+        (Kind::Compressed, "no compressor was negotiated"),
         (Kind::CompressedTwice, "inside a compressed one"),
         (Kind::CompressedOpcode { opcode: 2004 }, "opcode 2004 inside"),
         (Kind::CompressorUnknown { id: 9 }, "compressor 9"),

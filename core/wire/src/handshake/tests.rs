@@ -168,7 +168,7 @@ fn hello_that_does_not_fit_is_an_error_of_this_side() {
 fn errors_say_in_which_phase_it_was() {
     let phases = [
         (Phase::Connect, "connecting"),
-        (Phase::Proxy, "talking to the proxy"),
+        (Phase::Proxy, "handshake with the proxy"),
         (Phase::Tls, "the TLS handshake"),
         (Phase::Hello, "hello"),
         (Phase::Authentication, "authentication"),

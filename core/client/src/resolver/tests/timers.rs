@@ -122,5 +122,5 @@ fn question_that_could_be_guessed_is_not_asked() {
     let resolver = DnsResolver::with_config(platform, ResolverConfig::new(vec![([10, 0, 0, 1], 53).into()]));
     let lookup = pin!(resolver.lookup_srv("_mongodb._tcp.a.test"));
     let result = lookup.poll(&mut Context::from_waker(Waker::noop()));
-    assert_eq!(result, Poll::Ready(Err(LookupError::Other("the system has no random bits".into()))));
+    assert_eq!(result, Poll::Ready(Err(LookupError::Other("the operating system supplied no random bytes".into()))));
 }

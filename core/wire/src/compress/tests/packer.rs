@@ -330,7 +330,7 @@ fn debug_shows_no_byte_of_a_message() {
 fn errors_say_whose_fault_it_is() {
     use crate::Full;
     use alloc::string::ToString;
-    assert_eq!(UnpackError::from(Full).to_string(), "no memory to inflate a message");
+    assert_eq!(UnpackError::from(Full).to_string(), "out of memory: the message was not inflated");
     let wire = WireError::new(WireErrorKind::Terminator, 3);
     assert_eq!(UnpackError::from(wire).to_string(), wire.to_string());
 }
