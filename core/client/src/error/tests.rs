@@ -24,7 +24,7 @@ fn establishing(cause: Cause) -> Error {
 }
 
 #[test]
-fn every_limit_that_has_passed_is_a_timeout() {
+fn every_expired_limit_is_a_timeout() {
     let timeouts = [
         Error::Operation(OperationError::Timeout),
         selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }),
@@ -37,7 +37,7 @@ fn every_limit_that_has_passed_is_a_timeout() {
 }
 
 #[test]
-fn what_failed_at_once_is_no_timeout() {
+fn immediate_failure_is_no_timeout() {
     let others = [
         selection(SelectionFailure::Incompatible(WireMismatch::ServerTooOld(5))),
         selection(SelectionFailure::Closed),
@@ -83,7 +83,7 @@ fn chain_of_sources_ends_at_the_underlying_error() {
 }
 
 #[test]
-fn variant_without_text_of_its_own_is_no_link_of_the_chain() {
+fn variant_without_text_is_no_link_of_the_chain() {
     for error in [
         Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
         Error::from(OptionError::new("replicaSet", "", "not be empty")),
@@ -106,7 +106,7 @@ fn refused(code: i32) -> Error {
 }
 
 #[test]
-fn each_error_says_what_went_wrong() {
+fn each_error_has_its_text() {
     let texts = [
         (Error::from(ConfigError::new("maxPoolSize", 1, "be more")), "maxPoolSize"),
         (Error::from(OptionError::new("replicaSet", "", "not be empty")), "replicaSet is \"\", but must not be empty"),
@@ -141,7 +141,7 @@ fn each_error_says_what_went_wrong() {
 }
 
 #[test]
-fn only_what_a_server_did_not_do_is_worth_another_attempt() {
+fn only_operations_that_a_server_did_not_execute_are_retryable() {
     use poolhouse_driver::AttemptError;
     let of = |error: &Error| (AttemptError::is_retryable(error), AttemptError::is_transient(error));
     assert_eq!(of(&establishing(Cause::Network)), (true, true));
@@ -177,7 +177,7 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
 }
 
 #[test]
-fn error_of_a_command_says_what_the_server_has_said_and_no_more() {
+fn error_of_a_command_contains_the_servers_code_and_message_only() {
     use alloc::string::ToString;
     let error = CommandError {
         code: 13,

@@ -76,7 +76,7 @@ fn lookup_that_failed_is_logged_with_its_reason() {
 }
 
 #[test]
-fn hosts_that_do_not_count_are_logged_as_far_as_they_fit() {
+fn ignored_hosts_are_logged_up_to_a_limit() {
     let captured = logged(LogOptions::DEFAULT, answer(&["evil.test", "a.b.test", "evil\n\u{1b}[2J.test"]));
     let [event] = captured.as_slice() else { panic!("one message: {captured:?}") };
     assert_eq!((event.target.as_str(), event.message()), (TOPOLOGY, "SRV records outside the domain ignored"));
@@ -93,7 +93,7 @@ fn hosts_that_do_not_count_are_logged_as_far_as_they_fit() {
 }
 
 #[test]
-fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
+fn failed_lookups_are_logged_in_the_style_of_the_options() {
     assert_eq!(logged(LogOptions::DEFAULT, answer(&["a.b.test"])), []);
     let foreign = || answer(&["evil.test"]);
     assert_eq!(logged(LogOptions { topology: LevelFilter::ERROR, ..LogOptions::DEFAULT }, foreign()), []);
@@ -112,7 +112,7 @@ fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
 
 /// The tasks of this platform are dropped at once, which closes the client.
 #[test]
-fn client_that_is_closed_looks_nothing_up() {
+fn closed_client_performs_no_lookup() {
     let client = Client::with_platform(Hasty::default(), ClientOptions::new("a.b.test:1"), Subscribers::default());
     let client = client.expect("the options are right");
     assert!(client.hub().is_closed());

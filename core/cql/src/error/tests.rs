@@ -3,7 +3,7 @@ use alloc::string::ToString;
 use super::*;
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_contain_rule_and_offset() {
     let error = CqlError::new(CqlErrorKind::TooLong { length_bytes: 9, max_bytes: 8 }, 5);
     assert_eq!(error.to_string(), "body length 9 exceeds the limit of 8 at byte 5");
     let (computed, found) = (0x00ab_cdef, 0x12);
@@ -16,7 +16,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn only_a_lack_of_memory_is_not_the_peers_fault() {
+fn only_a_lack_of_memory_is_no_protocol_error() {
     let kinds = [
         (CqlErrorKind::NoMemory { needed_bytes: 5 }, Cause::Resources),
         (CqlErrorKind::Direction, Cause::Protocol),
@@ -30,7 +30,7 @@ fn only_a_lack_of_memory_is_not_the_peers_fault() {
 }
 
 #[test]
-fn each_rule_that_is_broken_has_a_text() {
+fn each_violated_rule_has_a_text() {
     let texts = [
         (CqlErrorKind::VersionUnknown { number: 9 }, "protocol version 9 is not supported"),
         (CqlErrorKind::Direction, "the direction bit is wrong: it marks a message of this side"),
@@ -68,7 +68,7 @@ fn each_rule_that_is_broken_has_a_text() {
 }
 
 #[test]
-fn each_reason_not_to_write_has_a_text() {
+fn each_encode_error_has_a_text() {
     let texts = [
         (CqlEncodeError::from(Full), "the buffer has no room for the message"),
         (CqlEncodeError::BodyTooLarge { length_bytes: 9, max_bytes: 8 }, "body of 9 bytes exceeds the limit of 8"),

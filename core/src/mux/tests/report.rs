@@ -5,7 +5,7 @@ use alloc::format;
 
 /// The events of a connection from its creation to its close.
 #[test]
-fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
+fn every_event_contains_pool_and_connection_and_is_displayed_on_one_line() {
     let conn = {
         let mut world = world(SMALL);
         world.establish.pop().expect("a core connection")
@@ -54,7 +54,7 @@ fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
 }
 
 #[test]
-fn errors_say_what_happened() {
+fn errors_have_their_texts() {
     let texts = [
         (
             AcquireError::TimedOut { in_flight: 4, queued: 2 }.to_string(),
@@ -82,7 +82,7 @@ fn errors_say_what_happened() {
 }
 
 #[test]
-fn pool_is_shown_by_its_number_and_state() {
+fn debug_of_a_pool_shows_its_number_and_state() {
     let mut world = world(SMALL);
     world.establish();
     assert_eq!(world.mux.id(), MuxId::new(7));
