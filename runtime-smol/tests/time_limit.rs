@@ -77,7 +77,7 @@ fn time_out_after(client: &Client, limit: Duration) -> Task<(Instant, Instant)> 
 /// limit and the next one. If it fired in time, the machine did not stall, and the operation with
 /// the shorter limit must have ended first.
 #[test]
-fn operations_end_each_at_its_own_limit_whatever_the_order() {
+fn each_operation_ends_at_its_own_limit_in_any_order() {
     const GAP: Duration = Duration::from_millis(200);
     const ROUNDS_MAX: u32 = 10;
     let server = silent_server();
@@ -175,7 +175,7 @@ async fn median_lateness(tasks: Vec<Task<(Instant, Instant)>>) -> Duration {
 }
 
 #[test]
-fn a_long_limit_does_not_hold_up_a_short_one() {
+fn a_long_limit_does_not_delay_a_short_one() {
     let server = silent_server();
     let client = client(&server);
     run(async {
@@ -232,7 +232,7 @@ fn operation_that_begins_after_the_client_was_closed_has_its_limit() {
 }
 
 #[test]
-fn limit_that_passed_between_commands_says_nothing_of_the_next_limit() {
+fn limit_that_passed_between_commands_does_not_affect_the_next() {
     let server = silent_server();
     let client = client(&server);
     server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));

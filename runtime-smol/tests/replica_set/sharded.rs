@@ -31,7 +31,7 @@ fn pings(routers: &FakeMongoses) -> Vec<u64> {
 
 /// SDAM-03: all routers are monitored and used.
 #[test]
-fn operations_are_spread_over_routers_and_told_the_preference() {
+fn operations_use_all_routers_and_send_the_preference() {
     run(async {
         let (routers, client) = cluster(3).await;
         for _ in 0..90 {

@@ -77,7 +77,7 @@ fn sink_that_is_full_at_any_byte_is_left_as_it_was() {
 }
 
 #[test]
-fn debug_shows_the_shape_alone() {
+fn debug_shows_lengths_only() {
     let mut shown = alloc::string::String::new();
     written(|body| {
         body.string("hunter2")?;

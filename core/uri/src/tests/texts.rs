@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_error_says_what_must_be_changed_and_where() {
+fn each_error_contains_rule_and_offset() {
     let texts = [
         (UriErrorKind::Scheme, "a connection string must begin with mongodb:// or mongodb+srv://"),
         (UriErrorKind::UserInfo, "username and password must be percent-encoded"),
@@ -37,7 +37,7 @@ fn each_error_says_what_must_be_changed_and_where() {
 }
 
 #[test]
-fn each_warning_says_what_became_of_which_option_and_where() {
+fn each_warning_contains_option_effect_and_offset() {
     let (option, instead, offset) = ("old", "new", 7);
     let lines = [
         (UriWarning::Unknown { name: Some("strange".into()), offset }, "strange: unknown option, ignored"),
@@ -64,7 +64,7 @@ fn each_warning_says_what_became_of_which_option_and_where() {
 }
 
 #[test]
-fn mechanisms_have_the_names_that_connection_strings_give_them() {
+fn mechanisms_have_their_names_in_connection_strings() {
     for mechanism in AuthMechanism::ALL {
         assert_eq!(mechanism.to_string(), mechanism.name());
     }
@@ -121,7 +121,7 @@ fn warning_of_a_probable_mistake_names_the_remedy() {
 
 /// The formatter returns an error when the string does not fit, wherever it is cut.
 #[test]
-fn string_that_cannot_be_printed_whole_is_an_error_of_printing() {
+fn string_that_does_not_fit_is_a_formatter_error() {
     use core::fmt::Write;
     struct Room(usize);
     impl Write for Room {

@@ -3,14 +3,14 @@ use alloc::string::ToString;
 use super::*;
 
 #[test]
-fn wire_error_says_what_and_where_and_is_a_protocol_error() {
+fn wire_error_contains_rule_and_offset_and_is_a_protocol_error() {
     let error = WireError::new(WireErrorKind::ResponseTo { expected: 7, found: 9 }, 8);
     assert_eq!(error.to_string(), "the reply answers message 9, expected 7 at byte 8");
     assert_eq!((error.offset(), Cause::from(error)), (8, Cause::Protocol));
 }
 
 #[test]
-fn every_kind_has_a_text_of_its_own_with_its_numbers() {
+fn every_kind_has_a_unique_text_with_its_numbers() {
     use WireErrorKind as Kind;
     let kinds = [
         (Kind::MessageTooShort { length_bytes: -5 }, "-5"),
@@ -57,7 +57,7 @@ fn every_kind_has_a_text_of_its_own_with_its_numbers() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_matter_of_resources() {
+fn encode_errors_have_the_cause_resources() {
     assert_eq!(EncodeError::from(Full), EncodeError::Full);
     assert_eq!(Cause::from(EncodeError::Full), Cause::Resources);
     let errors = [

@@ -6,7 +6,7 @@ use core::error::Error;
 use poolhouse_core::Reason;
 
 #[test]
-fn each_error_of_a_lookup_says_what_happened() {
+fn each_error_of_a_lookup_has_a_text() {
     let texts = [
         (LookupError::Name, "the name is invalid, so it cannot be looked up"),
         (LookupError::NoSuchName, "the name does not exist"),
@@ -54,7 +54,7 @@ fn hint_01_missing_record_is_named() {
 }
 
 #[test]
-fn each_error_of_a_seedlist_says_what_is_wrong_with_it() {
+fn each_error_of_a_seedlist_has_a_text() {
     let name = || "a.example".to_string();
     let foreign = SeedlistError::ForeignHost { name: name(), target: "b.example".into() };
     let texts = [
