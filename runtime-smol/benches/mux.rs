@@ -7,8 +7,8 @@
 //!   that are free in one write, reads with an equally large buffer, and parses only the headers of
 //!   replies;
 //! - a minimal implementation with a future for each request: the same exchange with ids, wakers
-//!   and bodies in one lock, a task of smol's for each request in flight. It has no pool, no time
-//!   limits and no errors, and its futures must not be dropped;
+//!   and bodies in one lock, and a task of smol's for each request in flight. It has no pool, no
+//!   time limits and no errors, and its futures must not be dropped;
 //! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the
 //!   protocol, and in version 5 (which has checksums);
 //! - the `scylla` crate, in version 4, a task of tokio's for each request in flight.
@@ -71,8 +71,8 @@ fn main() -> ExitCode {
             let address = address.parse().expect("host:port");
             Bench::new(address, case).round(in_flight, times.parse().expect("a number of times"));
         }
-        // The number of threads of the global executor is fixed at its first use: each number needs
-        // a separate process.
+        // The number of threads of the global executor is fixed at its first use, so each number
+        // needs a separate process.
         _ => {
             println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
             for threads in THREADS {

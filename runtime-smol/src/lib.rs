@@ -328,7 +328,8 @@ pub type DnsResolver = poolhouse_client::DnsResolver<Smol>;
 /// ```
 pub type Database = poolhouse_client::Database<Smol>;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
+/// [`poolhouse_client::mux`].
 ///
 /// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
 /// requests in flight; replies arrive in any order. The rows of a result are not decoded: a
@@ -444,7 +445,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     Err(RequestError::NoHost(rejections)) => {
 ///         assert_eq!(rejections[0].address, nobody);
 ///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
-///         // 127.0.0.1:9042: there is no connection to the host: network error
+///         // 127.0.0.1:9042: no connection to the host is open: network error
 ///         println!("{}", rejections[0]);
 ///     }
 ///     other => panic!("{other:?}"),

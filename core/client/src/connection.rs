@@ -35,9 +35,9 @@ impl<P: Platform> Client<P> {
         self.check_out_within(None, TimeLimit::OfClient).await
     }
 
-    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets no
-    /// deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call fails
-    /// unless a connection is available at once. `socketTimeoutMS` does not apply.
+    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets
+    /// no deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call
+    /// fails unless a connection is available at once. `socketTimeoutMS` does not apply.
     ///
     /// # Errors
     ///
@@ -68,14 +68,14 @@ impl<P: Platform> Client<P> {
         };
         let deadline = self.deadline(timeout);
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
-        // The mode `primary` is the servers' default and is not sent.
+        // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
         Ok(Connection { guard, client: self, is_paced: is_paced && deadline.is_none(), read_preference })
     }
 
-    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns. After
-    /// an error of the connection, it is closed.
+    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns.
+    /// After an error of the connection, it is closed.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl<P: Platform> Client<P> {
 }
 
 /// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
-/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is kept
-/// if the reply arrives within the drain timeout: see
+/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
+/// unless the reply arrives within the drain timeout: see
 /// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
@@ -182,17 +182,17 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
 /// Sends a command and reads the reply.
 ///
 /// - `command`: the result of [`checked`].
-/// - `told`: the read preference to add to the command.
+/// - `preference`: the read preference to add to the command.
 pub(super) async fn exchange<P: Platform, T>(
     guard: &mut Guard<'_, Net<P>>,
     database: &str,
     command: RawDocument<'_>,
-    told: Option<&ReadPreference<'_>>,
+    preference: Option<&ReadPreference<'_>>,
     read: fn(RawDocument<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
         body.extend(command)?;
-        told.map_or(Ok(()), |preference| append_read_preference(body, preference))
+        preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     };
     match guard.run_command(database, write).await {
         Ok(reply) => read(reply),

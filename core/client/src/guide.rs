@@ -1,16 +1,19 @@
-//! Guides: how the parts are put to use. Text only; there is nothing here to call.
+//! Guides: how the parts are used. This module contains text only.
 //!
 //! - [`adapter`]: the client on another runtime, with a heap or without, and how to prove it.
-//! - [`observing`]: events, logs, metrics, snapshots; a leak, and a pool that starves.
+//! - [`observing`]: events, logs, metrics, snapshots; how to find a leak, and a pool without free
+//!   connections.
 //! - [`tuning`]: the options that matter, and what happens when they are wrong.
-//! - [`forking`]: what becomes of a client when its process forks.
-//! - [`pool`]: a pool for a protocol of your own.
+//! - [`forking`]: a client after a fork of its process.
+//! - [`pool`]: a pool for your own protocol.
 //! - [`migrating`]: from the official driver.
 //! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
 //!
-//! The guides for a loop of your own (`embedding`) and for firmware (`firmware`) are in `poolhouse-core`.
+//! The guides for your own event loop (`embedding`) and for firmware (`firmware`) are in
+//! `poolhouse-core`.
 
-// Their examples need an adapter, which this crate does not depend on: they are compiled and run where one is.
+// The examples need an adapter, on which this crate does not depend, so the crates of the adapters
+// compile and run them.
 
 pub mod adapter {
     #![cfg_attr(not(doctest), doc = include_str!("guide/adapter.md"))]

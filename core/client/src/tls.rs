@@ -7,15 +7,16 @@
 //! - A server is trusted if an authority of `tlsCAFile` has issued its certificate for the name or
 //!   address that is dialed. Without that file, the authorities of the platform are trusted: the
 //!   platform's store is read when the configuration is built. With the feature `webpki-roots`,
-//!   Mozilla's list is used if the platform has none. The verifier is the same on every
-//!   platform: a certificate is accepted on all of them or on none, and a relaxed check of names
-//!   still checks everything else.
+//!   Mozilla's list is used if the platform has no authorities. The verifier is the same on every
+//!   platform, so a certificate is accepted on all of them or on none. An option that relaxes the
+//!   check of names leaves all other checks in force.
 //! - Names must be among the subject's alternative names; a common name does not count.
 //! - Revocation is not checked, neither by OCSP nor by lists. `tlsDisableOCSPEndpointCheck` and
 //!   `tlsDisableCertificateRevocationCheck` are accepted and have no effect.
 //! - Options that relax checks are reported by [`TlsConfig::warnings`].
 //!
-//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97, CMAP-98).
+//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97,
+//! CMAP-98).
 
 mod config;
 mod error;

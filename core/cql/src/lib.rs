@@ -17,7 +17,8 @@
 //! sent in *segments* (which the v5 specification calls frames), with checksums and possibly
 //! compressed: several small envelopes in one segment, a large one split into several.
 //!
-//! Read first: Apache Cassandra's Native Protocol v5, all but the serialization of data types; v4 and v3, "Frame header" and "Compression".
+//! Read first: Apache Cassandra's Native Protocol v5, all but the serialization of data types; v4
+//! and v3, "Frame header" and "Compression".
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ extern crate alloc;
 extern crate std;
 
 mod authenticator;
+mod buffer;
 mod checksum;
 mod compress;
 mod decoder;
@@ -37,7 +39,6 @@ mod failure;
 mod handshake;
 mod header;
 mod notation;
-mod pile;
 mod request;
 mod response;
 mod segment;

@@ -1,7 +1,9 @@
-//! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard name.
+//! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard
+//! name.
 //!
-//! Read first: Connection String; URI Options; Driver Authentication, "Connection String Options"; Initial DNS Seedlist Discovery, "Connection
-//! String Format" and "URI Validation". CMAP-08, CMAP-09, MON-01, MON-23, SDAM-04, SDAM-06.
+//! Read first: Connection String; URI Options; Driver Authentication, "Connection String Options";
+//! Initial DNS Seedlist Discovery, "Connection String Format" and "URI Validation". CMAP-08,
+//! CMAP-09, MON-01, MON-23, SDAM-04, SDAM-06.
 //!
 //! ```
 //! use poolhouse_uri::ConnectionString;
@@ -156,7 +158,8 @@ impl ConnectionString {
     /// [`UriError`]: no hosts; an option in the record that is malformed, or other than authSource,
     /// replicaSet and loadBalanced; options that are contradictory in combination.
     ///
-    /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI Validation".
+    /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI
+    /// Validation".
     pub fn resolved(&self, hosts: Vec<Host>, txt: Option<&str>) -> Result<Self, UriError> {
         if hosts.is_empty() {
             return Err(UriError::at(UriErrorKind::NoHost, 0));

@@ -8,10 +8,9 @@
 //! (`maxPoolSize`), five seconds for each operation (`timeoutMS`), a check every second
 //! (`heartbeatFrequencyMS`). Warnings about the string are printed first.
 //!
-//! Without a connection string it starts a fake replica set in the process and fails its primary
-//! over every three seconds. On a terminal it draws a table twice a second; elsewhere it prints a
-//! line for each server a second. The exit status is 0 only if operations succeeded, including the
-//! last one.
+//! Without a connection string it starts a fake replica set in the process, with a failover every
+//! three seconds. On a terminal it draws a table twice a second; elsewhere it prints a line for
+//! each server a second. The exit status is 0 only if operations succeeded, including the last one.
 
 extern crate alloc;
 

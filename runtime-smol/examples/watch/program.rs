@@ -1,5 +1,5 @@
-//! The program, which is the same on every runtime: the crate's root has a module `runtime` that
-//! re-exports the runtime's names.
+//! The program, which is the same on every runtime. The root of each example has a module `runtime`
+//! that re-exports the runtime's names.
 
 use crate::runtime::poolhouse_uri::{ConnectionString, UriOptions};
 use crate::runtime::{
@@ -32,9 +32,9 @@ fn arguments() -> Result<Arguments, String> {
         match word.as_str() {
             "--tasks" => {
                 let count = number().and_then(|count: u64| u32::try_from(count).ok());
-                parsed.tasks = count.ok_or("--tasks takes a number from 1")?;
+                parsed.tasks = count.ok_or("--tasks requires a number from 1")?;
             }
-            "--seconds" => parsed.seconds = number().ok_or("--seconds takes a number from 1")?,
+            "--seconds" => parsed.seconds = number().ok_or("--seconds requires a number from 1")?,
             "--help" | "-h" => return Err(USAGE.to_owned()),
             uri if uri.starts_with("mongodb") && parsed.uri.is_none() => parsed.uri = Some(uri.to_owned()),
             other => return Err(format!("{other}: not understood\n{USAGE}")),
@@ -78,8 +78,8 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             let set =
                 FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).map_err(|error| format!("fake set: {error}"))?;
             let uri = set.uri();
-            println!("No connection string was given: watching a fake replica set in this process at {uri}");
-            println!("Every three seconds its primary steps down, or is killed and comes back.");
+            println!("No connection string: watching a fake replica set in this process at {uri}");
+            println!("Every three seconds its primary steps down, or is killed and restarted.");
             trouble = Some(spawn(make_trouble(set)));
             uri
         }
@@ -125,8 +125,8 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     Ok(summary(&tally, started.elapsed()))
 }
 
-/// The options of a connection string, with defaults of this program for those that it does not
-/// set. A TXT record has none of these options.
+/// The options of a connection string, with defaults of this program for those that the string does
+/// not set. A TXT record cannot contain these options.
 fn completed(mut options: ClientOptions, given: &UriOptions) -> ClientOptions {
     if given.app_name.is_none() {
         options.app_name = Some("poolhouse-watch".to_owned());
@@ -151,7 +151,7 @@ fn warnings(client: &Client) -> Vec<String> {
     left_out.collect()
 }
 
-/// Fails the primary over, alternately by a step-down and by a crash.
+/// Causes failovers, alternately by a step-down and by a crash of the primary.
 async fn make_trouble(set: FakeReplicaSet) {
     for gentle in [true, false].into_iter().cycle() {
         sleep(Duration::from_secs(3)).await;
@@ -161,7 +161,7 @@ async fn make_trouble(set: FakeReplicaSet) {
         } else if set.kill(primary).is_ok() {
             sleep(Duration::from_secs(1)).await;
             if let Err(error) = set.restart(primary) {
-                eprintln!("the fake server does not come back: {error}");
+                eprintln!("the fake server was not restarted: {error}");
             }
         }
     }
@@ -287,7 +287,7 @@ impl Screen {
             }
         }
         print!("{out}");
-        // A closed output is no reason to stop.
+        // An error of the output is ignored, because the run continues without it.
         let _ = std::io::stdout().flush();
     }
 
@@ -321,7 +321,7 @@ fn summary(tally: &Mutex<Tally>, elapsed: Duration) -> bool {
     with(tally, |tally| {
         let rate = tally.succeeded as f64 / elapsed.as_secs_f64();
         println!(
-            "\n{} operations succeeded ({} of them at the second try), {} failed, in {:.1} s: {rate:.0} a second",
+            "\n{} operations succeeded ({} of them after a retry), {} failed, in {:.1} s: {rate:.0} a second",
             tally.succeeded,
             tally.retried.saturating_sub(tally.failed),
             tally.failed,

@@ -18,7 +18,7 @@ fn faults_of_files_say_what_to_do_about_them() {
         (FileFault::BadCertificate, "has no certificate that can be used"),
         (FileFault::NoKey, "has no private key"),
         (FileFault::ManyKeys, "has more than one private key"),
-        (FileFault::BadKey, "has a private key of a kind that is not known"),
+        (FileFault::BadKey, "has a private key of an unsupported kind"),
         (FileFault::ForeignKey, "has a private key that does not belong to its first certificate"),
         (FileFault::NoPassword, "set tlsCertificateKeyFilePassword"),
         (FileFault::WrongPassword, "that tlsCertificateKeyFilePassword does not decrypt"),

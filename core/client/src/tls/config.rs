@@ -23,8 +23,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Limit in bytes on the data for sending that a connection buffers: once for plaintext, once for
-/// encrypted data.
+/// The maximum number of bytes to send that a connection buffers, for plaintext and for encrypted
+/// data each.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// TLS configuration of connections: validated, cheap to clone, shared by all connections of a
@@ -45,14 +45,14 @@ impl TlsConfig {
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: an option that cannot be met, and its file; a platform's store without a
-    /// usable root, and the reason. A part of the store that cannot be read is only a warning.
+    /// [`TlsError`]: it names the option that cannot be met and its file, or the reason why the
+    /// platform's store has no usable root. A part of the store that cannot be read is only a
+    /// warning.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
         options.check()?;
         let mut warnings = Vec::new();
         let verifier = verifier(options, &mut warnings)?;
-        // An explicit provider, not the default of the process, which other users of rustls may
-        // set.
+        // An explicit provider, because another user of rustls may set the default of the process.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Other(error.to_string()))?
@@ -117,7 +117,7 @@ impl fmt::Debug for TlsConfig {
 }
 
 fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    // A named CA file is read even if nothing is verified: a missing file is found now.
+    // A named CA file is read even if nothing is verified, so a missing file is reported.
     let named = match &options.ca_file {
         None => None,
         Some(path) => {
@@ -148,7 +148,7 @@ const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The certificates of the platform's store.
 fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
-    // An empty list of folders names no store.
+    // A variable with an empty list of folders names no store.
     let names_store = |name: &str, value: &OsString| {
         name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
     };
@@ -160,10 +160,11 @@ fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsEr
     roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
 }
 
-/// The certificates of a store that can be used. Files that cannot be read are left out with a warning, as other programs leave them out.
+/// The certificates of a store that can be used. Files that cannot be read are left out with a
+/// warning, as other programs leave them out.
 ///
-/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not
-///   replace a store that was named.
+/// - `named`: the environment variables that name the store, with their values; empty if none does.
+///   Mozilla's roots do not replace a store that was named.
 fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(store.certs);
@@ -186,7 +187,8 @@ fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning
     Ok(roots)
 }
 
-/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
+/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name
+/// nor a readable reason.
 fn store_fault(error: &rustls_native_certs::Error) -> String {
     let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }

@@ -14,10 +14,10 @@ pub struct TlsOptions {
     /// `tlsCAFile`: PEM certificates of the authorities to trust, exclusively. `None`: those of the
     /// platform.
     pub ca_file: Option<PathBuf>,
-    /// `tlsCertificateKeyFile`: one PEM file with this client's certificate, the certificates
-    /// between it and its authority, and its private key. A mongod that requires a certificate and
+    /// `tlsCertificateKeyFile`: one PEM file with this client's certificate, the intermediate
+    /// certificates, and its private key. A mongod that requires a certificate and
     /// receives none, or a wrong one, closes the connection after the handshake without a reason:
-    /// the client reports a network error. The log of the mongod has more.
+    /// the client reports a network error. The log of the mongod contains the reason.
     pub certificate_key_file: Option<PathBuf>,
     /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature
     /// `encrypted-keys`. Ignored if the key is not encrypted.
@@ -83,10 +83,10 @@ impl fmt::Display for TlsWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidCertificates => f.write_str(
-                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and anyone on the way can read and change everything",
+                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and an attacker on the network path can read and change all data",
             ),
             Self::InvalidHostnames => f.write_str(
-                "INSECURE: tlsAllowInvalidHostnames is set; whoever has a valid certificate for any host can pose as the server",
+                "INSECURE: tlsAllowInvalidHostnames is set; an attacker with a valid certificate for any host can impersonate the server",
             ),
             Self::PlatformStore { reason } => {
                 write!(f, "a part of the platform's trusted authorities cannot be loaded and is left out: {reason}")
