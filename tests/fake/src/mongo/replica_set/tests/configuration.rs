@@ -160,7 +160,7 @@ fn eighth_voting_member_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "priority 0")]
+#[should_panic(expected = "priority must be 0")]
 fn hidden_member_with_a_priority_is_refused() {
     by_hand(2).reconfigure_member(0, |options| options.hidden = true);
 }
