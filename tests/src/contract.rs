@@ -194,7 +194,7 @@ pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
 }
 
 /// The message of panics that are part of a case. These panics are not printed.
-pub(crate) const ON_PURPOSE: &str = "as the contract wants it";
+pub(crate) const ON_PURPOSE: &str = "a panic that is part of the case";
 
 /// Installs a panic hook that prints nothing for panics that are part of a case.
 fn hush() {
@@ -264,7 +264,7 @@ impl Drop for Witness {
             return;
         }
         if let Some(recorder) = &mut self.0 {
-            judge(&recorder.take().expect("no event is lost, and so all are judged"));
+            judge(&recorder.take().expect("no event was lost"));
         }
     }
 }
@@ -432,7 +432,7 @@ async fn limited<T>(future: impl Future<Output = T>) -> T {
         for _ in 0..CASE_SECONDS_MAX {
             async_io::Timer::after(Duration::from_secs(1)).await;
         }
-        panic!("the case hangs");
+        panic!("the case exceeded its time limit");
     };
     future.or(limit).await
 }

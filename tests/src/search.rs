@@ -139,7 +139,7 @@ impl fmt::Display for Stopped {
         match self {
             Self::Wrong { way, .. } => f.write_str(way),
             Self::Limit(states) => write!(f, "there are more than {states} states"),
-            Self::NeverMet { what, states } => write!(f, "a search of {states} states never met: {what}"),
+            Self::NeverMet { what, states } => write!(f, "a search of {states} states did not reach: {what}"),
         }
     }
 }
@@ -154,7 +154,7 @@ impl Hasher for AsIs {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only prints are kept");
+        unreachable!("only hashes are stored");
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
@@ -300,7 +300,7 @@ impl<S: Scope> Search<'_, S> {
             found.map(|(_, input)| input.clone()).collect()
         };
         let text = format!(
-            "two states are taken for one, and are not. From this one follows {:?} and from the other {:?}. The other:\n{}",
+            "two different states count as equal. The successor of this one is {:?}, that of the other {:?}. The other:\n{}",
             only(&other, &one),
             only(&one, &other),
             self.told(place, None, "")

@@ -409,7 +409,7 @@ impl FakeServer {
         self.shared.order(|inner| {
             if inner.wanted != wanted {
                 inner.wanted = wanted;
-                inner.sockets = Sockets::Turning;
+                inner.sockets = Sockets::Changing;
             }
             if let Some(kind) = kind {
                 inner.faults.count(kind);

@@ -104,7 +104,7 @@ impl Hasher for Canon {
             Some((Word::Time, number)) => self.time(number - 1),
             Some((Word::Generation, number)) => self.generation(number),
             Some((Word::Serial, _)) => {}
-            None => panic!("a word of a kind that is not known: {word:#x}"),
+            None => panic!("a word of an unknown kind: {word:#x}"),
         }
     }
 

@@ -9,7 +9,7 @@ use poolhouse_core::{Cause, CertificateFault};
 use rustls::{AlertDescription, CertificateError, Error};
 
 #[test]
-fn faults_of_files_say_what_to_do_about_them() {
+fn faults_of_files_name_the_remedy() {
     let texts = [
         (FileFault::Io(io::ErrorKind::NotFound), "cannot be read: "),
         (FileFault::TooLong, "is longer than 16 MiB"),
@@ -47,7 +47,7 @@ fn faults_of_files_say_what_to_do_about_them() {
 
 /// CMAP-97: a certificate error does not indicate an overloaded server.
 #[test]
-fn handshake_that_fails_says_why_and_whose_fault_it_is() {
+fn failed_handshake_reports_its_reason_and_cause() {
     let of_certificate = |error| Error::InvalidCertificate(error);
     let certificate = Cause::Certificate;
     let cases = [

@@ -114,7 +114,7 @@ pub(super) async fn survives_faults() -> Outcome {
             client.close().await;
         }
     }
-    nobody_else_gets_in(&deployment).await?;
+    only_users_authenticate(&deployment).await?;
 
     // The next primary accepts writes of all clients.
     let stepping = deployment.set.wait_for_primary(SETTLING)?;
@@ -139,7 +139,7 @@ pub(super) async fn survives_faults() -> Outcome {
         })
         .await?;
     }
-    nobody_else_gets_in(&deployment).await?;
+    only_users_authenticate(&deployment).await?;
     let deployment = unblock(move || {
         deployment.set.restart(killed)?;
         Ok::<_, MongodError>(deployment)
@@ -159,7 +159,7 @@ pub(super) async fn survives_faults() -> Outcome {
 }
 
 /// The password decides, with every mechanism, and a client without a user may do nothing.
-async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
+async fn only_users_authenticate(deployment: &Deployment) -> Outcome {
     for mechanism in MECHANISMS {
         // Its pool establishes nothing in the background, which would fail and clear it before any
         // command.
@@ -190,6 +190,6 @@ async fn is_watched(deployment: &Deployment) -> Outcome {
     let shown = watch_until(&format!("{uri}&tlsAllowInvalidHostnames=true"), 1, |_| true).await?;
     assert!(shown.0.contains("warning: INSECURE: tlsAllowInvalidHostnames"), "{}", shown.0);
     let wrong = watch(uri.replace("pencil", "Pencil"), 1).await;
-    assert!(wrong.is_err(), "it got in with a wrong password");
+    assert!(wrong.is_err(), "the client authenticated with a wrong password");
     Ok(())
 }

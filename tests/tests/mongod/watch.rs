@@ -28,11 +28,11 @@ static AGAIN: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn cases(suite: Suite) -> Suite {
     suite
-        .case("watch_heeds_the_connection_string", || program().and_then(|_| run(heeds_the_connection_string())))
+        .case("watch_heeds_the_connection_string", || program().and_then(|_| run(applies_the_connection_string())))
         .case("watch_shows_every_member_of_a_set", || program().and_then(|_| run(shows_every_member_of_a_set())))
 }
 
-async fn heeds_the_connection_string() -> Outcome {
+async fn applies_the_connection_string() -> Outcome {
     let mongod = unblock(|| Mongod::start(MongodOptions::default())).await?;
     let address = mongod.address().to_string();
     let most = |shown: &Shown| shown.rows(&address).map(|row| row.connections).max().unwrap_or(0);
@@ -132,7 +132,7 @@ async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), Strin
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(|error| format!("it does not start: {error}"))?;
+            .map_err(|error| format!("the program does not start: {error}"))?;
         let limit = Instant::now() + Duration::from_secs(seconds) + SLACK;
         let ended = loop {
             match child.try_wait().map_err(|error| error.to_string())? {
@@ -183,5 +183,6 @@ fn build() -> Result<PathBuf, String> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut built = messages.filter(|message| message["target"]["name"] == "watch");
     let path = built.find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    path.filter(|_| output.status.success()).ok_or_else(|| format!("cargo did not build it: {}", output.status))
+    path.filter(|_| output.status.success())
+        .ok_or_else(|| format!("cargo did not build the program: {}", output.status))
 }

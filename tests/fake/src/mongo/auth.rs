@@ -1,6 +1,7 @@
 //! Access control of the fake server: users, and the server side of SCRAM and PLAIN.
 //!
-//! Sections to read first: RFC 5802, "SCRAM Authentication Exchange"; Authentication, "Speculative Authentication".
+//! Sections to read first: RFC 5802, "SCRAM Authentication Exchange"; Authentication, "Speculative
+//! Authentication".
 
 use alloc::collections::BTreeMap;
 
@@ -101,7 +102,7 @@ impl Hash {
     }
 
     fn mac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
-        const ANY: &str = "HMAC takes keys of every length";
+        const ANY: &str = "HMAC accepts keys of any length";
         match self {
             Self::Sha1 => {
                 Hmac::<Sha1>::new_from_slice(key).expect(ANY).chain_update(bytes).finalize().as_bytes().to_vec()
@@ -296,7 +297,7 @@ impl Auth {
     }
 
     /// Executes `saslContinue`.
-    pub fn go_on(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
+    pub fn continue_conversation(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
         let session = self.sessions.entry(connection).or_default();
         let id = command.get("conversationId").and_then(super::errors::whole);
         let conversation = session.conversation.take().filter(|_| id == Some(i64::from(CONVERSATION_ID)));

@@ -1,7 +1,8 @@
-//! Compressed messages of the fake server: an independent implementation of OP_COMPRESSED, by other
-//! interfaces of the compression libraries than poolhouse-core uses.
+//! Compressed messages of the fake server: an implementation of OP_COMPRESSED that is independent
+//! of poolhouse-core's. It uses other interfaces of the compression libraries.
 //!
-//! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not allowed to be compressed".
+//! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not
+//! allowed to be compressed".
 
 use std::io::{Read, Write};
 
