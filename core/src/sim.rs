@@ -23,16 +23,3 @@ pub fn begin_near_end(near: bool) {
 
 /// The number of values that are left.
 const LEFT: u32 = 2;
-
-static WITHOUT_METRICS: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
-
-/// Disables metrics in clients that are created in this process from now on, as without the feature
-/// `metrics`, which observes each event.
-pub fn without_metrics() {
-    WITHOUT_METRICS.store(true, core::sync::atomic::Ordering::Relaxed);
-}
-
-#[doc(hidden)]
-pub fn is_without_metrics() -> bool {
-    WITHOUT_METRICS.load(core::sync::atomic::Ordering::Relaxed)
-}
