@@ -23,16 +23,3 @@ pub fn begin_near_end(near: bool) {
 
 /// The number of values between the initial value and the overflow.
 const LEFT: u32 = 2;
-
-static WITHOUT_METRICS: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
-
-/// Disables metrics in clients that are created in this process from now on, as a build without the
-/// feature `metrics` does.
-pub fn without_metrics() {
-    WITHOUT_METRICS.store(true, core::sync::atomic::Ordering::Relaxed);
-}
-
-#[doc(hidden)]
-pub fn is_without_metrics() -> bool {
-    WITHOUT_METRICS.load(core::sync::atomic::Ordering::Relaxed)
-}

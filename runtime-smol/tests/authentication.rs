@@ -13,11 +13,11 @@ use poolhouse_smol::poolhouse_auth::{Credential, ITERATIONS_MAX, Mechanism};
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_driver::{LoginFailure, OperationError};
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 use poolhouse_smol::poolhouse_uri::Compressor;
 use poolhouse_smol::poolhouse_wire::AuthError;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, SetupError};
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, Fault, FaultRule, ScramLie};
@@ -303,7 +303,7 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
 
 /// Old servers compress every reply, including those of authentication; requests of authentication
 /// are never compressed.
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 #[test]
 fn compressed_replies_are_accepted_in_authentication() {
     run(async {

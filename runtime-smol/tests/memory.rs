@@ -146,10 +146,8 @@ async fn begin() {
 /// No compressor, and each compressor of this build.
 fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
     let mut each = vec![(None, None)];
-    if cfg!(feature = "zlib") {
+    if cfg!(feature = "compression") {
         each.push((Some(Compressor::Zlib), Some(Algorithm::Zlib)));
-    }
-    if cfg!(feature = "snappy") {
         each.push((Some(Compressor::Snappy), Some(Algorithm::Snappy)));
     }
     if cfg!(feature = "zstd") {

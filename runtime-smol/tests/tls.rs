@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
 use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{
-    Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
+    Authorities, Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
 };
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
@@ -51,6 +51,41 @@ impl World {
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.timeout = Some(PATIENCE);
         options
+    }
+}
+
+/// The options of a connection string, with an authority in memory in place of a file.
+#[test]
+fn authority_in_memory_is_trusted_by_a_client() {
+    let (world, other) = (World::new(), World::new());
+    let server = world.server();
+    let options = |authority: &World| {
+        let authorities = Authorities::from_pem(authority.root.certificate()).expect("a certificate");
+        let mut options = world.options(&server, "");
+        let tls = options.tls.as_mut().expect("the string has TLS");
+        tls.ca_file = None;
+        tls.authorities = Some(authorities);
+        options
+    };
+    run(async {
+        let trusting = client(options(&world));
+        ping(&trusting).await.expect("the authority is trusted");
+        trusting.close().await;
+        let (_, cause) = refusal(options(&other)).await;
+        assert_eq!(cause, Cause::Certificate(CertificateFault::UnknownIssuer));
+    });
+}
+
+#[test]
+fn client_with_a_file_and_authorities_in_memory_is_refused() {
+    let world = World::new();
+    let server = world.server();
+    let mut options = world.options(&server, "");
+    let authorities = Authorities::from_pem(world.root.certificate()).expect("a certificate");
+    options.tls = options.tls.map(|tls| tls.authorities(authorities));
+    match Client::with_options(options) {
+        Err(Error::Setup(SetupError::Tls(error))) => assert_eq!(error, TlsError::AuthoritiesTwice),
+        other => panic!("{other:?}"),
     }
 }
 

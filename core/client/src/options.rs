@@ -31,7 +31,7 @@ use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use poolhouse_driver::{LATE_REPLY, Login, RetryPolicy};
 use poolhouse_uri::dns::{Resolver, SrvQuestion};
-use poolhouse_uri::{ConnectionString, Scheme, UriWarning, W};
+use poolhouse_uri::{Compressor, ConnectionString, Scheme, UriWarning, W};
 use poolhouse_wire::compress::Compressors;
 
 /// The options of a [`Client`](super::Client).
@@ -143,7 +143,7 @@ pub struct ClientOptions {
     pub log: LogOptions,
     /// `compressors`: the compressors for messages, in order of preference. The first one that the
     /// server also supports is used; without one, messages are not compressed. Compressors that are
-    /// not compiled in (features `snappy`, `zlib`, `zstd`) are ignored. Default none.
+    /// not compiled in (features `compression`, `zstd`) are ignored. Default none.
     pub compressors: Compressors,
     /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
@@ -267,7 +267,11 @@ impl ClientOptions {
             let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
             let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
             let option = "compressors";
-            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
+            let feature = match compressor {
+                Compressor::Snappy | Compressor::Zlib => "compression",
+                Compressor::Zstd => "zstd",
+            };
+            warnings.push(UriWarning::NotBuilt { option, feature, offset });
         }
         let given = uri.options();
         Ok(Self {

@@ -23,14 +23,15 @@ fn faults_of_files_name_the_remedy() {
         (FileFault::NoPassword, "set tlsCertificateKeyFilePassword"),
         (FileFault::WrongPassword, "that tlsCertificateKeyFilePassword does not decrypt"),
         (FileFault::Encryption, "openssl pkcs8 -topk8"),
-        (FileFault::NoDecryption, "build with the feature encrypted-keys"),
     ];
     for (fault, text) in texts {
         let error = TlsError::File { option: "tlsCAFile", path: PathBuf::from("/x.pem"), fault };
         let told = error.to_string();
         assert!(told.starts_with("tlsCAFile /x.pem: ") && told.contains(text), "{told}");
     }
-    assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile"));
+    assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile, TlsOptions::authorities or"));
+    assert_eq!(TlsError::Authorities(FileFault::Pem).to_string(), "the text of TLS authorities is not PEM");
+    assert!(TlsError::AuthoritiesTwice.to_string().ends_with("together with tlsCAFile"));
     let reason = String::from("SSL_CERT_FILE=/x: not there");
     let error = TlsError::PlatformStore { reason: reason.clone() };
     assert_eq!(error.to_string(), format!("the platform's trusted authorities cannot be loaded: {reason}"));
@@ -39,7 +40,7 @@ fn faults_of_files_name_the_remedy() {
     assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
     assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
-    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("tlsCAFile: 3 of its certificates"));
+    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("3 certificates of tlsCAFile"));
     for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {
         assert!(warning.to_string().starts_with("INSECURE: "), "{warning}");
     }

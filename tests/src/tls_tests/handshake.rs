@@ -1,6 +1,6 @@
 //! Verification of servers by a client, and its errors.
 
-use poolhouse_client::tls::{TlsConfig, TlsWarning};
+use poolhouse_client::tls::{Authorities, TlsConfig, TlsOptions, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_wire::{Labels, Phase};
 
@@ -27,6 +27,20 @@ fn valid_certificate_is_accepted_in_either_version() {
         server.versions = versions;
         assert_eq!(check(&world.config(), HOST, &server), Ok(expected));
     }
+}
+
+/// Exclusively: a fallback does not add to them.
+#[test]
+fn authority_in_memory_is_trusted_and_no_other() {
+    let (world, other) = (World::new(), World::new());
+    let config = |authority: &World| {
+        let authorities = |world: &World| Authorities::from_pem(world.root.certificate()).unwrap();
+        let options = TlsOptions::default().authorities(authorities(authority));
+        TlsConfig::build(&options.fallback_authorities(authorities(&world))).unwrap()
+    };
+    assert!(check(&config(&world), HOST, &world.server()).is_ok());
+    let unknown = Err(Cause::Certificate(CertificateFault::UnknownIssuer));
+    assert_eq!(check(&config(&other), HOST, &world.server()), unknown);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! TLS configuration, built from options.
 
-#[cfg(all(test, feature = "webpki-roots"))]
+#[cfg(test)]
 mod tests;
 
+use super::authorities::Authorities;
 use super::error::{FileFault, TlsError};
 use super::options::{TlsOptions, TlsWarning};
 use super::verify::{AnyCertificate, AnyName};
@@ -119,21 +120,20 @@ impl fmt::Debug for TlsConfig {
 fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
     // A named CA file is read even if nothing is verified, so a missing file is reported.
     let named = match &options.ca_file {
-        None => None,
+        None => options.authorities.clone(),
         Some(path) => {
-            let (roots, unusable) = pem::authorities(path).map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?;
-            if unusable > 0 {
-                warnings.push(TlsWarning::UnusableAuthorities(unusable));
-            }
-            Some(roots)
+            let authorities = pem::read(path).and_then(|text| pem::authorities(&text));
+            Some(authorities.map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?)
         }
     };
+    let named = named.map(|authorities| authorities.store(warnings));
     let provider = Arc::new(ring::default_provider());
     if options.allow_invalid_certificates {
         warnings.push(TlsWarning::InvalidCertificates);
         return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
     }
-    let roots = Arc::new(named.map_or_else(|| platform_roots(warnings), Ok)?);
+    let fallback = options.fallback_authorities.as_ref();
+    let roots = Arc::new(named.map_or_else(|| platform_roots(fallback, warnings), Ok)?);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
     let verifier = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
     if options.allow_invalid_hostnames {
@@ -147,7 +147,7 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
 const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The certificates of the platform's store.
-fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+fn platform_roots(fallback: Option<&Authorities>, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
     // A variable with an empty list of folders names no store.
     let names_store = |name: &str, value: &OsString| {
         name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
@@ -157,20 +157,24 @@ fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsEr
         Some(format!("{name}={}", value.display()))
     };
     let named: Vec<String> = STORE_VARIABLES.into_iter().filter_map(value).collect();
-    roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
+    roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), fallback, warnings)
 }
 
 /// The certificates of a store that can be used. Files that cannot be read are left out with a
 /// warning, as other programs leave them out.
 ///
 /// - `named`: the environment variables that name the store, with their values; empty if none does.
-///   Mozilla's roots do not replace a store that was named.
-fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+/// - `fallback`: replaces a store without a usable certificate, but not one that was named.
+fn roots_of(
+    store: CertificateResult,
+    named: &str,
+    fallback: Option<&Authorities>,
+    warnings: &mut Vec<TlsWarning>,
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(store.certs);
-    #[cfg(feature = "webpki-roots")]
-    if roots.is_empty() && named.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(fallback) = fallback.filter(|_| roots.is_empty() && named.is_empty()) {
+        roots = fallback.store(warnings);
     }
     let fault = match store.errors.as_slice() {
         [] if !roots.is_empty() => return Ok(roots),

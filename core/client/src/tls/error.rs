@@ -22,8 +22,13 @@ pub enum TlsError {
         /// The fault of the file.
         fault: FileFault,
     },
-    /// The platform has no trusted authorities, or does not report them: set `tlsCAFile`, or build
-    /// with the feature `webpki-roots`.
+    /// The text of [`Authorities::from_pem`](super::Authorities::from_pem) cannot be used.
+    Authorities(FileFault),
+    /// `tlsCAFile` together with [`TlsOptions::authorities`](super::TlsOptions::authorities).
+    AuthoritiesTwice,
+    /// The platform has no trusted authorities, or does not report them: set `tlsCAFile`,
+    /// [`TlsOptions::authorities`](super::TlsOptions::authorities) or
+    /// [`TlsOptions::fallback_authorities`](super::TlsOptions::fallback_authorities).
     NoPlatformRoots,
     /// None of the platform's authorities can be loaded.
     PlatformStore {
@@ -36,7 +41,7 @@ pub enum TlsError {
     Other(String),
 }
 
-/// The fault of a file.
+/// The fault of a file, or of a text in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFault {
@@ -66,16 +71,16 @@ pub enum FileFault {
     /// Its private key is encrypted in an unsupported way. Supported: PKCS#8 with PBES2, as
     /// `openssl pkcs8 -topk8` writes it.
     Encryption,
-    /// Its private key is encrypted, and this build has no feature `encrypted-keys`.
-    NoDecryption,
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { option, path, fault } => write!(f, "{option} {}: {fault}", path.display()),
+            Self::Authorities(fault) => write!(f, "the text of TLS authorities {fault}"),
+            Self::AuthoritiesTwice => f.write_str("TlsOptions::authorities cannot be given together with tlsCAFile"),
             Self::NoPlatformRoots => f.write_str(
-                "the platform has no trusted authorities: set tlsCAFile, or build with the feature webpki-roots",
+                "the platform has no trusted authorities: set tlsCAFile, TlsOptions::authorities or TlsOptions::fallback_authorities",
             ),
             Self::PlatformStore { reason } => {
                 write!(f, "the platform's trusted authorities cannot be loaded: {reason}")
@@ -103,7 +108,6 @@ impl fmt::Display for FileFault {
             Self::NoPassword => "has an encrypted private key: set tlsCertificateKeyFilePassword",
             Self::WrongPassword => "has a private key that tlsCertificateKeyFilePassword does not decrypt",
             Self::Encryption => "has a private key that is encrypted in an unsupported way: convert it with openssl pkcs8 -topk8",
-            Self::NoDecryption => "has an encrypted private key: build with the feature encrypted-keys",
         })
     }
 }
