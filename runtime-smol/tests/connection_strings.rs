@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::pin::Pin;
 use core::time::Duration;
-use poolhouse_smol::poolhouse_uri::dns::{LookupError, Resolver, SrvAnswer};
+use poolhouse_smol::poolhouse_uri::dns::{LookupError, LookupFuture, Resolver, SrvAnswer};
 use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, Role, ServerState};
@@ -28,18 +28,20 @@ const SELECTION: &str = "serverSelectionTimeoutMS=2000";
 #[derive(Debug)]
 struct Nobody;
 
-#[async_trait::async_trait]
 impl Resolver for Nobody {
-    async fn lookup_srv(&self, _name: &str) -> Result<SrvAnswer, LookupError> {
-        Err(LookupError::NoSuchName)
+    fn lookup_srv<'a>(&'a self, _name: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoSuchName) })
     }
 
-    async fn lookup_txt(&self, _name: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::NoSuchName)
+    fn lookup_txt<'a>(&'a self, _name: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoSuchName) })
     }
 
-    async fn lookup_addresses(&self, _host: &str) -> Option<Result<Vec<core::net::IpAddr>, LookupError>> {
-        Some(Err(LookupError::Other("Name or service not known".to_owned())))
+    fn lookup_addresses<'a>(
+        &'a self,
+        _host: &'a str,
+    ) -> LookupFuture<'a, Option<Result<Vec<core::net::IpAddr>, LookupError>>> {
+        Box::pin(async move { Some(Err(LookupError::Other("Name or service not known".to_owned()))) })
     }
 }
 

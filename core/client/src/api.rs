@@ -35,7 +35,9 @@ pub use poolhouse_driver::{
     CheckOutFailure, Event, EventRef, ExchangeError, ForkReset, LoginFailure, LoginReport, Notice, OperationError,
     PoolSnapshot, SUBSCRIPTION_EVENTS, SelectionReport, ServerAddress, Subscription,
 };
-pub use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
+pub use poolhouse_uri::dns::{
+    LookupError, LookupFuture, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord,
+};
 pub use poolhouse_uri::{Compressor, UriError, UriErrorKind, UriWarning, W};
 pub use poolhouse_wire::hello::MetadataError;
 pub use poolhouse_wire::{AuthError, Labels};

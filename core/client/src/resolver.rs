@@ -11,7 +11,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use async_trait::async_trait;
 use core::fmt;
 use core::future::poll_fn;
 use core::net::IpAddr;
@@ -21,7 +20,8 @@ use core::time::Duration;
 use embedded_io_async::{Read, Write};
 use poolhouse_core::{Instant, Reason};
 use poolhouse_uri::dns::{
-    Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
+    Answer, Lookup, LookupAction, LookupError, LookupFuture, RecordKind, Resolver, ResolverConfig, SrvAnswer,
+    hosts_addresses,
 };
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -179,27 +179,32 @@ impl<P: Platform> DnsResolver<P> {
     }
 }
 
-#[async_trait]
 impl<P: Platform> Resolver for DnsResolver<P> {
-    async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
-        match at_home::<P, _>(self.ask(name, RecordKind::Srv)).await? {
-            Answer::Srv(answer) => Ok(answer),
-            Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
-        }
+    fn lookup_srv<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move {
+            match at_home::<P, _>(self.ask(name, RecordKind::Srv)).await? {
+                Answer::Srv(answer) => Ok(answer),
+                Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+            }
+        })
     }
 
-    async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
-        match at_home::<P, _>(self.ask(name, RecordKind::Txt)).await? {
-            Answer::Txt(texts) => Ok(texts),
-            Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
-        }
+    fn lookup_txt<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move {
+            match at_home::<P, _>(self.ask(name, RecordKind::Txt)).await? {
+                Answer::Txt(texts) => Ok(texts),
+                Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+            }
+        })
     }
 
-    async fn lookup_addresses(&self, host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
-        match &self.config {
-            Some(config) => Some(at_home::<P, _>(self.addresses(config, host)).await),
-            None => None,
-        }
+    fn lookup_addresses<'a>(&'a self, host: &'a str) -> LookupFuture<'a, Option<Result<Vec<IpAddr>, LookupError>>> {
+        Box::pin(async move {
+            match &self.config {
+                Some(config) => Some(at_home::<P, _>(self.addresses(config, host)).await),
+                None => None,
+            }
+        })
     }
 }
 

@@ -43,5 +43,5 @@ pub use error::{LookupError, SeedlistError};
 pub use hosts::hosts_addresses;
 pub use lookup::{Lookup, LookupAction};
 pub use poll::{SRV_POLL_INTERVAL_MAX, SRV_POLL_INTERVAL_MIN, SrvPoll};
-pub use resolver::Resolver;
+pub use resolver::{LookupFuture, Resolver};
 pub use seedlist::SrvQuestion;

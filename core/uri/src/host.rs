@@ -9,7 +9,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use percent_encoding::utf8_percent_encode;
 use poolhouse_core::address::{self, HOST_MAX, HostAddress, is_ipv6, is_name};
 
 /// Maximum length of a label of a host name, in bytes.
@@ -145,9 +144,9 @@ impl Host {
     /// Writes the host in its form in connection strings.
     pub(super) fn print(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         match self.kind {
-            HostKind::Ipv6 => write!(f, "[{}]", utf8_percent_encode(self.name(), text::LITERAL))?,
+            HostKind::Ipv6 => write!(f, "[{}]", text::Escaped(self.name(), text::LITERAL))?,
             HostKind::Name | HostKind::Ipv4 | HostKind::Unix => {
-                write!(f, "{}", utf8_percent_encode(self.name(), text::COMPONENT))?;
+                write!(f, "{}", text::Escaped(self.name(), text::COMPONENT))?;
             }
         }
         match self.port {

@@ -4,7 +4,6 @@ use super::options::Key;
 use super::{ConnectionString, OptionValue, Scheme, Secret, text};
 use core::fmt;
 use core::fmt::Write;
-use percent_encoding::utf8_percent_encode;
 
 /// The options that belong to a credential.
 const SECRETIVE: [Key; 6] = [
@@ -46,9 +45,9 @@ impl ConnectionString {
             Scheme::MongodbSrv => "mongodb+srv://",
         })?;
         if let Some(user) = self.credential.as_ref().and_then(super::Credential::user) {
-            write!(f, "{}", utf8_percent_encode(&user.username, text::COMPONENT))?;
+            write!(f, "{}", text::Escaped(&user.username, text::COMPONENT))?;
             if let Some(password) = &user.password {
-                write!(f, ":{}", utf8_percent_encode(password.expose(), text::COMPONENT))?;
+                write!(f, ":{}", text::Escaped(password.expose(), text::COMPONENT))?;
             }
             f.write_str("@")?;
         }
@@ -60,7 +59,7 @@ impl ConnectionString {
         }
         f.write_str("/")?;
         if let Some(database) = &self.database {
-            write!(f, "{}", utf8_percent_encode(database, text::COMPONENT))?;
+            write!(f, "{}", text::Escaped(database, text::COMPONENT))?;
         }
         let mut separator = '?';
         for (name, value) in self.options.iter() {
@@ -94,8 +93,8 @@ fn print_option(f: &mut dyn Write, separator: &mut char, name: &str, value: Opti
     match value {
         OptionValue::Bool(value) => write!(f, "{value}"),
         OptionValue::Number(number) => write!(f, "{number}"),
-        OptionValue::Text(value) => write!(f, "{}", utf8_percent_encode(value, text::VALUE)),
-        OptionValue::Secret(secret) => write!(f, "{}", utf8_percent_encode(secret.expose(), text::VALUE)),
+        OptionValue::Text(value) => write!(f, "{}", text::Escaped(value, text::VALUE)),
+        OptionValue::Secret(secret) => write!(f, "{}", text::Escaped(secret.expose(), text::VALUE)),
         OptionValue::Compressors(list) => {
             for (place, compressor) in list.iter().enumerate() {
                 write!(f, "{}{}", if place > 0 { "," } else { "" }, compressor.name())?;
@@ -105,7 +104,7 @@ fn print_option(f: &mut dyn Write, separator: &mut char, name: &str, value: Opti
         OptionValue::Pairs(pairs) => {
             for (place, (name, value)) in pairs.iter().enumerate() {
                 let comma = if place > 0 { "," } else { "" };
-                let (name, value) = (utf8_percent_encode(name, text::VALUE), utf8_percent_encode(value, text::VALUE));
+                let (name, value) = (text::Escaped(name, text::VALUE), text::Escaped(value, text::VALUE));
                 write!(f, "{comma}{name}:{value}")?;
             }
             Ok(())

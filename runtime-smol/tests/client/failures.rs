@@ -11,7 +11,9 @@ use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
 use poolhouse_smol::poolhouse_driver::{OperationError, Wanted};
-use poolhouse_smol::{Client, ClientOptions, Event, LookupError, Resolver, ServerMonitoringMode, SrvAnswer};
+use poolhouse_smol::{
+    Client, ClientOptions, Event, LookupError, LookupFuture, Resolver, ServerMonitoringMode, SrvAnswer,
+};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -138,21 +140,22 @@ struct Moody {
     silent: AtomicBool,
 }
 
-#[async_trait::async_trait]
 impl Resolver for Moody {
-    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_srv<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 
-    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_txt<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 
-    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
-        if self.silent.load(Ordering::SeqCst) {
-            core::future::pending::<()>().await;
-        }
-        Some(Ok(vec![IpAddr::from([127, 0, 0, 1])]))
+    fn lookup_addresses<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Option<Result<Vec<IpAddr>, LookupError>>> {
+        Box::pin(async move {
+            if self.silent.load(Ordering::SeqCst) {
+                core::future::pending::<()>().await;
+            }
+            Some(Ok(vec![IpAddr::from([127, 0, 0, 1])]))
+        })
     }
 }
 

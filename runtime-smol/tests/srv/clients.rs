@@ -4,8 +4,8 @@ use super::support::{HOST, PATIENCE, config, eventually, hosts, name_server, opt
 use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::{
-    Client, ClientOptions, DnsResolver, Error, LookupError, Resolver, SeedlistError, SetupError, Smol, SrvAnswer,
-    SrvRecord,
+    Client, ClientOptions, DnsResolver, Error, LookupError, LookupFuture, Resolver, SeedlistError, SetupError, Smol,
+    SrvAnswer, SrvRecord,
 };
 use poolhouse_tests::dns::Fault;
 use poolhouse_tests::fake::mongoses::FakeMongoses;
@@ -110,15 +110,16 @@ fn nothing_is_looked_up_for_a_string_with_hosts() {
 #[derive(Debug)]
 struct ByHeart(u16);
 
-#[async_trait::async_trait]
 impl Resolver for ByHeart {
-    async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
-        assert_eq!(name, "_mongodb._tcp.cluster.example.test");
-        Ok(SrvAnswer { records: vec![SrvRecord::new("localhost.example.test", self.0)], ttl: Duration::ZERO })
+    fn lookup_srv<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move {
+            assert_eq!(name, "_mongodb._tcp.cluster.example.test");
+            Ok(SrvAnswer { records: vec![SrvRecord::new("localhost.example.test", self.0)], ttl: Duration::ZERO })
+        })
     }
 
-    async fn lookup_txt(&self, _name: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::Other("no texts here".into()))
+    fn lookup_txt<'a>(&'a self, _name: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::Other("no texts here".into())) })
     }
 }
 

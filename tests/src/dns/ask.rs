@@ -7,7 +7,9 @@ use std::net::{TcpStream, UdpSocket};
 use std::time;
 
 use poolhouse_core::Instant;
-use poolhouse_uri::dns::{Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer};
+use poolhouse_uri::dns::{
+    Answer, Lookup, LookupAction, LookupError, LookupFuture, RecordKind, Resolver, ResolverConfig, SrvAnswer,
+};
 
 use crate::rng::Rng;
 
@@ -104,19 +106,22 @@ impl BlockingResolver {
     }
 }
 
-#[async_trait::async_trait]
 impl Resolver for BlockingResolver {
-    async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
-        match ask(&self.config, name, RecordKind::Srv)? {
-            Answer::Srv(answer) => Ok(answer),
-            Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
-        }
+    fn lookup_srv<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move {
+            match ask(&self.config, name, RecordKind::Srv)? {
+                Answer::Srv(answer) => Ok(answer),
+                Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+            }
+        })
     }
 
-    async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
-        match ask(&self.config, name, RecordKind::Txt)? {
-            Answer::Txt(texts) => Ok(texts),
-            Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
-        }
+    fn lookup_txt<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move {
+            match ask(&self.config, name, RecordKind::Txt)? {
+                Answer::Txt(texts) => Ok(texts),
+                Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+            }
+        })
     }
 }

@@ -8,7 +8,7 @@ use core::task::Waker;
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_core::{HostAddress, Instant};
 use poolhouse_driver::{ConnectError, Runtime};
-use poolhouse_uri::dns::{LookupError, Resolver, SrvAnswer};
+use poolhouse_uri::dns::{LookupError, LookupFuture, Resolver, SrvAnswer};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -373,18 +373,17 @@ fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
 #[derive(Debug)]
 struct Silent;
 
-#[async_trait::async_trait]
 impl Resolver for Silent {
-    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
-        pending().await
+    fn lookup_srv<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(pending())
     }
 
-    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
-        pending().await
+    fn lookup_txt<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(pending())
     }
 
-    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
-        pending().await
+    fn lookup_addresses<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Option<Result<Vec<IpAddr>, LookupError>>> {
+        Box::pin(pending())
     }
 }
 
@@ -392,18 +391,17 @@ impl Resolver for Silent {
 #[derive(Debug)]
 struct Empty;
 
-#[async_trait::async_trait]
 impl Resolver for Empty {
-    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_srv<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 
-    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_txt<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 
-    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
-        Some(Ok(Vec::new()))
+    fn lookup_addresses<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Option<Result<Vec<IpAddr>, LookupError>>> {
+        Box::pin(async move { Some(Ok(Vec::new())) })
     }
 }
 
@@ -411,14 +409,13 @@ impl Resolver for Empty {
 #[derive(Debug)]
 struct SrvOnly;
 
-#[async_trait::async_trait]
 impl Resolver for SrvOnly {
-    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_srv<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 
-    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_txt<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 }
 

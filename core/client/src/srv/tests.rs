@@ -5,12 +5,11 @@ use crate::resolver::tests::timers::Hasty;
 use crate::{Client, ClientOptions};
 use alloc::boxed::Box;
 use alloc::vec;
-use async_trait::async_trait;
 use core::task::{Context, Waker};
 use poolhouse_core::Instant;
 use poolhouse_driver::Subscribers;
 use poolhouse_uri::ConnectionString;
-use poolhouse_uri::dns::{LookupError, SrvAnswer, SrvRecord};
+use poolhouse_uri::dns::{LookupError, LookupFuture, SrvAnswer, SrvRecord};
 use std::sync::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -19,14 +18,13 @@ use tracing::level_filters::LevelFilter;
 #[derive(Debug)]
 struct Told(Mutex<Vec<Result<SrvAnswer, LookupError>>>);
 
-#[async_trait]
 impl Resolver for Told {
-    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
-        self.0.lock().expect("not poisoned").pop().expect("no more lookups than answers")
+    fn lookup_srv<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>> {
+        Box::pin(async move { self.0.lock().expect("not poisoned").pop().expect("no more lookups than answers") })
     }
 
-    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
-        Err(LookupError::NoRecords)
+    fn lookup_txt<'a>(&'a self, _: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>> {
+        Box::pin(async move { Err(LookupError::NoRecords) })
     }
 }
 

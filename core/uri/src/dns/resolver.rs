@@ -7,22 +7,25 @@ use crate::ConnectionString;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use async_trait::async_trait;
 use core::fmt;
+use core::future::ready;
 use core::net::IpAddr;
+use core::pin::Pin;
+
+/// The future of a lookup: `Box::pin(async move { .. })`.
+pub type LookupFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A DNS resolver: the built-in one of an adapter, or a custom one.
 ///
 /// A lookup may take arbitrarily long only if its future can be dropped: a client drops it when it
 /// is closed.
-#[async_trait]
 pub trait Resolver: fmt::Debug + Send + Sync {
     /// Returns the SRV records of this name, which is complete: no search domain must be appended.
     ///
     /// # Errors
     ///
     /// [`LookupError`], also if there are no records.
-    async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError>;
+    fn lookup_srv<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<SrvAnswer, LookupError>>;
 
     /// Returns the TXT records of this name, which is complete. The strings of each record are
     /// joined.
@@ -30,7 +33,7 @@ pub trait Resolver: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// [`LookupError`], also if there are no records.
-    async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError>;
+    fn lookup_txt<'a>(&'a self, name: &'a str) -> LookupFuture<'a, Result<Vec<String>, LookupError>>;
 
     /// Returns the addresses of a server's host, in the order to try them. `None`, the default,
     /// leaves the lookup to the platform.
@@ -38,8 +41,8 @@ pub trait Resolver: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// [`LookupError`], also if there are no records.
-    async fn lookup_addresses(&self, _host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
-        None
+    fn lookup_addresses<'a>(&'a self, _host: &'a str) -> LookupFuture<'a, Option<Result<Vec<IpAddr>, LookupError>>> {
+        Box::pin(ready(None))
     }
 }
 
