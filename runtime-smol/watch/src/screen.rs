@@ -53,11 +53,11 @@ impl Line {
 /// Columns of labels before the sparklines, and of values after them.
 const LABEL: usize = 12;
 const VALUE: usize = 14;
-/// Columns of a server's address, type, round-trip time and counts, each with a space after it.
+/// Columns of a server's address, type, round-trip time, each with a space after it, and of counts.
 const ADDRESS: usize = 22;
 const TYPE: usize = 13;
 const ROUND_TRIP: usize = 9;
-const COUNTS: usize = 22;
+const COUNTS: usize = 23;
 /// The narrowest bar.
 const BAR_MIN: usize = 6;
 
