@@ -120,3 +120,6 @@ const fn code(style: Style) -> &'static str {
         Style::Accent => "36",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,5 +52,8 @@ fn state_is_written_as_the_page_reads_it() {
     let read: Value = serde_json::from_str(&written).expect("it is JSON");
     assert_eq!(read["frozen"], "\"<b>\n");
     assert_eq!(read["samples"], json!([{ "rate": 7, "p50": 1, "p99": 2, "failover": true }]));
-    assert_eq!((&read["events"][0]["kind"], &read["events"][0]["text"]), (&json!("primary"), &json!("</script>\u{2028}")));
+    assert_eq!(
+        (&read["events"][0]["kind"], &read["events"][0]["text"]),
+        (&json!("primary"), &json!("</script>\u{2028}"))
+    );
 }

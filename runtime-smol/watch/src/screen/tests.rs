@@ -49,7 +49,10 @@ fn screen_of_eighty_columns_has_everything() {
     assert_eq!(shown[3], format!("latency p50 {:>54}{:>14}", "████", "300 us"));
     assert_eq!(shown[4], format!("latency p99 {:>54}{:>14}", "████", "900 us"));
     assert_eq!(shown[5], "operations  1,234,567 succeeded, 3 retried, 2 failed");
-    assert!(shown[7].starts_with("server ") && shown[7].ends_with("RTT pool           use  idle   new  wait"), "{shown:#?}");
+    assert!(
+        shown[7].starts_with("server ") && shown[7].ends_with("RTT pool           use  idle   new  wait"),
+        "{shown:#?}"
+    );
     assert_eq!(shown[23], " f  fail over   z  thaw 127.0.0.1:40003   q  quit");
     assert!(shown[22].ends_with("29.000 event 29"), "{:?}", shown[22]);
 }
