@@ -6,29 +6,25 @@ use std::process::Command;
 use super::*;
 use pty::Pty;
 
-const CHILD: &str = "terminal::tests::panic_of_a_thread_on_a_screen";
-
-/// Runs in a process of its own, which [`panic_restores_the_terminal`] starts.
-#[test]
-#[ignore = "it ends its process"]
-fn panic_of_a_thread_on_a_screen() {
-    let _terminal = Terminal::enter().unwrap();
-    let _ = std::thread::spawn(|| panic!("a bug")).join();
-    panic!("the process goes on");
-}
+/// In the environment of the process that panics, which the test starts as another run of itself.
+const PANICS: &str = "POOLHOUSE_WATCH_PANICS";
 
 #[test]
 fn panic_restores_the_terminal() {
+    if std::env::var_os(PANICS).is_some() {
+        let _terminal = Terminal::enter().unwrap();
+        let _ = std::thread::spawn(|| panic!("a bug")).join();
+        panic!("the process continues");
+    }
     let mut terminal = Pty::open().unwrap();
-    let before = terminal.mode().unwrap();
+    let before = format!("{:?}", terminal.mode().unwrap());
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let mut child = terminal.start(command.args(["--exact", CHILD, "--ignored", "--nocapture"])).unwrap();
+    command.args(["--exact", "terminal::tests::panic_restores_the_terminal", "--nocapture"]).env(PANICS, "yes");
+    let mut child = terminal.start(&mut command).unwrap();
     // The screen, its end, and then the message.
     terminal.wait_for(&["\x1b[?1049h", "\x1b[?25h\x1b[?1049l", "a bug"]);
     assert_eq!(child.wait().unwrap().code(), Some(101));
-    let after = terminal.mode().unwrap();
-    assert!(after.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO));
-    assert_eq!(format!("{after:?}"), format!("{before:?}"));
+    assert_eq!(format!("{:?}", terminal.mode().unwrap()), before);
 }
 
 #[test]

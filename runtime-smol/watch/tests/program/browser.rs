@@ -46,9 +46,11 @@ impl Browser {
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut browser = Self { child, input, output, calls: 0, session: None, _folder: folder };
-        let target = browser.call("Target.createTarget", &json!({ "url": url }))["targetId"].clone();
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        // It returns when scripts run in the new document.
+        browser.call("Page.navigate", &json!({ "url": url }));
         browser
     }
 
