@@ -270,16 +270,16 @@ impl Run {
         let Some(demo) = &mut self.demo else { return };
         demo.stop_automatic();
         let done = if command == Command::Freeze { demo.freeze() } else { demo.fail_over(now) };
-        self.note(Some(done));
+        self.note(now, Some(done));
     }
 
-    /// Records what was done to the fake set.
-    fn note(&self, done: Option<String>) {
+    /// Records what was done to the fake set since `now`.
+    fn note(&self, now: Instant, done: Option<String>) {
         let frozen = self.demo.as_ref().map(|demo| DemoState { frozen: demo.frozen() });
         with(&self.state, |state| {
             state.demo = frozen;
             if let Some(text) = done {
-                state.add_event(self.started.elapsed(), Kind::Done, text);
+                state.add_event(now - self.started, Kind::Done, text);
             }
         });
     }
@@ -287,7 +287,7 @@ impl Run {
     fn sample(&mut self) {
         let now = Instant::now();
         let done = self.demo.as_mut().and_then(|demo| demo.handle_timeout(now));
-        self.note(done);
+        self.note(now, done);
         let (sample, totals) = with(&self.tally, |tally| (tally.sample(now - self.sampled), tally.totals));
         self.sampled = now;
         let connections_max = self.client.pool_options().max_pool_size;

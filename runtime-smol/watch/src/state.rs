@@ -125,6 +125,7 @@ impl State {
         self.samples.back().copied().unwrap_or_default()
     }
 
+    /// - `at`: since the start; what the event caused may have been added before it.
     pub(crate) fn add_event(&mut self, at: Duration, kind: Kind, text: String) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
@@ -132,7 +133,8 @@ impl State {
         self.primary_changed |= kind == Kind::Primary;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
-        self.events.push_back(Event { at, unix_ms, kind, text });
+        let index = self.events.partition_point(|event| event.at <= at);
+        self.events.insert(index, Event { at, unix_ms, kind, text });
     }
 
     /// The state on one line.

@@ -116,3 +116,13 @@ fn sparkline_is_relative_to_the_highest_value() {
 fn numbers_have_commas() {
     assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
 }
+
+#[test]
+fn cause_is_shown_before_its_effect_that_was_recorded_first() {
+    let mut state = State::default();
+    state.add_event(Duration::from_millis(7), Kind::Failure, "effect".to_owned());
+    state.add_event(Duration::from_millis(5), Kind::Done, "cause".to_owned());
+    let shown = text(&frame(&state, 80, 24));
+    let place = |text: &str| shown.iter().position(|line| line.ends_with(text));
+    assert!(place("cause") < place("effect") && place("cause").is_some(), "{shown:#?}");
+}
