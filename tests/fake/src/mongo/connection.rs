@@ -1,6 +1,7 @@
 //! One connection of the fake server, as a task of its thread.
 
 mod output;
+#[cfg_attr(not(feature = "tls"), path = "connection/no_tls.rs")]
 mod tls;
 
 use alloc::rc::Rc;
@@ -26,7 +27,7 @@ use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
 use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADER_BYTES, MORE_TO_COME, Message};
 
-pub(crate) use self::tls::TlsSocket;
+pub(crate) use self::tls::{TlsConfig, TlsSocket, config as tls_config};
 
 /// Size of a read buffer until a message needs more.
 const INPUT_BYTES: usize = 4096;

@@ -16,10 +16,8 @@ use async_executor::{LocalExecutor, Task};
 use async_io::{Async, Timer};
 use futures_lite::future;
 
-use rustls::ServerConfig;
-
 use super::FakeOptions;
-use super::connection::{Common, Connection, Stream, TlsSocket};
+use super::connection::{Common, Connection, Stream, TlsConfig, TlsSocket};
 use super::fault::{Cut, Fault, FaultKind, ReplyFacts};
 use super::shared::{Ended, Shared, Sockets, Wanted};
 
@@ -75,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     connections_max: usize,
     address: SocketAddr,
     unix_path: Option<PathBuf>,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<TlsConfig>,
     /// Bound but not listening; new connections are refused.
     idle: Option<OwnedFd>,
     tcp: Option<Async<TcpListener>>,
@@ -86,7 +84,7 @@ pub(crate) struct Supervisor<'a> {
 pub(crate) fn run(
     shared: Arc<Shared>,
     options: FakeOptions,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<TlsConfig>,
     socket: OwnedFd,
     address: SocketAddr,
 ) {
