@@ -1,12 +1,12 @@
 //! Sockets and buffers, which are lent to connections and returned.
 //!
-//! A socket exists as long as the client; connections borrow it. The runner closes a returned
-//! socket ([`run::hang_up`](crate::run::hang_up)), which notifies the server, before it is lent
-//! again.
+//! A socket exists as long as the client; connections borrow it. A returned socket waits until the
+//! runner has closed it, which notifies the server, before it is lent again.
 
+use crate::layout::{ConnectionBuffers, Zero};
 use crate::lock::ExecutorLock;
 #[cfg(feature = "tls")]
-use crate::tls::Post;
+use crate::tls::Mailbox;
 use core::fmt;
 use core::task::{Poll, Waker};
 use embassy_net::Stack;
@@ -17,35 +17,12 @@ use poolhouse_core::storage::Full;
 use poolhouse_driver::Locked;
 use poolhouse_wire::Sink;
 
-/// The buffers of one connection, in a static.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy)]
-pub struct SlotMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
-    receive: [u8; RECEIVE],
-    send: [u8; SEND],
-    tcp_receive: [u8; SOCKET],
-    tcp_send: [u8; SOCKET],
-}
-
-impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> SlotMemory<RECEIVE, SEND, SOCKET> {
-    pub(crate) const ZERO: Self =
-        Self { receive: [0; RECEIVE], send: [0; SEND], tcp_receive: [0; SOCKET], tcp_send: [0; SOCKET] };
-}
-
-impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug for SlotMemory<RECEIVE, SEND, SOCKET> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The bytes may be secrets: only the sizes are shown.
-        write!(f, "SlotMemory<{RECEIVE}, {SEND}, {SOCKET}>")
-    }
-}
-
 /// The slot of a connection: its socket and buffers.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub struct Slot {
+pub(crate) struct Slot {
     state: ExecutorLock<State>,
     /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
-    post: Post,
+    mailbox: Mailbox<Socket>,
 }
 
 struct State {
@@ -67,22 +44,19 @@ enum Home {
     Free(TcpSocket<'static>),
 }
 
-impl Slot {
+impl Zero for Slot {
     /// A slot without socket and buffers.
-    pub(crate) const fn bare() -> Self {
-        Self {
-            state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
-            #[cfg(feature = "tls")]
-            post: Post::VACANT,
-        }
-    }
+    const ZERO: Self = Self {
+        state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
+        #[cfg(feature = "tls")]
+        mailbox: Mailbox::ZERO,
+    };
+}
 
-    pub(crate) fn furnish<const RECEIVE: usize, const SEND: usize, const SOCKET: usize>(
-        &self,
-        memory: &'static mut SlotMemory<RECEIVE, SEND, SOCKET>,
-        stack: Stack<'static>,
-    ) {
-        let SlotMemory { receive, send, tcp_receive, tcp_send } = memory;
+impl Slot {
+    /// Creates the socket, and stores it with its buffers.
+    pub(crate) fn open(&self, buffers: ConnectionBuffers, stack: Stack<'static>) {
+        let ConnectionBuffers { receive, send, tcp_receive, tcp_send } = buffers;
         let mut socket = TcpSocket::new(stack, tcp_receive, tcp_send);
         // Requests are written as a whole before their reply is awaited, so delaying small segments
         // has no benefit.
@@ -98,12 +72,12 @@ impl Slot {
 
     /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
-    pub(crate) const fn post(&'static self) -> &'static Post {
-        &self.post
+    pub(crate) const fn mailbox(&'static self) -> &'static Mailbox<Socket> {
+        &self.mailbox
     }
 
     /// The socket, if it and both buffers are free.
-    fn borrow(&'static self) -> Option<Socket> {
+    pub(crate) fn borrow(&'static self) -> Option<Socket> {
         let socket = self.state.with(|state| {
             if state.input.is_none() || state.output.is_none() {
                 return None;
@@ -166,25 +140,6 @@ impl fmt::Debug for Slot {
             Home::Free(_) => "Free",
         });
         write!(f, "Slot({home})")
-    }
-}
-
-/// All slots of a client.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy, Debug)]
-pub struct Slots {
-    pub(crate) pools: &'static [Slot],
-    pub(crate) monitors: &'static [Slot],
-}
-
-impl Slots {
-    pub(crate) fn iter(self) -> impl Iterator<Item = &'static Slot> {
-        self.pools.iter().chain(self.monitors)
-    }
-
-    /// Borrows a free socket.
-    pub(crate) fn borrow(self) -> Option<Socket> {
-        self.iter().find_map(Slot::borrow)
     }
 }
 

@@ -18,7 +18,7 @@ use super::options::TlsConfig;
 use super::suite::Suite;
 use super::verify::Verifier;
 use super::watch::{Watch, Watched};
-use crate::Random;
+use crate::config::Random;
 
 /// A session. Dropping it sends nothing; [`Session::goodbye`] does.
 pub(super) struct Session<'m, S: Read + Write> {
