@@ -51,8 +51,10 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     fn run_per_server<F: Future>(run: impl FnMut() -> F) -> impl Future<Output = ()>;
 
     /// Runs as many futures as there are connections, in one task. The futures must not end.
+    ///
+    /// - `run`: receives the index of the connection, in the order of [`PerConnection`].
     #[doc(hidden)]
-    fn run_per_connection<F: Future>(run: impl FnMut() -> F) -> impl Future<Output = ()>;
+    fn run_per_connection<F: Future>(run: impl FnMut(usize) -> F) -> impl Future<Output = ()>;
 }
 
 /// The sizes of a client.
@@ -153,10 +155,13 @@ impl<
         select_slice(servers).await;
     }
 
-    async fn run_per_connection<F: Future>(mut run: impl FnMut() -> F) {
-        let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| join_array(from_fn::<_, CONNS, _>(|_| run()))));
-        let of_monitors: Pin<&mut [_]> =
-            pin!(from_fn::<_, SERVERS, _>(|_| join_array(from_fn::<_, MONITORING, _>(|_| run()))));
+    async fn run_per_connection<F: Future>(mut run: impl FnMut(usize) -> F) {
+        let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
+            join_array(from_fn::<_, CONNS, _>(|conn| run(server * CONNS + conn)))
+        }));
+        let of_monitors: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
+            join_array(from_fn::<_, MONITORING, _>(|conn| run(SERVERS * CONNS + server * MONITORING + conn)))
+        }));
         join(select_slice(of_pools), select_slice(of_monitors)).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::embassy::Embassy;
 use crate::layout::Layout;
+#[cfg(feature = "tls")]
 use crate::slot::Slot;
 use core::fmt;
 use core::future::{pending, poll_fn};
@@ -145,9 +146,8 @@ async fn forever() -> ! {
 /// Runs the work that belongs to no single server.
 async fn run_hub<L: Layout>(hub: &'static Hub<Embassy<L>>) {
     let runtime = hub.runtime();
-    let mut slots = runtime.slots();
     let clock = pin!(hub.run_clock());
-    let closing = pin!(L::run_per_connection(|| close_returned(runtime, slots.next())));
+    let closing = pin!(L::run_per_connection(|index| close_returned(runtime, index)));
     join(clock, closing).await;
 }
 
@@ -168,9 +168,9 @@ async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
 }
 
 /// Closes the sockets that connections return to the slot. Never ends.
-async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, slot: Option<&'static Slot>) {
+async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, index: usize) {
     // Not reached: there are as many slots as connections.
-    let Some(slot) = slot else { return pending().await };
+    let Some(slot) = runtime.slots().nth(index) else { return pending().await };
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         if let Some(socket) = socket.as_mut() {

@@ -169,7 +169,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
     /// needs a large stack: see [`TlsRunner::split`].
     pub async fn run(self) -> ! {
         let (runner, mut sessions) = self.into_parts();
-        let sessions = pin!(L::run_per_connection(|| {
+        let sessions = pin!(L::run_per_connection(|_| {
             let session = sessions.next();
             async {
                 match session {
