@@ -1,5 +1,5 @@
-//! The capacities of a client, and the shape of its memory. Depends on no other module: the others
-//! say what is stored for each server and each connection.
+//! The capacities of a client, and the shape of its memory. Depends on no other module: other modules
+//! define the values that are stored for each server and each connection.
 
 use core::array::from_fn;
 use core::fmt;
@@ -126,7 +126,7 @@ impl<
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
         assert!(CONNS > 0, "a pool has a connection");
-        assert!(WAITERS > 0, "whoever asks before there is a connection waits");
+        assert!(WAITERS > 0, "a check-out may wait for the first connection");
         assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
         assert!(SOCKET > 0, "there is a TCP window");

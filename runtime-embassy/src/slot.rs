@@ -26,7 +26,7 @@ pub(crate) struct Slot {
 }
 
 struct State {
-    socket: Home,
+    socket: SocketState,
     /// The buffers that are not lent.
     input: Option<&'static mut [u8]>,
     output: Option<&'static mut [u8]>,
@@ -35,9 +35,9 @@ struct State {
 }
 
 /// The state of a socket.
-enum Home {
+enum SocketState {
     /// Lent to a connection, or being closed.
-    Away,
+    Lent,
     /// Returned, to be closed.
     Returned(TcpSocket<'static>),
     /// Closed, can be lent.
@@ -47,7 +47,7 @@ enum Home {
 impl Zero for Slot {
     /// A slot without socket and buffers.
     const ZERO: Self = Self {
-        state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
+        state: ExecutorLock::holding(State { socket: SocketState::Lent, input: None, output: None, closer: None }),
         #[cfg(feature = "tls")]
         mailbox: Mailbox::ZERO,
     };
@@ -64,7 +64,7 @@ impl Slot {
         let before = self.state.with(|state| {
             core::mem::replace(
                 state,
-                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), closer: None },
+                State { socket: SocketState::Free(socket), input: Some(receive), output: Some(send), closer: None },
             )
         });
         drop(before);
@@ -82,9 +82,9 @@ impl Slot {
             if state.input.is_none() || state.output.is_none() {
                 return None;
             }
-            match core::mem::replace(&mut state.socket, Home::Away) {
-                Home::Free(socket) => Some(socket),
-                other @ (Home::Away | Home::Returned(_)) => {
+            match core::mem::replace(&mut state.socket, SocketState::Lent) {
+                SocketState::Free(socket) => Some(socket),
+                other @ (SocketState::Lent | SocketState::Returned(_)) => {
                     state.socket = other;
                     None
                 }
@@ -95,27 +95,29 @@ impl Slot {
 
     /// Whether a connection may borrow it.
     pub(crate) fn is_free(&self) -> bool {
-        self.state
-            .with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
+        self.state.with(|state| {
+            matches!(state.socket, SocketState::Free(_)) && state.input.is_some() && state.output.is_some()
+        })
     }
 
     /// Returns a socket that must be closed; if there is none, `waker` is woken when one is
     /// returned.
     pub(crate) fn poll_returned(&'static self, waker: &Waker) -> Poll<Socket> {
-        let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
-            Home::Returned(socket) => (Poll::Ready(socket), None),
-            other @ (Home::Away | Home::Free(_)) => {
-                state.socket = other;
-                (Poll::Pending, state.closer.replace(waker.clone()))
-            }
-        });
+        let (socket, _replaced) =
+            self.state.with(|state| match core::mem::replace(&mut state.socket, SocketState::Lent) {
+                SocketState::Returned(socket) => (Poll::Ready(socket), None),
+                other @ (SocketState::Lent | SocketState::Free(_)) => {
+                    state.socket = other;
+                    (Poll::Pending, state.closer.replace(waker.clone()))
+                }
+            });
         socket.map(|socket| Socket { slot: self, socket: Some(socket) })
     }
 
     /// Makes a closed socket free.
     pub(crate) fn put_back(&self, mut socket: Socket) {
         if let Some(socket) = socket.socket.take() {
-            self.state.with(|state| state.socket = Home::Free(socket));
+            self.state.with(|state| state.socket = SocketState::Free(socket));
         }
     }
 
@@ -134,12 +136,12 @@ impl Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let home = self.state.with(|state| match state.socket {
-            Home::Away => "Away",
-            Home::Returned(_) => "Returned",
-            Home::Free(_) => "Free",
+        let socket = self.state.with(|state| match state.socket {
+            SocketState::Lent => "Lent",
+            SocketState::Returned(_) => "Returned",
+            SocketState::Free(_) => "Free",
         });
-        write!(f, "Slot({home})")
+        write!(f, "Slot({socket})")
     }
 }
 
@@ -189,7 +191,7 @@ impl Drop for Socket {
         // The network stack sends FIN even if the runner, which closes sockets, was dropped.
         socket.close();
         let closer = self.slot.state.with(|state| {
-            state.socket = Home::Returned(socket);
+            state.socket = SocketState::Returned(socket);
             state.closer.take()
         });
         if let Some(closer) = closer {

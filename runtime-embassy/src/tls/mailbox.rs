@@ -30,17 +30,18 @@ struct State<S> {
     /// A session that has not started.
     order: Option<Order<S>>,
     /// Whether a stream exists.
-    is_held: bool,
+    has_stream: bool,
     /// Bytes that were decrypted, and bytes that will be encrypted.
     incoming: Pipe,
     outgoing: Pipe,
     /// Whether the stream waits for bytes.
-    is_wanting: bool,
+    is_awaiting: bool,
     /// Whether the lane waits for bytes from the peer.
     is_reading: bool,
     /// Whether the outgoing bytes must be flushed.
     is_flushing: bool,
-    holder: Option<Waker>,
+    /// The wakers of both sides, while they wait.
+    stream: Option<Waker>,
     lane: Option<Waker>,
 }
 
@@ -48,7 +49,7 @@ struct State<S> {
 enum Stage {
     /// The peer has ended the session, or there has been none.
     Over,
-    Shaking,
+    Handshake,
     Open,
     /// The session has failed.
     Failed,
@@ -115,13 +116,13 @@ impl<S: 'static> Zero for Mailbox<S> {
         stage: Stage::Over,
         failure: Cause::Network,
         order: None,
-        is_held: false,
+        has_stream: false,
         incoming: Pipe::NONE,
         outgoing: Pipe::NONE,
-        is_wanting: false,
+        is_awaiting: false,
         is_reading: false,
         is_flushing: false,
-        holder: None,
+        stream: None,
         lane: None,
     }));
 }
@@ -146,12 +147,12 @@ impl<S> Mailbox<S> {
     pub(crate) fn begin(&self, socket: S, host: &str) -> Result<(), Cause> {
         let host = host.try_into().map_err(|_| Cause::Certificate(CertificateFault::WrongName))?;
         let lane = self.0.with(|state| {
-            state.stage = Stage::Shaking;
+            state.stage = Stage::Handshake;
             state.order = Some(Order { socket, host });
-            state.is_held = true;
+            state.has_stream = true;
             state.incoming.clear();
             state.outgoing.clear();
-            state.is_wanting = false;
+            state.is_awaiting = false;
             state.is_flushing = false;
             state.lane.take()
         });
@@ -161,21 +162,21 @@ impl<S> Mailbox<S> {
 
     /// Marks the stream as dropped.
     pub(crate) fn release(&self) {
-        let (lane, _holder) = self.0.with(|state| {
-            state.is_held = false;
-            (state.lane.take(), state.holder.take())
+        let (lane, _stream) = self.0.with(|state| {
+            state.has_stream = false;
+            (state.lane.take(), state.stream.take())
         });
         wake(lane);
     }
 
     /// Polls `step` for the stream until it is ready. Wakes the lane if `step` returns that the
     /// lane has work.
-    async fn as_holder<T>(&self, mut step: impl FnMut(&mut State<S>) -> (Poll<T>, bool)) -> T {
+    async fn as_stream<T>(&self, mut step: impl FnMut(&mut State<S>) -> (Poll<T>, bool)) -> T {
         poll_fn(|context| {
             let (poll, lane, _before) = self.0.with(|state| {
-                let (poll, rouse) = step(state);
-                let before = if poll.is_pending() { keep(&mut state.holder, context) } else { None };
-                (poll, if rouse { state.lane.take() } else { None }, before)
+                let (poll, has_work) = step(state);
+                let before = if poll.is_pending() { keep(&mut state.stream, context) } else { None };
+                (poll, if has_work { state.lane.take() } else { None }, before)
             });
             wake(lane);
             poll
@@ -186,26 +187,26 @@ impl<S> Mailbox<S> {
     /// Polls `step` for the lane until it returns a value.
     async fn as_lane<T>(&self, mut step: impl FnMut(&mut State<S>) -> Option<T>) -> T {
         poll_fn(|context| {
-            let (given, _before) = self.0.with(|state| match step(state) {
-                Some(given) => (Poll::Ready(given), None),
+            let (output, _before) = self.0.with(|state| match step(state) {
+                Some(output) => (Poll::Ready(output), None),
                 None => (Poll::Pending, keep(&mut state.lane, context)),
             });
-            given
+            output
         })
         .await
     }
 
     /// Applies a change and wakes the stream.
     fn update<T>(&self, change: impl FnOnce(&mut State<S>) -> T) -> T {
-        let (output, holder) = self.0.with(|state| (change(state), state.holder.take()));
-        wake(holder);
+        let (output, stream) = self.0.with(|state| (change(state), state.stream.take()));
+        wake(stream);
         output
     }
 
     /// Waits until the handshake is done.
     pub(crate) async fn opened(&self) -> Result<(), Cause> {
-        self.as_holder(|state| match state.stage {
-            Stage::Shaking => (Poll::Pending, false),
+        self.as_stream(|state| match state.stage {
+            Stage::Handshake => (Poll::Pending, false),
             Stage::Open => (Poll::Ready(Ok(())), false),
             Stage::Over => (Poll::Ready(Err(Cause::Network)), false),
             Stage::Failed => (Poll::Ready(Err(state.failure)), false),
@@ -218,7 +219,7 @@ impl<S> Mailbox<S> {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.as_holder(|state| {
+        self.as_stream(|state| {
             let count = state.incoming.take(buf);
             if count > 0 {
                 return (Poll::Ready(Ok(count)), false);
@@ -226,8 +227,8 @@ impl<S> Mailbox<S> {
             match state.stage {
                 Stage::Over => (Poll::Ready(Ok(0)), false),
                 Stage::Failed => (Poll::Ready(Err(state.failure)), false),
-                Stage::Shaking | Stage::Open => {
-                    state.is_wanting = true;
+                Stage::Handshake | Stage::Open => {
+                    state.is_awaiting = true;
                     (Poll::Pending, true)
                 }
             }
@@ -240,7 +241,7 @@ impl<S> Mailbox<S> {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.as_holder(|state| {
+        self.as_stream(|state| {
             if let Some(failed) = state.write_error() {
                 return (Poll::Ready(Err(failed)), false);
             }
@@ -256,7 +257,7 @@ impl<S> Mailbox<S> {
     /// Waits until all bytes are sent.
     pub(crate) async fn flush(&self) -> Result<(), Cause> {
         let mut asked = false;
-        self.as_holder(|state| {
+        self.as_stream(|state| {
             if let Some(failed) = state.write_error() {
                 return (Poll::Ready(Err(failed)), false);
             }
@@ -275,18 +276,18 @@ impl<S> Mailbox<S> {
 
     /// Waits until the stream is dropped.
     pub(super) async fn released(&self) {
-        self.as_lane(|state| (!state.is_held).then_some(())).await;
+        self.as_lane(|state| (!state.has_stream).then_some(())).await;
     }
 
     /// Waits for work.
     pub(super) async fn task(&self) -> Task {
         self.as_lane(|state| {
-            let is_due = state.is_flushing || (state.is_wanting && !state.outgoing.is_empty());
+            let is_due = state.is_flushing || (state.is_awaiting && !state.outgoing.is_empty());
             if is_due || state.outgoing.is_full() {
                 return Some(Task::Write { flush: is_due });
             }
-            let reads = state.is_wanting && state.incoming.is_empty();
-            state.is_wanting = false;
+            let reads = state.is_awaiting && state.incoming.is_empty();
+            state.is_awaiting = false;
             state.is_reading = reads;
             reads.then_some(Task::Read)
         })
@@ -332,8 +333,8 @@ impl<S> State<S> {
         match self.stage {
             Stage::Failed => Some(self.failure),
             Stage::Over => Some(Cause::Network),
-            Stage::Shaking | Stage::Open if self.is_reading => Some(Cause::Cancelled),
-            Stage::Shaking | Stage::Open => None,
+            Stage::Handshake | Stage::Open if self.is_reading => Some(Cause::Cancelled),
+            Stage::Handshake | Stage::Open => None,
         }
     }
 }
@@ -357,7 +358,7 @@ impl<S> fmt::Debug for Mailbox<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The bytes may be secrets: only the stage is shown.
         let stage = self.0.with(|state| match state.stage {
-            Stage::Shaking => "Shaking",
+            Stage::Handshake => "Handshake",
             Stage::Open => "Open",
             Stage::Over => "Over",
             Stage::Failed => "Failed",

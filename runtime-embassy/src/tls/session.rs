@@ -90,7 +90,7 @@ impl<'m, S: Read + Write> Session<'m, S> {
             Ok(mut data) => {
                 let taken = take(data.peek_all());
                 data.pop(taken);
-                self.watch.fruit();
+                self.watch.progress();
                 return Ok(true);
             }
             Err(error) => error,
