@@ -1,5 +1,5 @@
 //! The client with TLS: its constructor, the memory of its sessions, and the runners of sessions.
-//! [`tls`](crate::tls) has the sessions.
+//! The sessions are in [`tls`].
 
 use crate::client::{Buffers, Client, Resources};
 use crate::config::{Config, Random};

@@ -9,17 +9,6 @@ pub(crate) enum Line {
     Ethernet = 13,
 }
 
-impl Line {
-    /// The line with this number.
-    pub(crate) const fn of(number: i16) -> Option<Self> {
-        match number {
-            8 => Some(Self::Timer0),
-            13 => Some(Self::Ethernet),
-            _ => None,
-        }
-    }
-}
-
 // SAFETY: the numbers are those of the board's lines, and all differ.
 unsafe impl InterruptNumber for Line {
     fn number(self) -> u16 {

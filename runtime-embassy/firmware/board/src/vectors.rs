@@ -6,13 +6,16 @@ use cortex_m_rt::{ExceptionFrame, exception};
 
 use crate::{clock, ethernet, host, interrupt::Line};
 
+const TIMER0: i16 = Line::Timer0 as i16;
+const ETHERNET: i16 = Line::Ethernet as i16;
+
 #[exception]
 unsafe fn DefaultHandler(number: i16) {
-    match Line::of(number) {
-        Some(Line::Timer0) => clock::on_interrupt(),
-        Some(Line::Ethernet) => ethernet::on_interrupt(),
+    match number {
+        TIMER0 => clock::on_interrupt(),
+        ETHERNET => ethernet::on_interrupt(),
         // No other line is enabled.
-        None => host::die(format_args!("unexpected interrupt {number}")),
+        _ => host::die(format_args!("unexpected interrupt {number}")),
     }
 }
 
