@@ -3,7 +3,7 @@
 //! A [`Scope`] consists of a state machine, its reference model, its [oracle](crate::oracle)
 //! (except for control planes), a simulated driver, and the possible inputs. [`search`] visits
 //! every reachable state, checks each step, and ends when no new state is found: states are left
-//! out only by a limit, which is an error. States are [equal](Canon) if they differ only in
+//! out only by a limit, which is an error. States are [equal](crate::canon::Canon) if they differ only in
 //! history, so that no limit on steps is needed: a scope of three clients covers all interactions
 //! of three clients, of any duration.
 //!
@@ -13,13 +13,10 @@
 //! made for ([`Scope::reaches`]); for some pairs of states that count as equal, the successors are
 //! compared; and from some states the state machine is led to its [end](Scope::end).
 
-pub mod canon;
 pub mod control;
 pub mod monitor;
 pub mod mux;
 pub mod pool;
-
-pub use canon::Canon;
 
 use crate::oracle::Checks;
 use crate::sim::caught;

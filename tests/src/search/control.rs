@@ -1,7 +1,8 @@
 //! A control plane of two polled servers: elections, failures, members that are removed and added
 //! again.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::oracle::Checks;
 use crate::reply::Lists;
 use alloc::collections::BTreeMap;

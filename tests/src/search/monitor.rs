@@ -1,7 +1,8 @@
 //! The monitor: a server that may send any reply at any time, and an application that requests
 //! checks, cancels and closes.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;

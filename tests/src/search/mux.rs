@@ -1,7 +1,8 @@
 //! The multiplexed pool: two connections of two streams each, three requests, and peers that reply
 //! late, twice or never.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::model::mux::{Event, Model, Outcome, Place, Room, Stand};
 use crate::oracle::Checks;
 use crate::oracle::mux::Watched;

@@ -1,9 +1,9 @@
 //! A pool, its model, and a simulated driver with every permitted behaviour.
 
 use super::{Input, Shape, mark};
+use crate::canon::Canon;
 use crate::model::pool::{Event, Model, Outcome};
 use crate::oracle::pool::{Bounded, Watched};
-use crate::search::Canon;
 use crate::sim::same;
 use core::hash::Hash;
 use poolhouse_core::pool::{

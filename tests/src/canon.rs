@@ -1,4 +1,5 @@
-//! Equality of states: includes everything that determines further behaviour, and excludes history.
+//! Equality of states for the [search](crate::search): includes everything that determines further
+//! behaviour, and excludes history. State machines and models hash themselves into it.
 
 use core::hash::Hasher;
 use poolhouse_core::sim::Word;
