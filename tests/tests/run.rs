@@ -74,13 +74,8 @@ fn the_system_is_changed_only_with_provision() {
     let folder = Folder::new("provision");
     let called = folder.0.join("rustup-was-called");
     // A toolchain without rustfmt, and a rustup that only records its calls.
-    folder.add_program(
-        "cargo",
-        &format!(
-            "[[ $1 == fmt ]] && exit 1\nexec {} \"$@\"",
-            env::var("CARGO").unwrap_or_else(|_| "/usr/bin/env cargo".to_owned())
-        ),
-    );
+    let path = env::var("PATH").unwrap_or_default();
+    folder.add_program("cargo", &format!("[[ $1 == fmt ]] && exit 1\nPATH='{path}' exec cargo \"$@\""));
     folder.add_program("rustup", &format!("echo \"$@\" >>'{}'", called.display()));
 
     let output = folder.run(&["--only", "fmt:fuzz"]);
