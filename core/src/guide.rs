@@ -1,10 +1,11 @@
-//! Guides: how the parts are put to use. Text only; there is nothing here to call.
+//! Guides: how to use the crates. These modules contain only text.
 //!
 //! - [`embedding`]: pools and monitors in a loop of your own, with a complete host.
 //! - [`firmware`]: the client in static memory on a microcontroller.
+//! - [`glossary`]: the terms of the specifications.
 //!
-//! The guides for applications (`observing`, `tuning`, `forking`, `migrating`) and for other
-//! runtimes (`adapter`) are in `poolhouse-client`.
+//! `poolhouse_client::guide` has the guides for applications (`mongodb`, `cassandra`, `pool`,
+//! `observing`, `tuning`, `forking`, `migrating`, `status`) and for other runtimes (`adapter`).
 
 pub mod embedding {
     // The example of this guide keeps its pool on the heap.
@@ -14,7 +15,11 @@ pub mod embedding {
     #![cfg_attr(any(not(doctest), feature = "std"), doc = "```")]
 }
 
-// The example of this guide needs an adapter, so the crates of the adapters compile and run it.
+// The examples need an adapter: `poolhouse-embassy` runs them.
 pub mod firmware {
     #![cfg_attr(not(doctest), doc = include_str!("guide/firmware.md"))]
+}
+
+pub mod glossary {
+    #![doc = include_str!("guide/glossary.md")]
 }

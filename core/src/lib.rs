@@ -6,6 +6,9 @@
 //! that `poll_timeout` returned. Protocols, authentication, connection strings and the async driver
 //! are in the other [crates](#crates).
 //!
+//! Use this crate in a driver, a proxy or a program that has its own event loop. Applications use a
+//! client crate: see [where to begin](#where-to-begin).
+//!
 //! ```
 //! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
 //! use poolhouse_core::{Instant, Observer};
@@ -50,14 +53,14 @@
 //!
 //! # Where to begin
 //!
-//! | platform | crates | documents |
+//! | you write | crates | documents |
 //! |---|---|---|
-//! | an application on smol or async-std | `poolhouse-smol`, `poolhouse-async-std` | their front pages; the guides `observing`, `tuning` and `migrating` |
+//! | an application on smol or async-std | `poolhouse-smol`, `poolhouse-async-std` | their front pages; the guides `mongodb`, `cassandra`, `pool`, `observing`, `tuning` and `migrating` |
 //! | firmware on embassy | `poolhouse-embassy` | the guide [`firmware`](guide::firmware) |
 //! | another runtime | `poolhouse-client` with threads and a heap, else `poolhouse-driver` | the guide `adapter` |
 //! | a loop of your own | this crate | the guide [`embedding`](guide::embedding) |
 //!
-//! All [guides](guide).
+//! All [guides](guide), and the [`glossary`](guide::glossary) of the specifications' terms.
 //!
 //! | machine | purpose |
 //! |---|---|

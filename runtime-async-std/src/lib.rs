@@ -54,6 +54,8 @@
 //!
 //! # Guides
 //!
+//! - [`mongodb`](poolhouse_client::guide::mongodb): options, commands, users, time limits
+//! - [`cassandra`](poolhouse_client::guide::cassandra): a session with many requests at a time
 //! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; finding a
 //!   leak or an exhausted pool
 //! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
@@ -63,6 +65,8 @@
 //! - [`migrating`](poolhouse_client::guide::migrating): from the official driver
 //! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
+//! - [`status`](poolhouse_client::guide::status): what is implemented, and what is not
+//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the specifications
 #![forbid(unsafe_code)]
 
 mod platform;

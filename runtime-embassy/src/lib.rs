@@ -5,6 +5,9 @@
 //! TLS 1.3 behave as in the clients for hosted platforms. The types determine the memory use.
 //! Invalid options and unusable sizes fail the build.
 //!
+//! Use this crate in firmware; on a platform with threads and a heap, use `poolhouse-smol`. Read
+//! next: the guide [`firmware`](poolhouse_core::guide::firmware).
+//!
 //! ```
 //! use embassy_net::Stack;
 //! use poolhouse_embassy::{Buffers, Client, Config, OperationError, Options, PoolOptions, Resources, Runner, SetupError, Sizes};

@@ -6,6 +6,8 @@
 //! connection. A [`Pool`] keeps connections of any other protocol. Any future may be dropped at any
 //! await: no connection is lost, and no reply reaches another request.
 //!
+//! Use this crate in an application on smol. Read next: the [guides](#guides).
+//!
 //! ```
 //! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, ClientOptions, Error};
@@ -148,6 +150,8 @@
 //!
 //! # Guides
 //!
+//! - [`mongodb`](poolhouse_client::guide::mongodb): options, commands, users, time limits
+//! - [`cassandra`](poolhouse_client::guide::cassandra): a session with many requests at a time
 //! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; finding a
 //!   leak or an exhausted pool
 //! - [`tuning`](poolhouse_client::guide::tuning): the most important options, and the symptoms of
@@ -157,6 +161,8 @@
 //! - [`migrating`](poolhouse_client::guide::migrating): from the official driver
 //! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
+//! - [`status`](poolhouse_client::guide::status): what is implemented, and what is not
+//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the specifications
 #![forbid(unsafe_code)]
 
 mod platform;

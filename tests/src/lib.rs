@@ -42,19 +42,36 @@ pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng, tls};
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// The examples of front pages that need a platform, likewise.
+#[cfg(doctest)]
+mod front {
+    #[doc = include_str!("../../core/client/src/example.md")]
+    struct Client;
+    #[doc = include_str!("../../core/driver/src/example.md")]
+    struct Driver;
+}
+
 /// The examples of the guides that need a platform, likewise.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../core/client/src/guide/adapter.md")]
     struct Adapter;
+    #[doc = include_str!("../../core/client/src/guide/cassandra.md")]
+    struct Cassandra;
+    #[doc = include_str!("../../core/client/src/guide/forking.md")]
+    struct Forking;
     #[doc = include_str!("../../core/client/src/guide/migrating.md")]
     struct Migrating;
     #[doc = include_str!("../../core/client/src/guide/migrating_pools.md")]
     struct MigratingPools;
+    #[doc = include_str!("../../core/client/src/guide/mongodb.md")]
+    struct Mongodb;
     #[doc = include_str!("../../core/client/src/guide/observing.md")]
     struct Observing;
     #[doc = include_str!("../../core/client/src/guide/pool.md")]
     struct Pool;
+    #[doc = include_str!("../../core/client/src/guide/status.md")]
+    struct Status;
     #[doc = include_str!("../../core/client/src/guide/tuning.md")]
     struct Tuning;
 }

@@ -1,4 +1,8 @@
-//! Authentication: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `scram-sha-1`), MONGODB-X509 and PLAIN.
+//! MongoDB's authentication without I/O: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `scram-sha-1`),
+//! MONGODB-X509 and PLAIN.
+//!
+//! Use it in a driver or a proxy that has its own sockets. The clients of Poolhouse use it already,
+//! under their feature `auth`.
 //!
 //! Nothing here performs I/O, generates random numbers or allocates (except SASLprep of passwords
 //! that are not ASCII, feature `std`). Entropy is an argument; messages are read from and written
@@ -37,8 +41,9 @@
 //! # }
 //! ```
 //!
-//! Read first: Authentication, "Authentication Handshake", "SCRAM-SHA-1", "SCRAM-SHA-256",
-//! "MONGODB-X509", "PLAIN", "Speculative Authentication"; RFC 5802, sections 3, 5 and 7; RFC 7677.
+//! Read next: [`poolhouse_wire::handshake`]. Specifications: Authentication, "Authentication
+//! Handshake", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509", "PLAIN", "Speculative
+//! Authentication"; RFC 5802, sections 3, 5 and 7; RFC 7677.
 #![no_std]
 #![forbid(unsafe_code)]
 

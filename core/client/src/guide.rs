@@ -1,19 +1,20 @@
-//! Guides: how the parts are used. This module contains text only.
+//! Guides: how to use the clients. These modules contain only text.
 //!
-//! - [`adapter`]: the client on another runtime, with a heap or without, and how to prove it.
-//! - [`observing`]: events, logs, metrics, snapshots; how to find a leak, and a pool without free
-//!   connections.
-//! - [`tuning`]: the options that matter, and what happens when they are wrong.
-//! - [`forking`]: a client after a fork of its process.
-//! - [`pool`]: a pool for your own protocol.
+//! - [`mongodb`]: a MongoDB client: options, commands, users, time limits.
+//! - [`cassandra`]: a Cassandra session.
+//! - [`pool`]: a pool for a protocol of your own.
+//! - [`observing`]: events, logs, metrics, snapshots; how to find a leak or an exhausted pool.
+//! - [`tuning`]: the most important options, and the symptoms of wrong values.
+//! - [`forking`]: a client in a process that forks.
 //! - [`migrating`]: from the official driver.
 //! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
+//! - [`adapter`]: the client on another runtime, with a heap or without, and its contract.
+//! - [`status`]: what is implemented, and what is not.
 //!
-//! The guides for your own event loop (`embedding`) and for firmware (`firmware`) are in
-//! `poolhouse-core`.
+//! `poolhouse_core::guide` has the guides for a loop of your own (`embedding`), for firmware
+//! (`firmware`), and the `glossary`.
 
-// The examples need an adapter, on which this crate does not depend, so the crates of the adapters
-// compile and run them.
+// Their examples need an adapter, which this crate does not depend on: `poolhouse-tests` runs them.
 
 pub mod adapter {
     #![cfg_attr(not(doctest), doc = include_str!("guide/adapter.md"))]
@@ -41,4 +42,16 @@ pub mod pool {
 
 pub mod migrating_pools {
     #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_pools.md"))]
+}
+
+pub mod mongodb {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/mongodb.md"))]
+}
+
+pub mod cassandra {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/cassandra.md"))]
+}
+
+pub mod status {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/status.md"))]
 }

@@ -1,12 +1,20 @@
 //! The client for hosted platforms, written once for every runtime that has threads, sockets and a
 //! heap.
 //!
+//! Use it to run the clients on another runtime, or to write a library that works with every
+//! adapter. Applications on smol or async-std use `poolhouse-smol` or `poolhouse-async-std`.
+//!
+#![cfg_attr(not(doctest), doc = include_str!("example.md"))]
+//!
 //! A [`Client`] keeps a pool and a monitor for each server of its deployment. Each runtime supplies
 //! a [`Platform`]: an adapter crate such as `poolhouse-smol` implements it and exports type aliases
 //! such as `poolhouse_smol::Client`. [`Net`] implements the `Runtime` trait of the
 //! [driver](poolhouse_driver) on top of a `Platform`.
 //!
-//! Every future of a client is cancel-safe.
+//! A [`Session`](mux::Session) does the same for Cassandra, a [`Pool`] for connections of any other
+//! protocol. Every future may be dropped at each await.
+//!
+//! Read next: the [guides](guide), [`adapter`](guide::adapter) first for another runtime.
 #![no_std]
 #![forbid(unsafe_code)]
 

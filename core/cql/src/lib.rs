@@ -1,5 +1,23 @@
 //! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, and the handshake of a
-//! connection.
+//! connection, without I/O.
+//!
+//! Use it in a driver, a proxy or a test that has its own sockets. Applications use the session of a
+//! client crate, such as `poolhouse_smol::mux::Session`.
+//!
+//! ```
+//! use poolhouse_cql::{Consistency, Direction, Limits, Opcode, Outgoing, Parameters, Request, Version, decode_header};
+//! use poolhouse_wire::{Decoded, SliceSink};
+//!
+//! let mut buffer = [0; 128];
+//! let mut sink = SliceSink::new(&mut buffer);
+//! let request = Request::Query { text: "SELECT key FROM system.local", parameters: Parameters::new(Consistency::One) };
+//! request.encode(&mut sink, Outgoing::new(Version::V4, 7), &Limits::DEFAULT)?; // stream id 7
+//! let bytes = sink.into_written(); // for the socket
+//!
+//! let Decoded::Done { value: header, .. } = decode_header(bytes, None, Direction::Request, &Limits::DEFAULT)? else { panic!("complete") };
+//! assert_eq!((header.opcode, header.stream), (Opcode::Query, 7));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 //!
 //! Like `poolhouse-wire`, this crate borrows its buffers, does not allocate (except for compression
 //! tables), has no clock, and treats received bytes as hostile. Bodies are opaque bytes, except
@@ -17,8 +35,9 @@
 //! sent in *segments* (which the v5 specification calls frames), with checksums and possibly
 //! compressed: several small envelopes in one segment, a large one split into several.
 //!
-//! Read first: Apache Cassandra's Native Protocol v5, all but the serialization of data types; v4
-//! and v3, "Frame header" and "Compression".
+//! Read next: [`CqlHandshake`], and `poolhouse_core::mux`, which assigns the stream ids.
+//! Specifications: Apache Cassandra's Native Protocol v5, all except the serialization of data
+//! types; v4 and v3, "Frame header" and "Compression".
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,14 @@
 //! The asynchronous driver: client, guard and tasks, written once for every runtime.
 //!
-//! It uses `core::future` and `core::task` only. An adapter implements [`BaseRuntime`] (clock,
-//! timers, locks) and [`Runtime`] (sockets) and starts the tasks that the driver requires; `poolhouse-smol` is an example of
-//! a few hundred lines.
+//! Use it for an adapter without a heap, without threads or with custom memory. Platforms with
+//! threads and sockets need only `poolhouse-client`, and applications only an adapter, such as
+//! `poolhouse-smol`.
+//!
+#![cfg_attr(not(doctest), doc = include_str!("example.md"))]
+//!
+//! The driver uses only `core::future` and `core::task`. An adapter implements [`BaseRuntime`]
+//! (clock, timers, locks) and [`Runtime`] (sockets), and starts the tasks that the driver requires.
+//! Read next: the guide `adapter` of `poolhouse-client`, which has a complete one.
 //!
 //! - [`Hub`]: the client core, which all handles of a client share; selects servers and checks
 //!   connections out.

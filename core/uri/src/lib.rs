@@ -1,9 +1,8 @@
 //! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard
 //! name.
 //!
-//! Read first: Connection String; URI Options; Driver Authentication, "Connection String Options";
-//! Initial DNS Seedlist Discovery, "Connection String Format" and "URI Validation". CMAP-08,
-//! CMAP-09, MON-01, MON-23, SDAM-04, SDAM-06.
+//! Use it in a driver or a tool that reads connection strings. The clients of Poolhouse use it
+//! already, in `ClientOptions::parse`.
 //!
 //! ```
 //! use poolhouse_uri::ConnectionString;
@@ -16,6 +15,11 @@
 //! assert_eq!(uri.to_string(), "mongodb://db1.example.com,db2.example.com:27018/shop?maxPoolSize=5");
 //! # Ok::<(), poolhouse_uri::UriError>(())
 //! ```
+//!
+//! Read next: [`ConnectionString`], and [`dns`] for `mongodb+srv://`. Specifications: Connection
+//! String; URI Options; Driver Authentication, "Connection String Options"; Initial DNS Seedlist
+//! Discovery, "Connection String Format" and "URI Validation". CMAP-08, CMAP-09, MON-01, MON-23,
+//! SDAM-04, SDAM-06.
 //!
 //! # Overview
 //!

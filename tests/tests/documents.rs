@@ -1,0 +1,85 @@
+//! README and the guides: size, links, and the figures of README's comparison.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Maximum size of README.md.
+const README_BYTES_MAX: usize = 12_000;
+
+const LINKED: [&str; 3] = ["README.md", "tests/README.md", ".github/CONTRIBUTING.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The targets of a document's links, `](target)`, outside code blocks.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next())
+}
+
+#[test]
+fn readme_is_at_most_twelve_kilobytes() {
+    let length = read("README.md").len();
+    assert!(length <= README_BYTES_MAX, "{length} bytes");
+}
+
+#[test]
+fn relative_links_have_targets() {
+    let mut missing = Vec::new();
+    for document in LINKED {
+        let text = read(document);
+        let folder = root().join(document).parent().map(Path::to_path_buf).unwrap_or_default();
+        let relative = links(&text).filter(|link| !link.contains("://"));
+        for link in relative {
+            let path = link.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !folder.join(path).exists() {
+                missing.push(format!("{document}: {link}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The numbers in a text, without separators of thousands, each with its number of decimals.
+fn numbers(text: &str) -> Vec<(f64, usize)> {
+    let is_part = |byte: char| byte.is_ascii_digit() || byte == '.' || byte == ',';
+    let words = text.split(|byte| !is_part(byte)).map(|word| word.trim_matches(['.', ',']).replace(',', ""));
+    words
+        .filter_map(|word| Some((word.parse().ok()?, word.split_once('.').map_or(0, |(_, decimals)| decimals.len()))))
+        .collect()
+}
+
+/// Each figure of the table is one of a file in compare/results, in its unit or in thousands or
+/// millions of it, rounded to the decimals of the table.
+#[test]
+fn figures_of_the_comparison_are_those_of_the_results() {
+    let mut measured = Vec::new();
+    for section in ["clients", "mux", "pools", "scale", "tail"] {
+        measured.extend(numbers(&read(&format!("tests/compare/results/{section}.txt"))));
+    }
+    let readme = read("README.md");
+    let table = readme.split("## Comparison").nth(1).and_then(|rest| rest.split("Two figures").next());
+    let rows = table.expect("the comparison").lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut figures = 0;
+    for row in rows {
+        // The first cell has the name of the row.
+        for cell in row.split('|').skip(2) {
+            // Names of peers have digits.
+            for (figure, decimals) in numbers(&cell.replace("bb8", "").replace("r2d2", "")) {
+                let text = format!("{figure:.decimals$}");
+                let is_measured = measured.iter().any(|(value, _)| {
+                    [1.0, 1e3, 1e6].iter().any(|unit| format!("{:.decimals$}", value / unit) == text)
+                });
+                assert!(is_measured, "{text} is not in tests/compare/results: {row}");
+                figures += 1;
+            }
+        }
+    }
+    assert!(figures > 50, "only {figures} figures were found");
+}
