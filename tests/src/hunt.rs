@@ -44,8 +44,9 @@ pub const GENERATORS: [(&str, Generator); 11] = [
 
 /// Runs a generator until a bug is found, or the budget is used up.
 ///
-/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target. - `budget`: number of seeds,
-///   simulated runs, inputs or states. - `corpus`: the folder of the corpora.
+/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target.
+/// - `budget`: number of seeds, simulated runs, inputs or states.
+/// - `corpus`: the folder of the corpora.
 ///
 /// # Errors
 ///

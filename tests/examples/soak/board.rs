@@ -111,11 +111,11 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         (0..TASKS).flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), number))).collect();
     let found = found(&server)?;
     if found != wanted {
-        wrong.push(format!("{} documents were sent, {} are there", wanted.len(), found.len()));
+        wrong.push(format!("{} documents were sent, {} are stored", wanted.len(), found.len()));
     }
     let are_closed = || {
         let (others, sockets) = (server.server_status_connections().map(|it| it.others()), proxy.sockets());
-        let seen = format!("connections are left open: {others:?} of the server, {sockets} sockets of the proxy");
+        let seen = format!("connections are left open: {others:?} at the server, {sockets} sockets at the proxy");
         (others.is_ok_and(|count| count == 0) && sockets == 0, seen)
     };
     wrong.extend(until(PATIENCE, are_closed).err());
@@ -165,13 +165,13 @@ fn report(plan: Plan, proxy: &Proxy, told: &Told<'_>, wrong: &mut Vec<String>) {
 fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     let mut wrong = Vec::new();
     if seen.len() < 5 || served.is_empty() {
-        wrong.push(format!("{} lines of status and {} counts are too few", seen.len(), served.len()));
+        wrong.push(format!("too few samples: {} status lines and {} counts", seen.len(), served.len()));
         return wrong;
     }
     for status in seen {
         let under_way = status.attempts - status.acknowledged - status.failures;
         if !(0..=TASKS.cast_signed()).contains(&under_way) || status.connections > 2 || status.free_sockets < 0 {
-            wrong.push(format!("{under_way} attempts are under way: {status:?}"));
+            wrong.push(format!("{under_way} attempts are in progress: {status:?}"));
         }
     }
     if let Some(most) = served.iter().max().filter(|most| **most > CONNECTIONS_MAX) {

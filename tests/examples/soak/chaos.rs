@@ -190,7 +190,7 @@ fn end(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodErr
 }
 
 fn refused(source: std::io::Error) -> MongodError {
-    MongodError::Io { doing: "opening or closing a proxy".to_owned(), source }
+    MongodError::Io { doing: "starting or stopping a proxy".to_owned(), source }
 }
 
 /// Waits until all members are available. Returns the primary.

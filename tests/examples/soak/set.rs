@@ -190,7 +190,7 @@ impl Soak {
         // An open connection would keep its assigned fault, which might occur much later.
         self.servers.proxies.iter().for_each(Proxy::pardon);
         // Connections damaged by faults are used, or expire.
-        let quiet = self.client.options().pool.max_idle_time.expect("it is set") * 2;
+        let quiet = self.client.options().pool.max_idle_time.expect("maxIdleTimeMS is set") * 2;
         thread::sleep(quiet);
         if !self.find_peace(load, quiet / 2) {
             wrong.push(format!("too few peaceful windows: {:?}", self.windows));
@@ -301,7 +301,7 @@ impl Soak {
         });
         println!("{figures:#}");
         println!(
-            "soak: {} s: {} operations ended once, {} of them well; {} documents acknowledged and found; {} faults, {} incidents; peace looked for in {} windows; latest timeout {} us late",
+            "soak: {} s: {} operations ended once, {} of them successfully; {} documents acknowledged and found; {} faults, {} incidents; {} windows without faults evaluated; latest timeout {} us late",
             self.endured.as_secs(),
             tally.ended(),
             load(&tally.succeeded),
@@ -392,7 +392,7 @@ fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, V
             found += 1;
             match copies_of(&mut copies, document) {
                 Some(copies) => *copies = copies.saturating_add(1),
-                None => wrong.push(format!("nobody inserted {document}")),
+                None => wrong.push(format!("no task inserted {document}")),
             }
         }
         let id = cursor.get_i64("id")?;
@@ -411,7 +411,7 @@ fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, V
                 Insert::Unknown => *count <= 1,
             };
             if !right {
-                wrong.push(format!("document {task}/{number} is there {count} times, but is {became:?}"));
+                wrong.push(format!("document {task}/{number} is stored {count} times, but is {became:?}"));
             }
         }
     }
