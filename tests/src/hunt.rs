@@ -190,8 +190,8 @@ fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
         }
     }
     match name {
-        "bson" | "hello" | "wire" | "decompress" => lengths::mend(&mut data, rng.below(4)),
-        "wire_cql" => lengths::mend_envelopes(&mut data, rng.below(4)),
+        "bson" | "hello" | "wire" | "decompress" => lengths::repair(&mut data, rng.below(4)),
+        "wire_cql" => lengths::repair_envelopes(&mut data, rng.below(4)),
         _ => {}
     }
     data

@@ -86,10 +86,10 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     firmware.wait_for(PATIENCE, |line| line.starts_with("first reply"))?;
     let cable = firmware.cable().ok_or("no cable")?;
 
-    let befallen = thread::scope(|scope| {
+    let incident_counts = thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         let proxy = &proxy;
-        let chaos = scope.spawn(move || befall(server, proxy, &cable, plan, &stopped));
+        let chaos = scope.spawn(move || cause_incidents(server, proxy, &cable, plan, &stopped));
         let begun = Instant::now();
         while begun.elapsed() < plan.time {
             firmware.wait_for(PATIENCE, |line| line.starts_with("status: "))?;
@@ -97,8 +97,8 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         drop(stop);
         Ok::<_, FirmwareError>(chaos.join())
     })?;
-    let Befallen { server, incidents, served } =
-        befallen.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
+    let IncidentCounts { server, incidents, served } =
+        incident_counts.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
     let status = firmware.finish(limit)?;
     let mut wrong = Vec::new();
     if status != 0 {
@@ -187,7 +187,7 @@ fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
 }
 
 /// Number of incidents, and the server, which runs without faults again.
-struct Befallen {
+struct IncidentCounts {
     server: Mongod,
     incidents: u64,
     /// Connections of the firmware, as counted by the server.
@@ -197,7 +197,13 @@ struct Befallen {
 type Sent = Box<dyn core::error::Error + Send + Sync>;
 
 /// Causes incidents until `stop` is signalled, then restores normal operation.
-fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &Receiver<()>) -> Result<Befallen, Sent> {
+fn cause_incidents(
+    mut server: Mongod,
+    proxy: &Proxy,
+    cable: &Cable,
+    plan: Plan,
+    stop: &Receiver<()>,
+) -> Result<IncidentCounts, Sent> {
     let pace = if plan.time < LONG { Duration::from_secs(2) } else { Duration::from_secs(5) };
     let mut rng = Rng::stream(plan.seed, "board");
     let mut served = Vec::new();
@@ -246,7 +252,7 @@ fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &R
     }
     proxy.set_weather(Weather::calm());
     served.push(clients(&server)?);
-    Ok(Befallen { server, incidents, served })
+    Ok(IncidentCounts { server, incidents, served })
 }
 
 /// Returns the number of the firmware's connections. The server still counts a closed connection,

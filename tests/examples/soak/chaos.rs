@@ -100,7 +100,7 @@ pub(crate) type Incidents = [u64; Incident::NAMES.len()];
 /// of incidents by kind.
 ///
 /// - `pace`: duration of each weather (set of proxy faults) and of each outage.
-pub(crate) fn befall(
+pub(crate) fn cause_incidents(
     servers: &Servers,
     seed: u64,
     pace: Duration,

@@ -303,7 +303,8 @@ impl Worker {
             Insert::Unknown => count <= 1,
         };
         if !right {
-            self.tally.note_wrong(format!("document {}/{number} was found {count} times, but is {became:?}", self.task));
+            self.tally
+                .note_wrong(format!("document {}/{number} was found {count} times, but is {became:?}", self.task));
         }
     }
 

@@ -166,7 +166,7 @@ impl Soak {
             let chaos = scope.spawn(move || {
                 // Dropped also on an error, so that the loop below ends early.
                 let _done = done;
-                chaos::befall(servers, plan.seed, pace, &stopped)
+                chaos::cause_incidents(servers, plan.seed, pace, &stopped)
             });
             let are_few = |samples: &[Sample]| samples.iter().filter(|it| it.served.is_some()).count() < LOOKS_MIN;
             while begun.elapsed() < plan.time || (are_few(samples) && begun.elapsed() < plan.time + MORE) {
@@ -192,7 +192,7 @@ impl Soak {
         // Connections damaged by faults are used, or expire.
         let quiet = self.client.options().pool.max_idle_time.expect("maxIdleTimeMS is set") * 2;
         thread::sleep(quiet);
-        if !self.find_peace(load, quiet / 2) {
+        if !self.wait_for_recovery(load, quiet / 2) {
             wrong.push(format!("too few peaceful windows: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
@@ -208,7 +208,7 @@ impl Soak {
 
     /// Returns whether most windows of this length are peaceful: many operations succeed and none
     /// fails.
-    fn find_peace(&mut self, load: &Load, length: Duration) -> bool {
+    fn wait_for_recovery(&mut self, load: &Load, length: Duration) -> bool {
         for _ in 0..WINDOWS_MAX {
             load.tally.forget_failures();
             let before = load.tally.succeeded.load(Ordering::SeqCst);
