@@ -315,11 +315,11 @@ type HandshakeResult = Option<Result<CqlNext, CqlHandshakeError>>;
 /// Returns `None` if no part is left.
 fn run_handshake(
     options: CqlHandshakeOptions<'_>,
-    who: impl CqlAuthenticator,
+    authenticator: impl CqlAuthenticator,
     data: &[u8],
     bytewise: bool,
 ) -> HandshakeResult {
-    let mut handshake = CqlHandshake::new(options, who, Vec::new(), Vec::new());
+    let mut handshake = CqlHandshake::new(options, authenticator, Vec::new(), Vec::new());
     let mut said = 0;
     let mut replies = data.split(|byte| *byte == 0xfe);
     for _ in 0..ROUNDS_MAX {
