@@ -1,5 +1,5 @@
-//! The capacities of a client, and the shape of its memory. Depends on no other module: other modules
-//! define the values that are stored for each server and each connection.
+//! The capacities of a client, and the shape of its memory. Depends on no other module: other
+//! modules define the values that are stored for each server and each connection.
 
 use core::array::from_fn;
 use core::fmt;
