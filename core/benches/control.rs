@@ -22,7 +22,7 @@ fn main() {
         println!("1,000 servers, {name}: {ns:8.0} ns a check, {percent:.3} % of a core at 2,000 a second (aim: 5 %)");
     }
     let ns = median(2_000, |times| Set::new().update(times));
-    println!("50 members, the primary has news: {ns:8.0} ns an update (aim: 20,000)");
+    println!("50 members, the primary's description changes: {ns:8.0} ns an update (aim: 20,000)");
     let ns = median(2_000, |times| Set::new().replace(times));
     println!("50 members, one of them replaced: {ns:8.0} ns an update (aim: 20,000)");
 }

@@ -25,7 +25,7 @@ const FREE: u32 = IDS / 100;
 
 fn main() {
     println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
-    println!("memory: {} bytes of stream ids a connection", stream_words(IDS) * 8);
+    println!("memory: {} bytes of stream ids for each connection", stream_words(IDS) * 8);
     streams();
     queue();
 }
@@ -65,7 +65,7 @@ fn streams() {
             eight_full.give_back()
         }],
     );
-    println!("\nacquire + release of what was not written             ns   times the empty one (aim: 2)");
+    println!("\nacquire + release without a written request           ns   times the empty one (aim: 2)");
     row("1 connection, empty", one_ns, one_ns);
     row("1 connection, 99 % full", one_full_ns, one_ns);
     row("8 connections, empty", eight_ns, eight_ns);

@@ -34,8 +34,13 @@ fn sizes() {
     let conn = size_of::<Pool<Fixed<11, 1>>>() - size_of::<Pool<Fixed<1, 1>>>();
     let waiter = size_of::<Pool<Fixed<1, 65>>>() - size_of::<Pool<Fixed<1, 1>>>();
     let service = size_of::<Pool<Fixed<1, 1, 11>>>() - size_of::<Pool<Fixed<1, 1, 1>>>();
-    println!("\nmemory: {} bytes a connection, {} a waiter, {} a service", conn / 10, waiter / 64, service / 10);
-    println!("        {} bytes a pool on the heap, besides these", size_of::<Pool<OnHeap>>());
+    println!(
+        "\nmemory: {} bytes for each connection, {} for each waiter, {} for each service",
+        conn / 10,
+        waiter / 64,
+        service / 10
+    );
+    println!("        {} further bytes for a pool on the heap", size_of::<Pool<OnHeap>>());
 }
 
 /// Check-out and check-in with an available connection.
@@ -59,7 +64,9 @@ fn cycles() {
             &mut || {
                 let now = clock_locked.tick();
                 let granted = locked.lock().expect("not poisoned").check_out(now, None, &mut ());
-                let Ok(CheckOut::Granted(lease)) = black_box(granted) else { unreachable!("a connection is there") };
+                let Ok(CheckOut::Granted(lease)) = black_box(granted) else {
+                    unreachable!("a connection is available")
+                };
                 let back = locked.lock().expect("not poisoned").check_in(now, lease, Health::Healthy, &mut ());
                 back.expect("ours");
             },
@@ -75,7 +82,7 @@ fn cycles() {
 fn cycle<M: Memory>(pool: &mut Pool<M>, clock: &mut Clock) {
     let now = clock.tick();
     let granted = pool.check_out(now, None, &mut ());
-    let Ok(CheckOut::Granted(lease)) = black_box(granted) else { unreachable!("a connection is there") };
+    let Ok(CheckOut::Granted(lease)) = black_box(granted) else { unreachable!("a connection is available") };
     pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
 }
 
@@ -120,7 +127,7 @@ fn line(name: &str, tables: &mut [Queue], step: fn(&mut Queue)) {
 
 /// The cost of cancelled check-outs for the next one.
 fn abandoned() {
-    println!("\nabandoned waiters: ns of the next check-out's whole way (times that with none)");
+    println!("\nabandoned waiters: ns of the next check-out with its hand-off (times that without any)");
     let mut first = 0.0;
     for gone in [0, 1_000, 1_000_000] {
         let mut queue = Queue::new(1, Deadlines::Random);
@@ -163,7 +170,7 @@ impl Queue {
         pool.reserve(1, waiters + 1).expect("memory");
         let mut clock = Clock(1_000);
         let Ok(CheckOut::Granted(lease)) = pool.check_out(clock.tick(), None, &mut ()) else {
-            unreachable!("a connection is there")
+            unreachable!("a connection is available")
         };
         let mut queue =
             Self { pool, clock, lease: Some(lease), ids: Vec::new(), oldest: 0, deadlines, state: 0x9e37_79b9 };
@@ -272,7 +279,7 @@ fn warm_pool<M: Memory>(conns: u32) -> Pool<M> {
     let waiting: Vec<WaiterId> = (0..conns)
         .map(|_| match pool.check_out(now, None, &mut ()) {
             Ok(CheckOut::Queued(id)) => id,
-            _ => unreachable!("no connection is there"),
+            _ => unreachable!("no connection is available"),
         })
         .collect();
     while let Some(conn) = pool.poll_establish() {

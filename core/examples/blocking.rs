@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
     let mut client = Client::new(address, &metadata, Duration::from_secs(10))?;
     let begin = Instant::now();
     client.run(Duration::from_secs(30), |command| command.int32("ping", 1).map(drop))?;
-    println!("{host} answered in {:?}, connecting included", begin.elapsed());
+    println!("{host} answered in {:?}, including the time to connect", begin.elapsed());
     for server in client.server.topology().servers() {
         println!("{server}, {:?} away", server.round_trip_time().unwrap_or_default());
     }

@@ -17,16 +17,16 @@
 //!
 //! A selector that finds no suitable server requests a check of all servers
 //! ([`Control::request_check`]) and waits for [`ControlAction::WakeSelectors`], which follows the
-//! end of every check, with any outcome (MON-18). A request is dropped for a server with a check in
-//! flight, so selectors repeat it at each wake-up: then a server is checked every 500 ms while a
+//! end of every check, with any outcome (MON-18). A server with a check in flight drops the
+//! request, so selectors repeat it at each wake-up: a server is then checked every 500 ms while a
 //! selector waits (SDAM-85).
 //!
 //! # Pace
 //!
-//! An address is dialed for a first check no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the
-//! last dial of the same address, even if its server has left the topology since and was added
-//! again with a new id. Otherwise a member could make the client dial a host as often as it sends
-//! replies. The last dials of a limited number of removed servers are stored separately; when more
+//! The first check of an address begins no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the last
+//! dial of that address. This holds even if its server has left the topology since and was added
+//! again with a new id: otherwise a member could make the client dial a host as often as the member
+//! replies. The last dials of a limited number of removed servers are stored separately. When more
 //! servers are removed within that time, every new server waits.
 //!
 //! # Time
@@ -56,8 +56,8 @@ use core::ops::Range;
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
-/// An observer of a control machine: of heartbeats and of the topology's events. `()` ignores all
-/// events.
+/// An observer of a control machine: it receives the heartbeat events and the topology's events.
+/// `()` ignores all events.
 pub trait ControlObserver: Observer<MonitorEvent> + SdamObserver {}
 
 impl<O: Observer<MonitorEvent> + SdamObserver + ?Sized> ControlObserver for O {}
@@ -82,8 +82,8 @@ const DEPARTED_MAX: usize = 64;
 /// A removed server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Departed {
-    /// A hash of its address. An address with the same hash waits for at most 500 ms, which does no
-    /// harm.
+    /// A hash of its address. Another address with the same hash waits for at most 500 ms without
+    /// need, which is harmless.
     address: u32,
     /// The time of its last dial.
     dialed: Instant,
@@ -100,14 +100,14 @@ pub struct Control<M: Memory> {
     due: Due<M>,
     /// Servers that were removed less than [`MIN_HEARTBEAT_FREQUENCY`] after their last dial.
     departed: Slots<Departed, <M as Memory>::PerServer<Departed>>,
-    /// The latest dial of such servers for which `departed` had no room.
+    /// The latest dial of a removed server that `departed` had no room for.
     forgotten: Option<Instant>,
     config: MonitorConfig,
     /// The latest instant seen.
     clock: Instant,
     /// The topology's membership when the monitors were last synchronized with it.
     membership: (u32, u32),
-    /// A check has ended, and `WakeSelectors` has not been returned since.
+    /// Whether a check has ended and `WakeSelectors` has not been returned since.
     wake: bool,
     /// The range of monitor slots whose connections may have new owed actions.
     touched: Range<usize>,
@@ -201,7 +201,7 @@ impl<M: Memory> Control<M> {
         line: LineId,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
         let outcome = monitor.handle_dialed(now, line, known, &mut observer_there)?;
@@ -230,7 +230,7 @@ impl<M: Memory> Control<M> {
         matched: Matched,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
         let outcome = monitor.handle_reply(now, line, reply, matched, known, &mut observer_there)?;
@@ -251,7 +251,7 @@ impl<M: Memory> Control<M> {
         cause: Cause,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
         let outcome = monitor.handle_failed(now, line, cause, known, &mut observer_there)?;
@@ -268,7 +268,7 @@ impl<M: Memory> Control<M> {
         hello: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         self.topology.handle_hello(now, server, hello, None, observer);
         self.route(now, observer);
     }
@@ -287,7 +287,7 @@ impl<M: Memory> Control<M> {
         error: &AppError<'_>,
         observer: &mut impl ControlObserver,
     ) -> Verdict {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let verdict = self.topology.handle_app_error(now, server, error, observer);
         self.route(now, observer);
         verdict
@@ -309,7 +309,7 @@ impl<M: Memory> Control<M> {
         seeds: impl Iterator<Item = &'s str> + Clone,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Full> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let result = self.topology.handle_seeds(now, seeds, observer);
         self.route(now, observer);
         result
@@ -323,7 +323,7 @@ impl<M: Memory> Control<M> {
     ///
     /// Cost: O(servers).
     pub fn request_check(&mut self, now: Instant) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         for place in 0..self.monitors.slots().len() {
             if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
                 monitor.request_check(now);
@@ -339,11 +339,11 @@ impl<M: Memory> Control<M> {
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         for place in 0..self.monitors.slots().len() {
             if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
                 let server = monitor.server();
-                monitor.close(now, &mut There { topology: &self.topology, server, observer });
+                monitor.close(now, &mut InContext { topology: &self.topology, server, observer });
                 self.rearm(place);
             }
         }
@@ -361,7 +361,7 @@ impl<M: Memory> Control<M> {
     ///
     /// Panics when a monitor does not carry out a step that is due, which is a bug in this crate.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         while self.due.earliest().is_some_and(|at| at <= now) {
             let Some(place) = self.due.first() else { break };
             let Some(Some(monitor)) = self.monitors.slots().get(place as usize) else { break };
@@ -370,7 +370,7 @@ impl<M: Memory> Control<M> {
             let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) else { break };
             let outcome = monitor.handle_timeout(now, known, &mut observer_there);
             self.conclude(now, server, outcome, None, observer);
-            assert!(self.due.of(place).is_none_or(|at| at > now), "what was due is not done");
+            assert!(self.due.of(place).is_none_or(|at| at > now), "a step that was due was not carried out");
         }
     }
 
@@ -395,12 +395,12 @@ impl<M: Memory> Control<M> {
 
     /// Returns the next action of one of a monitor's connections, or `None` when none is owed.
     pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         self.monitor_mut(server)?.poll_line(now, line)
     }
 
-    /// Takes the owed [`MonitorAction::ReadNext`] of a connection, if it is what is owed: for hosts
-    /// that read all the time.
+    /// Takes the action owed on a connection if it is [`MonitorAction::ReadNext`]. For hosts that
+    /// read continuously.
     pub(crate) fn take_read(&mut self, server: ServerId, line: LineId) {
         if let Some(monitor) = self.monitor_mut(server) {
             monitor.take_read(line);
@@ -441,9 +441,9 @@ impl<M: Memory> Control<M> {
         self.topology.assert_invariants();
         for monitor in self.monitors.slots().iter().flatten() {
             monitor.assert_invariants();
-            assert_ne!(monitor.state(), MonitorState::Ended, "what follows a check begins in its own step");
+            assert_ne!(monitor.state(), MonitorState::Ended, "the step after a check has not begun");
             let is_member = self.topology.server(monitor.server()).is_some();
-            assert_eq!(is_member, monitor.state() != MonitorState::Closed, "exactly members are checked");
+            assert_eq!(is_member, monitor.state() != MonitorState::Closed, "exactly the monitors of members are open");
         }
         let is_balanced = self.topology.description().topology_type() == TopologyType::LoadBalanced;
         for server in self.topology.servers() {
@@ -455,7 +455,7 @@ impl<M: Memory> Control<M> {
         });
     }
 
-    fn hold_clock(&mut self, now: Instant) -> Instant {
+    fn advance_clock(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
     }
@@ -470,11 +470,11 @@ impl<M: Memory> Control<M> {
         &'s mut self,
         server: ServerId,
         observer: &'s mut O,
-    ) -> Option<(&'s mut Monitor, There<'s, M, O>)> {
+    ) -> Option<(&'s mut Monitor, InContext<'s, M, O>)> {
         let Self { topology, monitors, .. } = self;
         let monitor = monitors.slots_mut().get_mut(server.index() as usize)?.as_mut();
         let monitor = monitor.filter(|monitor| monitor.server() == server)?;
-        Some((monitor, There { topology, server, observer }))
+        Some((monitor, InContext { topology, server, observer }))
     }
 
     /// Completes an input of a monitor: applies the outcome of the check that it ended, if any, to
@@ -500,15 +500,15 @@ impl<M: Memory> Control<M> {
                 }
                 (CheckOutcome::Succeeded { .. }, None) => unreachable!("only a reply makes a check succeed"),
             }
-            // Also if the description did not change: a waiting selector requests the next check
-            // (MON-18).
+            // Emitted even if the description did not change: a waiting selector then requests the
+            // next check (MON-18).
             self.wake = true;
             self.route(now, observer);
             let known = self.is_known(server);
             if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
                 let ended = monitor.state() != MonitorState::Ended
                     || monitor.handle_timeout(now, known, &mut observer_there).is_none();
-                assert!(ended, "what follows a check is no outcome");
+                assert!(ended, "the step after a check returned an outcome");
             }
         }
         self.wake |= fires(Point::WakeSelectors);
@@ -553,7 +553,7 @@ impl<M: Memory> Control<M> {
             let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
             let server = monitor.server();
             if self.topology.server(server).is_none() && monitor.state() != MonitorState::Closed {
-                monitor.close(now, &mut There { topology: &self.topology, server, observer });
+                monitor.close(now, &mut InContext { topology: &self.topology, server, observer });
                 let dialed = monitor.last_dial();
                 self.remember(now, server, dialed);
                 self.rearm(place);
@@ -578,7 +578,7 @@ impl<M: Memory> Control<M> {
                 let dialed = same.map(|departed| departed.dialed).max().max(*forgotten);
                 match dialed.filter(|dialed| is_recent(now, *dialed)) {
                     Some(dialed) => monitor.start_after(now, dialed),
-                    None => monitor.start(now, &mut There { topology, server, observer }),
+                    None => monitor.start(now, &mut InContext { topology, server, observer }),
                 }
                 widen(touched, place);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());
@@ -615,13 +615,13 @@ fn hash(address: &str) -> u32 {
 }
 
 /// Adds the topology and the server's address to each event of a monitor.
-struct There<'t, M: Memory, O> {
+struct InContext<'t, M: Memory, O> {
     topology: &'t Topology<M>,
     server: ServerId,
     observer: &'t mut O,
 }
 
-impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for There<'_, M, O> {
+impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for InContext<'_, M, O> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
         let Self { topology, server, observer } = self;
@@ -645,7 +645,7 @@ fn note_due<M: Memory>(due: &mut Due<M>, place: u32, at: Option<Instant>) {
     due.remove(place);
     if let Some(at) = at {
         let noted = due.insert(place, at);
-        assert!(noted.is_ok(), "a monitor has a place among the deadlines before it starts");
+        assert!(noted.is_ok(), "a monitor has a deadline slot before it starts");
     }
 }
 

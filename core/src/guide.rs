@@ -8,7 +8,7 @@
 //! `observing`, `tuning`, `forking`, `migrating`, `status`) and for other runtimes (`adapter`).
 
 pub mod embedding {
-    // Its example has its pool on the heap.
+    // The example of this guide keeps its pool on the heap.
     #![cfg_attr(any(not(doctest), feature = "std"), doc = include_str!("guide/embedding.md"))]
     #![cfg_attr(any(not(doctest), feature = "std"), doc = "```")]
     #![cfg_attr(any(not(doctest), feature = "std"), doc = include_str!("../examples/blocking/client.rs"))]

@@ -1,5 +1,5 @@
-//! Hooks for simulators in the machines: kinds of numbers in hashes, fault points, the start of
-//! 32-bit counters.
+//! Hooks for simulators in the machines: kinds of numbers in hashes, fault points, and the initial
+//! value of 32-bit counters.
 //!
 //! Without the feature `sim` the hooks have no effect: no fault point fires, counters begin at 0,
 //! and numbers are hashed as they are.
@@ -12,9 +12,9 @@ use core::hash::Hasher;
 /// A kind of number that a state search must distinguish from others.
 ///
 /// Times, ids and generations rise as long as a machine exists, so no two of its states would be
-/// equal. With the feature `sim`, a number is written to a hasher together with its kind, as one
-/// word of 128 bits, a width that no other value is written with. The hasher of a search can then
-/// make times relative to now and leave serials out.
+/// equal. With the feature `sim`, a number is hashed together with its kind, as one word of 128
+/// bits. No other value is written with that width. The hasher of a search can therefore make times
+/// relative to now and leave serials out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A point in time, in nanoseconds, plus one.
@@ -50,17 +50,17 @@ impl Word {
 /// A fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// A table reuses another free slot than the most recently freed one.
+    /// A table reuses a free slot that is not the most recently freed one.
     OtherPlace,
-    /// Another stream id is taken than the next in turn, perhaps one that was just freed.
+    /// A stream id is taken out of turn, perhaps one that was just freed.
     OtherStream,
-    /// Of several timeouts in one call, another one is handled first.
+    /// Of several timeouts in one call, one that is not the earliest is handled first.
     OtherTimeout,
     /// A close or an interrupt is owed before a wake-up.
     OtherAction,
     /// Selectors are woken although no server check has ended.
     WakeSelectors,
-    /// A pool serves one waiter, and the others in its next call, which is due at once.
+    /// A pool serves one waiter only, and the others in its next call, which is due at once.
     ServeOne,
     /// The next background establishment is a millisecond later.
     PopulateLater,
@@ -89,13 +89,13 @@ pub(crate) const fn fires(_point: Point) -> bool {
     false
 }
 
-/// The start of 32-bit counters: the number before the first one.
+/// The initial value of 32-bit counters: one less than the first number.
 #[cfg(feature = "sim")]
 pub(crate) fn origin() -> u32 {
     ORIGIN.get()
 }
 
-/// The start of 32-bit counters: the number before the first one.
+/// The initial value of 32-bit counters: one less than the first number.
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 pub(crate) const fn origin() -> u32 {

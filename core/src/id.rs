@@ -13,8 +13,8 @@ pub struct ServerId {
 }
 
 impl ServerId {
-    /// The server with this number, at the index of the same number: for hosts with a single
-    /// server, and for tests.
+    /// The server with this number at the index of the same number. For hosts with a single server,
+    /// and for tests.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self::at(number, NonZeroU32::MIN.saturating_add(number))
@@ -26,8 +26,8 @@ impl ServerId {
         Self { index, serial }
     }
 
-    /// The server's slot index, for tables beside the topology's. Another server may use the index
-    /// after this one was removed.
+    /// The server's slot index, for tables parallel to the topology's slots. Another server may use
+    /// the index after this one was removed.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index

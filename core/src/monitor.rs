@@ -39,9 +39,9 @@
 //! while let Some(action) = monitor.poll_action(now) { .. }
 //! ```
 //!
-//! `known` states whether the server's type is known before the input (in a host without a
-//! topology: whether the last check succeeded, and nothing has marked the server Unknown since). Only
-//! the immediate retry after a network error depends on it (MON-55).
+//! `known`: whether the server's type was known before the input. A host without a topology passes
+//! whether the last check succeeded and nothing has marked the server Unknown since. Only the
+//! immediate retry after a network error depends on it (MON-55).
 //!
 //! # Intervals
 //!
@@ -104,7 +104,7 @@ enum Next {
 enum Phase {
     /// Not started.
     New,
-    /// Between two checks. `due` is `None` when the next check is never due.
+    /// Between two checks. `due` is `None` if no check will become due.
     Waiting { ended: Instant, due: Option<Instant> },
     /// A check is in flight on the check connection.
     Checking,
@@ -129,12 +129,12 @@ pub enum MonitorState {
     Closed,
 }
 
-/// A check in flight and the event that it waits for.
+/// A check in flight, and what it waits for.
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct CheckInFlight {
-    /// True: waits for the connection. False: waits for a reply.
+    /// Whether it waits for the connection; otherwise it waits for a reply.
     pub is_dialing: bool,
     pub since: Instant,
 }
@@ -157,9 +157,9 @@ pub struct Monitor {
     check_dialed: Option<Instant>,
     check: Link,
     ping: Link,
-    /// Whether the check connection streams, so the RTT connection measures.
+    /// Whether the check connection streams and the RTT connection measures.
     streaming: bool,
-    /// When the next RTT hello is due. `None` unless streaming, and while a measurement is in
+    /// The time of the next RTT hello. `None` unless streaming, and while a measurement is in
     /// flight.
     ping_due: Option<Instant>,
     /// The time of the last dial of the RTT connection.
@@ -199,7 +199,7 @@ impl Monitor {
     ///
     /// Source: Server Monitoring, "Monitoring" (MON-09).
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         if matches!(self.phase, Phase::New) {
             self.begin_check(now, observer);
         }
@@ -214,7 +214,7 @@ impl Monitor {
     ///
     /// Cost: O(1), no allocation. Events: none.
     pub fn start_after(&mut self, now: Instant, dialed: Instant) {
-        self.hold_clock(now);
+        self.advance_clock(now);
         if matches!(self.phase, Phase::New) {
             self.phase = Phase::Waiting { ended: dialed, due: later(dialed, MIN_HEARTBEAT_FREQUENCY) };
         }
@@ -238,7 +238,7 @@ impl Monitor {
     ///
     /// Source: Server Monitoring, "Requesting an immediate check" (MON-15, MON-16, MON-17).
     pub fn request_check(&mut self, now: Instant) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         if let Phase::Waiting { ended, due } = &mut self.phase {
             if let Some(soonest) = later(*ended, MIN_HEARTBEAT_FREQUENCY) {
                 let soonest = soonest.max(now);
@@ -264,7 +264,7 @@ impl Monitor {
     ///
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-50).
     pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         match &mut self.phase {
             Phase::New | Phase::Closed => return,
             Phase::Waiting { .. } => {}
@@ -299,7 +299,7 @@ impl Monitor {
     ///
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         if matches!(self.phase, Phase::Checking) {
             self.emit_failed(now, Cause::Closed, observer);
         }
@@ -332,7 +332,7 @@ impl Monitor {
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let link = self.link_mut(line);
         link.check(line)?;
         if !link.is_dialing() {
@@ -348,10 +348,10 @@ impl Monitor {
     /// Handles a reply to a hello.
     ///
     /// On the check connection it ends the check: `Checking -> Ended`. On the RTT connection only
-    /// its time is used; a reply that is not ok closes that connection. An unsolicited reply, also
-    /// one between two checks, and a reply that announces another one although its hello did not
-    /// allow that, are protocol errors and close the connection. Between two checks this does not
-    /// count as a failed check. A reply at or after the deadline counts as a timeout.
+    /// its time is used; a reply that is not ok closes that connection. Two kinds of reply are
+    /// protocol errors and close the connection: an unsolicited one, and one that announces another
+    /// reply although its hello did not allow that. Between two checks this does not count as a
+    /// failed check. A reply at or after the deadline counts as a timeout.
     ///
     /// - `now`: must be from the same clock in all calls. `line`: from the `SendHello` or
     ///   `ReadNext`.
@@ -378,7 +378,7 @@ impl Monitor {
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let link = self.link_mut(line);
         link.check(line)?;
         let failure = link.exchange().map_or(Some(Cause::Protocol), |exchange| {
@@ -432,7 +432,7 @@ impl Monitor {
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let link = self.link_mut(line);
         link.check(line)?;
         let late = link.exchange().is_some_and(|exchange| exchange.is_late(now));
@@ -447,8 +447,9 @@ impl Monitor {
     /// Begins the steps that are due and fails those whose deadline has passed.
     ///
     /// After a check: begins the next streamed reply, the retry or the wait; otherwise begins the
-    /// check that is due. Fails a dial with its hello after connectTimeoutMS, and an awaited reply
-    /// after connectTimeoutMS + heartbeatFrequencyMS. Then begins an RTT measurement if it is due.
+    /// check that is due. A dial together with its hello fails after connectTimeoutMS, and an
+    /// awaited reply after connectTimeoutMS + heartbeatFrequencyMS. Then an RTT measurement begins
+    /// if it is due.
     ///
     /// `Ended -> Checking` when the server streams or a retry is due, else `Ended -> Waiting`;
     /// `Waiting -> Checking`, `Checking -> Ended`. A call before [`Monitor::poll_timeout`] changes
@@ -469,11 +470,11 @@ impl Monitor {
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Option<CheckOutcome> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let mut outcome = None;
         match self.phase {
             Phase::Ended { at, next } => {
-                self.go_on(now, at, next, observer);
+                self.begin_next(now, at, next, observer);
                 return None;
             }
             Phase::Checking => {
@@ -499,7 +500,7 @@ impl Monitor {
     ///
     /// Cost: O(1).
     pub fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         self.check
             .take_hangup()
             .or_else(|| self.ping.take_hangup())
@@ -523,7 +524,7 @@ impl Monitor {
     /// Returns the next action of one connection, like [`Monitor::poll_action`], for hosts that
     /// drive each connection in a separate task.
     pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
-        let now = self.hold_clock(now);
+        let now = self.advance_clock(now);
         let link = match line {
             Line::Check => &mut self.check,
             Line::Rtt => &mut self.ping,
@@ -531,7 +532,7 @@ impl Monitor {
         link.take_hangup().or_else(|| link.take_action(now))
     }
 
-    /// Takes the owed [`MonitorAction::ReadNext`] of a connection, if it is what is owed.
+    /// Takes the action owed on a connection if it is [`MonitorAction::ReadNext`].
     pub(crate) fn take_read(&mut self, line: LineId) {
         let link = self.link_mut(line);
         if link.check(line).is_ok() {
@@ -566,7 +567,7 @@ impl Monitor {
         &self.rtt
     }
 
-    /// Whether the check connection streams, and so the RTT connection is in use.
+    /// Whether the check connection streams. The RTT connection is used only then.
     #[must_use]
     pub const fn is_streaming(&self) -> bool {
         self.streaming
@@ -597,12 +598,12 @@ impl Monitor {
         assert_eq!(
             in_flight.is_some(),
             matches!(self.phase, Phase::Checking),
-            "the check line is busy exactly with a check"
+            "the check connection is busy exactly while a check is in flight"
         );
         match self.phase {
             Phase::New | Phase::Closed => {
                 assert!(self.check.is_down() && self.ping.is_down(), "no connection before the start or after the end");
-                assert_eq!(self.poll_timeout(), None, "nothing is due before the start or after the end");
+                assert_eq!(self.poll_timeout(), None, "no step is due before the start or after the end");
             }
             Phase::Waiting { ended, due } => {
                 assert!(!self.streaming, "a streaming server is not left waiting");
@@ -618,21 +619,23 @@ impl Monitor {
             Phase::Ended { at, next } => match next {
                 Next::Wait => assert!(at <= self.clock, "the check has ended"),
                 Next::Retry | Next::WaitBriefly => assert!(self.check.is_down(), "retried only on a new connection"),
-                Next::ReadOn | Next::Await(_) => assert!(self.check.is_idle(), "a stream goes on on its connection"),
+                Next::ReadOn | Next::Await(_) => {
+                    assert!(self.check.is_idle(), "a stream continues on the same connection")
+                }
             },
         }
         assert!(!self.streaming || self.config.streaming_enabled(), "no streaming where it is disabled");
         assert!(self.streaming || self.ping.is_down(), "the RTT connection exists only while streaming");
         assert!(
             self.ping_due.is_none() || self.ping.exchange().is_none(),
-            "a measurement is due or under way, not both"
+            "an RTT measurement is due or in flight, not both"
         );
-        assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
-        assert!(self.retried.is_none() || self.serial_last.0 > 1, "a retry has made a second connection");
+        assert!(self.ping_due.is_none() || self.streaming, "an RTT measurement is due without streaming");
+        assert!(self.retried.is_none() || self.serial_last.0 > 1, "a retry uses a second connection");
     }
 
     /// Advances the stored clock and returns it: `now`, unless the clock has gone backwards.
-    fn hold_clock(&mut self, now: Instant) -> Instant {
+    fn advance_clock(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
     }

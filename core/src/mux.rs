@@ -1,11 +1,11 @@
 //! A multiplexed pool: many requests in flight on each of a few connections to one host,
 //! distinguished by stream ids.
 //!
-//! The pool is independent of the protocol. The driver (the program that calls the pool; other
-//! modules name it *host*) asks for a stream id ([`Mux::acquire`]), writes the request with this id
-//! on the granted connection, and releases the id after it has taken the reply ([`Mux::release`]).
-//! Replies arrive in any order; [`Mux::handle_reply`] returns the kind of request that a reply
-//! belongs to.
+//! The pool is independent of the protocol. The driver is the program that calls the pool; other
+//! modules name it *host*. It asks for a stream id ([`Mux::acquire`]), writes the request with this
+//! id on the granted connection, and releases the id after it has taken the reply
+//! ([`Mux::release`]). Replies arrive in any order; [`Mux::handle_reply`] returns the kind of
+//! request that a reply belongs to.
 //!
 //! Read first: "Connection pooling" in the manual of the DataStax Java driver 3. The pool has the
 //! behaviour described there:
@@ -14,26 +14,27 @@
 //! - **Growth**: with n connections, pending ones included, another one is opened when more than
 //!   (n - 1) x `max_requests_per_connection` + `new_connection_threshold` requests are in flight,
 //!   or when requests wait. Connections are opened one after the other, up to `max_connections`.
-//! - **Shrinking**: every `shrink_interval`, surplus connections are trashed: those that were not
-//!   needed for the most requests in flight in that interval. A trashed connection takes no
-//!   requests. The newest one is resurrected when the load rises again. A trashed connection is
-//!   closed after `idle_timeout`, once its requests are answered. A connection that was opened at
-//!   the threshold is kept until the load is a quarter of the threshold (at least one request,
-//!   unless the threshold is 0) below it.
+//! - **Shrinking**: every `shrink_interval`, surplus connections are trashed: those that even the
+//!   highest number of requests in flight in that interval did not need. A trashed connection takes
+//!   no requests. When the load rises again, the newest one is resurrected. Otherwise it is closed
+//!   after `idle_timeout`, once its requests are answered. A connection that was opened at the
+//!   threshold is kept until the load is below the threshold by a quarter of it (by at least one
+//!   request, unless the threshold is 0).
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
 //!   each up to `pool_timeout`.
 //! - **Orphans**: the id of a request that was abandoned stays reserved until its late reply
 //!   arrives. A connection with less than three quarters of its ids usable is replaced.
-//! - A reply with an id that no request has closes its connection: the peer is out of step, and the
+//! - **Unknown replies**: a reply with an id that no request has closes its connection, because the
 //!   next reply may belong to another request.
 //!
-//! The life of a request: `acquire` -> [`Acquire::Granted`] with a [`Stream`] (or
-//! [`Acquire::Queued`], then the action [`MuxAction::Wake`], then [`Mux::claim`]); the driver
-//! writes the request; the driver reads the reply, and [`Mux::handle_reply`] returns
-//! [`Reply::Request`]; the driver passes the reply to the owner of the stream, which calls
-//! [`Mux::release`]. An owner that abandons its request calls it earlier.
+//! The steps of a request: `acquire` returns [`Acquire::Granted`] with a [`Stream`], or
+//! [`Acquire::Queued`]; in the second case [`Mux::claim`] returns the stream after the action
+//! [`MuxAction::Wake`]. The driver writes the request. When it reads the reply,
+//! [`Mux::handle_reply`] returns [`Reply::Request`], and the driver passes the reply to the owner
+//! of the stream, which calls [`Mux::release`]. An owner that abandons its request calls `release`
+//! without a reply.
 
 mod check;
 mod error;
@@ -74,7 +75,7 @@ mod conn {
     pub(super) const ESTABLISHING: u8 = 1;
     pub(super) const OPEN: u8 = 2;
     pub(super) const TRASHED: u8 = 3;
-    /// Takes no more requests, and is closed when the last one is answered.
+    /// A connection that takes no more requests, and is closed when the last one is answered.
     pub(super) const RETIRED: u8 = 4;
     pub(super) const OWES_CLOSE: u8 = 5;
     pub(super) const LISTS: usize = 6;
@@ -107,16 +108,17 @@ pub struct Mux<M: MuxMemory> {
     deadlines: WaiterDeadlines<M>,
     /// Requests in flight on all connections.
     in_flight: u32,
-    /// The maximum of `in_flight` since the last shrink check.
+    /// The maximum of `in_flight` since the last check for surplus connections.
     in_flight_max: u32,
-    /// The time of the next shrink check; set while more than `core_connections` are open.
+    /// The time of the next check for surplus connections; set while more than `core_connections`
+    /// are open.
     shrink_at: Option<Instant>,
     /// The cause of the last failure to establish, and the earliest time of the next attempt.
     down: Option<(Cause, Instant)>,
     backoff: Duration,
-    /// A connection failed before its first reply, and no connection has received a first reply
-    /// since.
-    fruitless: bool,
+    /// Whether a connection failed before its first reply, and no connection has received a first
+    /// reply since. The next such failure delays reconnecting.
+    failed_unanswered: bool,
     /// The number of heartbeat actions that are owed.
     heartbeats_owed: u32,
 }
@@ -154,10 +156,10 @@ impl<M: MuxMemory> Mux<M> {
             shrink_at: None,
             down: None,
             backoff: BACKOFF_FIRST,
-            fruitless: false,
+            failed_unanswered: false,
             heartbeats_owed: 0,
         };
-        mux.provide(now, false, observer);
+        mux.open_needed(now, false, observer);
         mux
     }
 
@@ -197,14 +199,14 @@ impl<M: MuxMemory> Mux<M> {
             if let Some(index) = self.least_busy() {
                 let stream = self.grant(now, index, now, observer);
                 if let Some((conn, id)) = stream {
-                    if self.wants_growth(false) {
-                        self.provide(now, false, observer);
+                    if self.needs_growth(false) {
+                        self.open_needed(now, false, observer);
                     }
                     return Ok(Acquire::Granted(Stream { conn, id, mux: self.id }));
                 }
             }
         }
-        self.acquire_otherwise(now, deadline, observer)
+        self.acquire_slow(now, deadline, observer)
     }
 
     /// Takes the outcome of a request that waited.
@@ -234,7 +236,7 @@ impl<M: MuxMemory> Mux<M> {
         let Some(index) = self.waiters.find(waiter.0) else { return };
         match self.waiters.get(index).verdict {
             Verdict::Waiting => {
-                self.settle(now, index, Verdict::Failed(AcquireError::Cancelled), observer);
+                self.record_outcome(now, index, Verdict::Failed(AcquireError::Cancelled), observer);
                 self.waiters.remove(index);
             }
             Verdict::Failed(_) => self.waiters.remove(index),
@@ -339,12 +341,12 @@ impl<M: MuxMemory> Mux<M> {
         self.down = None;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
-        slot.heard = now;
+        slot.received_at = now;
         let duration = now.saturating_since(slot.created.0);
         observer.on_event(now, &MuxEvent::ConnectionReady { mux: self.id, conn, duration });
         self.arm_shrinking(now);
         self.serve(now, observer);
-        self.provide(now, false, observer);
+        self.open_needed(now, false, observer);
         Ok(())
     }
 
@@ -370,7 +372,7 @@ impl<M: MuxMemory> Mux<M> {
         self.note_failure(now, cause);
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
         // A trashed connection may replace it.
-        self.provide(now, false, observer);
+        self.open_needed(now, false, observer);
         self.fail_if_down(now, observer);
         Ok(())
     }
@@ -400,11 +402,11 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// Records that bytes were received on a connection, whether or not they are a whole reply: the
-    /// peer is alive.
+    /// Records that bytes were received on a connection, which proves that the peer is alive. The
+    /// bytes need not be a whole reply.
     ///
-    /// A heartbeat that was sent is given its full timeout again, because its reply may follow many
-    /// other bytes.
+    /// The timeout of a heartbeat in flight starts anew, because its reply may follow many other
+    /// bytes.
     ///
     /// Cost: O(1), no allocation. Owes nothing. Events: none.
     ///
@@ -415,8 +417,8 @@ impl<M: MuxMemory> Mux<M> {
         let now = self.advance(now);
         let index = self.established(conn).ok_or(Stale)?;
         let slot = self.conns.get_mut(index);
-        slot.heard = now;
-        if let Some(heartbeat) = slot.heartbeat.as_mut().filter(|heartbeat| heartbeat.told) {
+        slot.received_at = now;
+        if let Some(heartbeat) = slot.heartbeat.as_mut().filter(|heartbeat| heartbeat.polled) {
             heartbeat.asked = now;
         }
         Ok(())
@@ -450,9 +452,9 @@ impl<M: MuxMemory> Mux<M> {
         };
         let mux = self.id;
         let slot = self.conns.get_mut(index);
-        slot.heard = now;
+        slot.received_at = now;
         if let Some(heartbeat) = slot.heartbeat.filter(|heartbeat| heartbeat.stream == id) {
-            if !heartbeat.told {
+            if !heartbeat.polled {
                 // The heartbeat has not been sent yet, so this cannot be its reply.
                 return Err(self.refuse_reply(now, index, stream, observer));
             }
@@ -500,8 +502,8 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
-    /// Whether the last attempt to establish a connection failed. While this is true, more load
-    /// alone can make the next attempt due.
+    /// Whether the last attempt to establish a connection failed. While this is true, a rise of the
+    /// load can make the next attempt due without a timeout.
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
         self.down.is_some()
@@ -569,7 +571,7 @@ impl<M: MuxMemory> Mux<M> {
     #[inline]
     fn note_reply(&mut self, index: u32) {
         if !core::mem::replace(&mut self.conns.get_mut(index).answered, true) {
-            self.fruitless = false;
+            self.failed_unanswered = false;
             self.backoff = BACKOFF_FIRST;
         }
     }
@@ -648,14 +650,14 @@ impl<M: MuxMemory> Mux<M> {
 }
 
 impl<M: MuxMemory> Hash for Mux<M> {
-    /// Leaves out the stream ids of closed connections, and the maximum in flight of a pool that
-    /// does not shrink: they have no effect on later results.
+    /// The hash leaves out the stream ids of closed connections, and the maximum in flight of a
+    /// pool that does not shrink, because they do not affect later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
-        let Self { shrink_at, down, backoff, fruitless, heartbeats_owed, .. } = self;
+        let Self { shrink_at, down, backoff, failed_unanswered, heartbeats_owed, .. } = self;
         let in_flight_max = shrink_at.map(|_| in_flight_max);
         (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
-        (shrink_at, down, backoff, fruitless, heartbeats_owed).hash(state);
+        (shrink_at, down, backoff, failed_unanswered, heartbeats_owed).hash(state);
         for (index, streams) in (0..).zip(streams.slots()) {
             if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
                 streams.hash(state);

@@ -7,8 +7,8 @@
 //!
 //! - [`Within`] adds the context for hosts that drive a machine themselves.
 //! - [`Tee`] passes the same events to two observers.
-//! - `poolhouse_client::log` (feature `tracing`) and `poolhouse_client::metrics` (feature `metrics`)
-//!   contain observers that write log messages and metrics.
+//! - `poolhouse_client::log` (feature `tracing`) and `poolhouse_client::metrics` (feature
+//!   `metrics`) contain observers that write log messages and metrics.
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +28,8 @@ pub trait Observer<E> {
     /// Called once for each event, in the order in which the changes were made.
     fn on_event(&mut self, now: Instant, event: &E);
 
-    /// Whether the observer uses events. A disabled observer receives the events that a machine
-    /// emits in any case, but a machine need not read the clock for it. An observer is enabled by
-    /// default.
+    /// Whether the observer uses events. A machine need not read the clock for a disabled observer,
+    /// but may pass events to it. An observer is enabled by default.
     #[inline]
     fn is_enabled(&self) -> bool {
         true
@@ -211,8 +210,8 @@ impl<E, O: Observer<E>> Observer<E> for Within<'_, O> {
     }
 }
 
-/// Two observers of the same events; the first one receives them first. Also combines two
-/// implementations of `Publish` of `poolhouse-driver`.
+/// Two observers of the same events, called in this order. Also combines two implementations of
+/// `Publish` of `poolhouse-driver`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -235,7 +234,7 @@ impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
     }
 }
 
-/// Runs code of an application, which may panic; `None` if it did.
+/// Runs code of an application and catches its panic; `None` if it panicked.
 #[doc(hidden)]
 #[cfg(feature = "std")]
 pub fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {

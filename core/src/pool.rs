@@ -1,20 +1,20 @@
 //! MongoDB's connection pool (CMAP) as a state machine.
 //!
-//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool"; CMAP-01..102.
+//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool";
+//! CMAP-01..102.
 //!
 //! # One check-out
 //!
 //! [`Pool::check_out`] takes an available connection, the newest one by default:
-//! [`CheckOut::Granted`]. If none is
-//! available, the request becomes a waiter: [`CheckOut::Queued`]. While `maxPoolSize` and
-//! `maxConnecting` allow it, a connection is created *for* the oldest waiter that has no pending
-//! connection: the two are bound, and the pool owes [`PoolAction::Establish`].
+//! [`CheckOut::Granted`]. If none is available, the request becomes a waiter: [`CheckOut::Queued`].
+//! While `maxPoolSize` and `maxConnecting` allow it, a connection is created for the oldest waiter
+//! that has no pending connection: the two are bound, and the pool owes [`PoolAction::Establish`].
 //!
 //! Connections are handed out in the order of the queue: an established or returned connection goes
-//! to the oldest waiter, bound or not. If that waiter was bound to another connection, that
-//! connection is bound again: to the waiter that lost its connection, or else to the oldest unbound
-//! waiter. So no connection is established without a waiter while an unbound waiter exists, and a
-//! waiter once bound stays bound.
+//! to the oldest waiter W, bound or not. If W was bound to another, pending connection, that
+//! connection is bound anew: to the waiter that the handed-out connection had been established for,
+//! or else to the oldest unbound waiter. So no pending connection is without a waiter while an
+//! unbound waiter exists, and a waiter once bound stays bound.
 //!
 //! The verdict of a waiter stays in its slot until [`Pool::claim`] or [`Pool::cancel`] takes it.
 //! [`PoolAction::Wake`] reports that the verdict is available.
@@ -42,7 +42,8 @@
 //!
 //! # Settled where the specification is silent or disagrees with its tests
 //!
-//! - Error texts are those of the tests: "a connection" in lower case (ambiguity 1).
+//! - Error texts are those of the specification's tests: "a connection" in lower case (1). A number
+//!   in parentheses is that of an ambiguity in the list of requirements.
 //! - A failed connection is subtracted from each count once (2). The report of a failure includes
 //!   whether it clears the pool, so the order of events is PoolCleared, ConnectionClosed,
 //!   ConnectionCheckOutFailed (3).
@@ -141,21 +142,21 @@ pub struct Pool<M: Memory> {
     waiters: Waiters<M, { waiter::LISTS }>,
     services: Services<M>,
     deadlines: WaiterDeadlines<M>,
-    /// The error that the pool was cleared with, until the next [`Pool::ready`].
+    /// The error that the pool was cleared with. Unset by the next [`Pool::ready`].
     cleared_by: Option<Cause>,
     /// The connection that is being established in the background, or `NIL`.
     background: u32,
-    /// The earliest time of the next background attempt, after one failed.
+    /// The earliest time of the next background attempt; set after a failed one.
     populate_at: Option<Instant>,
     backoff: Duration,
-    /// The number of connections that the pool is filled to, once; 0 means no target.
+    /// The number of connections that the pool is filled to once; 0 means no target. See
+    /// [`Pool::set_fill_target`].
     fill_target: u32,
-    /// Available connections may be stale.
+    /// Whether available connections may be stale.
     sweep_due: bool,
-    /// A connection slot was freed while a waiter or the background population was blocked on slot
-    /// capacity.
+    /// Whether a connection slot was freed while a waiter or the background population lacked one.
     serve_due: bool,
-    /// The limits were lowered, and may still be exceeded.
+    /// Whether the limits were lowered, so they may be exceeded now.
     shrunk: bool,
     /// Whether a call since the last [`Pool::take_changed`] may have changed the owed actions or
     /// the timeout.
@@ -201,7 +202,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Creates a pool that is closed already.
+    /// Creates a closed pool.
     #[doc(hidden)]
     #[inline]
     pub fn closed() -> Self {
@@ -224,8 +225,8 @@ impl<M: Memory> Pool<M> {
     /// Checks out a connection, or enters the wait queue.
     ///
     /// `Available -> InUse` for an available connection that has not perished, the newest one by
-    /// default ([`PoolOptions::reuse`]); perished ones found first are closed. If no connection is available, the request waits, and a
-    /// connection may be created for it.
+    /// default ([`PoolOptions::reuse`]); perished ones found first are closed. If no connection is
+    /// available, the request waits, and a connection may be created for it.
     ///
     /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
     /// - `deadline`: the caller's own, for waiting and establishing together. Without one,
@@ -256,10 +257,10 @@ impl<M: Memory> Pool<M> {
 
     /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once. It is not read if a current connection is available, the pool
-    /// works in the background and reuses the newest connection, `maxIdleTimeMS` is not set and the
-    /// observer is not [enabled](Observer::is_enabled); the time of the call is then that of the
-    /// last reading.
+    /// The clock is read at most once. It is not read if a current connection is available, the
+    /// pool works in the background and reuses the newest connection, `maxIdleTimeMS` is not set
+    /// and the observer is not [enabled](Observer::is_enabled). The time of the call is then that
+    /// of the last reading.
     ///
     /// # Errors
     ///
@@ -329,7 +330,7 @@ impl<M: Memory> Pool<M> {
         let now = self.begin(now, observer);
         match self.waiters.get(index).verdict {
             Verdict::Waiting => {
-                self.settle(now, index, Verdict::Failed(CheckOutError::Cancelled), observer);
+                self.record_outcome(now, index, Verdict::Failed(CheckOutError::Cancelled), observer);
                 self.waiters.remove(index);
             }
             Verdict::Failed(_) => self.waiters.remove(index),
@@ -375,7 +376,7 @@ impl<M: Memory> Pool<M> {
     /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
     /// The clock is read at most once. It is not read if the connection becomes available,
-    /// `maxIdleTimeMS` is not set and the observer is not [enabled](Observer::is_enabled); the time
+    /// `maxIdleTimeMS` is not set and the observer is not [enabled](Observer::is_enabled). The time
     /// of the call is then that of the last reading.
     ///
     /// # Errors
@@ -398,7 +399,8 @@ impl<M: Memory> Pool<M> {
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
-            // Only the connection that has been available for longest decides the idle expiry.
+            // Only the connection that has been available for longest determines the time of the
+            // next idle expiry.
             self.is_changed |= self.config.idle_ns > 0 && self.conns.len(conn::AVAILABLE) == 0;
         }
         if let Some(slot) = self.conns.at_mut(conn.index()) {
@@ -470,8 +472,8 @@ impl<M: Memory> Pool<M> {
         Ok(generation)
     }
 
-    /// Completes the establishment of a connection. The host has already stored the socket where
-    /// the owner of the connection finds it.
+    /// Completes the establishment of a connection. Before the call, the host stores the socket in
+    /// its table at the connection's slot index.
     ///
     /// `Establishing -> InUse` when a check-out waits, `Establishing -> Available` otherwise.
     ///
@@ -525,8 +527,8 @@ impl<M: Memory> Pool<M> {
     /// The connection is closed, and the check-out that is bound to it fails with
     /// [`CheckOutError::EstablishFailed`].
     ///
-    /// - `error`: the cause, and whether it clears the pool. The failure is judged before this
-    ///   call, so pool and server description change together.
+    /// - `error`: the cause, and whether it clears the pool. The caller decides this before the
+    ///   call and marks the server as unknown at the same time.
     ///
     /// Cost: O(log n) in the number of waiters; O(waiters) when it clears the pool. Owes `Wake`s,
     /// and the `Establish` that the freed slot allows.
@@ -548,7 +550,7 @@ impl<M: Memory> Pool<M> {
         let index = self.pending(conn).ok_or(Stale)?;
         let now = self.begin(now, observer);
         let EstablishError { cause, overloaded, clear } = error;
-        // The failure of a connection from before the last clear does not clear the pool again.
+        // A connection that was created before the last clear does not clear the pool again.
         let clear = clear.filter(|clear| self.is_mode_of(*clear) && !self.is_stale(self.conns.get(index)));
         if let Some(clear) = clear {
             self.begin_clear(now, clear, Some(cause), observer);
@@ -566,7 +568,8 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Closes a connection as soon as no check-out uses it: at the end of its lifetime, for example.
+    /// Closes a connection as soon as no check-out uses it: at the end of its lifetime, for
+    /// example.
     ///
     /// `Available -> OwesClose` at once; a connection in use is closed when it is checked in. A
     /// connection that is being established, and an id that is no longer valid, are not affected.
@@ -590,7 +593,7 @@ impl<M: Memory> Pool<M> {
                     slot.fate = Fate::Retired;
                 }
             }
-            // A connection that is interrupted is closed anyhow.
+            // An interrupted connection is closed at its check-in in any case.
             _ => {}
         }
     }
@@ -635,8 +638,8 @@ impl<M: Memory> Pool<M> {
         self.state
     }
 
-    /// The number of times the pool was cleared. An error counts against the pool only if its
-    /// generation equals this one.
+    /// The number of times the pool was cleared. An error of a connection clears the pool only if
+    /// the connection's generation equals this one.
     #[must_use]
     pub const fn generation(&self) -> Generation {
         self.generation
@@ -661,7 +664,7 @@ impl<M: Memory> Pool<M> {
         (service != NIL).then(|| self.services.get(service).id)
     }
 
-    /// How many connections and waiters there are. Cost: O(1).
+    /// The numbers of connections and of waiters. Cost: O(1).
     #[must_use]
     pub const fn counts(&self) -> PoolCounts {
         PoolCounts {
@@ -729,7 +732,7 @@ impl<M: Memory> Pool<M> {
     /// Frees the slot of a connection that has left the pool, and returns its id.
     fn release(&mut self, index: u32) -> ConnId {
         let conn = ConnId(self.conns.key(index));
-        if !self.conns.has_place() {
+        if !self.conns.has_free_slot() {
             let populates = self.is_in_background() && self.wants_population();
             self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || populates;
             self.is_changed |= self.serve_due;
@@ -773,8 +776,8 @@ impl<M: Memory> Pool<M> {
         let deadline = self.deadlines.earliest();
         let idle = self.idle_expiry();
         let populate = self.populate_at.filter(|_| {
-            // A fixed capacity may end below minPoolSize.
-            self.is_in_background() && self.wants_population() && self.conns.has_place()
+            // A fixed capacity may be lower than `minPoolSize`.
+            self.is_in_background() && self.wants_population() && self.conns.has_free_slot()
         });
         [deadline, idle, populate].into_iter().flatten().min()
     }

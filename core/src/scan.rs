@@ -5,11 +5,10 @@
 //! server selection" and "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable
 //! primary and node is recovering".
 //!
-//! # Overview
-//!
-//! A [`Scan`] owns a [`Topology`] and the state of one connection to each server, which carries
-//! both its hellos and the application's commands. There is no background work: an operation begins
-//! a selection, and each step returns what the host must do next until a connection is selected:
+//! A [`Scan`] owns a [`Topology`] and the state of one connection to each server. The connection
+//! transmits both the hellos and the application's commands. There is no background work: an
+//! operation begins a selection, and each step returns what the host must do next, until a
+//! connection is selected:
 //!
 //! ```text
 //! let mut selecting = scan.begin(now);
@@ -26,45 +25,44 @@
 //! scan.check_in(now, socket, Health::Healthy);
 //! ```
 //!
-//! Servers are checked one after the other. A scan is due before an operation when the last one
-//! ended at least heartbeatFrequencyMS (60 s) ago, when the topology is stale, and when no server
-//! suits; but not within 500 ms of the last one. The first operation makes the first scan
-//! (SDAM-09). A selection may take as long as a scan takes, with or without
-//! `serverSelectionTryOnce`: in the worst case connectTimeoutMS for every server that does not
-//! answer and is not cooling down.
+//! Servers are checked one after the other. A scan is due before an operation in three cases: the
+//! last one ended at least heartbeatFrequencyMS (60 s) ago, the topology is stale, or no server
+//! suits. It never begins within 500 ms of the last one. The first operation makes the first scan
+//! (SDAM-09). A selection may take as long as a scan, with or without `serverSelectionTryOnce`: in
+//! the worst case connectTimeoutMS for every server that does not answer and is not cooling down.
 //!
-//! A load-balanced topology is never scanned; its connection is dialed when an operation needs it.
+//! A load-balanced topology is never scanned. Its connection is dialed when an operation needs it.
 //!
 //! # Relation to the monitor
 //!
-//! A scan is not made of [`Monitor`](crate::monitor::Monitor)s, which check in the background:
+//! A scan does not use [`Monitor`](crate::monitor::Monitor)s, which check in the background:
 //!
 //! - A monitor has its own schedule: at least 500 ms between two of its checks, and at most one
 //!   immediate retry in 500 ms. A scan checks a server when an operation has selected it, and every
 //!   check of a known server has its own retry.
-//! - A monitor owns its connection, and a reply between two checks breaks it. A connection of a scan
-//!   is checked out by operations between its checks.
+//! - A monitor owns its connection, and a reply between two checks breaks it. A connection of a
+//!   scan is checked out by operations between its checks.
 //! - A monitor's connections are numbered for each server, and belong to that server until its
-//!   monitor ends. Those of a scan are numbered over all servers, and a slot owes the `Hangup` of its
-//!   previous server's connection after it was assigned to another server.
+//!   monitor ends. Those of a scan are numbered over all servers, and a slot owes the `Hangup` of
+//!   its previous server's connection after it was assigned to another server.
 //! - An overloaded server's reply ends a monitor's connection, and not a scan's (MON-63).
 //!
 //! They share [`Rtt`](crate::monitor::Rtt), the events, and the parsing and application of replies.
 //!
 //! # Settled where the specification is silent or contradicts itself
 //!
-//! - Only a *check* that fails other than by an error reply makes a server cool down, not every
-//!   change to Unknown: otherwise a server that has just reported that it is no longer primary
-//!   would be skipped by the scan that its report makes due. A server that is cooling down is
-//!   skipped even if a member reports it as the primary.
-//! - A check that fails by a network error on a server that was known is retried at once, on a new
-//!   connection (MON-55); the server cools down only if the retry fails too. So an idle connection
-//!   that a firewall has dropped costs one dial and no outage.
-//! - A hello that is answered by an error with the label SystemOverloadedError changes neither the
-//!   connection nor the server (MON-63). If it was the first hello of a connection, it is repeated
+//! - A server cools down after a *check* that failed other than by an error reply, and not after
+//!   every change to Unknown: otherwise a server that has just reported that it is no longer
+//!   primary would be skipped by the scan that its report makes due. A server that is cooling down
+//!   is skipped even if a member reports it as the primary.
+//! - A check that fails by a network error on a known server is retried at once, on a new
+//!   connection (MON-55). The server cools down only if the retry fails too. So an idle connection
+//!   that a firewall has dropped causes one more dial and no outage.
+//! - An error reply to a hello with the label SystemOverloadedError changes neither the connection
+//!   nor the server (MON-63). If it answered the first hello of a connection, the hello is repeated
 //!   before the connection is used.
-//! - A primary that another one deposes during a scan is checked a second time in that scan, and no
-//!   more often.
+//! - A primary that another one deposes during a scan is checked a second time in that scan, but
+//!   not a third time.
 //! - A scan makes at most [`CHECKS_PER_SERVER_MAX`] checks for each of n + 2 servers, where n is
 //!   the largest number of members during the scan: members that contradict each other, or report
 //!   invented names, cannot prolong it further.
@@ -99,12 +97,12 @@ use link::{Link, Step};
 use poolhouse_wire::Labels;
 use poolhouse_wire::hello::HelloReply;
 
-/// The maximum number of checks of a scan for each of n + 2 servers, where n is the largest number
-/// of members during the scan. One each is usual; a second one is caused by primaries that depose
-/// each other, and by servers that are removed and added again within the scan.
+/// The maximum number of checks in a scan, for each of n + 2 servers, where n is the largest number
+/// of members during the scan. One check each is usual. A server is checked a second time when
+/// primaries depose each other, or when it is removed and added again within the scan.
 pub const CHECKS_PER_SERVER_MAX: u32 = 4;
 
-/// A scan in progress.
+/// The state of a scan in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Running {
     started: Instant,
@@ -309,16 +307,16 @@ impl<M: Memory> Scan<M> {
         Ok(())
     }
 
-    /// Handles a failed operation on a connection that is checked out, or a failed authentication
-    /// on it.
+    /// Handles a failure of an operation, or of an authentication, on a connection that is checked
+    /// out.
     ///
     /// The server may become Unknown, and the topology stale: then the next operation begins with a
     /// scan. The connection is closed after a network error or any other error that is not in a
     /// reply, after every error during the handshake, and when the server shuts down; otherwise it
     /// stays checked out.
     ///
-    /// - `phase`: `Before` while the connection is being made ready for use. `overloaded`: whether
-    ///   the error has the label `SystemOverloadedError`.
+    /// - `phase`: `Before` until the connection is ready for use. `overloaded`: whether the error
+    ///   has the label `SystemOverloadedError`.
     ///
     /// Cost: that of [`Topology::handle_app_error`]. Owes `Hangup` if the connection is closed.
     ///
@@ -385,7 +383,7 @@ impl<M: Memory> Scan<M> {
         Some(action)
     }
 
-    /// The deadline of the check in flight; `None` when no check is in flight, or it has no limit.
+    /// The deadline of the check in flight; `None` without a check or without a limit.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match &self.check {
@@ -435,24 +433,24 @@ impl<M: Memory> Scan<M> {
         for link in self.links.slots() {
             hangups += u32::from(link.hangup.is_some());
             let member = link.server.is_none_or(|server| self.topology.server(server).is_some());
-            assert!(member, "a place belongs to a member or to nobody");
+            assert!(member, "a slot is assigned to a server that is no member");
             let Some(socket) = &link.socket else { continue };
-            assert_eq!(Some(socket.id.server), link.server, "a connection leads to the server of its place");
-            assert!(socket.id.number() <= self.socket_last, "numbers come from the counter");
+            assert_eq!(Some(socket.id.server), link.server, "a connection belongs to another server than its slot");
+            assert!(socket.id.number() <= self.socket_last, "a connection number exceeds the counter");
             let checked = matches!(socket.step, Step::Dial { .. } | Step::Hello { .. });
             let is_it = self.check.as_ref().is_some_and(|check| Some(check.server) == link.server);
             assert_eq!(checked, is_it, "a connection is busy exactly with the check in flight");
-            let untold = socket.step == Step::Dial { owed: true };
-            assert!(link.hangup.is_none() || untold, "the host is told to close before it is told to dial");
+            let is_dial_owed = socket.step == Step::Dial { owed: true };
+            assert!(link.hangup.is_none() || is_dial_owed, "a dial was polled before the hang-up");
         }
         assert_eq!(hangups, self.hangups, "connections to be closed are counted");
         for server in self.topology.servers().map(|server| server.server()) {
-            assert!(self.link(server).is_some(), "every member has a place");
+            assert!(self.link(server).is_some(), "a member has no slot");
         }
         if let Some(check) = &self.check {
             assert!(self.link(check.server).is_some_and(|link| link.socket.is_some()), "a check has a connection");
         }
-        assert!(self.running.is_none() || self.check.is_some(), "a scan that is under way checks a server");
+        assert!(self.running.is_none() || self.check.is_some(), "a scan in progress has no check in flight");
     }
 
     fn advance(&mut self, now: Instant) -> Instant {

@@ -4,7 +4,7 @@
 //! Window", "Multi-threaded or asynchronous server selection"; Max Staleness, "Smallest allowed
 //! value for maxStalenessSeconds".
 //!
-//! Pure functions over a topology's description: no state, no allocation, no floating point:
+//! Pure functions of a topology's description, without state, allocation and floating point:
 //!
 //! ```text
 //! servers ──deprioritized──▶ ──mode, staleness, tag set──▶ suitable ──latency──▶ window ──two at random──▶ the server
@@ -12,7 +12,7 @@
 //!
 //! - [`SelectionCriteria`]: the requirements of the operation;
 //! - [`Selection`]: the suitable servers, those within the latency window, and the choice of one;
-//! - [`select`]: all of it in one call;
+//! - [`select`]: all steps in one call;
 //! - [`Selector`]: the wait of an operation that found no server, for clients whose servers are
 //!   monitored in the background. Clients without monitors use [`Scan`](crate::scan::Scan).
 //!

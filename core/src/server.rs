@@ -1,7 +1,7 @@
 //! One server as one machine: its pool, its monitor, and the bytes of all their connections.
 //!
-//! Read first: the guide [`embedding`](crate::guide::embedding); CMAP, "Checking Out a Connection"; Server
-//! Monitoring, "Monitoring"; SDAM, "Error handling".
+//! Read first: the guide [`embedding`](crate::guide::embedding); CMAP, "Checking Out a Connection";
+//! Server Monitoring, "Monitoring"; SDAM, "Error handling".
 //!
 //! # Overview
 //!
@@ -26,26 +26,26 @@
 //!
 //! An operation calls [`check_out`](ServerMachine::check_out),
 //! [`write_command`](ServerMachine::write_command) for each command, and
-//! [`check_in`](ServerMachine::check_in). It does not judge the connection: the machine closes a
-//! connection that has failed or is busy at its check-in.
+//! [`check_in`](ServerMachine::check_in). It need not report the state of the connection: at the
+//! check-in, the machine closes a connection that has failed or has an outstanding reply.
 //!
-//! The machine composes a [`Control`] with a topology of a single server or a load balancer, a
-//! [`Pool`], and of `poolhouse-wire` a [`Handshake`](poolhouse_wire::handshake::Handshake) for each connection of the pool and a
-//! [`HelloExchange`](poolhouse_wire::hello::HelloExchange) for each connection of the monitor. A deployment with several servers needs
-//! one [`Control`] for all of them: use these parts.
-//!
+//! The machine composes these parts: a [`Control`] with a topology of a single server or a load
+//! balancer; a [`Pool`]; and from `poolhouse-wire` a
+//! [`Handshake`](poolhouse_wire::handshake::Handshake) for each connection of the pool and a
+//! [`HelloExchange`](poolhouse_wire::hello::HelloExchange) for each connection of the monitor. A
+//! deployment with several servers needs one [`Control`] for all of them: use the parts instead of
+//! this machine.
 //! # Time
 //!
-//! `connectTimeoutMS` of the [`MonitorOptions`] limits dial and
-//! handshake of each connection, those of the pool included. A command has the deadline that the
-//! host passes.
+//! `connectTimeoutMS` of the [`MonitorOptions`] limits the dial together with the handshake of each
+//! connection, those of the pool included. A command has the deadline that the host passes.
 //!
 //! # Settled where the specification is silent
 //!
 //! - A connection that fails between two commands is closed by the next check-out that finds it, or
-//!   by its check-in. It is no evidence against the server, because no operation has failed.
-//! - A command that is abandoned before its reply breaks its connection with
-//!   [`Cause::Cancelled`]. The server is not blamed.
+//!   by its check-in. The server's description does not change, because no operation has failed.
+//! - A command that is abandoned before its reply breaks its connection with [`Cause::Cancelled`].
+//!   The server's description does not change.
 
 mod action;
 mod input;
@@ -78,8 +78,8 @@ use poolhouse_wire::message::{Flags, Outgoing, encode_command};
 use poolhouse_wire::{Authenticator, EncodeError, Labels, Sink, Unauthenticated};
 use types::{MonitorConn, Owed, PoolConn, State};
 
-/// An observer of a server machine: of its pool, its monitor and its topology. `()` ignores all
-/// events.
+/// An observer of a server machine: it receives the events of the pool, the monitor and the
+/// topology. `()` ignores all events.
 pub trait ServerObserver: Observer<PoolEvent> + ControlObserver {}
 
 impl<O: Observer<PoolEvent> + ControlObserver + ?Sized> ServerObserver for O {}
@@ -102,11 +102,11 @@ pub struct ServerMachine<'a, P: pool::Memory, T: topology::Memory, A = Unauthent
     /// The check connection and the RTT connection.
     lines: [Option<MonitorConn>; 2],
     conns: P::PerConn<Option<PoolConn<'a, A>>>,
-    /// The deadlines of handshakes and commands, by the index of the connection.
+    /// The deadlines of handshakes and commands, by the slot index of the connection.
     due: Due<P>,
-    /// The number of connections that owe an action of their own.
+    /// The number of connections that owe an action (see `Owed`).
     owing: u32,
-    /// `Checked` is owed.
+    /// Whether `Checked` is owed.
     checked: bool,
 }
 
@@ -118,11 +118,12 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     ///
     /// - `id`: the number of the pool and of the topology in events.
     /// - `topology`: one seed, with `direct_connection` or `load_balanced`.
-    /// - `monitor`: its `server_api` is replaced by whether `hello` has one.
+    /// - `monitor`: its `server_api` is replaced: it is true if `hello` has one.
     /// - `hello`: the client metadata and the Stable API. Its other fields are ignored: connections
     ///   are not compressed.
     ///
-    /// Cost: O(length of the seed). Owes `Dial`. Events: those of [`Control::new`] and `PoolCreated`.
+    /// Cost: O(length of the seed). Owes `Dial`. Events: those of [`Control::new`] and
+    /// `PoolCreated`.
     ///
     /// # Errors
     ///
@@ -130,8 +131,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     ///
     /// # Panics
     ///
-    /// Panics if the topology has not exactly one seed, or is neither a direct connection nor load
-    /// balanced, or if pool and topology disagree about the latter.
+    /// Panics if the topology has not exactly one seed, if it is neither a direct connection nor
+    /// load balanced, or if only one of pool and topology is load balanced.
     ///
     /// Source: SDAM, "Initial TopologyType"; CMAP, "Creating a Connection Pool".
     pub fn new(
@@ -169,16 +170,16 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
 
     /// Checks out a connection, or enters the wait queue. See [`Pool::check_out`].
     ///
-    /// Connections that have failed while they were available are closed first.
+    /// Connections that failed while they were available are closed first.
     ///
-    /// Cost: that of [`Pool::check_out`]. Events: those of it and, for each failed connection, those
-    /// of its check-out and check-in.
+    /// Cost: that of [`Pool::check_out`]. Events: those of it and, for each failed connection,
+    /// those of its check-out and check-in.
     ///
     /// # Errors
     ///
-    /// [`CheckOutError`]. [`CheckOutError::PoolCleared`] as long as the server is not known, with the
-    /// cause of the last failed check: call [`request_check`](Self::request_check), and try again
-    /// at [`ServerAction::Checked`].
+    /// [`CheckOutError`]. It is [`CheckOutError::PoolCleared`] with the cause of the last failed
+    /// check until the server is known: then call [`request_check`](Self::request_check), and try
+    /// again at [`ServerAction::Checked`].
     ///
     /// Source: CMAP, "Checking Out a Connection".
     pub fn check_out(
@@ -202,7 +203,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             if self.failure(&lease).is_none() {
                 return Ok(CheckOut::Granted(lease));
             }
-            // It has just been granted, so it is not foreign.
+            // The lease is of this pool, so the check-in cannot fail.
             let _ = self.check_in(now, lease, observer);
         }
     }
@@ -263,7 +264,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
 
     /// Returns a connection to the pool. See [`Pool::check_in`].
     ///
-    /// A connection that has failed is closed, and so is one whose reply is still due.
+    /// A connection that has failed, or whose reply is outstanding, is closed.
     ///
     /// Cost and events: those of [`Pool::check_in`].
     ///
@@ -297,8 +298,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         self.control.request_check(now);
     }
 
-    /// Closes monitor, topology and pool: waiting check-outs fail, and each connection is closed
-    /// when it is not in use. Closing again is a no-op.
+    /// Closes monitor, topology and pool: waiting check-outs fail. A connection in use is closed
+    /// when it is checked in, all others at once. Closing again is a no-op.
     ///
     /// Cost: O(connections + waiters). Owes a `Close` for each socket that is not in use. Events:
     /// those of [`Control::close`] and [`Pool::close`].
@@ -330,7 +331,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         }
     }
 
-    /// Why a connection that is checked out has failed; `None` while it has not.
+    /// The cause of the failure of a connection that is checked out; `None` if it has not failed.
     #[must_use]
     pub fn failure(&self, lease: &Lease) -> Option<Cause> {
         match self.conn(lease.conn()).map(|conn| &conn.state) {
@@ -453,11 +454,11 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         self.due.remove(conn.index());
         if let Some(at) = at {
             let set = self.due.insert(conn.index(), at);
-            assert!(set.is_ok(), "a connection has a place among the deadlines while it has a slot");
+            assert!(set.is_ok(), "a connection with a slot has a deadline slot");
         }
     }
 
-    /// Sets the owed action of a connection, and counts.
+    /// Sets the owed action of a connection, and updates the counter.
     fn owe(&mut self, id: ConnId, owed: Owed) {
         if let Some(conn) = self.conn_mut(id) {
             let before = core::mem::replace(&mut conn.owed, owed);

@@ -48,7 +48,7 @@ pub trait Store<T> {
     fn limit(&self) -> u32;
 }
 
-/// A store that is cloned, compared and hashed slot by slot, independent of the kind of memory.
+/// A store that is cloned, compared and hashed slot by slot, whatever its kind of memory.
 pub(crate) struct Slots<T, S>(S, PhantomData<T>);
 
 impl<T, S: Store<T>> Store<T> for Slots<T, S> {

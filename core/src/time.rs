@@ -60,7 +60,7 @@ pub(crate) const fn nanos_of(duration: Duration) -> u64 {
 }
 
 /// A time that is only reported and does not affect behaviour. It is left out of hashes, so states
-/// that differ only in it have the same hash.
+/// that differ only in such times have the same hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Past<T>(pub(crate) T);
 

@@ -19,8 +19,8 @@
 //! while let Some(action) = topology.poll_action() { .. }                    // Pool(server, Ready), .., WakeSelectors
 //! ```
 //!
-//! Owed actions are stored with the server that they concern, not in a queue, so a revoked action
-//! (marking a pool ready whose server has failed since) is never returned.
+//! Owed actions are stored with the server that they concern, not in a queue. So a revoked action
+//! is never returned, such as marking a pool ready whose server has failed since.
 //!
 //! # Events
 //!
@@ -39,9 +39,9 @@
 //! # Settled where the specification is silent or disagrees with its tests
 //!
 //! - An error's generation is accepted only if it equals the pool's: a greater one is as stale as a
-//!   lower one (ambiguity 6).
-//! - A state-change code in a handshake marks Unknown *and* clears; the label is checked first, in
-//!   every mode (7, 14).
+//!   lower one (6). A number in parentheses is that of an ambiguity in the list of requirements.
+//! - A state-change code in a handshake marks the server Unknown *and* clears its pool; the label
+//!   is checked first, in every mode (7, 14).
 //! - Equal topologyVersion: a hello is accepted, an error is stale (8).
 //! - A pool is marked ready after the update, and only if the server is then still known (9).
 //! - A reply without `me` has no mismatch (10).
@@ -50,14 +50,14 @@
 //!   [`wire::hello`](poolhouse_wire::hello).
 //! - A description contains the average and the minimum of the last round trips, and no percentile
 //!   (13).
-//! - In a [scan](crate::scan) a hello that is answered with the label SystemOverloadedError is
-//!   reported as failed in events; neither its connection nor the server's description changes, and
-//!   the topology receives no input (15).
-//! - PossiblePrimary equals Unknown: that change alone makes no event.
+//! - In a [scan](crate::scan), a hello whose reply has the label SystemOverloadedError is reported
+//!   as failed in events. Neither its connection nor the server's description changes, and the
+//!   topology receives no input (15).
+//! - PossiblePrimary equals Unknown: a change between the two emits no event.
 //! - A removed server causes ServerClosed only, even if its description changed in the same step.
 //! - ServerOpening of servers found later precedes the TopologyDescriptionChanged that contains
 //!   them.
-//! - `hosts`, `passives` and `arbiters` are sets: a duplicate name counts once.
+//! - `hosts`, `passives` and `arbiters` are sets: a duplicate name is counted once.
 //! - A `me`, `primary` or host that is not a valid address makes its server Unknown with an error
 //!   that names the field and the index. So does the path of a unix socket, unless that path is one
 //!   of the seeds: a server does not choose the sockets that its client connects to.
@@ -158,7 +158,7 @@ impl fmt::Display for TopologyType {
     }
 }
 
-/// The maximum number of servers whose descriptions change in one update: the server that answered,
+/// The maximum number of servers whose descriptions change in one update: the server that replied,
 /// a primary that it deposes, and a server that it names as primary.
 const CHANGES_MAX: usize = 3;
 
@@ -178,15 +178,16 @@ pub struct Topology<M: Memory> {
     meta_before: Meta,
     servers: Servers<M>,
     members: u32,
-    /// The number of removed servers whose removal the host has not polled yet.
+    /// The number of removed servers whose `ServerRemoved` the host has not polled yet.
     gone: u32,
     last_serial: u32,
     texts: Texts<M>,
-    /// Descriptions at the start of the update in progress, parallel to the slot indices in
-    /// `saved`.
+    /// Descriptions at the start of the update in progress. The entry at the same index in `saved`
+    /// is the server's slot index.
     spares: [Description<Names<M>>; CHANGES_MAX],
     saved: heapless::Vec<u32, CHANGES_MAX>,
-    /// Whether the update in progress changed any input of the topology's own fields.
+    /// Whether the update in progress changed a server field that the topology's own fields depend
+    /// on.
     touched: bool,
     /// The number of slots with owed actions, and the first slot that may have one.
     owing: u32,
@@ -270,14 +271,15 @@ impl<M: Memory> Topology<M> {
         self.texts.unmark_all();
         for seed in options.seeds {
             let Some(address) = Address::parse(seed) else { continue };
-            // A member may name a unix socket path as an address only if that path is a seed.
+            // A member may name the path of a unix socket as an address only if that path is a
+            // seed.
             let is_pinned = is_path(seed);
             let address = self.texts.intern_address(address.as_bytes(), is_pinned)?;
             if self.texts.mark(address) {
                 self.add(address, 0)?;
             }
         }
-        self.tell_opening(now, observer);
+        self.emit_opening(now, observer);
         if self.meta.topology_type == TopologyType::LoadBalanced {
             self.begin();
             for place in 0..self.servers.slots().len() {
@@ -321,9 +323,8 @@ impl<M: Memory> Topology<M> {
     /// reply that is not ok is ignored: for a monitor's, the host calls
     /// [`Topology::handle_failed`].
     ///
-    /// Returns whether the server is now a member of a known type. An input for a server that is
-    /// not a member changes nothing, nor does a reply with an older topologyVersion than the stored
-    /// one.
+    /// Returns whether the server is now a member of a known type. Changes nothing if the server is
+    /// not a member, or if the reply's topologyVersion is older than the stored one.
     ///
     /// - `now`: must be from the same clock in all calls. `hello`: the reply.
     /// - `round_trip`: the measured times; `None` leaves the stored ones unchanged.
@@ -370,11 +371,11 @@ impl<M: Memory> Topology<M> {
         is_known
     }
 
-    /// Handles a failed check of a server: a network error or timeout, a reply with `ok: 0`, or one
-    /// that is not a hello.
+    /// Handles a failed check of a server: a network error or timeout, a reply with `ok: 0`, or a
+    /// reply that is not a hello reply.
     ///
-    /// Marks the server Unknown, then owes clearing its pool; in-use connections are interrupted
-    /// after a network timeout.
+    /// Marks the server Unknown, then owes the clear of its pool. After a network timeout,
+    /// connections in use are interrupted.
     ///
     /// Cost: O(members). Owes `Pool(Clear)`, and `WakeSelectors`. Events:
     /// `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that occurred.
@@ -405,36 +406,36 @@ impl<M: Memory> Topology<M> {
             let owed = &mut slot.owed;
             if owed.added {
                 owed.added = false;
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::ServerAdded(server));
             }
             if let Some(cause) = owed.clear.take() {
                 let interrupt_in_use_connections = cause == Cause::NetworkTimeout;
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::Pool(server, PoolCommand::Clear { interrupt_in_use_connections, cause }));
             }
             if owed.ready {
                 owed.ready = false;
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::Pool(server, PoolCommand::Ready));
             }
             if owed.cancel {
                 owed.cancel = false;
                 self.owing_checks -= u32::from(!owed.check);
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::CancelCheck(server));
             }
             if owed.check {
                 owed.check = false;
                 self.owing_checks -= 1;
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::RequestCheck(server));
             }
             if owed.removed {
                 owed.removed = false;
                 slot.free();
                 self.gone -= 1;
-                self.settle(place);
+                self.count_taken(place);
                 return Some(TopologyAction::ServerRemoved(server));
             }
             self.owing_from += 1;
@@ -460,7 +461,7 @@ impl<M: Memory> Topology<M> {
             CheckAction::Request(server)
         };
         self.owing_checks -= u32::from(!slot.owed.has_check());
-        self.settle(place);
+        self.count_taken(place);
         Some(action)
     }
 
@@ -568,7 +569,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Updates the counter after an owed action of a slot was taken.
-    fn settle(&mut self, place: usize) {
+    fn count_taken(&mut self, place: usize) {
         if !self.servers.slots()[place].owed.is_any() {
             self.owing -= 1;
         }

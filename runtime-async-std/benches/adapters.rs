@@ -1,12 +1,12 @@
 //! Benchmarks of the two adapters: `cargo bench -p poolhouse-async-std --bench adapters`.
 //!
-//! `ping` by the client on smol and by the client on async-std, from 1, 10 and 64 tasks over 10
-//! connections, beside the same request and reply bytes over bare sockets of each runtime, a task
-//! each, and over the standard library's blocking sockets, a thread each. Executors have one
-//! thread, then two. The fake server runs in this process and each runtime in a separate process:
-//! in one process both would drive the reactor that they share. The cases alternate. Times are
-//! medians of the rounds; ratios are medians of the ratios within a round, because a slower machine
-//! then affects all cases equally.
+//! `ping` is performed by the client on smol and by the client on async-std, from 1, 10 and 64
+//! tasks over 10 connections. For comparison, the same request and reply bytes are sent over bare
+//! sockets of each runtime, with a task for each, and over the standard library's blocking sockets,
+//! with a thread for each. Executors have one thread, then two. The fake server runs in this
+//! process, and each runtime in a separate process, because in one process both would use the same
+//! reactor. The cases alternate. Times are medians of the rounds; ratios are medians of the ratios
+//! within a round, because a slower machine then affects all cases equally.
 
 extern crate alloc;
 
@@ -122,7 +122,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Killing the process at any point loses nothing.
+        // The process has no state that must be saved, so it can be killed at any point.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -142,7 +142,7 @@ fn obey(work: &mut impl Work) {
         let [case, tasks, operations] = words[..] else { panic!("{line}") };
         let (tasks, operations): (u32, u32) = (tasks.parse().expect("a number"), operations.parse().expect("a number"));
         let bare = case == "bare";
-        // No task waits for a socket: there are at most as many tasks as sockets.
+        // The number of tasks is at most that of the sockets, so no task waits for a socket.
         let tasks = if bare { tasks.min(CONNECTIONS) } else { tasks };
         let times = operations.div_ceil(tasks);
         let start = Instant::now();
@@ -178,7 +178,7 @@ impl Work for Threads {
     }
 
     fn client(&mut self, _tasks: u32, _times: u32) {
-        panic!("there is none without a runtime");
+        panic!("the client needs a runtime");
     }
 }
 

@@ -47,11 +47,8 @@
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
 //! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that requires TLS is refused |
-//! | `encrypted-keys` | default | password-encrypted private keys of clients |
-//! | `zlib` | default | compression by zlib, in pure Rust |
-//! | `snappy`, `zstd` | | compression by snappy and zstd; zstd requires a C compiler |
-//! | `lz4` | | compression of Cassandra's protocol |
-//! | `webpki-roots` | | Mozilla's root certificates, compiled in, for platforms without root certificates |
+//! | `compression` | default | zlib and snappy for MongoDB, LZ4 and snappy for Cassandra, in pure Rust |
+//! | `zstd` | | compression by zstd for MongoDB; requires a C compiler |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
 //! | `metrics` | | metrics of pools with OpenTelemetry's names |
 //!

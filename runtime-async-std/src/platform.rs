@@ -32,8 +32,8 @@ impl Platform for AsyncStd {
     type Task = Task;
 
     async fn sleep_until(&self, at: Instant) {
-        // async-std starts the duration at a later reading of the same clock, so it never ends
-        // early.
+        // async-std measures the duration from a later reading of the same clock, so the sleep
+        // never ends too early.
         task::sleep(at.saturating_since(self.now())).await;
     }
 
@@ -43,8 +43,8 @@ impl Platform for AsyncStd {
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let stream = TcpStream::connect(address).await?;
-        // Without TCP_NODELAY small requests wait for the peer's delayed acknowledgement. A failure
-        // is ignored: the socket is usable.
+        // Without TCP_NODELAY, small requests wait for the peer's delayed acknowledgement. A
+        // failure is ignored, because the socket is usable.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -91,7 +91,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
         // The first poll cancels the task; further polls would wait for its end. If the task has
-        // panicked, `cancel` panics too; that panic was already reported.
+        // panicked, `cancel` panics too; the first panic was already reported.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             let _ = pin!(handle.cancel()).poll(&mut Context::from_waker(Waker::noop()));
         }));

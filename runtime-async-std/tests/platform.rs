@@ -5,7 +5,7 @@ use poolhouse_async_std::poolhouse_client::Platform;
 use std::net::TcpListener;
 
 #[test]
-fn small_writes_are_not_held_back() {
+fn small_writes_are_not_delayed() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let connecting = AsyncStd.connect_tcp(listener.local_addr().expect("bound"));
     let stream = async_std::task::block_on(connecting).expect("it listens");

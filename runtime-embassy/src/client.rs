@@ -1,10 +1,13 @@
 //! The client and its memory.
 
-use crate::embassy::{ADDRESS_BYTES_MAX, Desk};
+use crate::config::Config;
+use crate::embassy::{Dialers, Embassy};
+use crate::error::SetupError;
+use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection};
 use crate::lock::ExecutorLock;
 use crate::place::Place;
-use crate::slot::Buffer;
-use crate::{Config, Embassy, Layout, Runner, SetupError};
+use crate::run::Runner;
+use crate::slot::{Buffer, Slot};
 use core::fmt;
 use core::time::Duration;
 use embassy_net::Stack;
@@ -29,9 +32,9 @@ pub struct Resources<L: Layout> {
 
 /// State that connections and handles refer to.
 struct Shared<L: Layout> {
-    places: L::Places,
-    slots: L::Slots,
-    desk: Desk<L>,
+    places: L::PerServer<Place<Embassy<L>>>,
+    slots: L::PerConnection<Slot>,
+    dialers: Dialers<L>,
 }
 
 impl<L: Layout> Resources<L> {
@@ -40,7 +43,8 @@ impl<L: Layout> Resources<L> {
     pub fn new() -> Self {
         // Invalid sizes fail the build here.
         const { assert!(L::SOCKETS > 0) };
-        let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(L::nobody()) };
+        let dialers = ExecutorLock::holding(L::per_server());
+        let shared = Shared { places: L::per_server(), slots: PerConnection::ZERO, dialers };
         Self { hub: None, shared }
     }
 }
@@ -54,13 +58,13 @@ impl<L: Layout> Default for Resources<L> {
 /// The buffers of a client's connections, which are most of its memory. Store them in a static of
 /// their own: it is initialized with zeros, and therefore takes neither flash nor stack. Example:
 /// `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
-pub struct Buffers<L: Layout>(L::Memory);
+pub struct Buffers<L: Layout>(L::PerConnection<L::ConnectionMemory>);
 
 impl<L: Layout> Buffers<L> {
     /// Creates buffers filled with zeros.
     #[must_use]
     pub const fn new() -> Self {
-        Self(L::NO_MEMORY)
+        Self(PerConnection::ZERO)
     }
 }
 
@@ -158,11 +162,12 @@ impl<L: Layout> Client<L> {
         let Resources { hub, shared } = resources;
         Place::open(shared.places.as_mut());
         let shared: &'static Shared<L> = shared;
-        let slots = L::slots(&shared.slots);
-        L::furnish(slots, &mut buffers.0, stack);
-        let places = shared.places.as_ref();
+        let Shared { places, slots, dialers } = shared;
+        for (slot, memory) in slots.iter().zip(buffers.0.iter_mut()) {
+            slot.open(L::split(memory), stack);
+        }
         let random = config.options().random;
-        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random, encrypts };
+        let runtime = Embassy { stack, slots, dialers, places: places.as_ref(), random, encrypts };
         let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::vacant(runtime, hub_config, events));
         hub.open(topology)?;
         Ok((Self { hub, config }, Runner::new(hub)))

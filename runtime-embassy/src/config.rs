@@ -1,7 +1,6 @@
 //! The options of a client, which are checked at compile time.
 
-use crate::embassy::Random;
-use crate::run::WORKERS;
+use crate::layout::WORKERS;
 use core::time::Duration;
 #[cfg(feature = "auth")]
 use poolhouse_auth::Credential;
@@ -10,6 +9,9 @@ use poolhouse_core::monitor::{MonitorConfig, MonitorOptions};
 use poolhouse_core::pool::{PoolConfig, PoolOptions};
 use poolhouse_core::selection::ReadPreference;
 use poolhouse_core::topology::TopologyOptions;
+
+/// Fills a buffer with unpredictable random bytes.
+pub type Random = fn(&mut [u8]);
 
 /// The options of a client, by their standard names in snake case.
 ///

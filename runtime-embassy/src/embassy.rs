@@ -1,42 +1,37 @@
 //! The driver's runtime on embassy.
 
-use crate::Layout;
+use crate::clock;
+use crate::config::Random;
+use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection as _};
 use crate::lock::ExecutorLock;
 use crate::place::{self, Place, PlaceRef, ServerRef};
-use crate::slot::{Buffer, Slots, Socket};
+use crate::slot::{Buffer, Slot, Socket};
 #[cfg(feature = "tls")]
-use crate::tls::TlsSocket;
+use crate::stream::TlsSocket;
+use crate::stream::{Stream, StreamError};
 use core::fmt;
 use core::future::poll_fn;
 use core::net::Ipv4Addr;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
 use embassy_net::{IpAddress, Stack};
-use embassy_time::{TICK_HZ, Timer};
-use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant};
 use poolhouse_driver::{BaseRuntime, ConnectError, Locked, NewServer, Runtime};
 
-/// The longest address of a server, in bytes: its name, a colon and its port.
-pub const ADDRESS_BYTES_MAX: usize = 80;
-
-/// Fills a buffer with unpredictable random bytes.
-pub type Random = fn(&mut [u8]);
-
 /// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
 pub struct Embassy<L: Layout> {
     pub(crate) stack: Stack<'static>,
-    pub(crate) slots: Slots,
-    pub(crate) desk: &'static Desk<L>,
-    pub(crate) places: &'static [Option<Place<L>>],
+    pub(crate) slots: &'static L::PerConnection<Slot>,
+    pub(crate) dialers: &'static Dialers<L>,
+    pub(crate) places: &'static [Option<Place<Self>>],
     pub(crate) random: Option<Random>,
     /// Whether every connection must be encrypted.
     pub(crate) encrypts: bool,
 }
 
 /// The wakers of tasks that wait for a socket.
-pub(crate) type Desk<L> = ExecutorLock<<L as Layout>::Dialers>;
+pub(crate) type Dialers<L> = ExecutorLock<<L as Layout>::PerServer<Waker>>;
 
 impl<L: Layout> Embassy<L> {
     /// Returns the network stack that the connections use.
@@ -45,8 +40,8 @@ impl<L: Layout> Embassy<L> {
         self.stack
     }
 
-    pub(crate) const fn slots(&self) -> Slots {
-        self.slots
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot> + use<L> {
+        self.slots.iter()
     }
 
     /// The number of free sockets: those that are neither used by a connection nor being closed.
@@ -54,12 +49,12 @@ impl<L: Layout> Embassy<L> {
     /// been closed.
     #[must_use]
     pub fn free_sockets(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.is_free()).count()
+        self.slots().filter(|slot| slot.is_free()).count()
     }
 
     /// Wakes the tasks that wait for a socket, after a socket became free.
-    pub(crate) fn call_dialers(&self) {
-        while let Some(dialer) = self.desk.with(|desk| desk.as_mut().iter_mut().find_map(Option::take)) {
+    pub(crate) fn wake_dialers(&self) {
+        while let Some(dialer) = self.dialers.with(|dialers| dialers.as_mut().iter_mut().find_map(Option::take)) {
             dialer.wake();
         }
     }
@@ -67,7 +62,7 @@ impl<L: Layout> Embassy<L> {
     /// Waits for a free socket. There is one for each possible connection; a returned socket
     /// becomes free again when it has been closed.
     async fn borrow_socket(&self) -> Socket {
-        poll_fn(|context| match self.slots.borrow() {
+        poll_fn(|context| match self.slots().find_map(Slot::borrow) {
             Some(socket) => Poll::Ready(socket),
             None => {
                 self.wait_for_socket(context.waker());
@@ -80,19 +75,19 @@ impl<L: Layout> Embassy<L> {
     /// Registers the waker of a connecting task. Connecting tasks are one per server, or a single
     /// one for all servers.
     fn wait_for_socket(&self, waker: &Waker) {
-        let crowded = self.desk.with(|desk| {
-            let places = desk.as_mut();
-            if places.iter().flatten().any(|kept| kept.will_wake(waker)) {
+        let replaced = self.dialers.with(|dialers| {
+            let dialers = dialers.as_mut();
+            if dialers.iter().flatten().any(|kept| kept.will_wake(waker)) {
                 return None;
             }
-            let place = match places.iter().position(Option::is_none) {
-                Some(free) => places.get_mut(free),
-                None => places.first_mut(),
+            let slot = match dialers.iter().position(Option::is_none) {
+                Some(free) => dialers.get_mut(free),
+                None => dialers.first_mut(),
             };
-            place.and_then(|place| place.replace(waker.clone()))
+            slot.and_then(|slot| slot.replace(waker.clone()))
         });
         // If all slots are taken, the waker that is replaced is woken, so its task registers again.
-        if let Some(other) = crowded {
+        if let Some(other) = replaced {
             other.wake();
         }
     }
@@ -131,19 +126,19 @@ impl<L: Layout> BaseRuntime for Embassy<L> {
 
     #[inline]
     fn now(&self) -> Instant {
-        now()
+        clock::now()
     }
 
     /// Without a source of random bytes, the clock is used.
     fn entropy(&self) -> u32 {
-        let Some(random) = self.random else { return entropy_of_the_clock() };
+        let Some(random) = self.random else { return clock::entropy() };
         let mut bytes = [0; 4];
         random(&mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     async fn sleep_until(&self, at: Instant) {
-        sleep_until(at).await;
+        clock::sleep_until(at).await;
     }
 }
 
@@ -151,8 +146,8 @@ impl<L: Layout> Runtime for Embassy<L> {
     type Stream = Stream;
     type Buffer = Buffer;
     type Topology = L::Topology;
-    type ServerLock = PlaceRef<L>;
-    type ServerHandle = ServerRef<L>;
+    type ServerLock = PlaceRef<Self>;
+    type ServerHandle = ServerRef<Self>;
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         let mut bytes = [0; 24];
@@ -197,18 +192,14 @@ impl<L: Layout> Runtime for Embassy<L> {
     }
 
     fn buffers(&self, stream: &Stream) -> Result<(Buffer, Buffer), Full> {
-        match stream {
-            Stream::Tcp(socket) => socket.slot().buffers(),
-            #[cfg(feature = "tls")]
-            Stream::Tls(socket) => socket.slot().buffers(),
-        }
+        stream.buffers()
     }
 
     fn has_place(&self) -> bool {
         self.places.iter().flatten().any(Place::is_free)
     }
 
-    fn share_server(&self, server: NewServer<Self>) -> Result<ServerRef<L>, Full> {
+    fn share_server(&self, server: NewServer<Self>) -> Result<ServerRef<Self>, Full> {
         place::share(self.places, server)
     }
 }
@@ -216,118 +207,5 @@ impl<L: Layout> Runtime for Embassy<L> {
 impl<L: Layout> fmt::Debug for Embassy<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embassy").field("sockets", &L::SOCKETS).finish_non_exhaustive()
-    }
-}
-
-/// The time since the start of the clock.
-#[inline]
-pub(crate) fn now() -> Instant {
-    Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
-}
-
-/// Returns at the first tick of the clock that is not before `at`.
-pub(crate) async fn sleep_until(at: Instant) {
-    Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
-}
-
-/// Bits for choices among equals, from the clock.
-pub(crate) fn entropy_of_the_clock() -> u32 {
-    let ticks = embassy_time::Instant::now().as_ticks().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let [.., a, b, c, d] = ticks.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
-}
-
-const NANOS_PER_SEC: u64 = 1_000_000_000;
-
-/// Converts ticks of the clock to nanoseconds, rounded down.
-const fn nanos_of(ticks: u64) -> u64 {
-    if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
-        return ticks.saturating_mul(NANOS_PER_SEC / TICK_HZ);
-    }
-    let nanos = ticks as u128 * NANOS_PER_SEC as u128 / TICK_HZ as u128;
-    saturate(nanos)
-}
-
-/// The first tick at or after this number of nanoseconds.
-const fn ticks_of(nanos: u64) -> u64 {
-    if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
-        return nanos.div_ceil(NANOS_PER_SEC / TICK_HZ);
-    }
-    let ticks = (nanos as u128 * TICK_HZ as u128).div_ceil(NANOS_PER_SEC as u128);
-    saturate(ticks)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "it was compared")]
-const fn saturate(count: u128) -> u64 {
-    if count > u64::MAX as u128 { u64::MAX } else { count as u64 }
-}
-
-/// A connected socket.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Stream {
-    /// TCP.
-    Tcp(Socket),
-    /// TLS over TCP.
-    #[cfg(feature = "tls")]
-    Tls(TlsSocket),
-}
-
-/// The error of a connection attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamError(pub Cause);
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl core::error::Error for StreamError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.0)
-    }
-}
-
-impl embedded_io_async::Error for StreamError {
-    fn kind(&self) -> ErrorKind {
-        if self.0 == Cause::Network { ErrorKind::ConnectionReset } else { ErrorKind::Other }
-    }
-}
-
-/// The stack's socket errors have only one cause.
-const CUT: StreamError = StreamError(Cause::Network);
-
-impl ErrorType for Stream {
-    type Error = StreamError;
-}
-
-impl Read for Stream {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, StreamError> {
-        match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.read(buf).await.map_err(|_| CUT),
-            #[cfg(feature = "tls")]
-            Self::Tls(socket) => socket.read(buf).await.map_err(StreamError),
-        }
-    }
-}
-
-impl Write for Stream {
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, StreamError> {
-        match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.write(buf).await.map_err(|_| CUT),
-            #[cfg(feature = "tls")]
-            Self::Tls(socket) => socket.write(buf).await.map_err(StreamError),
-        }
-    }
-
-    /// The network stack sends without a flush. The peer's reply shows that it has received the
-    /// data.
-    async fn flush(&mut self) -> Result<(), StreamError> {
-        match self {
-            Self::Tcp(_) => Ok(()),
-            #[cfg(feature = "tls")]
-            Self::Tls(socket) => socket.flush().await.map_err(StreamError),
-        }
     }
 }

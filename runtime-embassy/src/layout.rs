@@ -1,19 +1,21 @@
-//! The capacities of a client.
+//! The capacities of a client, and the shape of its memory. Depends on no other module: other modules
+//! define the values that are stored for each server and each connection.
 
-use crate::Embassy;
-use crate::place::Place;
-use crate::run;
-use crate::slot::{Slot, SlotMemory, Slots};
 use core::array::from_fn;
 use core::fmt;
 use core::marker::PhantomData;
 use core::pin::{Pin, pin};
-use core::task::Waker;
-use embassy_futures::join::{join, join_array, join3};
+use embassy_futures::join::{join, join_array};
 use embassy_futures::select::select_slice;
-use embassy_net::Stack;
 use poolhouse_core::{pool, topology};
-use poolhouse_driver::{Hub, Publish};
+use poolhouse_driver::Publish;
+
+/// The longest address of a server, in bytes: its name, a colon and its port.
+pub const ADDRESS_BYTES_MAX: usize = 80;
+
+/// The maximum number of connections of a server that are established concurrently; `maxConnecting`
+/// cannot exceed it.
+pub(crate) const WORKERS: u32 = 2;
 
 /// The sizes of a client, fixed at compile time. Sealed: [`Sizes`] is the only implementation.
 pub trait Layout: sealed::Sealed + Sized + 'static {
@@ -26,44 +28,33 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Topology: topology::Memory;
     #[doc(hidden)]
     type Pool: pool::Memory;
+    /// The buffers of one connection.
     #[doc(hidden)]
-    type Places: AsRef<[Option<Place<Self>>]> + AsMut<[Option<Place<Self>>]>;
+    type ConnectionMemory: Zero;
+    /// One slot for each server.
     #[doc(hidden)]
-    type Slots;
-    #[doc(hidden)]
-    type Dialers: AsMut<[Option<Waker>]>;
-    /// The buffers of all connections.
-    #[doc(hidden)]
-    type Memory: Send;
+    type PerServer<T>: AsRef<[Option<T>]> + AsMut<[Option<T>]>;
     /// One value for each connection.
-    #[cfg(feature = "tls")]
     #[doc(hidden)]
-    type Each<T: Zero + 'static>: Each<T>;
+    type PerConnection<T: Zero>: PerConnection<T>;
 
+    /// Creates empty slots of servers.
     #[doc(hidden)]
-    fn places() -> Self::Places;
-    #[doc(hidden)]
-    fn bare_slots() -> Self::Slots;
-    #[doc(hidden)]
-    fn nobody() -> Self::Dialers;
-    #[doc(hidden)]
-    const NO_MEMORY: Self::Memory;
+    fn per_server<T>() -> Self::PerServer<T>;
 
-    /// All connection slots.
+    /// Splits the memory of one connection into its buffers.
     #[doc(hidden)]
-    fn slots(slots: &'static Self::Slots) -> Slots;
+    fn split(memory: &'static mut Self::ConnectionMemory) -> ConnectionBuffers;
 
-    /// Initializes each slot with a socket and buffers.
+    /// Runs as many futures as there are servers, in one task. The futures must not end.
     #[doc(hidden)]
-    fn furnish(slots: Slots, memory: &'static mut Self::Memory, stack: Stack<'static>);
+    fn run_per_server<F: Future>(run: impl FnMut() -> F) -> impl Future<Output = ()>;
 
-    /// Runs all background work of a client.
+    /// Runs as many futures as there are connections, in one task. The futures must not end.
+    ///
+    /// - `run`: receives the index of the connection, in the order of [`PerConnection`].
     #[doc(hidden)]
-    fn run(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
-
-    /// Runs the background work that belongs to no single server.
-    #[doc(hidden)]
-    fn run_hub(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
+    fn run_per_connection<F: Future>(run: impl FnMut(usize) -> F) -> impl Future<Output = ()>;
 }
 
 /// The sizes of a client.
@@ -135,7 +126,7 @@ impl<
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
         assert!(CONNS > 0, "a pool has a connection");
-        assert!(WAITERS > 0, "whoever asks before there is a connection waits");
+        assert!(WAITERS > 0, "a check-out may wait for the first connection");
         assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
         assert!(SOCKET > 0, "there is a TCP window");
@@ -144,63 +135,34 @@ impl<
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
-    type Places = [Option<Place<Self>>; SERVERS];
-    type Slots = PerConnection<Slot, SERVERS, CONNS>;
-    type Dialers = [Option<Waker>; SERVERS];
-    type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
-    #[cfg(feature = "tls")]
-    type Each<T: Zero + 'static> = PerConnection<T, SERVERS, CONNS>;
+    type ConnectionMemory = ConnectionMemory<RECEIVE, SEND, SOCKET>;
+    type PerServer<T> = [Option<T>; SERVERS];
+    type PerConnection<T: Zero> = Connections<T, SERVERS, CONNS>;
 
-    const NO_MEMORY: Self::Memory = PerConnection {
-        pools: [[SlotMemory::ZERO; CONNS]; SERVERS],
-        monitors: [[SlotMemory::ZERO; MONITORING]; SERVERS],
-    };
-
-    fn places() -> Self::Places {
+    fn per_server<T>() -> Self::PerServer<T> {
         [const { None }; SERVERS]
     }
 
-    fn nobody() -> Self::Dialers {
-        [const { None }; SERVERS]
+    fn split(memory: &'static mut Self::ConnectionMemory) -> ConnectionBuffers {
+        let ConnectionMemory { receive, send, tcp_receive, tcp_send } = memory;
+        ConnectionBuffers { receive, send, tcp_receive, tcp_send }
     }
 
-    fn bare_slots() -> Self::Slots {
-        PerConnection {
-            pools: from_fn(|_| from_fn(|_| Slot::bare())),
-            monitors: from_fn(|_| from_fn(|_| Slot::bare())),
-        }
+    // All futures are pinned where they are created: moving them would double the stack use.
+
+    async fn run_per_server<F: Future>(mut run: impl FnMut() -> F) {
+        let servers: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| run()));
+        select_slice(servers).await;
     }
 
-    fn slots(slots: &'static Self::Slots) -> Slots {
-        Slots { pools: slots.pools.as_flattened(), monitors: slots.monitors.as_flattened() }
-    }
-
-    fn furnish(slots: Slots, memory: &'static mut Self::Memory, stack: Stack<'static>) {
-        let memory = memory.pools.as_flattened_mut().iter_mut().chain(memory.monitors.as_flattened_mut());
-        for (slot, memory) in slots.iter().zip(memory) {
-            slot.furnish(memory, stack);
-        }
-    }
-
-    async fn run(hub: &'static Hub<Embassy<Self>>) {
-        // None of these futures ends. They are pinned where they are created: moving them would
-        // double the stack use.
-        let servers: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| run::serve(hub)));
-        join(select_slice(servers), Self::run_hub(hub)).await;
-    }
-
-    async fn run_hub(hub: &'static Hub<Embassy<Self>>) {
-        let Slots { pools, monitors } = hub.runtime().slots();
-        // One future for each connection slot, in the same arrays as the slots.
-        let hang_up = |slots: &'static [Slot], index| run::hang_up(hub.runtime(), slots.get(index));
+    async fn run_per_connection<F: Future>(mut run: impl FnMut(usize) -> F) {
         let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
-            join_array(from_fn::<_, CONNS, _>(|conn| hang_up(pools, server * CONNS + conn)))
+            join_array(from_fn::<_, CONNS, _>(|conn| run(server * CONNS + conn)))
         }));
         let of_monitors: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
-            join_array(from_fn::<_, MONITORING, _>(|line| hang_up(monitors, server * MONITORING + line)))
+            join_array(from_fn::<_, MONITORING, _>(|conn| run(SERVERS * CONNS + server * MONITORING + conn)))
         }));
-        let clock = pin!(hub.run_clock());
-        join3(clock, select_slice(of_pools), select_slice(of_monitors)).await;
+        join(select_slice(of_pools), select_slice(of_monitors)).await;
     }
 }
 
@@ -227,60 +189,84 @@ const TEXTS: usize = 24;
 /// Total bytes of these texts.
 const TEXT_BYTES: usize = 512;
 
+/// Memory that is initialized with zeros.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub trait Zero: Sized + 'static {
+    /// The value before its first use. All of its bytes are zero, so a static of it takes no flash.
+    const ZERO: Self;
+}
+
+/// The memory of one connection's buffers.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub struct ConnectionMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
+    receive: [u8; RECEIVE],
+    send: [u8; SEND],
+    tcp_receive: [u8; SOCKET],
+    tcp_send: [u8; SOCKET],
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> Zero for ConnectionMemory<RECEIVE, SEND, SOCKET> {
+    const ZERO: Self = Self { receive: [0; RECEIVE], send: [0; SEND], tcp_receive: [0; SOCKET], tcp_send: [0; SOCKET] };
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug
+    for ConnectionMemory<RECEIVE, SEND, SOCKET>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bytes may be secrets: only the sizes are shown.
+        write!(f, "ConnectionMemory<{RECEIVE}, {SEND}, {SOCKET}>")
+    }
+}
+
+/// The buffers of one connection: those of its messages and those of its TCP socket.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub struct ConnectionBuffers {
+    pub(crate) receive: &'static mut [u8],
+    pub(crate) send: &'static mut [u8],
+    pub(crate) tcp_receive: &'static mut [u8],
+    pub(crate) tcp_send: &'static mut [u8],
+}
+
+impl fmt::Debug for ConnectionBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bytes may be secrets.
+        f.write_str("ConnectionBuffers(..)")
+    }
+}
+
+/// One value for each connection: first those of the pools, then those of the monitors.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub trait PerConnection<T: Zero>: 'static {
+    /// The values before their first use.
+    const ZERO: Self;
+
+    /// Iterates over all connections.
+    fn iter(&'static self) -> impl Iterator<Item = &'static T> + use<T, Self>;
+
+    /// Iterates over all connections.
+    fn iter_mut(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, Self>;
+}
+
 /// One value for each connection of a client.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Debug)]
-pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
+pub struct Connections<T, const SERVERS: usize, const CONNS: usize> {
     pools: [[T; CONNS]; SERVERS],
     monitors: [[T; MONITORING]; SERVERS],
 }
 
-/// Memory that is initialized with zeros.
-#[cfg(feature = "tls")]
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait Zero {
-    /// The value before its first use.
-    const ZERO: Self;
-}
-
-/// Memory of each connection, in the order of [`Slots`].
-#[cfg(feature = "tls")]
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait Each<T: Zero + 'static>: 'static {
-    /// The value before its first use.
-    const ZERO: Self;
-
-    /// Iterates over all connections.
-    fn each(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, Self>;
-
-    /// Runs one future for each connection.
-    fn join_all<F: Future<Output = ()>>(
-        &'static mut self,
-        run: impl FnMut(&'static mut T) -> F,
-    ) -> impl Future<Output = ()>;
-}
-
-#[cfg(feature = "tls")]
-impl<T: Zero + 'static, const SERVERS: usize, const CONNS: usize> Each<T> for PerConnection<T, SERVERS, CONNS> {
+impl<T: Zero, const SERVERS: usize, const CONNS: usize> PerConnection<T> for Connections<T, SERVERS, CONNS> {
     const ZERO: Self = Self {
         pools: [const { [const { T::ZERO }; CONNS] }; SERVERS],
         monitors: [const { [const { T::ZERO }; MONITORING] }; SERVERS],
     };
 
-    fn each(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, SERVERS, CONNS> {
-        self.pools.as_flattened_mut().iter_mut().chain(self.monitors.as_flattened_mut())
+    fn iter(&'static self) -> impl Iterator<Item = &'static T> + use<T, SERVERS, CONNS> {
+        self.pools.as_flattened().iter().chain(self.monitors.as_flattened())
     }
 
-    /// All futures are created before the first one is polled.
-    fn join_all<F: Future<Output = ()>>(
-        &'static mut self,
-        mut run: impl FnMut(&'static mut T) -> F,
-    ) -> impl Future<Output = ()> {
-        let pools = self.pools.each_mut().map(|server| join_array(server.each_mut().map(&mut run)));
-        let monitors = self.monitors.each_mut().map(|server| join_array(server.each_mut().map(&mut run)));
-        async {
-            join(join_array(pools), join_array(monitors)).await;
-        }
+    fn iter_mut(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, SERVERS, CONNS> {
+        self.pools.as_flattened_mut().iter_mut().chain(self.monitors.as_flattened_mut())
     }
 }
 

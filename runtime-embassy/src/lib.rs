@@ -96,6 +96,7 @@ extern crate alloc;
 extern crate std;
 
 mod client;
+mod clock;
 mod config;
 mod embassy;
 mod error;
@@ -107,14 +108,17 @@ mod place;
 pub mod pool;
 mod run;
 mod slot;
+mod stream;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_client;
 
 pub use client::{Buffers, Client, Resources};
-pub use config::{Config, Options};
-pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream, StreamError};
+pub use config::{Config, Options, Random};
+pub use embassy::Embassy;
 pub use error::SetupError;
-pub use layout::{Layout, Sizes};
+pub use layout::{ADDRESS_BYTES_MAX, Layout, Sizes};
 pub use lock::ExecutorLock;
 #[cfg(feature = "defmt")]
 pub use log::DefmtEvents;
@@ -138,7 +142,12 @@ pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]
-pub use tls::{MaxFragment, TlsBuffers, TlsConfig, TlsIdentity, TlsOptions, TlsRunner, TlsSessions, TlsSocket};
+pub use stream::TlsSocket;
+pub use stream::{Stream, StreamError};
+#[cfg(feature = "tls")]
+pub use tls::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions};
+#[cfg(feature = "tls")]
+pub use tls_client::{TlsBuffers, TlsRunner, TlsSessions};
 
 /// Compiles the examples of the guide as doc tests.
 #[cfg(all(doctest, feature = "tls"))]

@@ -39,5 +39,5 @@ impl<T> Locked<T> for ExecutorLock<T> {
 /// The only panic of this crate in a running client.
 #[cold]
 fn reentered() -> ! {
-    panic!("a lock is taken again by whoever holds it")
+    panic!("a lock is taken again by its holder")
 }

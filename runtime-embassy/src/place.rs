@@ -1,23 +1,22 @@
-//! Server slots. A slot is taken while a handle of its server exists, and then reused.
+//! Server slots, of any runtime. A slot is taken while a handle of its server exists, and then
+//! reused.
 
 use crate::lock::ExecutorLock;
-use crate::{Embassy, Layout};
 use core::cell::Cell;
 use core::fmt;
 use core::ops::Deref;
 use poolhouse_core::storage::Full;
-use poolhouse_driver::{Locked, NewServer, Server, ServerState};
+use poolhouse_driver::{Locked, NewServer, Runtime, Server, ServerState};
 
 /// A slot for the state of one server.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Debug)]
-pub struct Place<L: Layout> {
-    state: ExecutorLock<ServerState<Embassy<L>>>,
+pub(crate) struct Place<R: Runtime> {
+    state: ExecutorLock<ServerState<R>>,
     /// The number of handles.
     handles: Cell<u32>,
 }
 
-impl<L: Layout> Place<L> {
+impl<R: Runtime> Place<R> {
     pub(crate) fn vacant() -> Self {
         Self { state: ExecutorLock::holding(ServerState::vacant()), handles: Cell::new(0) }
     }
@@ -37,10 +36,10 @@ impl<L: Layout> Place<L> {
 }
 
 /// Stores the server in the first free slot.
-pub(crate) fn share<L: Layout>(
-    places: &'static [Option<Place<L>>],
-    server: NewServer<Embassy<L>>,
-) -> Result<ServerRef<L>, Full> {
+pub(crate) fn share<R: Runtime<ServerLock = PlaceRef<R>>>(
+    places: &'static [Option<Place<R>>],
+    server: NewServer<R>,
+) -> Result<ServerRef<R>, Full> {
     let place = places.iter().flatten().find(|place| place.is_free()).ok_or(Full)?;
     place.handles.set(1);
     let server = place.state.with(|state| server.settle(state, PlaceRef { place }));
@@ -49,11 +48,11 @@ pub(crate) fn share<L: Layout>(
 
 /// A counted reference to a taken slot.
 #[derive(Debug)]
-pub struct PlaceRef<L: Layout> {
-    place: &'static Place<L>,
+pub struct PlaceRef<R: Runtime + 'static> {
+    place: &'static Place<R>,
 }
 
-impl<L: Layout> Clone for PlaceRef<L> {
+impl<R: Runtime> Clone for PlaceRef<R> {
     fn clone(&self) -> Self {
         let handles = &self.place.handles;
         handles.set(handles.get().saturating_add(1));
@@ -61,7 +60,7 @@ impl<L: Layout> Clone for PlaceRef<L> {
     }
 }
 
-impl<L: Layout> Drop for PlaceRef<L> {
+impl<R: Runtime> Drop for PlaceRef<R> {
     fn drop(&mut self) {
         let left = self.place.handles.get().saturating_sub(1);
         if left == 0 {
@@ -75,24 +74,24 @@ impl<L: Layout> Drop for PlaceRef<L> {
     }
 }
 
-impl<L: Layout> Locked<ServerState<Embassy<L>>> for PlaceRef<L> {
+impl<R: Runtime> Locked<ServerState<R>> for PlaceRef<R> {
     #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut ServerState<Embassy<L>>) -> R) -> R {
+    fn with<T>(&self, f: impl FnOnce(&mut ServerState<R>) -> T) -> T {
         self.place.state.with(f)
     }
 }
 
 /// A handle of a server.
-pub struct ServerRef<L: Layout>(Server<Embassy<L>>);
+pub struct ServerRef<R: Runtime>(Server<R>);
 
-impl<L: Layout> Clone for ServerRef<L> {
+impl<R: Runtime<ServerLock: Clone>> Clone for ServerRef<R> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<L: Layout> Deref for ServerRef<L> {
-    type Target = Server<Embassy<L>>;
+impl<R: Runtime> Deref for ServerRef<R> {
+    type Target = Server<R>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
@@ -100,7 +99,7 @@ impl<L: Layout> Deref for ServerRef<L> {
     }
 }
 
-impl<L: Layout> fmt::Debug for ServerRef<L> {
+impl<R: Runtime> fmt::Debug for ServerRef<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

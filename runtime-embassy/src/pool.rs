@@ -41,7 +41,7 @@
 //! # let _ = (worker, clock, check_out);
 //! ```
 
-use crate::embassy;
+use crate::clock;
 use crate::lock::ExecutorLock;
 use core::fmt;
 use core::marker::PhantomData;
@@ -76,15 +76,15 @@ impl<const CONNS: usize, const WAITERS: usize, E: Publish + 'static> BaseRuntime
 
     #[inline]
     fn now(&self) -> Instant {
-        embassy::now()
+        clock::now()
     }
 
     fn entropy(&self) -> u32 {
-        embassy::entropy_of_the_clock()
+        clock::entropy()
     }
 
     async fn sleep_until(&self, at: Instant) {
-        embassy::sleep_until(at).await;
+        clock::sleep_until(at).await;
     }
 }
 

@@ -1,20 +1,16 @@
 //! The background work of a client: monitoring, establishing and closing connections.
 
-use crate::slot::Slot;
+use crate::embassy::Embassy;
+use crate::layout::Layout;
 #[cfg(feature = "tls")]
-use crate::slot::Slots;
-use crate::{Embassy, Layout};
+use crate::slot::Slot;
 use core::fmt;
 use core::future::{pending, poll_fn};
 use core::pin::pin;
-use embassy_futures::join::join5;
+use embassy_futures::join::{join, join5};
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
 use poolhouse_driver::{Hub, TaskGuard};
-
-/// The maximum number of connections of a server that are established concurrently; `maxConnecting`
-/// cannot exceed it.
-pub(crate) const WORKERS: u32 = 2;
 
 /// The time that a server has to acknowledge the end of a connection, before the connection is
 /// reset.
@@ -43,7 +39,7 @@ impl<L: Layout> Runner<L> {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn slots(&self) -> Slots {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot> + use<L> {
         self.guard.owner().runtime().slots()
     }
 
@@ -53,7 +49,11 @@ impl<L: Layout> Runner<L> {
     /// One task for everything is the simplest choice for one server. With more servers, its start
     /// needs a large stack: see [`Runner::split`].
     pub async fn run(self) -> ! {
-        L::run(self.guard.owner()).await;
+        let hub = self.guard.owner();
+        // Pinned where they are created: moving them would double the stack use.
+        let servers = pin!(L::run_per_server(|| serve(hub)));
+        let rest = pin!(run_hub(hub));
+        join(servers, rest).await;
         forever().await
     }
 
@@ -95,7 +95,7 @@ pub struct HubRunner<L: Layout> {
 impl<L: Layout> HubRunner<L> {
     /// Runs the timers of monitors and closes connections.
     pub async fn run(self) -> ! {
-        L::run_hub(self.guard.owner()).await;
+        run_hub(self.guard.owner()).await;
         forever().await
     }
 }
@@ -143,8 +143,16 @@ async fn forever() -> ! {
     }
 }
 
+/// Runs the work that belongs to no single server.
+async fn run_hub<L: Layout>(hub: &'static Hub<Embassy<L>>) {
+    let runtime = hub.runtime();
+    let clock = pin!(hub.run_clock());
+    let closing = pin!(L::run_per_connection(|index| close_returned(runtime, index)));
+    join(clock, closing).await;
+}
+
 /// Runs the tasks of one server until it is removed, then those of the next one.
-pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
+async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
     let _guard = TaskGuard::new(hub, None);
     while let Some(server) = hub.next_server().await {
         // Each future is pinned where it is created: a future that is moved into another one is on
@@ -160,16 +168,16 @@ pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
 }
 
 /// Closes the sockets that connections return to the slot. Never ends.
-pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Option<&'static Slot>) {
-    // Not reached: every index is that of a slot.
-    let Some(slot) = slot else { return pending().await };
+async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, index: usize) {
+    // Not reached: there are as many slots as connections.
+    let Some(slot) = runtime.slots().nth(index) else { return pending().await };
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         if let Some(socket) = socket.as_mut() {
             close(socket).await;
         }
         slot.put_back(socket);
-        runtime.call_dialers();
+        runtime.wake_dialers();
     }
 }
 

@@ -1,12 +1,12 @@
 //! Sockets and buffers, which are lent to connections and returned.
 //!
-//! A socket exists as long as the client; connections borrow it. The runner closes a returned
-//! socket ([`run::hang_up`](crate::run::hang_up)), which notifies the server, before it is lent
-//! again.
+//! A socket exists as long as the client; connections borrow it. A returned socket waits until the
+//! runner has closed it, which notifies the server, before it is lent again.
 
+use crate::layout::{ConnectionBuffers, Zero};
 use crate::lock::ExecutorLock;
 #[cfg(feature = "tls")]
-use crate::tls::Post;
+use crate::tls::Mailbox;
 use core::fmt;
 use core::task::{Poll, Waker};
 use embassy_net::Stack;
@@ -17,39 +17,16 @@ use poolhouse_core::storage::Full;
 use poolhouse_driver::Locked;
 use poolhouse_wire::Sink;
 
-/// The buffers of one connection, in a static.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy)]
-pub struct SlotMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
-    receive: [u8; RECEIVE],
-    send: [u8; SEND],
-    tcp_receive: [u8; SOCKET],
-    tcp_send: [u8; SOCKET],
-}
-
-impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> SlotMemory<RECEIVE, SEND, SOCKET> {
-    pub(crate) const ZERO: Self =
-        Self { receive: [0; RECEIVE], send: [0; SEND], tcp_receive: [0; SOCKET], tcp_send: [0; SOCKET] };
-}
-
-impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug for SlotMemory<RECEIVE, SEND, SOCKET> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The bytes may be secrets: only the sizes are shown.
-        write!(f, "SlotMemory<{RECEIVE}, {SEND}, {SOCKET}>")
-    }
-}
-
 /// The slot of a connection: its socket and buffers.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub struct Slot {
+pub(crate) struct Slot {
     state: ExecutorLock<State>,
     /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
-    post: Post,
+    mailbox: Mailbox<Socket>,
 }
 
 struct State {
-    socket: Home,
+    socket: SocketState,
     /// The buffers that are not lent.
     input: Option<&'static mut [u8]>,
     output: Option<&'static mut [u8]>,
@@ -58,31 +35,28 @@ struct State {
 }
 
 /// The state of a socket.
-enum Home {
+enum SocketState {
     /// Lent to a connection, or being closed.
-    Away,
+    Lent,
     /// Returned, to be closed.
     Returned(TcpSocket<'static>),
     /// Closed, can be lent.
     Free(TcpSocket<'static>),
 }
 
-impl Slot {
+impl Zero for Slot {
     /// A slot without socket and buffers.
-    pub(crate) const fn bare() -> Self {
-        Self {
-            state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
-            #[cfg(feature = "tls")]
-            post: Post::VACANT,
-        }
-    }
+    const ZERO: Self = Self {
+        state: ExecutorLock::holding(State { socket: SocketState::Lent, input: None, output: None, closer: None }),
+        #[cfg(feature = "tls")]
+        mailbox: Mailbox::ZERO,
+    };
+}
 
-    pub(crate) fn furnish<const RECEIVE: usize, const SEND: usize, const SOCKET: usize>(
-        &self,
-        memory: &'static mut SlotMemory<RECEIVE, SEND, SOCKET>,
-        stack: Stack<'static>,
-    ) {
-        let SlotMemory { receive, send, tcp_receive, tcp_send } = memory;
+impl Slot {
+    /// Creates the socket, and stores it with its buffers.
+    pub(crate) fn open(&self, buffers: ConnectionBuffers, stack: Stack<'static>) {
+        let ConnectionBuffers { receive, send, tcp_receive, tcp_send } = buffers;
         let mut socket = TcpSocket::new(stack, tcp_receive, tcp_send);
         // Requests are written as a whole before their reply is awaited, so delaying small segments
         // has no benefit.
@@ -90,7 +64,7 @@ impl Slot {
         let before = self.state.with(|state| {
             core::mem::replace(
                 state,
-                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), closer: None },
+                State { socket: SocketState::Free(socket), input: Some(receive), output: Some(send), closer: None },
             )
         });
         drop(before);
@@ -98,19 +72,19 @@ impl Slot {
 
     /// The mailbox of the socket's TLS session.
     #[cfg(feature = "tls")]
-    pub(crate) const fn post(&'static self) -> &'static Post {
-        &self.post
+    pub(crate) const fn mailbox(&'static self) -> &'static Mailbox<Socket> {
+        &self.mailbox
     }
 
     /// The socket, if it and both buffers are free.
-    fn borrow(&'static self) -> Option<Socket> {
+    pub(crate) fn borrow(&'static self) -> Option<Socket> {
         let socket = self.state.with(|state| {
             if state.input.is_none() || state.output.is_none() {
                 return None;
             }
-            match core::mem::replace(&mut state.socket, Home::Away) {
-                Home::Free(socket) => Some(socket),
-                other @ (Home::Away | Home::Returned(_)) => {
+            match core::mem::replace(&mut state.socket, SocketState::Lent) {
+                SocketState::Free(socket) => Some(socket),
+                other @ (SocketState::Lent | SocketState::Returned(_)) => {
                     state.socket = other;
                     None
                 }
@@ -121,27 +95,29 @@ impl Slot {
 
     /// Whether a connection may borrow it.
     pub(crate) fn is_free(&self) -> bool {
-        self.state
-            .with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
+        self.state.with(|state| {
+            matches!(state.socket, SocketState::Free(_)) && state.input.is_some() && state.output.is_some()
+        })
     }
 
     /// Returns a socket that must be closed; if there is none, `waker` is woken when one is
     /// returned.
     pub(crate) fn poll_returned(&'static self, waker: &Waker) -> Poll<Socket> {
-        let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
-            Home::Returned(socket) => (Poll::Ready(socket), None),
-            other @ (Home::Away | Home::Free(_)) => {
-                state.socket = other;
-                (Poll::Pending, state.closer.replace(waker.clone()))
-            }
-        });
+        let (socket, _replaced) =
+            self.state.with(|state| match core::mem::replace(&mut state.socket, SocketState::Lent) {
+                SocketState::Returned(socket) => (Poll::Ready(socket), None),
+                other @ (SocketState::Lent | SocketState::Free(_)) => {
+                    state.socket = other;
+                    (Poll::Pending, state.closer.replace(waker.clone()))
+                }
+            });
         socket.map(|socket| Socket { slot: self, socket: Some(socket) })
     }
 
     /// Makes a closed socket free.
     pub(crate) fn put_back(&self, mut socket: Socket) {
         if let Some(socket) = socket.socket.take() {
-            self.state.with(|state| state.socket = Home::Free(socket));
+            self.state.with(|state| state.socket = SocketState::Free(socket));
         }
     }
 
@@ -160,31 +136,12 @@ impl Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let home = self.state.with(|state| match state.socket {
-            Home::Away => "Away",
-            Home::Returned(_) => "Returned",
-            Home::Free(_) => "Free",
+        let socket = self.state.with(|state| match state.socket {
+            SocketState::Lent => "Lent",
+            SocketState::Returned(_) => "Returned",
+            SocketState::Free(_) => "Free",
         });
-        write!(f, "Slot({home})")
-    }
-}
-
-/// All slots of a client.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy, Debug)]
-pub struct Slots {
-    pub(crate) pools: &'static [Slot],
-    pub(crate) monitors: &'static [Slot],
-}
-
-impl Slots {
-    pub(crate) fn iter(self) -> impl Iterator<Item = &'static Slot> {
-        self.pools.iter().chain(self.monitors)
-    }
-
-    /// Borrows a free socket.
-    pub(crate) fn borrow(self) -> Option<Socket> {
-        self.iter().find_map(Slot::borrow)
+        write!(f, "Slot({socket})")
     }
 }
 
@@ -234,7 +191,7 @@ impl Drop for Socket {
         // The network stack sends FIN even if the runner, which closes sockets, was dropped.
         socket.close();
         let closer = self.slot.state.with(|state| {
-            state.socket = Home::Returned(socket);
+            state.socket = SocketState::Returned(socket);
             state.closer.take()
         });
         if let Some(closer) = closer {

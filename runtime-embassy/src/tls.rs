@@ -22,11 +22,14 @@
 //! A session of embedded-tls borrows its record buffers for its whole life and never returns them.
 //! Therefore it runs in a future of the client's runner, which owns the buffers for ever and lends
 //! them to one session after the other: a [lane], one for each socket. Streams communicate with it
-//! through a mailbox.
+//! through a [mailbox].
+//!
+//! Sessions run over any byte stream: this module does not depend on the sockets of embassy-net, on
+//! the client or on its runners.
 
 mod lane;
+mod mailbox;
 mod options;
-mod resources;
 mod session;
 mod suite;
 mod verify;
@@ -35,7 +38,6 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lane::Post;
-pub use lane::TlsSocket;
+pub(crate) use lane::run;
+pub(crate) use mailbox::Mailbox;
 pub use options::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions};
-pub use resources::{TlsBuffers, TlsRunner, TlsSessions};

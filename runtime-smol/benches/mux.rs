@@ -7,11 +7,12 @@
 //!   that are free in one write, reads with an equally large buffer, and parses only the headers of
 //!   replies;
 //! - a minimal implementation with a future for each request: the same exchange with ids, wakers
-//!   and bodies in one lock, a task of smol's for each request in flight. It has no pool, no time
-//!   limits and no errors, and its futures must not be dropped;
+//!   and bodies in one lock, and a task of smol's for each request in flight. It has no pool, no
+//!   time limits and no errors, and its futures must not be dropped;
 //! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the
-//!   protocol, and in version 5 (which has checksums);
-//! - the `scylla` crate, in version 4, a task of tokio's for each request in flight.
+//!   protocol, and in version 5 (which has checksums).
+//!
+//! `tests/compare` measures the `scylla` crate beside them.
 //!
 //! Everything runs in this process against one fake server, which has a thread for each connection;
 //! with one thread for the client, then with two. The cases of a table alternate. Times are medians
@@ -27,7 +28,6 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::future::poll_fn;
 use core::net::SocketAddr;
-use core::num::NonZeroUsize;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
@@ -36,8 +36,6 @@ use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
 use poolhouse_tests::cql_exchange::{Bare, INPUT_BYTES, envelope};
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
 use poolhouse_tests::exchange::median;
-use scylla::client::PoolSize;
-use scylla::client::session_builder::SessionBuilder;
 use smol::Async;
 use smol::io::{AsyncRead, AsyncWrite};
 use std::net::TcpStream;
@@ -71,12 +69,12 @@ fn main() -> ExitCode {
             let address = address.parse().expect("host:port");
             Bench::new(address, case).round(in_flight, times.parse().expect("a number of times"));
         }
-        // The number of threads of the global executor is fixed at its first use: each number needs
-        // a separate process.
+        // The number of threads of the global executor is fixed at its first use, so each number
+        // needs a separate process.
         _ => {
             println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
             for threads in THREADS {
-                println!("\nSMOL_THREADS={threads}, as many of tokio");
+                println!("\nSMOL_THREADS={threads}");
                 let this = std::env::current_exe().expect("this program has a path");
                 let status = Command::new(this).arg("tables").env("SMOL_THREADS", threads).status();
                 if !status.expect("this program runs").success() {
@@ -99,17 +97,14 @@ enum Case {
     Session,
     /// A session, in version 5.
     Session5,
-    /// The crate `scylla`.
-    Scylla,
 }
 
 impl Case {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 4] = [
         (Self::Bare, "bare"),
         (Self::Futures, "futures"),
         (Self::Session, "session"),
         (Self::Session5, "session5"),
-        (Self::Scylla, "scylla"),
     ];
 
     fn from_name(name: &str) -> Option<Self> {
@@ -122,7 +117,6 @@ impl Case {
             Self::Futures => "bare, a future each",
             Self::Session => "Session, v4",
             Self::Session5 => "Session, v5",
-            Self::Scylla => "scylla, v4",
         }
     }
 }
@@ -131,8 +125,8 @@ fn tables() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server on loopback");
     let benches = Case::ALL.map(|(case, _)| Bench::new(server.address(), case));
     println!(
-        "{:<28}{:>10}{:>12}{:>12}{:>15}{:>13}",
-        "", "in flight", "us/request", "requests/s", "of the floor", "of scylla"
+        "{:<28}{:>10}{:>12}{:>12}{:>15}",
+        "", "in flight", "us/request", "requests/s", "of the floor"
     );
     for (in_flight, operations) in LOADS {
         for bench in &benches {
@@ -143,18 +137,15 @@ fn tables() {
         for _ in 0..ROUNDS {
             rounds.push(benches.each_ref().map(|bench| bench.round(in_flight, operations)));
         }
-        let place = |wanted: Case| Case::ALL.iter().position(|(case, _)| *case == wanted).expect("one of them");
-        let (floor, other) = (place(Case::Bare), place(Case::Scylla));
         for (index, (case, _)) in Case::ALL.into_iter().enumerate() {
             let ns = median(rounds.iter().map(|round| round[index]).collect());
-            let share = |of: usize| median(rounds.iter().map(|round| round[of] / round[index]).collect()) * 100.0;
+            // The floor is the first case.
+            let share = median(rounds.iter().map(|round| round[0] / round[index]).collect()) * 100.0;
             println!(
-                "{:<28}{in_flight:>10}{:>12.3}{:>12.0}{:>13.1} %{:>11.1} %",
+                "{:<28}{in_flight:>10}{:>12.3}{:>12.0}{share:>13.1} %",
                 case.title(),
                 ns / 1e3,
                 1e9 / ns,
-                share(floor),
-                share(other),
             );
         }
         println!();
@@ -171,7 +162,6 @@ enum Bench {
     Bare(Mutex<Option<Bare<Async<TcpStream>>>>),
     Futures(Arc<Mutex<Common>>),
     Session(Session),
-    Scylla(tokio::runtime::Runtime, Arc<scylla::client::session::Session>),
 }
 
 impl Bench {
@@ -196,20 +186,6 @@ impl Bench {
             Case::Futures => Self::Futures(share(smol::block_on(connect(address)).into_stream())),
             Case::Session => session(Version::V4),
             Case::Session5 => session(Version::V5),
-            Case::Scylla => {
-                let threads = std::env::var("SMOL_THREADS").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(threads)
-                    .enable_all()
-                    .build()
-                    .expect("a runtime");
-                let building = SessionBuilder::new()
-                    .known_node_addr(address)
-                    .pool_size(PoolSize::PerHost(NonZeroUsize::MIN))
-                    .fetch_schema_metadata(false);
-                let session = runtime.block_on(building.build()).expect("a session of scylla's");
-                Self::Scylla(runtime, Arc::new(session))
-            }
         }
     }
 
@@ -247,15 +223,6 @@ impl Bench {
                     }
                 });
             }
-            Self::Scylla(runtime, session) => {
-                let ask = |_| runtime.spawn(ask_scylla(Arc::clone(session), Arc::clone(&left)));
-                let running: Vec<_> = (0..in_flight).map(ask).collect();
-                runtime.block_on(async {
-                    for task in running {
-                        task.await.expect("no panic");
-                    }
-                });
-            }
         }
         start.elapsed().as_secs_f64() * 1e9 / f64::from(operations)
     }
@@ -270,12 +237,6 @@ async fn ask_session(session: Session, left: Arc<AtomicU32>) {
     while take(&left) {
         let reply = session.query(STATEMENT, Consistency::One).await.expect("an answer");
         debug_assert_eq!(cell_of(reply.body()), Some(CELL));
-    }
-}
-
-async fn ask_scylla(session: Arc<scylla::client::session::Session>, left: Arc<AtomicU32>) {
-    while take(&left) {
-        session.query_unpaged(STATEMENT, ()).await.expect("an answer");
     }
 }
 

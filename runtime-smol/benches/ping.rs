@@ -1,13 +1,13 @@
 //! Benchmark of the client against the bare socket: `cargo bench -p poolhouse-smol --bench ping`.
 //!
-//! `ping` by the client, from 1, 10, 64 and 100 tasks over 10 connections, against the floor: the
-//! same request and reply bytes over bare sockets of async-io, which either belong to one task each
-//! or are shared by a channel. Everything runs on smol's global executor, with one thread, then
-//! with two, against the fake server on a thread of this process. The cases of a table alternate.
-//! Times are medians of the rounds; ratios are medians of the ratios within a round, because a
-//! slower machine then affects both cases equally.
+//! `ping` is performed by the client, from 1, 10, 64 and 100 tasks over 10 connections. The floor
+//! is an exchange of the same request and reply bytes over bare sockets of async-io; each socket
+//! either belongs to one task, or is taken from a channel that all tasks share. Everything runs on
+//! smol's global executor, with one thread, then with two, against the fake server on a thread of
+//! this process. The cases of a table alternate. Times are medians of the rounds; ratios are
+//! medians of the ratios within a round, because a slower machine then affects both cases equally.
 //!
-//! One line is over TLS and includes the cost of encryption on both sides, which share this
+//! One row is over TLS and includes the cost of encryption on both sides, because both run on this
 //! machine.
 //!
 //! `ping instructions <case> <host:port> <times>` repeats one operation a number of times, for
@@ -52,7 +52,7 @@ thread_local! {
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 fn note() {
-    // A thread that is ending has no thread-local cell any more, and is not one of the client's.
+    // A thread that is ending has no thread-local cell any more. It is not a thread of the client.
     if CLIENT.try_with(Cell::get).unwrap_or(false) {
         ASKED.fetch_add(1, Ordering::Relaxed);
     }
@@ -63,24 +63,24 @@ fn note() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note();
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -101,8 +101,8 @@ fn main() -> ExitCode {
             let bench = Bench::new(address, tls);
             bench.round(case, 1, times);
         }
-        // The number of threads of the global executor is fixed at its first use: each number needs
-        // a separate process.
+        // The number of threads of the global executor is fixed at its first use, so each number
+        // needs a separate process.
         _ => {
             println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
             for threads in THREADS {
@@ -175,7 +175,8 @@ fn tables() {
     let bench = Bench::new(server.address(), tls);
     println!("{:<34}{:>6}{:>10}{:>12}{:>14}{:>10}", "", "tasks", "us/op", "op/s", "of the floor", "alloc/op");
     for tasks in TASKS {
-        // With a socket for each task no task waits: the floor is `Own`. Otherwise it is `Channel`.
+        // With a socket for each task, no task waits for a socket, so the floor is `Own`. Otherwise
+        // it is `Channel`.
         let floor = if tasks <= CONNECTIONS { Case::Own } else { Case::Channel };
         let own = if tasks <= CONNECTIONS { tasks } else { CONNECTIONS };
         let cases = Case::ALL.map(|(case, _)| case);

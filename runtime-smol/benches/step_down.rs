@@ -1,10 +1,10 @@
-//! Latency until a step-down and an election are known: `cargo bench -p poolhouse-smol --bench
-//! step_down`.
+//! The time until the client knows of a step-down and an election:
+//! `cargo bench -p poolhouse-smol --bench step_down`.
 //!
 //! A fake replica set of three members repeats a step-down and an election. The next poll is a
-//! minute away, so every change is learnt from the replies that servers stream. Times are counted
-//! from before the command to the member, which precedes the write of that reply, and the fake
-//! server shares the machine: the reported times are upper bounds.
+//! minute away, so the client receives every change in a streamed reply. The measured times are
+//! upper bounds: they begin before the command to the member, which precedes that reply, and the
+//! fake server uses the same machine.
 //!
 //! - event: until the event of the server's changed description is emitted.
 //! - snapshot: until a task that waits for that event runs, and the client's snapshot of servers
@@ -22,9 +22,9 @@ use std::time::Instant;
 
 /// Number of step-downs.
 const ROUNDS: usize = 300;
-/// Upper bound that the client must keep.
+/// The maximum time that the client must not exceed.
 const AIM_MS: f64 = 20.0;
-/// Upper bound of every wait; far longer than needed.
+/// The time limit of every wait; far longer than needed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() {
@@ -65,7 +65,7 @@ async fn times() -> [Vec<f64>; 3] {
             let client = client.clone();
             async move { client.check_out().await.map(drop).map(|()| Instant::now()) }
         });
-        // Nothing announces that the task waits. If it does not wait yet, its measured time is
+        // No event reports that the task waits. If it does not wait yet, its measured time is
         // longer.
         smol::Timer::after(Duration::from_millis(2)).await;
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A pool of connections to an HTTP/1.1 server, which are kept alive: smol's sockets, and
-//! `httparse` for the heads of responses.
+//! A pool of connections to an HTTP/1.1 server, which are kept open between requests: smol's
+//! sockets, and `httparse` for the heads of responses.
 //!
 //! ```text
 //! python3 -m http.server --protocol HTTP/1.1 --bind 127.0.0.1 8080
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     host: String,
     /// Bytes that were received and not yet read.
     received: Vec<u8>,
-    /// The last response is complete, and the server keeps the connection open.
+    /// Whether the last response is complete and the server keeps the connection open.
     is_reusable: bool,
 }
 
@@ -55,8 +55,9 @@ impl Manager for Http {
         Ok(Connection { stream, host: self.address.clone(), received: Vec::new(), is_reusable: true })
     }
 
-    /// Between two requests nothing may be received: neither a response nor the end, which a server
-    /// sends after a time without requests. This check costs no round trip.
+    /// Checks that nothing was received between two requests: neither a response, nor the end of
+    /// the stream, which a server sends when no request arrives for some time. This check costs no
+    /// round trip.
     async fn check(&self, connection: &mut Connection) -> io::Result<()> {
         match poll_once(connection.stream.peek(&mut [0])).await {
             None => Ok(()),
@@ -73,7 +74,7 @@ impl Manager for Http {
 
 impl Connection {
     pub(crate) async fn get(&mut self, path: &str) -> io::Result<Response> {
-        // Also if the future is dropped in the middle.
+        // Set before the first await, so it is also false if the future is dropped in the middle.
         self.is_reusable = false;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         self.stream.write_all(request.as_bytes()).await?;

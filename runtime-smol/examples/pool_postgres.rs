@@ -5,7 +5,7 @@
 //! cargo run -p poolhouse-smol --example pool_postgres -- 127.0.0.1:5432 postgres secret
 //! ```
 //!
-//! Sixteen tasks run 1,600 queries over at most four connections, of four processes of the server.
+//! Sixteen tasks run 1,600 queries over at most four connections, each served by its own process.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;
@@ -32,7 +32,7 @@ pub(crate) struct Postgres {
 pub(crate) struct Connection {
     stream: TcpStream,
     received: BytesMut,
-    /// The server waits for a query, outside a transaction.
+    /// Whether the server waits for a query, outside a transaction.
     is_idle: bool,
 }
 
@@ -55,7 +55,8 @@ impl Manager for Postgres {
         connection.query("").await.map(drop)
     }
 
-    /// A query that failed or was dropped in the middle, or a transaction that was not ended.
+    /// True after a query that failed or was dropped in the middle, and in a transaction that was
+    /// not ended.
     fn is_broken(&self, connection: &Connection) -> bool {
         !connection.is_idle
     }
@@ -64,7 +65,7 @@ impl Manager for Postgres {
 #[expect(clippy::wildcard_enum_match_arm, reason = "other messages are of no interest here")]
 impl Connection {
     /// Runs queries and returns all their rows. After an error of the server, which is of the kind
-    /// `Other`, the connection remains usable.
+    /// `Other`, the connection stays usable.
     pub(crate) async fn query(&mut self, sql: &str) -> io::Result<Vec<Row>> {
         self.is_idle = false;
         self.send(|message| frontend::query(sql, message)).await?;

@@ -5,7 +5,7 @@
 //! cargo run -p poolhouse-smol --example pool_redis -- 127.0.0.1:6379
 //! ```
 //!
-//! Sixteen tasks count to 16,000 with one counter of the server, over at most four connections.
+//! Sixteen tasks increment one counter of the server up to 16,000, over at most four connections.
 
 use poolhouse_smol::{Manager, Pool};
 use smol::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -25,7 +25,7 @@ pub(crate) struct Redis {
 
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-    /// A request was begun and its reply has not arrived.
+    /// Whether a request was begun whose reply has not arrived.
     is_waiting: bool,
 }
 
@@ -47,7 +47,7 @@ impl Manager for Redis {
         let mut connection = Connection { stream: BufReader::new(stream), is_waiting: false };
         match &self.password {
             Some(password) => drop(connection.command(&["AUTH", password]).await?),
-            // A server that is loading its data refuses this.
+            // A server that is loading its data refuses this command.
             None => self.check(&mut connection).await?,
         }
         Ok(connection)
@@ -59,8 +59,8 @@ impl Manager for Redis {
         if is_pong { Ok(()) } else { Err(invalid(format!("the reply to PING is {reply:?}"))) }
     }
 
-    /// A request that failed or was dropped in the middle leaves a reply that is not the next
-    /// owner's.
+    /// A request that failed or was dropped in the middle leaves an outstanding reply, which the
+    /// next user of the connection would receive.
     fn is_broken(&self, connection: &Connection) -> bool {
         connection.is_waiting
     }
@@ -68,7 +68,7 @@ impl Manager for Redis {
 
 impl Connection {
     /// Sends a command and returns its reply. An error reply is an error of the kind `Other`; the
-    /// connection remains usable after it.
+    /// connection stays usable after it.
     pub(crate) async fn command(&mut self, words: &[&str]) -> io::Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {

@@ -26,8 +26,8 @@ const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(io::stderr).init();
-    // Must precede the client: a pool registers its series with the recorder that is installed when
-    // the pool is created.
+    // Must precede the creation of the client: a pool registers its series when it is created, with
+    // the recorder that is installed then.
     let recorder = recorder()?;
 
     let mut arguments = std::env::args().skip(1);
@@ -63,7 +63,8 @@ fn recorder() -> Result<PrometheusHandle, BuildError> {
     PrometheusBuilder::new().set_buckets(&SECONDS)?.install_recorder()
 }
 
-/// Periodic upkeep of the exporter, which its own listener would do.
+/// Runs the periodic upkeep of the exporter. Its own HTTP listener, which is not used here, would
+/// do that.
 async fn keep_up(recorder: PrometheusHandle) {
     loop {
         smol::Timer::after(Duration::from_secs(5)).await;

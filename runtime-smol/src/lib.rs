@@ -143,11 +143,8 @@
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
 //! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that requires TLS is refused |
-//! | `encrypted-keys` | default | password-encrypted private keys of clients |
-//! | `zlib` | default | compression by zlib, in pure Rust |
-//! | `snappy`, `zstd` | | compression by snappy and zstd; zstd requires a C compiler |
-//! | `lz4` | | compression of Cassandra's protocol |
-//! | `webpki-roots` | | Mozilla's root certificates, compiled in, for platforms without root certificates |
+//! | `compression` | default | zlib and snappy for MongoDB, LZ4 and snappy for Cassandra, in pure Rust |
+//! | `zstd` | | compression by zstd for MongoDB; requires a C compiler |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
 //! | `metrics` | | metrics of pools with OpenTelemetry's names |
 //!
@@ -334,7 +331,8 @@ pub type DnsResolver = poolhouse_client::DnsResolver<Smol>;
 /// ```
 pub type Database = poolhouse_client::Database<Smol>;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
+/// [`poolhouse_client::mux`].
 ///
 /// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
 /// requests in flight; replies arrive in any order. The rows of a result are not decoded: a
@@ -450,7 +448,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     Err(RequestError::NoHost(rejections)) => {
 ///         assert_eq!(rejections[0].address, nobody);
 ///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
-///         // 127.0.0.1:9042: there is no connection to the host: network error
+///         // 127.0.0.1:9042: no connection to the host is open: network error
 ///         println!("{}", rejections[0]);
 ///     }
 ///     other => panic!("{other:?}"),

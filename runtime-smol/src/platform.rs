@@ -42,8 +42,8 @@ impl Platform for Smol {
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let stream = Async::<TcpStream>::connect(address).await?;
-        // Without TCP_NODELAY small requests wait for the peer's delayed acknowledgement. A failure
-        // is ignored: the socket is usable.
+        // Without TCP_NODELAY, small requests wait for the peer's delayed acknowledgement. A
+        // failure is ignored, because the socket is usable.
         let _ = stream.get_ref().set_nodelay(true);
         Ok(stream)
     }

@@ -13,11 +13,11 @@ use poolhouse_smol::poolhouse_auth::{Credential, ITERATIONS_MAX, Mechanism};
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_driver::{LoginFailure, OperationError};
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 use poolhouse_smol::poolhouse_uri::Compressor;
 use poolhouse_smol::poolhouse_wire::AuthError;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, SetupError};
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, Fault, FaultRule, ScramLie};
@@ -74,7 +74,7 @@ fn failure(error: &Error) -> LoginFailure {
 }
 
 #[test]
-fn every_user_gets_in_by_every_mechanism_that_it_has() {
+fn every_user_is_authenticated_by_each_of_its_mechanisms() {
     run(async {
         let server = server();
         let ada = Credential::new("ada", PASSWORD);
@@ -103,7 +103,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
 }
 
 #[test]
-fn connection_strings_say_who_is_calling() {
+fn connection_strings_contain_the_credential() {
     run(async {
         let server = server();
         let password = "pencil%20of%20gr%C3%A4phite";
@@ -125,7 +125,7 @@ fn connection_strings_say_who_is_calling() {
 }
 
 #[test]
-fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
+fn unusable_credential_is_refused_before_a_task_is_started() {
     let server = server();
     let refused_by = |front: &str, rest: &str| {
         let made = parsed(&format!("mongodb://{front}{}/{rest}", server.address())).and_then(Client::with_options);
@@ -156,7 +156,7 @@ fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
 /// SDAM-75: the pool is cleared, and the server is Unknown until the next check; the error contains
 /// the server's message.
 #[test]
-fn nobody_else_gets_in() {
+fn wrong_credentials_are_refused() {
     run(async {
         let server = server();
         let wrong = [
@@ -188,7 +188,7 @@ fn nobody_else_gets_in() {
 
 /// After a refusal, the same client authenticates as soon as the server accepts it.
 #[test]
-fn server_that_lies_is_not_believed_until_it_is_honest() {
+fn server_with_a_wrong_signature_is_refused() {
     run(async {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
@@ -214,7 +214,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
 
 /// PLAIN sends the password unencrypted: only on a private connection, or when it is forced.
 #[test]
-fn plain_wants_privacy_or_force() {
+fn plain_requires_a_private_connection_or_an_option() {
     run(async {
         let ldap = Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain);
         let server = server();
@@ -282,8 +282,9 @@ fn connection_lost_in_authentication_clears_the_pool() {
     });
 }
 
-/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check, which finds the server again. It does not wait for
-/// the check in flight, which the server answers only after heartbeatFrequencyMS.
+/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check,
+/// which finds the server again. It does not wait for the check in flight, which the server answers
+/// only after heartbeatFrequencyMS.
 #[test]
 fn o7_authentication_error_does_not_delay_the_next_operation() {
     run(async {
@@ -294,16 +295,17 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
         eventually("the monitor streams", || server.look(|view| view.exhausting_count() == 1)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
         refused(list(&client).await);
-        // The interval of checks is so long that the check in flight would not be answered within the time of this operation.
+        // The interval of checks is so long that the check in flight would not be answered within
+        // the time of this operation.
         list(&client).await.expect("the operation authenticates");
     });
 }
 
 /// Old servers compress every reply, including those of authentication; requests of authentication
 /// are never compressed.
-#[cfg(feature = "zlib")]
+#[cfg(feature = "compression")]
 #[test]
-fn compressed_replies_are_understood_in_authentication() {
+fn compressed_replies_are_accepted_in_authentication() {
     run(async {
         let mut fake = users();
         fake.state.reply_compression = ReplyCompression::Always;
@@ -355,7 +357,7 @@ fn monitors_do_not_authenticate() {
 }
 
 #[test]
-fn members_of_a_set_are_authenticated_with_one_by_one() {
+fn client_authenticates_to_each_member_of_a_set() {
     run(async {
         let mut set = FakeReplicaSetOptions::of(3);
         set.server = users();
@@ -376,7 +378,7 @@ fn members_of_a_set_are_authenticated_with_one_by_one() {
 /// Checks all output of a client, in success and failure: events, errors, and the `Debug` text of
 /// the client and its options.
 #[test]
-fn nothing_that_a_client_tells_has_a_secret_in_it() {
+fn no_output_of_a_client_contains_a_secret() {
     run(async {
         let server = server();
         let mut told = Vec::new();
@@ -460,7 +462,7 @@ async fn unhurried(server: &FakeServer, limit: &str) -> Client {
 /// CMAP-60: a server that stops answering in a handshake does not occupy a slot of the pool for
 /// ever, at any command.
 #[test]
-fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
+fn silent_handshake_ends_at_the_limit_of_a_command() {
     run(async {
         for limit in ["socketTimeoutMS=1000", "timeoutMS=1000&socketTimeoutMS=600000"] {
             for (command, overloaded) in [(None, true), (Some("saslContinue"), false)] {
@@ -487,7 +489,7 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
 
 /// CMAP-60: timeoutMS starts again with each command of a handshake.
 #[test]
-fn slow_commands_of_a_handshake_have_the_limit_each() {
+fn each_command_of_a_handshake_has_the_whole_limit() {
     run(async {
         let server = server();
         let client = unhurried(&server, "timeoutMS=10000").await;
@@ -504,7 +506,7 @@ fn slow_commands_of_a_handshake_have_the_limit_each() {
 
 /// The options of a client can create another client, which authenticates in the same way.
 #[test]
-fn client_of_another_ones_options_has_its_credential() {
+fn client_with_copied_options_has_the_credential() {
     run(async {
         let server = server();
         let first = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");

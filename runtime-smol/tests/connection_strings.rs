@@ -1,7 +1,9 @@
 //! Connection strings with common mistakes, each with the whole text of the error or the warnings.
 //!
-//! `cargo test -p poolhouse-smol --test connection_strings -- --nocapture` prints them as a table. The number of a row is that of its kind of mistake.
-//! All rows run at the same time, with a short `serverSelectionTimeoutMS`. In the texts, `T` replaces each time, and ports are those that the system assigned.
+//! `cargo test -p poolhouse-smol --test connection_strings -- --nocapture` prints them as a table.
+//! The number of a row is that of its kind of mistake. All rows run at the same time, with a short
+//! `serverSelectionTimeoutMS`. In the texts, `T` replaces each time, and ports are those that the
+//! system assigned.
 #![cfg(all(feature = "tls", feature = "auth"))]
 
 extern crate alloc;
@@ -251,8 +253,8 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
         ),
         Row {
             expected: Expected::Works(vec![
-                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and anyone on the way can read and \
-                 change everything"
+                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and an attacker on the network \
+                 path can read and change all data"
                     .to_owned(),
             ]),
             ..row("05g", format!("mongodb://{m}/?tls=true&tlsInsecure=true"), "")
@@ -405,7 +407,8 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The kind of the error at the end of the chain of sources, if that error is the operating system's.
+/// The kind of the error at the end of the chain of sources, if that error is the operating
+/// system's.
 fn root(error: &Error) -> Option<io::ErrorKind> {
     let mut end: &(dyn core::error::Error + 'static) = error;
     while let Some(source) = end.source() {
@@ -416,7 +419,8 @@ fn root(error: &Error) -> Option<io::ErrorKind> {
 
 type Work<'a> = Pin<Box<dyn Future<Output = Error> + 'a>>;
 
-/// A command of a client that was connected until the server was killed, and a check-out of a client that was made after that.
+/// A command of a client that was connected until the server was killed, and a check-out of a
+/// client that was made after that.
 #[test]
 fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
     run(async {
@@ -428,7 +432,8 @@ fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
         server.kill().expect("killed");
         let checks: [Work<'_>; 2] = [
             Box::pin(async {
-                // The first command may fail because its connection was reset. The last one fails because no server was selected.
+                // The first command may fail because its connection was reset. The last one fails
+                // because no server was selected.
                 loop {
                     let error =
                         client.run_command("db", bson::doc! { "ping": 1 }).await.expect_err("the server was killed");

@@ -199,7 +199,7 @@ fn network_error_clears_the_service_of_its_connection_only() {
 
 /// SDAM-66: the second error, of connections that are stale since the first, has no effect.
 #[test]
-fn errors_of_one_service_clear_it_once() {
+fn stale_errors_do_not_clear_a_service_again() {
     run(async {
         let (balancer, client, mut events) = balanced();
         let [mut both, _well] = two_of_each(&balancer, &client).await;
@@ -247,7 +247,7 @@ fn state_changes_clear_a_service_only_when_it_shuts_down() {
 
 /// CMAP-89: waiters in the queue continue to wait.
 #[test]
-fn clear_of_a_service_fails_nobody_who_waits() {
+fn clear_of_a_service_fails_no_waiter() {
     run(async {
         let balancer = FakeBalancer::start(2).expect("it starts");
         let mut options = options(&balancer.uri());
@@ -330,7 +330,7 @@ fn connection_that_reaches_no_service_clears_nothing() {
 
 /// CMAP-93
 #[test]
-fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
+fn wait_queue_timeout_contains_the_use_of_connections() {
     run(async {
         let balancer = FakeBalancer::start(1).expect("it starts");
         let mut options = options(&balancer.uri());
@@ -362,7 +362,7 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
 /// Routers are killed and restarted under load; every remaining connection is also open on a
 /// router.
 #[test]
-fn load_survives_the_death_of_services() {
+fn load_continues_when_services_are_killed() {
     run(async {
         let balancer = FakeBalancer::start(3).expect("it starts");
         let mut options = options(&balancer.uri());

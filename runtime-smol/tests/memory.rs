@@ -1,5 +1,5 @@
-//! The memory that connections keep after a large reply. It is measured on a complete client with its tasks, sockets on loopback, and a server that pads
-//! its hello reply.
+//! The memory that connections keep after a large reply. It is measured on a complete client with
+//! its tasks, sockets on loopback, and a server that pads its hello reply.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
@@ -19,7 +19,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 
-/// The system's allocator. It counts the bytes that all threads hold, except the threads of servers.
+/// The system's allocator. It counts the bytes that all threads hold, except the threads of
+/// servers.
 struct Counting;
 
 static HELD: AtomicIsize = AtomicIsize::new(0);
@@ -37,8 +38,8 @@ fn note(change: isize) {
     }
 }
 
-// SAFETY: every call is passed to the system's allocator unchanged; counting uses atomics and a thread-local value that
-// needs no initialisation and allocates nothing.
+// SAFETY: every call is passed to the system's allocator unchanged; counting uses atomics and a
+// thread-local value that needs no initialisation and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size().cast_signed());
@@ -70,7 +71,8 @@ struct Hello {
     algorithm: Option<Algorithm>,
 }
 
-/// Starts a standalone server that replies to each request with its hello reply. Its threads end with their connections or with the process.
+/// Starts a standalone server that replies to each request with its hello reply. Its threads end
+/// with their connections or with the process.
 fn hostile_server(hello: Hello) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -133,7 +135,8 @@ fn client(address: SocketAddr, compressor: Option<Compressor>, connections: u32)
     Client::with_options(options).expect("the options are right")
 }
 
-/// Starts the threads of the executor and the reactor before the measurement, so it does not include them.
+/// Starts the threads of the executor and the reactor before the measurement, so it does not
+/// include them.
 async fn begin() {
     let client = client(hostile_server(Hello { monitors_pad: 0, pool_pad: 0, algorithm: None }), None, 1);
     client.warm_up(PATIENCE).await.expect("a connection");
@@ -143,10 +146,8 @@ async fn begin() {
 /// No compressor, and each compressor of this build.
 fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
     let mut each = vec![(None, None)];
-    if cfg!(feature = "zlib") {
+    if cfg!(feature = "compression") {
         each.push((Some(Compressor::Zlib), Some(Algorithm::Zlib)));
-    }
-    if cfg!(feature = "snappy") {
         each.push((Some(Compressor::Snappy), Some(Algorithm::Snappy)));
     }
     if cfg!(feature = "zstd") {
@@ -156,7 +157,8 @@ fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
 }
 
 const CONNECTIONS: u32 = 20;
-/// The limit for twenty new connections, including the memory that a compressor keeps for decompression.
+/// The limit for twenty new connections, including the memory that a compressor keeps for
+/// decompression.
 const IDLE_BYTES_MAX: isize = 2 * 1024 * 1024;
 
 /// The sum over all connections. Without a compressor it is below the size of one such reply.
@@ -189,7 +191,8 @@ fn security_1_monitors_release_large_replies_at_once() {
         let before = HELD.load(Ordering::Relaxed);
         let client = client(server, None, 0);
         client.warm_up(PATIENCE).await.expect("a connection");
-        // This includes the reply on the connection that measures round trips. At most one reply exists at a time.
+        // This includes the reply on the connection that measures round trips. At most one reply
+        // exists at a time.
         eventually("the monitor keeps less than one reply", || HELD.load(Ordering::Relaxed) - before < 450_000).await;
         client.close().await;
     });

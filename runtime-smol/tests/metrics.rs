@@ -7,7 +7,7 @@ use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 #[test]
-fn client_measures_its_pool_by_the_names_of_opentelemetry() {
+fn client_records_metrics_with_the_names_of_opentelemetry() {
     let server = FakeServer::start(FakeOptions::default()).unwrap();
     let recorder = PrometheusBuilder::new().build_recorder();
     let rendered = recorder.handle();

@@ -73,7 +73,7 @@ mod futures_lite_join {
 }
 
 #[test]
-fn every_reply_goes_to_its_own_request_in_every_version_and_compression() {
+fn replies_reach_their_requests_in_every_version_and_compression() {
     let compressions = [None, Some(Compression::Lz4), Some(Compression::Snappy)];
     for version in Version::ALL {
         for compression in compressions {
@@ -100,7 +100,7 @@ fn every_reply_goes_to_its_own_request_in_every_version_and_compression() {
 }
 
 #[test]
-fn large_bodies_travel_both_ways() {
+fn large_bodies_are_sent_and_received() {
     let server = server();
     run(async {
         for version in Version::ALL {
@@ -116,7 +116,7 @@ fn large_bodies_travel_both_ways() {
 }
 
 #[test]
-fn a_server_of_an_older_version_is_spoken_to_in_that() {
+fn older_version_of_a_server_is_used() {
     for (spoken, expected) in [(&[Version::V3, Version::V4][..], Version::V4), (&[Version::V3], Version::V3)] {
         let server = CqlServer::start(CqlServerOptions::with_versions(spoken)).expect("a server");
         run(async {
@@ -128,7 +128,7 @@ fn a_server_of_an_older_version_is_spoken_to_in_that() {
 }
 
 #[test]
-fn who_is_calling_is_said_and_a_refusal_is_in_the_error() {
+fn credential_is_sent_and_a_refusal_is_in_the_error() {
     let options_of = CqlServerOptions::default().with_credentials("ann", "hunter2");
     let server = CqlServer::start(options_of).expect("a server");
     run(async {
@@ -146,7 +146,7 @@ fn who_is_calling_is_said_and_a_refusal_is_in_the_error() {
 }
 
 #[test]
-fn requests_go_to_near_hosts_by_turns_and_to_far_ones_when_no_near_one_takes_them() {
+fn requests_rotate_over_local_hosts_and_use_remote_ones_without_a_local() {
     let (one, two, far) = (server(), server(), server());
     run(async {
         let options = options(&[&one, &two]).remote_host(far.address().to_string());
@@ -182,7 +182,7 @@ fn requests_go_to_near_hosts_by_turns_and_to_far_ones_when_no_near_one_takes_the
 }
 
 #[test]
-fn a_request_that_takes_too_long_fails_and_its_late_reply_reaches_nobody() {
+fn a_request_that_times_out_fails_and_its_late_reply_is_dropped() {
     let server = server();
     let lost = server.add(Rule::statements(Act::Hold { count: usize::MAX, order: Order::Kept }).text("echo slow"));
     run(async {
@@ -212,7 +212,7 @@ fn a_request_that_takes_too_long_fails_and_its_late_reply_reaches_nobody() {
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_loses_its_connection_and_each_request_fails_once() {
+fn protocol_violation_closes_the_connection_and_fails_each_request_once() {
     let acts = [
         Act::Stream(999),
         Act::Stream(-1),
@@ -267,7 +267,7 @@ fn a_peer_that_breaks_the_protocol_loses_its_connection_and_each_request_fails_o
 }
 
 #[test]
-fn errors_of_servers_are_errors_and_a_server_that_starts_passes_its_requests_on() {
+fn errors_of_servers_are_returned_and_a_starting_server_is_skipped() {
     let (one, two) = (server(), server());
     one.add(Rule::statements(Act::Error(ErrorCode::IS_BOOTSTRAPPING, "not yet".into())).text("echo boot"));
     for server in [&one, &two] {
@@ -294,9 +294,10 @@ fn errors_of_servers_are_errors_and_a_server_that_starts_passes_its_requests_on(
     });
 }
 
-/// B1: sockets take no bytes until all requests are in flight. The requests are then written together, even on a busy machine.
+/// B1: sockets take no bytes until all requests are in flight. The requests are then written
+/// together, even on a busy machine.
 #[test]
-fn what_is_asked_together_is_written_together() {
+fn concurrent_requests_are_written_together() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server");
     let probe = Probe::<Smol>::default();
     let options = options(&[&server]).mux(MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT });
@@ -362,7 +363,7 @@ fn a_pool_grows_with_its_load_and_shrinks_after_it() {
 }
 
 #[test]
-fn hosts_and_options_change_while_it_runs() {
+fn hosts_and_options_can_be_changed_while_the_session_is_open() {
     let (one, two) = (server(), server());
     run(async {
         let session = Session::new(options(&[&one])).expect("a session");
@@ -385,11 +386,11 @@ fn hosts_and_options_change_while_it_runs() {
 }
 
 #[test]
-fn options_that_are_wrong_are_named() {
+fn invalid_options_are_named() {
     let said = |options: SessionOptions| options.validate().expect_err("it is wrong").to_string();
     assert_eq!(said(SessionOptions::new(Vec::<String>::new())), "hosts is 0, but must be from 1 to 4096");
     assert!(said(SessionOptions::new(["a:b"])).starts_with("hosts is \"a:b\", but must be host"));
     assert!(!said(SessionOptions::new(["ann:hunter2@db"])).contains("hunter2"));
-    assert_eq!(said(SessionOptions::new(["a", "a"])), "hosts is \"a\", but must be there once");
+    assert_eq!(said(SessionOptions::new(["a", "a"])), "hosts is \"a\", but must be listed once");
     assert!(said(SessionOptions::new(["a"]).connect_timeout(Duration::ZERO)).starts_with("connectTimeoutMS is 0"));
 }

@@ -90,7 +90,7 @@ impl Manager for Client {
 /// Every check-out has one outcome and its own replies while the server is ended and started again,
 /// and while operations are dropped in the middle.
 #[test]
-fn nothing_is_lost_when_the_server_is_restarted_under_load() {
+fn server_restart_under_load_loses_no_operation() {
     smol::block_on(async {
         let server = Adder::start("127.0.0.1:0").await;
         let address = server.address.to_string();
@@ -166,7 +166,7 @@ fn nothing_is_lost_when_the_server_is_restarted_under_load() {
 }
 
 #[test]
-fn refused_connection_names_the_reason_of_the_system() {
+fn refused_connection_contains_the_reason_of_the_system() {
     smol::block_on(async {
         let server = Adder::start("127.0.0.1:0").await;
         let address = server.address;
@@ -213,7 +213,7 @@ fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
 }
 
 #[test]
-fn options_are_checked_before_anything_is_started() {
+fn options_are_checked_before_a_task_is_started() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let error = Pool::builder(Client(address)).max_size(1).min_size(2).build().expect_err("a contradiction");
     assert_eq!(error.to_string(), "min_size is 2, but must be at most max_size");

@@ -59,7 +59,8 @@ async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     (error, Instant::now())
 }
 
-/// Spawns a task with an operation that ends at its limit. The task returns the time at which the operation was due to end, and the time at which it ended.
+/// Spawns a task with an operation that ends at its limit. The task returns the time at which the
+/// operation was due to end, and the time at which it ended.
 fn time_out_after(client: &Client, limit: Duration) -> Task<(Instant, Instant)> {
     let client = client.clone();
     smol::spawn(async move {
@@ -72,16 +73,18 @@ fn time_out_after(client: &Client, limit: Duration) -> Task<(Instant, Instant)> 
     })
 }
 
-/// B1: operations end in the order of their limits. A timer of the bare runtime is due between each limit and the next one. If it fired in time, the machine
-/// did not stall, and the operation with the shorter limit must have ended first.
+/// B1: operations end in the order of their limits. A timer of the bare runtime is due between each
+/// limit and the next one. If it fired in time, the machine did not stall, and the operation with
+/// the shorter limit must have ended first.
 #[test]
-fn operations_end_each_at_its_own_limit_whatever_the_order() {
+fn each_operation_ends_at_its_own_limit_in_any_order() {
     const GAP: Duration = Duration::from_millis(200);
     const ROUNDS_MAX: u32 = 10;
     let server = silent_server();
     let client = client(&server);
     run(async {
-        // The clock first sleeps until the longest limit, and must wake for each shorter one. Each operation begins after the previous one is at the server.
+        // The clock first sleeps until the longest limit, and must wake for each shorter one. Each
+        // operation begins after the previous one is at the server.
         let order: [u32; 5] = [5, 3, 1, 2, 4];
         let mut judged = BTreeSet::new();
         let mut rounds = 0;
@@ -115,7 +118,8 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
             }
             for ((place, alive), pair) in (1_u32..).zip(alive).zip(ends.windows(2)) {
                 let [(due, ended), (due_next, ended_next)] = pair else { unreachable!("two at a time") };
-                // Each operation begins in a separate task. A stalled machine may have started that task late.
+                // Each operation begins in a separate task. A stalled machine may have started that
+                // task late.
                 if alive.await && *due + GAP / 2 < *due_next {
                     assert!(
                         ended < ended_next,
@@ -131,8 +135,8 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
 /// P19: the permitted lateness on an idle machine.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
-/// B1: the median lateness of operations after their limits is bounded. A timer of the bare runtime for each operation measures how late this machine is
-/// without the client.
+/// B1: the median lateness of operations after their limits is bounded. A timer of the bare runtime
+/// for each operation measures how late this machine is without the client.
 #[test]
 fn operations_end_soon_after_their_limits() {
     const COUNT: usize = 64;
@@ -171,7 +175,7 @@ async fn median_lateness(tasks: Vec<Task<(Instant, Instant)>>) -> Duration {
 }
 
 #[test]
-fn a_long_limit_does_not_hold_up_a_short_one() {
+fn a_long_limit_does_not_delay_a_short_one() {
     let server = silent_server();
     let client = client(&server);
     run(async {
@@ -228,7 +232,7 @@ fn operation_that_begins_after_the_client_was_closed_has_its_limit() {
 }
 
 #[test]
-fn limit_that_passed_between_commands_says_nothing_of_the_next_limit() {
+fn limit_that_passed_between_commands_does_not_affect_the_next() {
     let server = silent_server();
     let client = client(&server);
     server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));

@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
 use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{
-    Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
+    Authorities, Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
 };
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
@@ -51,6 +51,41 @@ impl World {
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.timeout = Some(PATIENCE);
         options
+    }
+}
+
+/// The options of a connection string, with an authority in memory in place of a file.
+#[test]
+fn authority_in_memory_is_trusted_by_a_client() {
+    let (world, other) = (World::new(), World::new());
+    let server = world.server();
+    let options = |authority: &World| {
+        let authorities = Authorities::from_pem(authority.root.certificate()).expect("a certificate");
+        let mut options = world.options(&server, "");
+        let tls = options.tls.as_mut().expect("the string has TLS");
+        tls.ca_file = None;
+        tls.authorities = Some(authorities);
+        options
+    };
+    run(async {
+        let trusting = client(options(&world));
+        ping(&trusting).await.expect("the authority is trusted");
+        trusting.close().await;
+        let (_, cause) = refusal(options(&other)).await;
+        assert_eq!(cause, Cause::Certificate(CertificateFault::UnknownIssuer));
+    });
+}
+
+#[test]
+fn client_with_a_file_and_authorities_in_memory_is_refused() {
+    let world = World::new();
+    let server = world.server();
+    let mut options = world.options(&server, "");
+    let authorities = Authorities::from_pem(world.root.certificate()).expect("a certificate");
+    options.tls = options.tls.map(|tls| tls.authorities(authorities));
+    match Client::with_options(options) {
+        Err(Error::Setup(SetupError::Tls(error))) => assert_eq!(error, TlsError::AuthoritiesTwice),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -94,7 +129,7 @@ async fn refusal(mut options: ClientOptions) -> (String, Cause) {
 }
 
 #[test]
-fn everything_goes_over_tls_in_either_version() {
+fn all_connections_use_tls_in_either_version() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         run(async {
@@ -122,7 +157,7 @@ fn everything_goes_over_tls_in_either_version() {
 }
 
 #[test]
-fn many_tasks_share_connections_over_tls_and_some_give_up() {
+fn many_tasks_share_connections_over_tls_and_some_cancel() {
     let world = World::new();
     run(async {
         let server = world.server();
@@ -220,7 +255,7 @@ fn bad_certificate_is_named_by_checks_and_by_selection() {
 
 /// CMAP-97: with TLS 1.3 the refusal arrives after the handshake.
 #[test]
-fn server_that_demands_a_certificate_gets_it_or_its_refusal_is_named() {
+fn required_client_certificate_is_sent_or_its_refusal_named() {
     let world = World::new();
     let ann = world.root.issue(&Wanted::client("ann")).identity();
     let key = escaped(&world.folder.write("ann.pem", ann.pem()));
@@ -241,7 +276,7 @@ fn server_that_demands_a_certificate_gets_it_or_its_refusal_is_named() {
 
 /// CMAP-98.
 #[test]
-fn handshake_that_is_cut_is_a_sign_of_overload() {
+fn interrupted_tls_handshake_is_classified_as_overload() {
     let world = World::new();
     run(async {
         let server = world.server();
@@ -258,7 +293,7 @@ fn handshake_that_is_cut_is_a_sign_of_overload() {
 }
 
 #[test]
-fn server_that_speaks_no_tls_is_not_spoken_to_in_plain_text() {
+fn server_without_tls_receives_no_plain_text() {
     let world = World::new();
     run(async {
         let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
@@ -270,7 +305,7 @@ fn server_that_speaks_no_tls_is_not_spoken_to_in_plain_text() {
 
 #[cfg(unix)]
 #[test]
-fn unix_socket_carries_no_tls() {
+fn unix_socket_uses_no_tls() {
     let world = World::new();
     run(async {
         let mut options = FakeOptions::default();
@@ -290,7 +325,7 @@ fn unix_socket_carries_no_tls() {
 }
 
 #[test]
-fn file_that_cannot_be_used_is_named_and_nothing_is_started() {
+fn unusable_file_is_named_and_nothing_is_started() {
     let world = World::new();
     run(async {
         let server = world.server();

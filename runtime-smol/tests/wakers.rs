@@ -1,4 +1,5 @@
-//! Wakers of a faulty executor: their `clone` panics or calls the client. The client must hold no lock while it clones a waker.
+//! Wakers of a faulty executor: their `clone` panics or calls the client. The client must hold no
+//! lock while it clones a waker.
 #![allow(unsafe_code, reason = "a waker whose clone does something cannot be written without; libraries forbid it")]
 
 extern crate alloc;
@@ -16,7 +17,8 @@ use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
 
-/// The function that is called first when the waker is cloned. Waking does nothing, because the tests poll the futures themselves.
+/// The function that is called first when the waker is cloned. Waking does nothing, because the
+/// tests poll the futures themselves.
 struct Trick(Box<dyn Fn() + Send + Sync>);
 
 unsafe fn clone(data: *const ()) -> RawWaker {
@@ -39,7 +41,8 @@ const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, drop_waker, wake_by_re
 
 fn waker(on_clone: impl Fn() + Send + Sync + 'static) -> Waker {
     let data = Arc::into_raw(Arc::new(Trick(Box::new(on_clone))));
-    // SAFETY: the functions above keep the contract of RawWaker: thread-safe, and each waker owns one count.
+    // SAFETY: the functions above keep the contract of RawWaker: thread-safe, and each waker owns
+    // one count.
     unsafe { Waker::from_raw(RawWaker::new(data.cast(), &VTABLE)) }
 }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Works with a server of Cassandra's protocol by PyPI's cassandra-driver: queries, prepared statements, many at a time.
+"""Tests a server of Cassandra's protocol with PyPI's cassandra-driver: queries, prepared statements,
+many requests at a time.
 
 usage: cassandra_client.py HOST PORT VERSION|any COMPRESSION|none USER:PASSWORD|none ok|refused
 
-Of the server it is expected that it echoes: see poolhouse_tests::cql_server. Exit status 0 when all was well.
+The server must echo: see poolhouse_fake::cql. Exit status 0 on success.
 """
 
 import sys
@@ -19,25 +20,27 @@ from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, SimpleStatement
 from cassandra.segment import CRC32_LENGTH, Segment
 
-# Far beyond what anything takes.
+# Much longer than any operation takes.
 PATIENCE_S = 40
 
 
 class Connection(AsyncioConnection):
-    """The driver's, without two faults of its own in v5 (seen in 3.30) that come and go with where a read happens to end.
+    """The driver's connection, without two bugs of its v5 code (observed in 3.30) that depend on where a read ends.
 
-    What it has of a segment's header is lost when the rest is not there yet: it does not go back to the front of what it keeps. And of a segment that
-    was not worth compressing it takes the header for two bytes shorter than it is, so that it takes it for whole when its last two bytes are missing.
+    The driver loses the received part of a segment header when the rest has not arrived: it does not
+    rewind its buffer. And it assumes that the header of an uncompressed segment is two bytes shorter
+    than it is, so it treats the segment as complete when its last two bytes are missing.
     """
 
-    # Large reads, of which few end within a segment.
+    # Large reads, of which few end at the boundary of a segment.
     in_buffer_size = 4 << 20
 
     def _process_segment_buffer(self):
         buffer, codec = self._io_buffer, self._segment_codec
         readable, needed = buffer.readable_io_bytes(), codec.header_length_with_crc
         if codec.compression and readable >= needed:
-            # The length of what follows the header stands in its first 17 bits; its checksum is looked at by the driver.
+            # The first 17 bits of the header are the length of the payload; the driver verifies the
+            # checksum.
             length = int.from_bytes(buffer.io_buffer.getvalue()[:3], "little") & Segment.MAX_PAYLOAD_LENGTH
             needed += length + CRC32_LENGTH
         if readable >= needed:
@@ -59,7 +62,7 @@ def works(session):
     check(session.execute("void").one() is None, "no rows")
     row = session.execute("SELECT cluster_name, tokens FROM system.local WHERE key='local'").one()
     check(row.cluster_name == "poolhouse" and len(row.tokens) == 1, f"the node's own row: {row}")
-    # In v5 it travels in many segments.
+    # In v5 this reply is sent in many segments.
     long = bytes(session.execute("bytes 500000 ab").one().reply)
     check(long == b"ab" * 250000, f"{len(long)} bytes")
     text = "x" * 300000
@@ -71,13 +74,14 @@ def works(session):
     results = execute_concurrent_with_args(session, echo, arguments, concurrency=300)
     for number, (success, rows) in enumerate(results):
         check(success, rows)
-        check(rows.one().reply == f"{number} of a thousand", f"{number}: another reply")
+        check(rows.one().reply == f"{number} of a thousand", f"{number}: the reply to another request")
 
-    # Of those with a delay of 0 no reply comes until there are 50 of them, and they are 150: see python_client.rs.
+    # The server holds the replies to requests with a delay of 0 until 50 of them are held. There
+    # are 150 such requests: see python_client.rs.
     statements = [(SimpleStatement(f"delay {number % 7} echo {number}"), ()) for number in range(1050)]
     for number, (success, rows) in enumerate(execute_concurrent(session, statements, concurrency=500)):
         check(success, rows)
-        check(rows.one().reply == str(number), f"{number}: another reply")
+        check(rows.one().reply == str(number), f"{number}: the reply to another request")
 
     batch = BatchStatement()
     batch.add(SimpleStatement("void 1"))
@@ -102,7 +106,7 @@ def main():
         [host],
         port=int(port),
         compression=False if compression == "none" else compression,
-        # Asyncio is the only one that each version of Python has, without extensions in C.
+        # Asyncio is the only event loop that every version of Python has, without extensions in C.
         connection_class=Connection,
         connect_timeout=PATIENCE_S,
         control_connection_timeout=PATIENCE_S,
@@ -115,14 +119,14 @@ def main():
         try:
             cluster.connect()
         except NoHostAvailable as error:
-            check("password" in str(error), f"why? {error}")
+            check("password" in str(error), f"another error than that of the password: {error}")
         else:
-            raise AssertionError("it was let in")
+            raise AssertionError("the server accepted a wrong password")
         return
     begun = time.monotonic()
     session = cluster.connect()
     works(session)
-    # The server is one node, and its keyspace is known.
+    # The server is one node, and the client knows its keyspace.
     check([host.release_version for host in cluster.metadata.all_hosts()] == ["4.1.0"], "one node")
     check("poolhouse" in cluster.metadata.keyspaces, "its schema")
     session.execute("USE poolhouse")

@@ -1,7 +1,9 @@
-/* What libmongoc does with a server, checked step by step: libmongoc_client URI streaming|polling EXPECTATION.
+/* Tests a server with libmongoc, step by step:
+ * libmongoc_client URI streaming|polling EXPECTATION.
  *
- * EXPECTATION: `ok`, `fail-over` (the set elects another primary meanwhile) or `refused` (by authentication). A client of a
- * pool has monitors of its own that stream; a client alone polls by itself between operations. */
+ * EXPECTATION: `ok`, `fail-over` (the set elects another primary meanwhile) or `refused` (by
+ * authentication). A client of a pool has monitors that stream; a single client polls between its
+ * operations. */
 
 #include <mongoc/mongoc.h>
 #include <stdio.h>
@@ -10,18 +12,19 @@
 #include <time.h>
 
 static const int64_t PATIENCE_US = 20 * 1000 * 1000;
-/* What a server answers that is no primary: to a write, and to a read. */
+/* Codes with which a server that is not primary refuses writes and reads. */
 static const uint32_t NOT_PRIMARY = 10107, NOT_PRIMARY_NO_SECONDARY_OK = 13435;
-/* The driver tries once more what meets an election. A reply to an earlier check, still on its way, may let that come to the old primary again. */
+/* The driver retries operations during an election once. A delayed reply to an earlier check may
+ * direct the retry to the old primary again. */
 static const int REFUSED_MAX = 5;
-/* How often a run may be refused so: not at all where nothing is elected. And how often it was. */
+/* Maximum number of such refusals in a run (0 without an election), and their number so far. */
 static int refused_max, refused_count;
 
-/* Checks that succeeded, which other threads count. */
+/* Successful checks, counted by other threads. */
 static volatile int32_t awaited_count, polled_count;
 
 static void fail(const char *what, const bson_error_t *error) {
-    fprintf(stderr, "libmongoc: %s: %s (%u)\n", what, error ? error->message : "not so", error ? error->code : 0);
+    fprintf(stderr, "libmongoc: %s: %s (%u)\n", what, error ? error->message : "failed", error ? error->code : 0);
     exit(1);
 }
 
@@ -42,7 +45,8 @@ static bool command(mongoc_client_t *client, const char *name, bson_error_t *err
     return ok;
 }
 
-/* Before another try of what an election has refused; any other failure is one. */
+/* Pauses before an operation is repeated that was refused because of an election. Any other error
+ * fails the test. */
 static void pause_if_refused(const char *what, const bson_error_t *error) {
     bool refused = error->code == NOT_PRIMARY || error->code == NOT_PRIMARY_NO_SECONDARY_OK;
     if (!refused || ++refused_count > refused_max) {
@@ -60,7 +64,7 @@ static void insert(mongoc_collection_t *collection, int32_t id) {
     bson_destroy(document);
 }
 
-/* How many documents there are, in several batches. */
+/* Returns the number of documents, read in several batches. */
 static int find(mongoc_collection_t *collection) {
     bson_error_t error;
     for (;;) {
@@ -98,18 +102,19 @@ static void works(mongoc_client_t *client) {
         insert(collection, id);
     }
     if (find(collection) != 100) {
-        fail("100 documents are found", NULL);
+        fail("not 100 documents are found", NULL);
     }
     mongoc_collection_destroy(collection);
     if (command(client, "noSuchCommand", &error) || error.code != 59) {
-        fail("an unknown command is refused by 59", &error);
+        fail("an unknown command is not refused with code 59", &error);
     }
     if (!command(client, "ping", &error)) {
         fail("ping after an error", &error);
     }
 }
 
-/* Writes until another primary has taken some; no write fails but by the election itself. */
+/* Writes until another primary has accepted some documents. Writes fail only because of the
+ * election. */
 static void fails_over(mongoc_client_t *client) {
     refused_count = 0;
     mongoc_collection_t *collection = mongoc_client_get_collection(client, "db", "writes");
@@ -118,7 +123,7 @@ static void fails_over(mongoc_client_t *client) {
     for (int after = 0; after < 10;) {
         bson_error_t error;
         if (bson_get_monotonic_time() > deadline) {
-            fail("there is another primary", NULL);
+            fail("no other primary", NULL);
         }
         insert(collection, after);
         mongoc_server_description_t *primary = mongoc_client_select_server(client, true, NULL, &error);
@@ -169,10 +174,10 @@ int main(int count, char **words) {
     }
     if (strcmp(words[3], "refused") == 0) {
         if (command(client, "ping", &error)) {
-            fail("it is refused", NULL);
+            fail("a wrong password is accepted", NULL);
         }
         if (error.domain != MONGOC_ERROR_CLIENT || error.code != MONGOC_ERROR_CLIENT_AUTHENTICATE) {
-            fail("it is refused by authentication", &error);
+            fail("not an authentication error", &error);
         }
     } else {
         works(client);
@@ -184,7 +189,7 @@ int main(int count, char **words) {
         volatile int32_t *checks = streams ? &awaited_count : &polled_count;
         while (*checks < 3) {
             if (bson_get_monotonic_time() > deadline) {
-                fail("three checks", NULL);
+                fail("fewer than three checks within the time limit", NULL);
             }
             if (!command(client, "ping", &error)) {
                 fail("ping between checks", &error);
@@ -192,7 +197,7 @@ int main(int count, char **words) {
             pause_20_ms();
         }
         if (!streams && awaited_count) {
-            fail("nothing is awaited by one who polls", NULL);
+            fail("a polling client sent awaited checks", NULL);
         }
         works(client);
     }

@@ -1,6 +1,7 @@
-"""What pymongo does with a server, checked step by step: pymongo_client.py URI streaming|polling EXPECTATION.
+"""Tests a server with pymongo, step by step: pymongo_client.py URI streaming|polling EXPECTATION.
 
-EXPECTATION: `ok`, `fail-over` (the set elects another primary meanwhile) or `refused` (by authentication).
+EXPECTATION: `ok`, `fail-over` (the set elects another primary meanwhile) or `refused` (by
+authentication).
 """
 
 import sys
@@ -39,7 +40,7 @@ class Heartbeats(monitoring.ServerHeartbeatListener):
     def wait(self, what, condition):
         with self.changed:
             if not self.changed.wait_for(condition, PATIENCE_S):
-                raise AssertionError(f"never came: {what}; awaited {self.awaited}, polled {self.polled}")
+                raise AssertionError(f"not within the time limit: {what}; awaited {self.awaited}, polled {self.polled}")
 
 
 def check(condition, what):
@@ -64,7 +65,7 @@ def works(client):
 
 
 def fails_over(client):
-    """Writes until another primary has taken some; no write fails."""
+    """Writes until another primary has accepted some documents; no write fails."""
     deadline = time.monotonic() + PATIENCE_S
     first, after = None, 0
     while after < 10:
@@ -94,7 +95,7 @@ def main():
         except OperationFailure as error:
             check(error.code == 18, f"code {error.code}: {error}")
         else:
-            raise AssertionError("it was let in")
+            raise AssertionError("the server accepted a wrong password")
         client.close()
         return
     works(client)
@@ -103,13 +104,14 @@ def main():
         works(client)
     if mode == "streaming":
         heartbeats.wait("three awaited checks", lambda: any(count >= 3 for count in heartbeats.awaited.values()))
-        # The server counts the streams: an awaited check alone could be asked for each time. One is in between at times.
+        # The server's count of streams proves streaming: an awaited check alone could be a separate
+        # request. The count may be 1 too high for a moment.
         deadline = time.monotonic() + PATIENCE_S
         while client.admin.command("serverStatus")["connections"]["exhaustHello"] < 1:
-            check(time.monotonic() < deadline, "the server streams its greetings")
+            check(time.monotonic() < deadline, "the server does not stream hello replies")
     else:
         heartbeats.wait("three polls", lambda: any(count >= 3 for count in heartbeats.polled.values()))
-        check(not heartbeats.awaited, "nothing is awaited by one who polls")
+        check(not heartbeats.awaited, "a polling client sent awaited checks")
     works(client)
     check(not heartbeats.failures, f"checks failed: {heartbeats.failures}")
     client.close()

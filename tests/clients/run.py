@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Lets other people's drivers work with the fake server: pymongo and libmongoc, as tests/scripts/clients provides them.
+"""Tests the fake server with other projects' drivers: pymongo and libmongoc, as installed by
+tests/scripts/clients.
 
 usage: POOLHOUSE_CLIENTS=$(tests/scripts/clients) tests/clients/run.py [NAME]    (only cases whose names contain NAME)
 
-Each case has a server of its own on ports that the system chooses. The server ends when its standard input is closed, so it
-does not outlive this process. Cases run side by side; prints one line each. Exit status 1 when one failed.
+Each case has a separate server on ports that the system chooses. The server ends when its standard
+input is closed, so it does not outlive this process. Cases run concurrently, and each prints one
+line. Exit status 1 if a case failed.
 """
 
 import concurrent.futures
@@ -17,7 +19,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# Far beyond what a case takes; for the clients' own limits see there.
+# Much longer than a case takes. The clients have shorter limits of their own.
 CLIENT_LIMIT_S = 90
 SERVER_LIMIT_S = 20
 
@@ -25,7 +27,8 @@ SET = ["--replica-set", "3"]
 ELECTIONS = [*SET, "--fail-over-every", "3"]
 ADA = ["--user", "ada:pencil"]
 
-# Name; arguments of the server; user and password; options of the connection string; how it monitors; what is expected.
+# Name; arguments of the server; user and password; options of the connection string; monitoring
+# mode; expected result.
 CASES = [
     ("alone, streaming", [], "", "", "streaming", "ok"),
     ("alone, polling", [], "", "", "polling", "ok"),
@@ -44,7 +47,8 @@ CASES = [
 
 
 def build():
-    """The path of the fake server; with the examples, so that the features are those of the workspace's tests, for which it has been built before."""
+    """Returns the path of the fake server. It is built with the examples, so that its features are those of
+    the workspace's tests, for which it was already built."""
     what = ["--workspace", "--all-features", "--examples", "--bin", "fake_server"]
     command = ["cargo", "build", *what, "--message-format", "json"]
     if os.environ.get("CI") == "true":
@@ -56,13 +60,13 @@ def build():
 
 
 class Server:
-    """A fake server; ended with the block."""
+    """A fake server; stopped at the end of the block."""
 
     def __init__(self, path, arguments):
         self.process = subprocess.Popen(
             [path, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        # Else a silent server would let the next line wait for ever.
+        # Without the watchdog a silent server would block the next line forever.
         watchdog = threading.Timer(SERVER_LIMIT_S, self.process.kill)
         watchdog.start()
         self.uri = self.process.stdout.readline().strip()

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Proves the board support of runtime-embassy/firmware: runs its probes under QEMU, on a Cortex-M4F and a Cortex-M3.
+"""Tests the board support of runtime-embassy/firmware: runs its probes under QEMU, on a Cortex-M4F
+and a Cortex-M3.
 
 usage: tests/firmware/board.py [NAME]    (only cases whose names contain NAME)
 
-Builds by tests/scripts/firmware and runs by tests/scripts/run-firmware. Prints one line a case. Exit status 1 when one failed.
+Builds by tests/scripts/firmware and runs by tests/scripts/run-firmware. Prints one line per case.
+Exit status 1 if a case failed.
 """
 
 import contextlib
@@ -19,19 +21,20 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TARGETS = {"M4F": "thumbv7em-none-eabihf", "M3": "thumbv7m-none-eabi"}
-# Far beyond what a case takes.
+# Much longer than a case takes.
 LIMIT_S = 60
 JUMPING = {"POOLHOUSE_FIRMWARE_ICOUNT": "shift=0,sleep=off"}
 CUT_OFF = {"POOLHOUSE_FIRMWARE_NETWORK": "none"}
 MESSAGES = 200
-# Where QEMU's main loop is not nudged, a connection takes 1.0 s or more.
+# Without the notification of QEMU's main loop, a connection takes at least 1.0 s.
 CONNECT_US_MAX = 900_000
-# An idle core is woken by its clock each 170 s, which makes 21, and by the stack's timers.
+# An idle core is woken by its clock every 170 s, which makes 21 wake-ups per hour, and by the
+# timers of the network stack.
 IDLE_HOUR_WAKEUPS_MAX = 25
 
 
 class Failed(Exception):
-    """A case did not do what it should; the text says what."""
+    """A case failed; the text is the reason."""
 
 
 def script(name, *arguments):
@@ -43,8 +46,9 @@ def environment(more):
 
 
 def build(triple):
-    """The folder of the probes."""
-    # The one that logs is built by itself: what it wants of others is of no use to them.
+    """Returns the folder of the built probes."""
+    # The program that logs is built separately: the others must not receive the features of its
+    # dependencies.
     for what in ([], ["--features", "defmt", "--bin", "log"]):
         built = subprocess.run(
             script("firmware", triple, "-p", "poolhouse-probe", *what), cwd=ROOT, env=os.environ | {"DEFMT_LOG": "debug"},
@@ -56,7 +60,7 @@ def build(triple):
 
 
 def run(folder, probe, *arguments, more=None, status=0):
-    """What a probe prints; it must end with this status."""
+    """Returns the output of a probe, which must end with this status."""
     done = subprocess.run(
         script("run-firmware", folder / probe, *arguments),
         env=environment(more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -68,12 +72,13 @@ def run(folder, probe, *arguments, more=None, status=0):
 
 
 class Echo:
-    """An echo server on the host's loopback for one connection after another; ended with the block."""
+    """An echo server on the host's loopback that serves one connection after another; stopped at the end of the block."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        # One entry for each connection that the client has ended in order: how many bytes came.
+        # One entry for each connection that the client has closed in an orderly way: the number of
+        # bytes received.
         self.ended = []
         self.thread = threading.Thread(target=self.serve, daemon=True)
 
@@ -97,7 +102,7 @@ class Echo:
         return self
 
     def __exit__(self, *_):
-        # Closing alone would not end a waiting accept.
+        # Closing the socket alone would not end a waiting accept.
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.thread.join(LIMIT_S)
@@ -119,7 +124,7 @@ def echo(folder):
     with Echo() as server:
         outputs = [run(folder, "echo", "127.0.0.1", server.port, MESSAGES) for _ in range(3)]
     if server.ended != [MESSAGES * 64] * 3:
-        raise Failed(f"the server saw {server.ended} bytes until the end: {outputs}")
+        raise Failed(f"the server received {server.ended} bytes until the end of each connection: {outputs}")
     connects = [int(re.search(r"connected to \S+ in (\d+) us", output)[1]) for output in outputs]
     if min(connects) > CONNECT_US_MAX:
         raise Failed(f"connections took {connects} us")
@@ -136,7 +141,7 @@ def nobody_listens(folder):
 
 
 def cable(folder):
-    """Pulls it and plugs it in by QEMU's monitor, when the probe asks for it."""
+    """Unplugs the cable and plugs it in by QEMU's monitor, when the probe requests it."""
     with tempfile.TemporaryDirectory() as place:
         path = str(pathlib.Path(place) / "monitor")
         probe = subprocess.Popen(
@@ -148,7 +153,7 @@ def cable(folder):
             for line in probe.stdout:
                 if not asked:
                     monitor.connect(path)
-                    # What the monitor says is of no use to anybody, but must have a reader.
+                    # The output of the monitor is not used, but it must be read.
                     threading.Thread(target=drain, args=[monitor], daemon=True).start()
                 asked.append(line.strip())
                 command = {"pull the cable": b"set_link nic0 off\n", "plug it in": b"set_link nic0 on\n"}.get(asked[-1])
@@ -168,7 +173,8 @@ def drain(stream):
 
 def crashes(folder):
     outputs = [run(folder, "crash", what, status=status) for what, status in (("panic", 101), ("fault", 102))]
-    # The core has no stack left to take a fault on; QEMU aborts, which a shell tells as 128 + SIGABRT.
+    # The core has no stack left to handle the fault; QEMU aborts, which a shell reports as 128 +
+    # SIGABRT.
     overflow = run(folder, "crash", "overflow", status=134)
     if "Lockup" not in overflow:
         raise Failed(overflow)
@@ -176,11 +182,11 @@ def crashes(folder):
 
 
 def log(folder):
-    """Frames of defmt, with the texts of events in them."""
+    """The output consists of defmt frames that contain the texts of events."""
     frames = subprocess.run(
         script("run-firmware", folder / "log"), env=environment(CUT_OFF), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
     )
-    # A block of the encoding ends where a zero was; nothing else comes between the bytes of a text.
+    # A block of the encoding ends at each zero byte; the bytes of a text are otherwise contiguous.
     text = bytes(byte for byte in frames.stdout if 32 <= byte < 127).decode()
     if frames.returncode != 0 or not all(part in text for part in ("db.exa", "mple:27017", "PoolR", "eady")):
         raise Failed(f"exit status {frames.returncode}: {frames.stdout}")

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Measures what Poolhouse takes of a Cortex-M4: flash, static RAM, stack, instructions, wake-ups, and what must not be linked at all.
+"""Measures the resources that Poolhouse uses on a Cortex-M4: flash, static RAM, stack, instructions
+and wake-ups, and checks that excluded code is not linked.
 
 usage: tests/firmware/numbers.py [--update | --panics | --map PROGRAM]
 
-Builds runtime-embassy/firmware/size, runs it under QEMU (against mongod if MONGOD names one, else against the fake server), prints a table, and fails
-when a figure is more than 5 % above the one that runtime-embassy/firmware/numbers.toml has for the toolchain, or when something is there that must not be.
-A figure without such an entry is reported as skipped; with CI=true it fails.
+Builds runtime-embassy/firmware/size, runs it under QEMU (against mongod if MONGOD names one, else
+against the fake server), and prints a table. Fails if a figure exceeds the one that
+runtime-embassy/firmware/numbers.toml contains for the toolchain by more than 5 %, or if excluded code
+is linked. A figure without such an entry is reported as skipped; with CI=true it fails.
 
-  --update       writes the figures into that file instead of comparing them; run it once for each toolchain
-  --panics       only lists where our crates' code can panic
-  --map PROGRAM  only lists what takes the flash of a program: by crate and by module, inlined code where it was written, and the largest symbols
+  --update       writes the figures into that file instead of comparing them; run it once for each
+                 toolchain
+  --panics       only lists the locations in our crates' code that can panic
+  --map PROGRAM  only lists the use of a program's flash: by crate and by module, with inlined code
+                 at its source, and the largest symbols
 """
 
 import collections
@@ -31,9 +35,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIRMWARE = ROOT / "runtime-embassy/firmware"
 KEPT = FIRMWARE / "numbers.toml"
 TRIPLE = "thumbv7em-none-eabihf"
-# Programs by the feature that they are built with.
+# Programs by the feature with which they are built.
 PROGRAMS = {"": ["base", "machines", "network", "client", "decode", "instructions"], "auth": ["machines-scram", "client-scram"], "tls": ["client-tls"]}
-# What a part takes: one program less another.
+# The cost of a part: the difference between two programs.
 PARTS = [
     ("pool + monitor + wire", "machines", "base"),
     ("SCRAM-SHA-256 besides", "machines-scram", "machines"),
@@ -43,7 +47,7 @@ PARTS = [
     ("client with SCRAM over it", "client-scram", "network"),
     ("TLS besides", "client-tls", "client-scram"),
 ]
-# Where the code of our crates is.
+# The source folders of our crates.
 OURS = [
     ("/core/src/", "poolhouse-core"),
     *((f"/core/{name}/src/", f"poolhouse-{name}") for name in ("wire", "auth", "cql", "driver")),
@@ -58,20 +62,22 @@ AIMS = {
     ("panics", "hot path"): 0,
 }
 GROWTH = 1.05
-# A frame more or less is chance: so many wake-ups a minute are no growth.
+# Tolerance: one frame more or less is chance, and adds up to this number of wake-ups per minute.
 WAKEUPS_CHANCE = 6
-# A retransmission on a machine that stands still adds some: so often wake-ups are counted while they are more than is kept, and the least counts.
+# A retransmission on a stalled machine adds wake-ups: they are counted up to this many times while
+# the count is too high, and the minimum is used.
 WAKEUPS_COUNTS = 3
 CYCLES = 10_000
 IDLE_S = 30
 LIMIT_S = 120
-# Below those that the system gives to outgoing connections, and beside those that the harness in Rust takes.
+# Below the ports that the system assigns to outgoing connections, and outside of those that the
+# Rust harness uses.
 PORTS = range(10_000, 20_000)
-# How many ports are tried when others take them first.
+# The number of ports that are tried if they are in use.
 PORT_TRIES = 8
-# How long a server may take to start, and to end.
+# Time limit for a server to start, and to end, in seconds.
 SERVER_S = 60
-# Without a space: that would be two arguments of the firmware.
+# Without a space, which would split an argument of the firmware in two.
 USER, PASSWORD = "ada", "correct-horse"
 
 ALLOCATORS = re.compile(r"^(__rust_alloc|__rust_dealloc|__rust_realloc|__rg_|__rdl_|malloc|calloc|realloc|free|_sbrk|alloc::alloc::)")
@@ -80,9 +86,10 @@ PANICS = re.compile(
     r"^core::panicking::|^core::option::(unwrap|expect)_failed|^core::result::unwrap_failed|^core::slice::index::\w*fail|^core::str::slice_error_fail"
     r"|len_mismatch_fail|^core::cell::panic_|^core::slice::\w*::\w*fail"
 )
-# Documented panics of whoever calls these wrongly; no bytes lead there.
+# Documented panics on misuse by the caller; no input bytes can cause them.
 MISUSE = re.compile(r"^poolhouse_cql::decoder::Decoder<S>::walk$")
-# What an operation runs through that finds a connection, or waits for one that is returned: these functions, and all that is compiled into them.
+# The functions that an operation executes if it finds a connection, or waits for one that is
+# returned, with everything that is inlined into them.
 HOT = re.compile(
     r"::Pool<M>(>)?::(check_out|check_out_with|check_in|check_in_with|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(check_out|poll_claim|check_in|watch)\b"
     r"|::(Guard|CheckingOut)<R>|::Connection<R>::(send|receive|flush|read_some|reply|rest|discard_reply|consume)\b"
@@ -90,7 +97,7 @@ HOT = re.compile(
 
 
 class Failed(Exception):
-    """Nothing could be measured; the text says why."""
+    """No figure could be measured; the text is the reason."""
 
 
 def output(*command, **more):
@@ -108,7 +115,7 @@ def script(name):
 
 
 def build():
-    """The ELFs by their names, and the toolchain that made them."""
+    """Returns the ELFs by name, and the toolchain that built them."""
     toolchain = output(script("firmware"), "--toolchain", TRIPLE).strip()
     elves = {}
     for feature, names in PROGRAMS.items():
@@ -124,7 +131,7 @@ def build():
 
 
 class Tools:
-    """The binutils for the target."""
+    """Returns the binutils for the target."""
 
     def __init__(self):
         self.folder = pathlib.Path(output(script("arm-tools")).strip())
@@ -133,13 +140,13 @@ class Tools:
         return output(self.folder / f"arm-none-eabi-{name}", *arguments, **more)
 
     def sizes(self, elf):
-        """Flash and static RAM in bytes; socket buffers are in neither."""
+        """Returns flash and static RAM in bytes; socket buffers are not included."""
         text, data, bss = map(int, self.run("size", elf).splitlines()[1].split()[:3])
         buffers = sum(size for name, kind, size in self.symbols(elf) if kind in "bBdD" and name.endswith("SOCKET_BUFFERS"))
         return text + data, data + bss - buffers
 
     def symbols(self, elf):
-        """Name, kind and size of each."""
+        """Returns name, kind and size of each symbol."""
         lines = (line.split(None, 3) for line in self.run("nm", "-CS", elf).splitlines())
         return [(line[3], line[2], int(line[1], 16)) for line in lines if len(line) == 4]
 
@@ -147,10 +154,12 @@ class Tools:
         return [line.split(None, 2)[-1] for line in self.run("nm", "-C", elf).splitlines()]
 
     def instructions(self, elf):
-        """Address, length in bytes, and the function that it goes to (`None` unless it is a call or a jump to one)."""
+        """Returns address, length in bytes, and target function of each instruction; the target is `None`
+        unless it is a call or a jump."""
         found = []
         for line in self.run("objdump", "-dC", elf).splitlines():
-            # The name may have brackets of its own; an offset in it is not a function's start.
+            # The name may contain brackets; an offset in it means that the address is not the start
+            # of a function.
             match = re.match(r"\s*([0-9a-f]+):\t([0-9a-f ]+?)\s*\t(\S+)(?:\s+[0-9a-f]+ <(.*)>)?", line)
             if match:
                 goal = match[4] if match[4] and match[3].startswith("b") and not re.search(r"\+0x[0-9a-f]+$", match[4]) else None
@@ -158,7 +167,7 @@ class Tools:
         return found
 
     def frames(self, elf, addresses):
-        """For each address the functions that it is in, with file and line: the innermost inlined one first."""
+        """Returns for each address its functions, with file and line: the innermost inlined one first."""
         text = self.run("addr2line", "-aifC", "-e", elf, *map(hex, addresses)) if len(addresses) < 2000 else self.many_frames(elf, addresses)
         found, frames = {}, []
         lines = iter(text.splitlines())
@@ -182,7 +191,7 @@ class Tools:
 
 
 def module(path):
-    """The crate and the module that a source file belongs to."""
+    """Returns the crate and the module of a source file."""
     for folder, crate in OURS:
         if folder in path and "/library/" not in path and "/registry/" not in path:
             return crate, path.split(folder)[1].removesuffix(".rs")
@@ -194,7 +203,7 @@ def module(path):
 
 
 def home(frames):
-    """The innermost frame that is not the standard library's; else the outermost."""
+    """Returns the innermost frame outside the standard library; else the outermost."""
     for frame in frames:
         crate, inner = module(frame[1])
         if crate != "std":
@@ -203,9 +212,10 @@ def home(frames):
 
 
 def is_resumption(frame):
-    """Whether this is what the compiler puts into every `async fn`, for whoever polls it once more after its end.
+    """Returns whether the panic is the one that the compiler adds to every `async fn`, for a poll after its completion.
 
-    It is where the function opens, or nowhere: when it was merged with panics of the libraries that are inlined there.
+    Its location is the start of the function, or it has none if it was merged with panics of inlined
+    library code.
     """
     name, path, line = frame
     if not name.endswith("{{closure}}"):
@@ -232,7 +242,7 @@ def show_map(tools, elf):
 
 
 def panic_sites(tools, elf):
-    """Calls of what panics from code that is ours: (group, function, file) of each."""
+    """Returns the calls of panicking functions from our code: (group, function, file) of each."""
     calls = [address for address, _, goal in tools.instructions(elf) if goal and PANICS.search(goal)]
     sites = []
     for frames in tools.frames(elf, calls).values():
@@ -256,7 +266,7 @@ def panic_sites(tools, elf):
 
 
 def run(elf, *arguments, icount=None, network=True):
-    """The numbers that a program prints, by their names."""
+    """Returns the numbers that a program prints, by name."""
     more = {"POOLHOUSE_FIRMWARE_SECONDS": str(LIMIT_S)}
     if icount:
         more["POOLHOUSE_FIRMWARE_ICOUNT"] = icount
@@ -275,11 +285,11 @@ def free_port():
     for port in random.sample(PORTS, 1000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-    raise Failed("there is no free port")
+    raise Failed("no port is free")
 
 
 def bson(value):
-    """The type and the bytes of a value, of the few types that are needed here."""
+    """Returns the BSON type and the bytes of a value, for the types that are used here."""
     if isinstance(value, bool):
         return 8, bytes([value])
     if isinstance(value, int):
@@ -295,7 +305,7 @@ def bson(value):
 
 
 def command(port, body):
-    """The bytes of the reply to a command."""
+    """Returns the bytes of the reply to a command."""
     with socket.create_connection(("127.0.0.1", port), timeout=SERVER_S / 2) as connection:
         data = bson(body)[1]
         connection.sendall(struct.pack("<iiiiIB", 21 + len(data), 1, 0, 2013, 0, 0) + data)
@@ -310,7 +320,7 @@ def command(port, body):
 
 @contextlib.contextmanager
 def server():
-    """A server on the host's loopback that has the user: its name and its port."""
+    """Starts a server with the user on the host's loopback; yields its name and its port."""
     mongod = os.environ.get("MONGOD")
     if not mongod:
         with started(fake_server()) as port:
@@ -326,7 +336,7 @@ def server():
 
 @contextlib.contextmanager
 def server_with_access():
-    """The fake server with access control."""
+    """Starts the fake server with access control."""
     with started([*fake_server(), "--user", f"{USER}:{PASSWORD}:SCRAM-SHA-256"]) as port:
         yield port
 
@@ -339,12 +349,12 @@ def fake_server():
 
 @contextlib.contextmanager
 def started(words):
-    """A server that these words start, ended with the block: its port."""
+    """Starts a server by this command, and yields its port; the server is stopped at the end of the block."""
     for _ in range(PORT_TRIES):
         port = free_port()
         process = subprocess.Popen([*map(str, words), "--port", str(port)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
-            # One that has ended may have lost its port to another.
+            # If this process has ended, another one may have taken its port.
             if answers(process, port):
                 yield port
                 return
@@ -356,12 +366,12 @@ def started(words):
 
 
 def answers(process, port):
-    """Waits until the server answers; whether it does, or has ended."""
+    """Waits until the server answers or has ended; returns whether it answers."""
     end = time.monotonic() + SERVER_S
     while process.poll() is None:
         with contextlib.suppress(OSError):
             command(port, {"ping": 1, "$db": "admin"})
-            # Another that has the port would answer, too; then this one ends.
+            # Another process on the same port would answer as well; this one then ends.
             try:
                 process.wait(0.5)
                 return False
@@ -377,15 +387,15 @@ def answers(process, port):
 
 
 def limit_of(kind, before):
-    """The most that a figure may be of which so much is kept."""
-    # A part may be negative: it is one program less another.
+    """Returns the upper bound of a figure with this recorded value."""
+    # A part may be negative, because it is the difference between two programs.
     return max(before, before * GROWTH) + (WAKEUPS_CHANCE if kind == "wakeups" else 0)
 
 
 def count_wakeups(elf, address, before):
-    """Wake-ups a minute of a client that has nothing to do, and the stack that it took at first, in bytes.
+    """Returns the wake-ups per minute of an idle client, and the stack that it used at first, in bytes.
 
-    - `before`: how many wake-ups are kept, if any.
+    - `before`: the recorded number of wake-ups, if any.
     """
     wakeups, stacks = [], []
     for _ in range(WAKEUPS_COUNTS):
@@ -399,7 +409,7 @@ def count_wakeups(elf, address, before):
 
 
 def measure(elves, tools, kept):
-    """All figures: by kind, by name."""
+    """Measures all figures; returns them by kind and name."""
     figures = {kind: {} for kind in ("flash", "ram", "stack", "instructions", "wakeups", "panics", "unwanted")}
     sizes = {name: tools.sizes(elf) for name, elf in elves.items() if name not in ("instructions", "decode")}
     for name, (flash, ram) in sizes.items():
@@ -445,7 +455,8 @@ def measure(elves, tools, kept):
 
 
 def judge(figures, kept):
-    """Prints each figure beside its recorded value. Returns how many figures fail, and how many have no recorded value; with CI=true these fail too."""
+    """Prints each figure beside its recorded value. Returns the number of figures that fail, and the number
+    without a recorded value; with CI=true the latter fail too."""
     failures, new, in_ci = 0, 0, os.environ.get("CI") == "true"
     for kind, values in figures.items():
         print(f"\n{kind}")
@@ -465,7 +476,7 @@ def judge(figures, kept):
 
 
 def write(figures, toolchain):
-    """Puts the figures into the file, in place of those of this toolchain."""
+    """Replaces the figures of this toolchain in the file."""
     everything = tomllib.loads(KEPT.read_text()) if KEPT.exists() else {}
     everything[toolchain] = figures
     lines = ["# What tests/firmware/numbers.py has measured, by toolchain: bytes, instructions, wake-ups, places. It writes this file (--update)."]
@@ -476,7 +487,7 @@ def write(figures, toolchain):
 
 
 def leave(figures):
-    """Leaves the figures where somebody wants to have them."""
+    """Writes the figures into the folder that POOLHOUSE_FIGURES names, if it is set."""
     folder = os.environ.get("POOLHOUSE_FIGURES")
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -485,7 +496,7 @@ def leave(figures):
 
 
 def tell(figures):
-    """The figures that somebody who runs all tests wants to see, a line each."""
+    """Prints the most important figures, one per line, for the output of tests/run."""
     print()
     for part in ("pool + monitor + wire", "pool + monitor + wire + SCRAM", "embassy-net: TCP, DHCP", "client with SCRAM over it", "TLS besides"):
         if part in figures["flash"]:

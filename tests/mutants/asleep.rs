@@ -1,19 +1,20 @@
-//! Which mutant is awake. Not part of any crate: tests/scripts/mutants puts it into its copies.
+//! The active mutant. Not part of any crate: tests/scripts/mutants adds this file to its copies.
 
 extern crate std;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io::Write as _;
 
-/// Before the environment was asked.
+/// The environment variable was not read yet.
 const UNKNOWN: u32 = u32::MAX;
-/// None is awake, and it is told which are asked for.
+/// No mutant is active, and the executed mutants are reported.
 const TOLD: u32 = u32::MAX - 1;
 
 static AWAKE: AtomicU32 = AtomicU32::new(UNKNOWN);
 static MET: [AtomicBool; 1 << 14] = [const { AtomicBool::new(false) }; 1 << 14];
 
-/// Whether the mutant with this number is awake: `POOLHOUSE_MUTANT` names it. None is while constants are computed.
+/// Whether the mutant with this number is active, as selected by `POOLHOUSE_MUTANT`. In constant
+/// evaluation none is active.
 #[inline(always)]
 pub(crate) const fn on(id: u32) -> bool {
     core::intrinsics::const_eval_select((id,), never, awake)
@@ -45,7 +46,7 @@ fn ask(id: u32) -> bool {
     AWAKE.load(Ordering::Relaxed) == id
 }
 
-/// Iterators of two types, where a function returns `impl Iterator`.
+/// One of two iterator types, for functions that return `impl Iterator`.
 #[derive(Clone, Debug)]
 pub(crate) enum Either<A, B> {
     Core(A),

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Wakes one mutant of core, wire, auth and cql after the other, and looks whether a test notices. tests/scripts/mutants calls it.
+"""Activates the mutants of core, wire, auth and cql one after another, and checks whether a test
+fails. tests/scripts/mutants calls it.
 
-    run.py list               how many there are
-    run.py prepare            writes the copy until it compiles, and builds the tests of it
-    run.py meet               which test meets which mutants, and how long each test lasts
-    run.py try [--sample N] [--seed S] [--shard K/N] [--minutes M] [--jobs J] [FILE]..   wakes them
-    run.py report MUTANTS.MD  what came of it
+    run.py list               prints the numbers of mutants
+    run.py prepare            writes the copy until it compiles, and builds its tests
+    run.py meet               records which tests execute which mutants, and the duration of each test
+    run.py try [--sample N] [--seed S] [--shard K/N] [--minutes M] [--jobs J] [FILE]..   activates them
+    run.py report MUTANTS.MD  prints the results
 
-The folder is that of the variable FOLDER; what is known stays there as JSON, so that each step can be done again alone.
+The variable FOLDER names the folder. Results are stored there as JSON, so each step can be repeated
+alone.
 """
 
 import collections
@@ -28,26 +30,29 @@ import time
 FOLDER = pathlib.Path(os.environ["FOLDER"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = FOLDER / "copy"
-# The crates that have mutants, and their folders; tests/mutants/rustc and tests/scripts/mutants
-# name them too.
+# The crates with mutants, and their folders. tests/mutants/rustc and tests/scripts/mutants also
+# list them.
 CRATES = {
     "poolhouse-core": "core", "poolhouse-wire": "core/wire", "poolhouse-auth": "core/auth",
     "poolhouse-cql": "core/cql",
 }
 PACKAGES = [part for crate in CRATES for part in ("-p", crate)]
-# The programs of their unit tests.
+# The names of their unit test programs.
 UNIT = {crate.replace("-", "_") for crate in CRATES}
-# What checks them beside their own tests, without sockets and without clocks, the quickest first by what is measured.
+# Suites that check these crates in addition to their unit tests, without sockets and clocks; the
+# fastest first, as measured.
 SUITES = ["bson_corpus", "cmap", "corpus", "cql_wire", "decompress", "monitor", "scram", "sdam", "selection", "selection_model", "simulate",
     "simulate_mux", "topology_model", "wire", "world"]
-# A test that computes so much longer than it lasts otherwise goes round in circles; one that waits for so long waits for ever.
+# A test that computes for TIMES as long as usual is in an endless loop; one that waits for
+# WAIT_SECONDS waits forever.
 TIMES, SECONDS, WAIT_SECONDS = 3, 3, 20
 MEMORY = int(os.environ.get("POOLHOUSE_MUTANTS_KIB", 8 << 20)) << 10
 SEEDS = os.environ.get("POOLHOUSE_SEEDS", "400")
-# A test that computes or lasts longer than this many seconds is not used, and what takes long by its nature is not tried.
+# A test that computes or lasts longer than this many seconds is not used; tests that are slow by
+# their nature are not tried.
 LONGEST = 20, 120
 EXHAUSTIVE = re.compile("^every |twice")
-# Tests by the dozen in one process: until one fails most do not.
+# Tests run in batches in one process, because most do not fail.
 BATCH = 60
 
 
@@ -64,13 +69,13 @@ def store(name, value):
 def environment():
     return {
         **os.environ, "CARGO_TARGET_DIR": str(FOLDER / "build"), "RUSTC_WORKSPACE_WRAPPER": str(ROOT / "tests/mutants/rustc"),
-        # All is built once.
+        # Everything is built once.
         "CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0",
     }
 
 
 def messages(step, *arguments):
-    # Optimizing more costs more than it saves.
+    # Further optimization would cost more than it saves.
     level = [part for crate in (*CRATES, "poolhouse-tests") for part in ("--config", f"profile.dev.package.{crate}.opt-level=1")]
     command = ["cargo", step, *level, *arguments, "--all-features", "--message-format=json"]
     done = subprocess.run(command, cwd=COPY, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -82,7 +87,7 @@ def messages(step, *arguments):
 
 
 def owners(message, regions):
-    """The mutants whose bytes an error is about: of its own places, or else of those beside."""
+    """Returns the mutants whose bytes contain the primary spans of an error, or else its secondary spans."""
     own, beside = set(), set()
     for span in message["spans"]:
         while span.get("expansion"):
@@ -98,7 +103,7 @@ def prepare():
     files = {mutant["file"] for mutant in mutants}
     for crate, folder in CRATES.items():
         if not any(file.startswith(f"{folder}/src/") for file in files):
-            sys.exit(f"cargo-mutants lists none of {crate}: see .cargo/mutants.toml")
+            sys.exit(f"cargo-mutants lists no mutant of {crate}: see .cargo/mutants.toml")
     unviable = set()
     while True:
         (FOLDER / "unviable").write_text("\n".join(map(str, sorted(unviable))))
@@ -107,9 +112,9 @@ def prepare():
         told = dict(line.split(" ", 1) for line in impossible.splitlines())
         others = {number: reason for number, reason in told.items() if not reason.startswith("unviable")}
         if others:
-            sys.exit(f"these could not be written: {others}")
+            sys.exit(f"mutants that could not be written: {others}")
         for folder in CRATES.values():
-            # One with mutants was just written.
+            # A crate with mutants was just written.
             file = f"{folder}/src/lib.rs"
             source = ((COPY if file in files else ROOT) / file).read_text()
             (COPY / file).write_text(source + "\npub(crate) mod mutant;\n")
@@ -124,12 +129,12 @@ def prepare():
                 continue
             of = owners(message, regions) or set().union(*(owners(child, regions) for child in message["children"]))
             if not of and (message["code"] or {}).get("code") == "E0004":
-                # Without this arm, the others are not all there are.
+                # Without this arm, the match is not exhaustive.
                 span = message["spans"][0]
                 arms = (one for one in regions[span["file_name"]] if mutants[one[2] - 1]["genre"] == "MatchArm")
                 of = {min(one for one in arms if one[0] > span["byte_end"])[2]}
             if not of:
-                sys.exit(f"an error that is no mutant's:\n{message['rendered']}")
+                sys.exit(f"an error that no mutant causes:\n{message['rendered']}")
             found |= of
         if not found - unviable:
             sys.exit(done.stderr[-4000:])
@@ -151,10 +156,10 @@ def prepare():
 
 
 def run(program, tests, seconds, wait, **variables):
-    """Runs tests of a program: whether they pass, or None if they do not end; and how long it computed.
+    """Runs tests of a program. Returns whether they pass, or None if they do not end, and their processor time.
 
-    No longer than `seconds` of the processor's time, and no longer than `wait` of anybody's: what ends so may have been kept waiting by others, and has another
-    chance of four times as long.
+    The processor time is limited to `seconds`, the elapsed time to `wait`. Tests that exceed `wait` may
+    have been delayed by other processes, so they are repeated once with four times that limit.
     """
     outcome, used = run_once(program, tests, seconds, wait, **variables)
     if outcome == "waited":
@@ -163,7 +168,7 @@ def run(program, tests, seconds, wait, **variables):
 
 
 def run_once(program, tests, seconds, wait, **variables):
-    """The same without another chance: "waited" if it took nobody's time for too long."""
+    """The same without a repetition; returns "waited" if the tests exceeded the elapsed time."""
     path, folder = program
     setting = {"POOLHOUSE_SEEDS": SEEDS, "POOLHOUSE_SHRINK": "0", "RUST_BACKTRACE": "0", "RUST_MIN_STACK": "8388608", **variables}
     env = {**os.environ, **setting}
@@ -226,11 +231,12 @@ def meet():
     for one in known.values():
         seconds[one["program"]] += one["seconds"]
     print(f"{len(known)} tests, {sum(seconds.values()):.0f} s:", *(f"{name} {took:.1f}" for name, took in seconds.most_common()))
-    print("not used, since they fail as they are:", failed)
+    print("not used, because they fail without mutants:", failed)
 
 
 def attempts(tests):
-    """In which order they are tried: quick ones many at a time, unit tests and those that meet few first; then the long ones, each alone."""
+    """Returns the order of the tests for a mutant: fast tests in batches, unit tests and those that execute
+    few mutants first; then slow tests, each alone."""
     quick, long = collections.defaultdict(list), []
     for one in sorted(tests, key=lambda one: one["seconds"] * (1 + len(one["met"]) / 1000)):
         if one["seconds"] < 0.1:
@@ -282,7 +288,8 @@ def chosen(mutants, arguments):
         numbers = [number for number in numbers if any(mutants[number - 1]["file"].startswith(file) for file in files)]
     if shard:
         numbers = [number for number in numbers if number % shard[1] == shard[0]]
-    # Always in an order that chance gave: whatever is done when the time is up is a fair sample.
+    # The order is always random, so the mutants that were tried within the time limit are a fair
+    # sample.
     random.Random(seed).shuffle(numbers)
     return numbers[:sample], minutes, jobs
 
@@ -296,7 +303,7 @@ def try_all(arguments):
             meeting[number].append(one)
     numbers, minutes, jobs = chosen(mutants, arguments)
     begun, known = time.monotonic(), load("outcomes.json") if (FOLDER / "outcomes.json").exists() else {}
-    # What is computed once, when a crate is compiled, cannot be woken later.
+    # Constants are evaluated when a crate is compiled, so their mutants cannot be activated later.
     constant = {number for number in numbers if not mutants[number - 1]["function"]} - unviable
     order = [number for number in numbers if number not in unviable | constant and str(number) not in known]
 
@@ -321,7 +328,7 @@ def try_all(arguments):
 
 
 def folder_of(mutant):
-    """The crate, or the module of core."""
+    """Returns the crate, or the module of core."""
     crate, file = mutant["file"].removeprefix("core/").split("src/", 1)
     return crate.rstrip("/") or re.split(r"[/.]", file)[0]
 
@@ -332,12 +339,12 @@ def list_all():
 
 
 def place(name):
-    """A mutant is named by its file and by what was changed: lines move."""
+    """Returns the name of a mutant: its file and its change, without the line, because lines move."""
     return name.split(":")[0] + ": " + name.split(": ", 1)[1]
 
 
 def wilson(hits, count):
-    """The interval that holds the true share in 95 of 100 samples."""
+    """Returns the 95 % confidence interval of a share."""
     if not count:
         return 0.0, 1.0
     z, share = 1.96, hits / count
@@ -350,7 +357,7 @@ def report(named):
     named = pathlib.Path(named).read_text()
     count = collections.Counter(one["outcome"] for one in known.values())
     missed = sorted((mutants[int(number) - 1]["name"] for number, one in known.items() if one["outcome"] == "missed"), key=str)
-    # So many of that name as are named there.
+    # A name covers as many mutants as it has entries in the file.
     left, equivalent, survivors = collections.Counter(re.findall(r"`([^`]+)`", named)), [], []
     for name in missed:
         (equivalent if left[place(name)] > 0 else survivors).append(name)
@@ -378,7 +385,7 @@ def report(named):
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         pathlib.Path(folder, "mutants.json").write_text(json.dumps(figures, indent=2) + "\n")
-    # An entry of a file that was moved would excuse nothing.
+    # An entry of a file that was moved would cover no mutant.
     gone = sorted(file for file in set(re.findall(r"^- `([^`:]+): ", named, re.MULTILINE)) if not (ROOT / file).is_file())
     for file in gone:
         print("tests/mutants.md names a file that does not exist:", file)

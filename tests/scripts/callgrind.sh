@@ -1,5 +1,6 @@
-# Counts instructions by callgrind: N cycles are run and 2N, and what starting and ending cost falls out of the difference. To be sourced; whoever does
-# defines `measured CASE TIMES`, which runs so many cycles of a case under `callgrind`, and sets `times`.
+# Counts instructions by callgrind: N cycles are run, then 2N, so the difference excludes the cost
+# of starting and ending. To be sourced by scripts that define `measured CASE TIMES`, which runs
+# this number of cycles of a case under `callgrind`, and set `times`.
 
 need_valgrind() { # what is skipped without it
     valgrind=$(tests/scripts/valgrind) && return
@@ -8,7 +9,7 @@ need_valgrind() { # what is skipped without it
     exit 0
 }
 
-# What a program is started by.
+# The command prefix that starts a program.
 pin=
 callgrind() { # program and arguments
     $pin "$valgrind" --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
@@ -21,15 +22,16 @@ show() { # case, aim, what it is
     each=$(((two - one) / times))
     verdict=ok
     if [ "$each" -le 0 ] || [ "$each" -gt "$2" ]; then verdict="MISSED" failed=1; fi
-    printf '%-10s %6d   aim <= %-6d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
+    printf '%-10s %6d   target <= %-6d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
 }
 
-# The binary of a bench, built.
+# Builds a bench, and prints the path of its binary.
 bench_of() { # package, bench
     cargo bench -p "$1" --bench "$2" --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\)).*/\1/p'
 }
 
-# Starts a server that ends with its standard input, and waits until it has said something that holds this: then that is in `said`.
+# Starts a server that ends when its standard input is closed, and waits until its output contains a
+# pattern. Stores that line in `said`.
 serve() { # pattern, program and arguments
     pattern=$1
     shift

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Instructions that the client's process executes for one ping, counted by callgrind: N operations and 2N are run
-# against a fake server in a process of its own, and what starting and ending cost falls out of the difference. The floor is
-# the same bytes over a bare socket: executor and reactor. Prints a table and fails when an aim is missed.
+# Counts by callgrind the instructions that the client's process executes for one ping: N
+# operations, then 2N, with a fake server in a separate process, so the difference excludes the cost
+# of starting and ending. The baseline is the same bytes over a bare socket: executor and reactor.
+# Prints a table, and fails if a target is missed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/scripts/callgrind.sh

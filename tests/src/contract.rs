@@ -46,6 +46,7 @@ mod dropping;
 mod ending;
 mod faults;
 pub mod hosted;
+mod no_series;
 pub mod peer;
 mod platform;
 mod rig;
@@ -65,9 +66,9 @@ use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use futures_lite::FutureExt;
+use no_series::NoSeries;
 use poolhouse_client::Platform;
 use poolhouse_core::pool::PoolCounts;
-use poolhouse_core::sim;
 use poolhouse_driver::{Hub, Runtime, Subscribers};
 use serde_json::json;
 use std::process::{Command, ExitCode};
@@ -194,7 +195,7 @@ pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
 }
 
 /// The message of panics that are part of a case. These panics are not printed.
-pub(crate) const ON_PURPOSE: &str = "as the contract wants it";
+pub(crate) const ON_PURPOSE: &str = "a panic that is part of the case";
 
 /// Installs a panic hook that prints nothing for panics that are part of a case.
 fn hush() {
@@ -264,7 +265,7 @@ impl Drop for Witness {
             return;
         }
         if let Some(recorder) = &mut self.0 {
-            judge(&recorder.take().expect("no event is lost, and so all are judged"));
+            judge(&recorder.take().expect("no event was lost"));
         }
     }
 }
@@ -336,7 +337,7 @@ impl Contract {
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
             hush();
             if is_unobserved() {
-                sim::without_metrics();
+                metrics::set_global_recorder(NoSeries).expect("the process has no other recorder");
             }
             let suite = Suite::new(format!("contract ({name})"));
             // The cases of a runtime use no client, so they are not run again.
@@ -432,7 +433,7 @@ async fn limited<T>(future: impl Future<Output = T>) -> T {
         for _ in 0..CASE_SECONDS_MAX {
             async_io::Timer::after(Duration::from_secs(1)).await;
         }
-        panic!("the case hangs");
+        panic!("the case exceeded its time limit");
     };
     future.or(limit).await
 }

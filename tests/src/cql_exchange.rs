@@ -92,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
                 }
                 if let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) {
                     let count = count.expect("read");
-                    assert!(count > 0, "the server hung up");
+                    assert!(count > 0, "the server closed the connection");
                     end += count;
                     progress = true;
                 }
@@ -126,7 +126,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
 #[must_use]
 pub fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
     let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);
-    let Decoded::Done { value: header, .. } = decoded.expect("a header") else { unreachable!("it is whole") };
+    let Decoded::Done { value: header, .. } = decoded.expect("a header") else {
+        unreachable!("the header is complete")
+    };
     let length = HEADER_BYTES + header.length_bytes as usize;
     (bytes.len() >= length).then_some((header, length))
 }

@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub fn available() -> Result<PathBuf, String> {
     match env::var_os(FIRMWARE) {
         Some(folder) if Path::new(&folder).is_dir() => Ok(folder.into()),
-        Some(folder) => Err(format!("{FIRMWARE} = {} is no folder", folder.display())),
+        Some(folder) => Err(format!("{FIRMWARE} = {} is not a folder", folder.display())),
         None => Err(env::var(FIRMWARE_MISSING).unwrap_or_else(|_| format!("{FIRMWARE} names no folder of ELFs"))),
     }
 }
@@ -132,8 +132,8 @@ impl Firmware {
                         return Ok(line);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => return Err(self.failed("what is waited for is not printed")),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.failed("it ended too early")),
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("no printed line matches")),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.failed("the firmware ended too early")),
             }
         }
     }
@@ -149,7 +149,7 @@ impl Firmware {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.output.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return Err(self.failed("it does not end")),
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("the firmware does not end")),
             }
         }
         Ok(self.child.wait()?.code().unwrap_or(-1))
@@ -167,7 +167,7 @@ impl Firmware {
     ///
     /// There is no monitor, or it does not respond.
     pub fn set_link(&self, up: bool) -> Result<(), FirmwareError> {
-        self.cable.as_ref().ok_or_else(|| self.failed("it has no monitor"))?.set(up)
+        self.cable.as_ref().ok_or_else(|| self.failed("the firmware was started without a monitor"))?.set(up)
     }
 
     /// Returns its cable, so that it can be unplugged while another thread reads the output; `None`

@@ -20,7 +20,7 @@ pub fn shake_hands<A: Authenticator>(
     handshake: &mut Handshake<'_, A>,
     read_bytes: usize,
 ) -> Result<Established, HandshakeError> {
-    assert!(read_bytes > 0, "nothing would ever be read");
+    assert!(read_bytes > 0, "read_bytes must be at least 1");
     let (mut out, mut input, mut piece) = (Vec::new(), Vec::new(), vec![0; read_bytes]);
     loop {
         out.clear();

@@ -53,11 +53,11 @@ pub const GENERATORS: [(&str, Generator); 11] = [
 pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, String> {
     if let Some(name) = generator.strip_prefix("fuzz_") {
         let target = TARGETS.iter().find(|(target, _)| *target == name);
-        let (_, body) = target.ok_or_else(|| format!("there is no target {name}"))?;
+        let (_, body) = target.ok_or_else(|| format!("unknown fuzz target {name}"))?;
         return Ok(inputs(name, *body, budget, corpus));
     }
     let found = GENERATORS.iter().find(|(name, _)| *name == generator);
-    let (_, run) = found.ok_or_else(|| format!("there is no generator {generator}: {}", names().join(", ")))?;
+    let (_, run) = found.ok_or_else(|| format!("unknown generator {generator}; known are {}", names().join(", ")))?;
     Ok(run(budget))
 }
 
@@ -115,7 +115,7 @@ fn every_life(budget: u64) -> Hunted {
         while !last && tried < until {
             tried += 1;
             if let Err(error) = caught(|| sim::live(shape, &mut choices, &mut sim::Counters::default(), None)) {
-                return Hunted { tried, found: Some(format!("life {tried}, of shape {place}: {error}")) };
+                return Hunted { tried, found: Some(format!("run {tried}, of shape {place}: {error}")) };
             }
             last = !choices.advance();
         }

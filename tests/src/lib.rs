@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod canon;
 pub mod cmap;
 pub mod contract;
 pub mod cql_exchange;

@@ -15,10 +15,7 @@
 //! Some invariants need more than one step, two machines, or the simulated run around the machine.
 //! [`OWNERS`] lists the owner of each check.
 
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "an oracle asks whether something is one of a few; whatever else there is or will be, is not"
-)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "an oracle checks for a few variants; all others are treated alike")]
 
 mod checks;
 pub mod control;

@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let limit = async {
         Timer::after(Duration::from_secs(240)).await;
-        panic!("the test hangs");
+        panic!("the test exceeded its time limit");
     };
     async_io::block_on(test.or(limit))
 }
@@ -30,7 +30,7 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        assert!(begun.elapsed() < PATIENCE, "condition not met in time: {what}");
         Timer::after(Duration::from_millis(1)).await;
     }
 }
@@ -42,7 +42,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 /// If it succeeded.
 pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
     match result {
-        Ok(value) => panic!("it succeeded: {value:?}"),
+        Ok(value) => panic!("the operation succeeded: {value:?}"),
         Err(error) => error,
     }
 }

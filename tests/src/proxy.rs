@@ -180,7 +180,7 @@ impl Proxy {
     /// `InvalidInput` for an address that is not loopback; otherwise those of the sockets.
     pub fn start(upstream: SocketAddr, seed: u64) -> io::Result<Self> {
         if !upstream.ip().is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the proxy leads to loopback only"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the proxy forwards to loopback addresses only"));
         }
         let (socket, address) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let state = State {

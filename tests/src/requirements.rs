@@ -78,7 +78,7 @@ pub fn list() -> Result<PathBuf, String> {
     let beside = path(crate::spec::SPEC_DIR).map(|path| crate::spec::resolve(&path));
     let beside = beside.and_then(|folder| Some(folder.parent()?.join("requirements.md")));
     let found = named.or(beside).ok_or(format!("neither {REQUIREMENTS} nor {} is set", crate::spec::SPEC_DIR))?;
-    if found.is_file() { Ok(found) } else { Err(format!("there is no {}", found.display())) }
+    if found.is_file() { Ok(found) } else { Err(format!("{} does not exist", found.display())) }
 }
 
 /// Parses the requirements of a list: the rows of its tables that begin with an id.

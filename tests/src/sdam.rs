@@ -190,13 +190,13 @@ impl<M: Memory> Client<M> {
         let Some(server) = self.server(address) else { return Ok(()) };
         let pool_generation = self.pools.get(&server).map_or(0, |pool| pool.generation);
         let generation = match error.get("generation") {
-            Some(generation) => generation.as_u64().ok_or("a generation is no number")?,
+            Some(generation) => generation.as_u64().ok_or("a generation is not a number")?,
             None => pool_generation,
         };
         let phase = match error.get("when").and_then(Value::as_str) {
             Some("beforeHandshakeCompletes") => HandshakePhase::Before,
             Some("afterHandshakeCompletes") => HandshakePhase::After,
-            other => return Err(format!("when is {other:?}")),
+            other => return Err(format!("unknown value of when: {other:?}")),
         };
         let error = input::app_error(error, phase, generation, pool_generation)?;
         self.now = self.now.saturating_add(core::time::Duration::from_millis(10));
@@ -217,13 +217,13 @@ impl<M: Memory> Client<M> {
                     self.pools.insert(server, MockPool::default());
                 }
                 TopologyAction::ServerRemoved(server) => {
-                    self.pools.remove(&server).ok_or("a server went that never came")?;
+                    self.pools.remove(&server).ok_or("a server was removed that had not been added")?;
                 }
                 TopologyAction::Pool(server, PoolCommand::Clear { .. }) => {
-                    self.pools.get_mut(&server).ok_or("a command for no pool")?.generation += 1;
+                    self.pools.get_mut(&server).ok_or("a command for an unknown pool")?.generation += 1;
                 }
                 TopologyAction::Pool(server, PoolCommand::Ready) => {
-                    self.pools.get(&server).ok_or("a command for no pool")?;
+                    self.pools.get(&server).ok_or("a command for an unknown pool")?;
                 }
                 TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) | TopologyAction::WakeSelectors => {}
             }

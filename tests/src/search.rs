@@ -3,7 +3,7 @@
 //! A [`Scope`] consists of a state machine, its reference model, its [oracle](crate::oracle)
 //! (except for control planes), a simulated driver, and the possible inputs. [`search`] visits
 //! every reachable state, checks each step, and ends when no new state is found: states are left
-//! out only by a limit, which is an error. States are [equal](Canon) if they differ only in
+//! out only by a limit, which is an error. States are [equal](crate::canon::Canon) if they differ only in
 //! history, so that no limit on steps is needed: a scope of three clients covers all interactions
 //! of three clients, of any duration.
 //!
@@ -13,13 +13,10 @@
 //! made for ([`Scope::reaches`]); for some pairs of states that count as equal, the successors are
 //! compared; and from some states the state machine is led to its [end](Scope::end).
 
-pub mod canon;
 pub mod control;
 pub mod monitor;
 pub mod mux;
 pub mod pool;
-
-pub use canon::Canon;
 
 use crate::oracle::Checks;
 use crate::sim::caught;
@@ -139,7 +136,7 @@ impl fmt::Display for Stopped {
         match self {
             Self::Wrong { way, .. } => f.write_str(way),
             Self::Limit(states) => write!(f, "there are more than {states} states"),
-            Self::NeverMet { what, states } => write!(f, "a search of {states} states never met: {what}"),
+            Self::NeverMet { what, states } => write!(f, "a search of {states} states did not reach: {what}"),
         }
     }
 }
@@ -154,7 +151,7 @@ impl Hasher for AsIs {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only prints are kept");
+        unreachable!("only hashes are stored");
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
@@ -300,7 +297,7 @@ impl<S: Scope> Search<'_, S> {
             found.map(|(_, input)| input.clone()).collect()
         };
         let text = format!(
-            "two states are taken for one, and are not. From this one follows {:?} and from the other {:?}. The other:\n{}",
+            "two different states count as equal. The successor of this one is {:?}, that of the other {:?}. The other:\n{}",
             only(&other, &one),
             only(&one, &other),
             self.told(place, None, "")

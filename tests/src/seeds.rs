@@ -83,7 +83,7 @@ pub struct Bytes {
 #[must_use]
 pub fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text:?}")))
 }
 
 /// Runs some seeds with these fault points of core armed, each of which must fire.
@@ -126,7 +126,7 @@ pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
         told(live, &Decisions::of_seed(seed)).hash(&mut hasher);
         hasher.finish()
     };
-    if digest() == digest() { Ok(()) } else { Err(format!("P49: seed {seed} lived two different lives")) }
+    if digest() == digest() { Ok(()) } else { Err(format!("P49: two runs of seed {seed} differ")) }
 }
 
 /// Reduces the run of a failed seed; `None` if it does not fail while it is recorded.
@@ -166,7 +166,7 @@ impl<C: Default + Send> Lives<C> {
         } else {
             let seeds = number("POOLHOUSE_SEEDS").unwrap_or(self.seeds);
             trials.push(Trial::test(self.name.replace("{}", &seeds.to_string()), move || self.live_all(seeds)));
-            trials.push(Trial::test("one seed of twenty lives the same life twice (P49)", move || {
+            trials.push(Trial::test("two runs of one seed in twenty are equal (P49)", move || {
                 self.same_twice(seeds.div_ceil(TWICE))
             }));
             trials.push(Trial::test(self.bytes.name, move || self.bytes.try_all()));
@@ -276,7 +276,7 @@ impl<C: Default + Send> Lives<C> {
             serde_json::json!({ "pairs": pairs, "different": different.len(), "invariants": { "P49": pairs } });
         figures::record(&format!("{}_twice", self.suite), &figures);
         if different.is_empty() {
-            println!("{pairs} seeds lived twice, and the same");
+            println!("{pairs} seeds were run twice, with equal results");
             return Ok(());
         }
         Err(different.join("\n").into())

@@ -149,7 +149,7 @@ impl Suite {
     fn into_trials(self, ci: bool) -> Vec<Trial> {
         let Self { name, skip, parts, mut cases } = self;
         if cases.is_empty() && parts.is_empty() {
-            let body: Body = Box::new(|| Err("the suite found no case to run".to_owned()));
+            let body: Body = Box::new(|| Err("the suite contains no case".to_owned()));
             cases.push((format!("{name}_suite"), body));
         }
         let cases = cases.into_iter().map(|(name, body)| {
@@ -168,7 +168,7 @@ impl Suite {
 fn verdict(skip: Option<String>, ci: bool, body: Body) -> Result<Completion, Failed> {
     match skip {
         None => body().map(|()| Completion::Completed).map_err(Failed::from),
-        Some(reason) if ci => Err(Failed::from(format!("not run: {reason} (with CI=true that is a failure)"))),
+        Some(reason) if ci => Err(Failed::from(format!("not run, which is a failure with CI=true: {reason}"))),
         Some(reason) => Ok(Completion::ignored_with(reason)),
     }
 }

@@ -15,7 +15,7 @@
 //! and its pools must work. Then the client is closed, and nothing may be left. Some runs are
 //! closed earlier.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "the others have no part in it")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
 mod client;
 mod faults;

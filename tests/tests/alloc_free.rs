@@ -1,6 +1,6 @@
 //! The warm pool allocates nothing: every command, all events and all polling, with a thousand
 //! waiters with mixed deadlines. Compressors hold no more memory than documented.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -126,7 +126,7 @@ impl World {
         world.pool.ready(world.now, &mut world.tally);
         for _ in 0..CONNS {
             world.queue(None);
-            let conn = world.pool.poll_establish().expect("the limits allow it");
+            let conn = world.pool.poll_establish().expect("a connection may be established");
             world.pool.handle_established(world.now, conn, &mut world.tally).expect("pending");
         }
         world.claim_all();
@@ -146,7 +146,7 @@ impl World {
     fn queue(&mut self, deadline: Option<Instant>) {
         self.tick();
         let Ok(CheckOut::Queued(waiter)) = self.pool.check_out(self.now, deadline, &mut self.tally) else {
-            panic!("it should wait")
+            panic!("the check-out must wait")
         };
         self.waiters.push(waiter);
     }
@@ -182,17 +182,17 @@ impl World {
 }
 
 /// Checks that `act` allocates nothing, and that it emitted events.
-fn asks_for_none(act: impl FnOnce(&mut World)) {
+fn allocates_nothing(act: impl FnOnce(&mut World)) {
     let mut world = World::warm();
     let events = world.tally.0;
     let (count, ()) = allocations(|| act(&mut world));
     assert_eq!(count, 0, "allocations");
-    assert!(world.tally.0 > events, "nothing happened");
+    assert!(world.tally.0 > events, "no event was emitted");
     world.pool.assert_invariants();
 }
 
 #[test]
-fn the_counter_counts_so_that_the_others_can_fail() {
+fn the_counter_counts_allocations() {
     let (count, list) = allocations(|| core::hint::black_box(vec![1_u8; 100]));
     assert_eq!((count, list.len()), (1, 100));
     let (grown, _) = allocations(|| {
@@ -258,15 +258,15 @@ fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
 
 /// P48
 #[test]
-fn check_out_and_check_in_of_a_connection_that_is_there_allocate_nothing() {
-    asks_for_none(|world| {
+fn check_out_and_check_in_of_an_available_connection_allocate_nothing() {
+    allocates_nothing(|world| {
         world.cancel_all();
         let lease = world.leases.pop().expect("one is out");
         world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
         for _ in 0..1_000 {
             world.tick();
             let Ok(CheckOut::Granted(lease)) = world.pool.check_out(world.now, None, &mut world.tally) else {
-                panic!("it is there")
+                panic!("a connection is available")
             };
             world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
         }
@@ -275,14 +275,14 @@ fn check_out_and_check_in_of_a_connection_that_is_there_allocate_nothing() {
 
 /// P48
 #[test]
-fn handing_on_through_the_queue_and_queueing_again_allocate_nothing() {
-    asks_for_none(|world| {
+fn handing_over_through_the_queue_and_queueing_again_allocate_nothing() {
+    allocates_nothing(|world| {
         for number in 0..5_000_u64 {
             world.tick();
             let lease = world.leases.pop().expect("one is out");
             world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
             let Some(PoolAction::Wake(waiter)) = world.pool.poll_action(world.now) else { panic!("one waits") };
-            let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("it was woken") };
+            let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("the waiter was woken") };
             world.leases.push(lease);
             let away = Duration::from_millis(1_000 + number * 7_919 % 997);
             let deadline = (number % 3 != 0).then(|| world.now.saturating_add(away));
@@ -295,12 +295,12 @@ fn handing_on_through_the_queue_and_queueing_again_allocate_nothing() {
 
 #[test]
 fn cancelling_a_thousand_waiters_in_any_order_allocates_nothing() {
-    asks_for_none(World::cancel_all);
+    allocates_nothing(World::cancel_all);
 }
 
 #[test]
-fn cancelling_what_was_granted_and_never_seen_allocates_nothing() {
-    asks_for_none(|world| {
+fn cancelling_unclaimed_grants_allocates_nothing() {
+    allocates_nothing(|world| {
         for place in 0..CONNS as usize {
             let lease = world.leases.pop().expect("one is out");
             world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
@@ -311,7 +311,7 @@ fn cancelling_what_was_granted_and_never_seen_allocates_nothing() {
 
 #[test]
 fn timing_out_a_thousand_waiters_one_instant_at_a_time_allocates_nothing() {
-    asks_for_none(|world| {
+    allocates_nothing(|world| {
         let mut instants = 0;
         while let Some(due) = world.pool.poll_timeout().filter(|_| world.pool.counts().waiting > 0) {
             world.now = due;
@@ -326,7 +326,7 @@ fn timing_out_a_thousand_waiters_one_instant_at_a_time_allocates_nothing() {
 #[test]
 fn a_clear_with_a_thousand_waiters_allocates_nothing() {
     for interrupt_in_use_connections in [false, true] {
-        asks_for_none(|world| {
+        allocates_nothing(|world| {
             let clear = Clear::All { interrupt_in_use_connections };
             world.pool.clear(world.now, clear, Some(Cause::Network), &mut world.tally).expect("the mode");
             assert_eq!(world.pool.counts().waiting, 0);
@@ -338,7 +338,7 @@ fn a_clear_with_a_thousand_waiters_allocates_nothing() {
 
 #[test]
 fn replacing_broken_connections_allocates_nothing() {
-    asks_for_none(|world| {
+    allocates_nothing(|world| {
         for number in 0..1_000_u32 {
             world.tick();
             let lease = world.leases.pop().expect("one is out");
@@ -369,7 +369,7 @@ fn replacing_broken_connections_allocates_nothing() {
 
 #[test]
 fn closing_with_a_thousand_waiters_allocates_nothing() {
-    asks_for_none(|world| {
+    allocates_nothing(|world| {
         world.pool.close(world.now, &mut world.tally);
         for lease in world.leases.drain(..) {
             world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
@@ -461,7 +461,9 @@ fn checks_that_change_nothing_allocate_nothing() {
                         continue;
                     }
                     MonitorAction::SendHello { line, .. } => line,
-                    MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => unreachable!("it polls, and is well"),
+                    MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => {
+                        unreachable!("the monitor polls a healthy server")
+                    }
                 };
                 let hello = lists.of(HelloReply {
                     is_writable_primary: number == 0,
@@ -495,7 +497,7 @@ fn checks_that_change_nothing_allocate_nothing() {
 
 /// The warm pool with a client's observers, without a subscriber: LOG-37.
 #[test]
-fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
+fn logs_and_metrics_without_a_reader_allocate_nothing() {
     let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
     let logs = Within::new(Logs::new(LogOptions::DEFAULT), EventContext::of_server("localhost:27017"));
     let mut observer = Tee(logs, PoolMetrics::new("localhost:27017"));
@@ -504,7 +506,7 @@ fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
         let lease = match pool.check_out(now, None, &mut observer).expect("ready") {
             CheckOut::Granted(lease) => lease,
             CheckOut::Queued(waiter) => {
-                let conn = pool.poll_establish().expect("wanted");
+                let conn = pool.poll_establish().expect("an establishment is pending");
                 pool.handle_established(now, conn, &mut observer).expect("pending");
                 let Claim::Granted(lease) = pool.claim(now, waiter) else { panic!("granted") };
                 lease
@@ -519,7 +521,7 @@ fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
 
 /// The same through the queue of the driver.
 #[test]
-fn log_queue_that_nobody_reads_allocates_nothing() {
+fn log_queue_without_a_reader_allocates_nothing() {
     let queue = LogQueue::new(LogOptions::DEFAULT).of_server("localhost:27017");
     let event = PoolEvent::ConnectionCheckOutStarted { pool: PoolId::new(1) };
     let (count, ()) = allocations(|| {
@@ -545,7 +547,7 @@ fn message() -> Vec<u8> {
 /// The bytes that a compressor holds beyond the packer's buffers, after it has compressed and
 /// inflated; zstd allocates them in C.
 #[test]
-fn compressors_hold_no_more_than_the_readme_says() {
+fn compressors_hold_no_more_than_documented() {
     for (compressor, most) in [(Compressor::Snappy, 35 << 10), (Compressor::Zlib, 370 << 10)] {
         let only = Compressors::NONE.with(compressor);
         let before = HELD.get();
@@ -558,7 +560,7 @@ fn compressors_hold_no_more_than_the_readme_says() {
         assert!(matches!(packer.unpack(&packed, &limits), Ok(Unpacked::Inflated { .. })));
         assert_eq!(packer.inflated(), message);
         drop((message, packed));
-        let held = usize::try_from(HELD.get() - before).expect("it holds something") - packer.buffer_bytes();
+        let held = usize::try_from(HELD.get() - before).expect("the compressor holds memory") - packer.buffer_bytes();
         println!("{compressor}: {held} bytes");
         assert!(held <= most && held > most / 2, "{compressor}: {held} bytes, of {most}");
     }
@@ -591,7 +593,7 @@ fn warm_multiplexed_pool_allocates_nothing() {
                 waiters.push(waiter);
                 break;
             }
-            Err(error) => panic!("there is room to wait: {error}"),
+            Err(error) => panic!("a waiter slot is free: {error}"),
         }
     }
     assert_eq!((mux.state().open, streams.len()), (8, 1_024));
@@ -599,7 +601,9 @@ fn warm_multiplexed_pool_allocates_nothing() {
         for round in 0..2_000_u32 {
             now = now.saturating_add(Duration::from_micros(10));
             while waiters.len() < 100 {
-                let Ok(Acquire::Queued(waiter)) = mux.acquire(now, None, &mut ()) else { unreachable!("all are busy") };
+                let Ok(Acquire::Queued(waiter)) = mux.acquire(now, None, &mut ()) else {
+                    unreachable!("all stream ids are in use")
+                };
                 waiters.push(waiter);
             }
             let stream = streams.swap_remove(round as usize * 7 % streams.len());
@@ -614,7 +618,7 @@ fn warm_multiplexed_pool_allocates_nothing() {
             while let Some(MuxAction::Wake(waiter)) = mux.poll_action(now) {
                 let place = waiters.iter().position(|known| *known == waiter).expect("it waits");
                 waiters.remove(place);
-                let MuxClaim::Granted(stream) = mux.claim(now, waiter) else { unreachable!("it was woken") };
+                let MuxClaim::Granted(stream) = mux.claim(now, waiter) else { unreachable!("the waiter was woken") };
                 streams.push(stream);
             }
             if round % 10 == 0 {

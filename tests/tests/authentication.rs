@@ -44,7 +44,10 @@ fn log_in(server: &FakeServer, credential: Credential<'_>, speculative: bool) ->
     let mut stream = stream(server);
     let authentication = Authentication::new(credential, options).expect("can be used");
     let established = shake_hands(&mut stream, &mut with(&client, authentication), 1)?;
-    let connection = established.server_connection_id.and_then(|id| u64::try_from(id).ok()).expect("told");
+    let connection = established
+        .server_connection_id
+        .and_then(|id| u64::try_from(id).ok())
+        .expect("the server reports its connection id");
     let mut client = BlockingClient::over(stream);
     let any_member = doc! { "mode": "primaryPreferred" };
     let reply = client.run("admin", doc! { "listDatabases": 1, "$readPreference": any_member }).expect("answered");
@@ -53,7 +56,7 @@ fn log_in(server: &FakeServer, credential: Credential<'_>, speculative: bool) ->
 }
 
 #[test]
-fn every_user_gets_in_by_every_mechanism_that_it_has() {
+fn every_user_authenticates_by_each_of_its_mechanisms() {
     let server = server();
     let ada = Credential::new("ada", "pencil");
     for speculative in [true, false] {
@@ -86,7 +89,7 @@ fn members_of_a_set_have_its_users() {
 }
 
 #[test]
-fn nobody_else_gets_in() {
+fn only_users_authenticate() {
     let server = server();
     let wrong = [
         Credential::new("ada", "Pencil"),
@@ -113,7 +116,7 @@ fn nobody_else_gets_in() {
 }
 
 #[test]
-fn server_that_lies_is_not_believed() {
+fn dishonest_server_is_rejected() {
     let server = server();
     for (lie, error) in [
         (ScramLie::Nonce, AuthError::ServerNonce),
@@ -124,18 +127,19 @@ fn server_that_lies_is_not_believed() {
     ] {
         server.set_scram_lie(Some(lie));
         for speculative in [true, false] {
-            let refused = log_in(&server, Credential::new("ada", "pencil"), speculative).expect_err("found out");
+            let refused = log_in(&server, Credential::new("ada", "pencil"), speculative)
+                .expect_err("the dishonest server is rejected");
             assert_eq!((refused.cause, refused.authentication), (Cause::Authentication, Some(error)), "{lie:?}");
         }
     }
     server.set_scram_lie(None);
-    log_in(&server, Credential::new("ada", "pencil"), true).expect("honest again");
+    log_in(&server, Credential::new("ada", "pencil"), true).expect("the server is honest again");
 }
 
 /// CMAP-96: a connection that is lost during authentication adds no labels; one lost during hello
 /// does.
 #[test]
-fn connection_lost_during_authentication_gives_no_labels() {
+fn connection_lost_during_authentication_adds_no_labels() {
     let server = server();
     for (command, phase) in [("saslContinue", Phase::Authentication), ("isMaster", Phase::Hello)] {
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &[command]).close());

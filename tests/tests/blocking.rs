@@ -33,7 +33,7 @@ fn ping(client: &mut Client<'_>, limit: Duration) -> Result<Option<i32>, Box<dyn
 }
 
 #[test]
-fn a_server_is_found_and_pinged_over_one_connection_besides_the_monitors() {
+fn server_is_found_and_pinged_over_one_connection_in_addition_to_the_monitors() {
     let (server, metadata) = (start(), metadata());
     let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
     assert_eq!(server.accepted_count(), 0, "nothing is connected before the first operation");
@@ -60,13 +60,13 @@ fn a_reply_of_a_server_that_shuts_down_clears_the_pool() {
 }
 
 #[test]
-fn a_server_that_died_and_came_back_is_used_again() {
+fn server_is_used_again_after_its_restart() {
     let (server, metadata) = (start(), metadata());
     let mut client = Client::new(server.address(), &metadata, LIMIT).expect("valid");
     ping(&mut client, LIMIT).expect("answered");
     server.kill().expect("killed");
     server.restart().expect("restarted");
-    let error = ping(&mut client, LIMIT).expect_err("the connection is gone");
+    let error = ping(&mut client, LIMIT).expect_err("the connection was closed");
     assert_eq!(error.downcast_ref::<Cause>(), Some(&Cause::Network), "{error}");
     assert_eq!(ping(&mut client, LIMIT).expect("on a new connection"), None);
 }
@@ -78,7 +78,7 @@ fn an_operation_fails_at_its_limit_while_the_server_refuses_connections() {
     server.kill().expect("killed");
     let (begin, limit) = (Instant::now(), Duration::from_millis(700));
     let error = ping(&mut client, limit).expect_err("nothing listens");
-    assert!(begin.elapsed() >= limit, "it is checked again");
+    assert!(begin.elapsed() >= limit, "the server is checked until the limit");
     let cleared = CheckOutError::PoolCleared { cause: Some(Cause::Network) };
     assert_eq!(error.downcast_ref::<CheckOutError>(), Some(&cleared), "{error}");
 }
@@ -86,7 +86,7 @@ fn an_operation_fails_at_its_limit_while_the_server_refuses_connections() {
 /// A server that accepts connections and does not answer costs connectTimeoutMS in each check, and
 /// a command its own limit.
 #[test]
-fn a_silent_server_costs_the_limits_and_no_more() {
+fn silent_server_costs_no_more_than_the_limits() {
     let (server, metadata) = (start(), metadata());
     let limit = Duration::from_millis(200);
     server.freeze();

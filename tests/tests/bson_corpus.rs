@@ -43,7 +43,7 @@ fn file(path: &Path) -> Outcome {
     }
     // Files with only parse errors concern extended JSON.
     if count == 0 && list(&test, "parseErrors").next().is_none() {
-        return Err("no case in it".into());
+        return Err("the file contains no case".into());
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ fn accepted(bytes: &[u8]) -> Outcome {
         Ok(())
     })?;
     if again != bytes {
-        return Err("other bytes when written again".into());
+        return Err("writing the elements again results in other bytes".into());
     }
     fuzz::wire(bytes);
     Ok(())
@@ -79,7 +79,7 @@ fn shown(case: &Value) -> Outcome {
     let bytes = bytes(&case["canonical_bson"])?;
     let text = RawDocument::new(&bytes)?.relaxed_json().to_string();
     let found: Value = serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))?;
-    if found == expected { Ok(()) } else { Err(format!("{found} instead of {expected}").into()) }
+    if found == expected { Ok(()) } else { Err(format!("expected {expected}, found {found}").into()) }
 }
 
 fn list<'a>(test: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -113,11 +113,12 @@ fn canary(name: String) -> Result<Canary, String> {
     let head: Vec<&str> = text.lines().take_while(|line| !line.starts_with("--- ")).collect();
     let field = |field: &str| {
         let line = head.iter().find_map(|line| line.strip_prefix(field));
-        line.map(str::trim).filter(|line| !line.is_empty()).ok_or_else(|| format!("{name} does not say {field}"))
+        line.map(str::trim).filter(|line| !line.is_empty()).ok_or_else(|| format!("{name} has no line {field}"))
     };
     let found_by = field("found-by:")?.split_whitespace().map(|word| {
-        let (generator, budget) = word.split_once('=').ok_or_else(|| format!("{name}: {word} is no budget"))?;
-        Ok((generator.to_owned(), budget.parse().map_err(|_| format!("{name}: {budget} is no number"))?))
+        let (generator, budget) =
+            word.split_once('=').ok_or_else(|| format!("{name}: {word} is not generator=budget"))?;
+        Ok((generator.to_owned(), budget.parse().map_err(|_| format!("{name}: {budget} is not a number"))?))
     });
     let found_by = found_by.collect::<Result<Vec<_>, String>>()?;
     let seen = field("seen:")?.split(" | ").map(str::to_owned).collect();
@@ -131,7 +132,7 @@ fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
         if is_largest {
             let hunted = hunt(generator, *budget, None)?;
             if !hunted["found"].is_null() {
-                return Err(format!("{generator} finds a bug that nobody has planted: {hunted}"));
+                return Err(format!("{generator} fails without a planted bug: {hunted}"));
             }
         }
     }
@@ -167,7 +168,7 @@ fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
     }
     let said: Vec<&str> = hunts_said(&hunts).collect();
     let is_it = said.iter().any(|said| canary.seen.iter().any(|words| said.contains(words.as_str())));
-    if is_it { Ok(()) } else { Err(format!("something else was found: none of {:?} in {said:#?}", canary.seen)) }
+    if is_it { Ok(()) } else { Err(format!("another failure was found: none of {:?} in {said:#?}", canary.seen)) }
 }
 
 fn hunts_said(hunts: &[Value]) -> impl Iterator<Item = &str> {
@@ -296,7 +297,7 @@ fn build() -> Result<Programs, String> {
     let program = |name: &str| {
         let messages = built.iter().filter(|message| message["target"]["name"] == name);
         let program = messages.filter_map(|message| message["executable"].as_str()).next_back();
-        program.map(PathBuf::from).ok_or_else(|| format!("cargo does not say where {name} is"))
+        program.map(PathBuf::from).ok_or_else(|| format!("cargo did not report the path of {name}"))
     };
     Ok(Programs {
         hunt: program("hunt")?,

@@ -3,7 +3,7 @@
 //!
 //! Memory that zstd takes from C's allocator is not counted; it does not depend on the bytes of a
 //! peer.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -101,7 +101,7 @@ fn request(length: usize) -> Vec<u8> {
     let text: String = "pool house ".chars().cycle().take(length).collect();
     let body = |body: &mut DocumentWriter<'_, Vec<u8>>| body.int32("insert", 1)?.str("text", &text).map(drop);
     let mut sink = Vec::new();
-    encode_command(&mut sink, Outgoing::request(1), &Limits::DEFAULT, "db", body).expect("it fits");
+    encode_command(&mut sink, Outgoing::request(1), &Limits::DEFAULT, "db", body).expect("the command fits");
     sink
 }
 
@@ -113,7 +113,7 @@ fn refused(packer: &mut Packer, input: &[u8]) -> WireErrorKind {
 }
 
 #[test]
-fn the_counter_counts_so_that_the_others_can_fail() {
+fn the_counter_counts_allocations() {
     let mut kept = Vec::new();
     let taken = measure(|| {
         drop(Vec::<u8>::with_capacity(1000));
@@ -125,7 +125,7 @@ fn the_counter_counts_so_that_the_others_can_fail() {
 
 /// The numbers in the documentation of `Packer`, plus the buffers.
 #[test]
-fn contexts_take_what_is_documented() {
+fn contexts_allocate_the_documented_bytes() {
     for (compressor, compress_max, inflate_max) in [
         (Compressor::Snappy, 36 * 1024, 0),
         (Compressor::Zlib, 330 * 1024, 44 * 1024),
@@ -136,14 +136,14 @@ fn contexts_take_what_is_documented() {
         let mut packer = packer(compressor);
         let taken = measure(|| assert_eq!(packer.pack(&message, &Limits::DEFAULT), Ok(true)));
         let context = taken.kept_bytes - packer.buffer_bytes();
-        assert!(context <= compress_max, "{compressor} takes {context} to compress");
+        assert!(context <= compress_max, "{compressor} allocates {context} to compress");
         assert!(packer.buffer_bytes() < message.len() + message.len() / 4 + 1024, "{compressor}");
         let packed = packer.packed().to_vec();
         let before = packer.buffer_bytes();
         let taken = measure(|| assert!(packer.unpack(&packed, &Limits::DEFAULT).is_ok()));
         assert_eq!(packer.buffer_bytes() - before, message.len());
         let context = taken.kept_bytes - message.len();
-        assert!(context <= inflate_max, "{compressor} takes {context} to inflate");
+        assert!(context <= inflate_max, "{compressor} allocates {context} to inflate");
     }
 }
 
@@ -172,7 +172,7 @@ fn warm_packer_allocates_nothing() {
 /// Forty megabytes in a few kilobytes, declared as a few bytes: no byte beyond the declared size is
 /// written.
 #[test]
-fn bomb_takes_no_more_than_it_declares() {
+fn bomb_allocates_no_more_than_it_declares() {
     let zeros = vec![0; 40_000_000];
     for (compressor, algorithm) in EACH {
         let data = algorithm.compress(&zeros);
@@ -195,7 +195,7 @@ fn bomb_takes_no_more_than_it_declares() {
 /// A message with a true declaration is bounded by the limit on messages, and its memory is
 /// released.
 #[test]
-fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
+fn bomb_within_the_limit_allocates_its_size_and_frees_it() {
     let zeros = vec![0; 47_999_984];
     for (compressor, algorithm) in EACH {
         let data = algorithm.compress(&zeros);
@@ -220,7 +220,7 @@ fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
 
 /// A few bytes that declare megabytes cost nothing: such a ratio is impossible.
 #[test]
-fn size_that_cannot_be_takes_nothing() {
+fn impossible_size_allocates_nothing() {
     for (compressor, algorithm) in EACH {
         let lie = compressed_raw(&request(0)[..16], 47_000_000, algorithm.id(), &[0x78; 30]);
         let mut packer = packer(compressor);
@@ -253,7 +253,7 @@ fn cql_decoder(version: cql::Version, compression: Option<cql::Compression>) -> 
 fn cql_result(sink: &mut Vec<u8>, version: cql::Version, body: &[u8]) {
     let (outgoing, opcode) = (cql::Outgoing::new(version, 1), cql::Opcode::Result);
     cql::encode_envelope(sink, outgoing, opcode, &cql::Limits::DEFAULT, |writer| writer.raw(body).map(drop))
-        .expect("it fits");
+        .expect("the command fits");
 }
 
 /// Decodes `bytes`, which arrive in pieces of `size`. Returns the number of envelopes.
@@ -285,7 +285,7 @@ fn warm_connection_of_cassandra_allocates_nothing() {
             for length in [10, 0, 3_000, 300_000, 20, 100_000] {
                 cql_result(&mut plain, version, &text[..length]);
             }
-            encoder.encode(&plain, &mut travels).expect("it fits");
+            encoder.encode(&plain, &mut travels).expect("the command fits");
             for size in [travels.len(), 1_000, 70_000] {
                 assert_eq!(cql_decode(&mut decoder, &travels, size), Ok(6));
             }
@@ -299,7 +299,7 @@ fn warm_connection_of_cassandra_allocates_nothing() {
 /// A few bytes that declare megabytes cost nothing if the ratio is impossible, nor if it is
 /// possible but beyond the limit.
 #[test]
-fn bombs_of_cassandra_take_nothing() {
+fn bombs_of_cassandra_allocate_nothing() {
     let refused = |version: cql::Version, compression, limit, bytes: &[u8]| {
         let response = cql::Direction::Response;
         let limits = cql::Limits { body_bytes_max: limit };
@@ -323,7 +323,7 @@ fn bombs_of_cassandra_take_nothing() {
         let mut truth = Vec::new();
         cql_result(&mut truth, cql::Version::V4, &vec![0; 4_000_000]);
         let mut bomb = Vec::new();
-        cql::Encoder::new(cql::Version::V4, Some(compression)).encode(&truth, &mut bomb).expect("it fits");
+        cql::Encoder::new(cql::Version::V4, Some(compression)).encode(&truth, &mut bomb).expect("the command fits");
         assert!(bomb.len() < 400_000);
         refused(cql::Version::V4, compression, 3_999_999, &bomb);
         let mut decoder = cql_decoder(cql::Version::V4, Some(compression));
@@ -335,7 +335,7 @@ fn bombs_of_cassandra_take_nothing() {
 
 /// A declared quarter of a gigabyte, of which a hundred bytes have arrived.
 #[test]
-fn claims_of_cassandra_take_no_more_than_has_come() {
+fn declared_sizes_of_cassandra_allocate_no_more_than_received() {
     for (version, compression) in CQL.into_iter().filter(|(version, _)| *version != cql::Version::V5) {
         let mut claim = Vec::new();
         cql_result(&mut claim, version, &[7; 100]);
@@ -349,7 +349,7 @@ fn claims_of_cassandra_take_no_more_than_has_come() {
         let mut whole = Vec::new();
         cql_result(&mut whole, cql::Version::V5, &vec![7; 4_000_000]);
         let mut travels = Vec::new();
-        cql::Encoder::new(cql::Version::V5, compression).encode(&whole, &mut travels).expect("it fits");
+        cql::Encoder::new(cql::Version::V5, compression).encode(&whole, &mut travels).expect("the command fits");
         let mut decoder = cql_decoder(cql::Version::V5, compression);
         let first = if compression.is_some() { 600 } else { 131_081 };
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &travels[..first], first), Ok(0)));

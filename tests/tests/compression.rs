@@ -44,9 +44,9 @@ fn server_with(change: impl FnOnce(&mut ServerState)) -> FakeServer {
 fn client(server: &FakeServer, compressors: &str) -> Client {
     let options = if compressors.is_empty() { String::new() } else { format!("&compressors={compressors}") };
     let uri = format!("{}&maxPoolSize=1{options}", server.uri());
-    let mut options = ClientOptions::parse(&uri).expect("a good string");
+    let mut options = ClientOptions::parse(&uri).expect("a valid connection string");
     options.timeout = Some(PATIENCE);
-    Client::with_options(options).expect("good options")
+    Client::with_options(options).expect("valid options")
 }
 
 async fn ping(client: &Client) {
@@ -132,7 +132,7 @@ fn hello_is_never_compressed_and_monitors_never_compress() {
 /// Wire Compression, "Messages not allowed to be compressed": the fake server closes the connection
 /// if one is compressed. The connection stays.
 #[test]
-fn forbidden_commands_go_uncompressed_over_the_same_connection() {
+fn forbidden_commands_are_sent_uncompressed_over_the_same_connection() {
     run(async {
         let server = server();
         let client = client(&server, "zlib");
@@ -149,7 +149,7 @@ fn forbidden_commands_go_uncompressed_over_the_same_connection() {
             "copydb",
         ] {
             let refused =
-                client.run_command("admin", doc! { name: 1 }).await.expect_err("nothing the fake server does");
+                client.run_command("admin", doc! { name: 1 }).await.expect_err("the fake server does not support it");
             assert!(matches!(refused, Error::Command { .. }), "{refused}");
             assert_eq!(algorithms(&server, name), [None], "{name}");
         }
@@ -157,7 +157,7 @@ fn forbidden_commands_go_uncompressed_over_the_same_connection() {
         ping(&client).await;
         let pings: Vec<_> = server.log().into_iter().filter(|one| one.name == "ping").collect();
         assert!(pings.iter().all(|one| one.algorithm == Some(Algorithm::Zlib)));
-        assert!(pings.iter().all(|one| one.connection == pings[0].connection), "one connection all the time");
+        assert!(pings.iter().all(|one| one.connection == pings[0].connection), "all pings used one connection");
         client.close().await;
     });
 }
@@ -165,7 +165,7 @@ fn forbidden_commands_go_uncompressed_over_the_same_connection() {
 /// The client's order of compressors decides; the server's order does not matter, nor do names that
 /// only one side knows.
 #[test]
-fn first_compressor_of_this_side_that_the_server_has_is_used() {
+fn first_compressor_of_the_client_that_the_server_supports_is_used() {
     use Algorithm::{Snappy, Zlib, Zstd};
     let cases: [(&str, &[Algorithm], Option<Algorithm>); 8] = [
         ("zstd,snappy,zlib", &[Snappy, Zlib, Zstd], Some(Zstd)),
@@ -191,7 +191,7 @@ fn first_compressor_of_this_side_that_the_server_has_is_used() {
 
 /// Servers may compress everything after the handshake, with any common compressor, or nothing.
 #[test]
-fn replies_may_be_compressed_or_not_whatever_the_request_was() {
+fn replies_may_be_compressed_or_not_regardless_of_the_request() {
     // All four: the handshake, two pings, and an error; the two with compressed requests; none.
     for (reply_compression, expected) in
         [(ReplyCompression::Always, 4), (ReplyCompression::AsAsked, 2), (ReplyCompression::Never, 0)]
@@ -201,7 +201,10 @@ fn replies_may_be_compressed_or_not_whatever_the_request_was() {
                 let server = server_with(|state| state.reply_compression = reply_compression);
                 let client = client(&server, name);
                 ping(&client).await;
-                client.run_command("admin", doc! { "getnonce": 1 }).await.expect_err("not known here");
+                client
+                    .run_command("admin", doc! { "getnonce": 1 })
+                    .await
+                    .expect_err("the fake server does not support it");
                 ping(&client).await;
                 let replied = server.look(|view| view.compression(algorithm)).replied_count;
                 assert_eq!(replied, expected, "{name} {reply_compression:?}");
@@ -229,7 +232,7 @@ fn compressed_reply_that_trickles_is_one_reply() {
 
 /// An `ok: 0` in a compressed reply is an error of the command, and the connection stays.
 #[test]
-fn errors_of_commands_come_through_compressed() {
+fn errors_of_commands_are_received_compressed() {
     run(async {
         let server = server();
         let client = client(&server, "snappy");
@@ -245,7 +248,7 @@ fn errors_of_commands_come_through_compressed() {
 
 /// A compressed message is refused if no compressor was offered.
 #[test]
-fn compressed_reply_that_nobody_offered_is_refused() {
+fn compressed_reply_without_an_offered_compressor_is_rejected() {
     run(async {
         let server = server();
         let client = client(&server, "");
@@ -285,7 +288,7 @@ async fn hostile(server: &FakeServer, client: &Client, bytes: Vec<u8>) -> WireEr
 }
 
 #[test]
-fn hostile_messages_are_refused_with_what_and_where() {
+fn hostile_messages_are_rejected_with_kind_and_offset() {
     run(async {
         let server = server_with(|state| state.compressors = vec![Algorithm::Zlib, Algorithm::Zstd]);
         let client = client(&server, "zlib,zstd");
@@ -345,7 +348,7 @@ fn hostile_messages_are_refused_with_what_and_where() {
 
 /// Bytes after a compressed reply are refused like those after a plain one.
 #[test]
-fn bytes_behind_a_compressed_reply_are_refused() {
+fn bytes_after_a_compressed_reply_are_rejected() {
     run(async {
         let server = server();
         let client = client(&server, "zstd");
@@ -355,7 +358,7 @@ fn bytes_behind_a_compressed_reply_are_refused() {
         // command detects the surplus bytes.
         let first = once(&client, doc! { "find": "c" }).await.map(drop);
         let second = once(&client, doc! { "find": "c" }).await.map(drop);
-        let error = first.err().or(second.err()).expect("one of them finds it");
+        let error = first.err().or(second.err()).expect("one of the commands fails");
         let kind = wire_error(&error).expect("a wire error").kind();
         assert!(matches!(kind, WireErrorKind::Unsolicited { .. } | WireErrorKind::ResponseTo { .. }), "{kind}");
         client.close().await;
@@ -393,7 +396,7 @@ fn hostile_reply_to_hello_fails_the_establishment() {
         options.timeout = Some(PATIENCE);
         // After the first check no other handshake of the client is due.
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
-        let client = Client::with_options(options).expect("good options");
+        let client = Client::with_options(options).expect("valid options");
         let lie = compressed_raw(&plain()[..16], 22, 2, b"no zlib at all here");
         server.wait_until(PATIENCE, |view| view.replies_count() > 0).expect("monitored");
         server.inject(FaultRule::once(Fault::Garbage(lie)).on_command("isMaster"));

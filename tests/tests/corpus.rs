@@ -42,11 +42,11 @@ fn corpus(name: &str) -> PathBuf {
 fn replay(name: &str, body: Body) -> Result<(), String> {
     let saved = files(&corpus(name));
     if saved.is_empty() {
-        return Err("it has no corpus: see fuzz/README.md".to_owned());
+        return Err("the target has no corpus: see fuzz/README.md".to_owned());
     }
     let bytes: usize = saved.iter().map(Vec::len).sum();
     if saved.len() > FILES_MAX || bytes > BYTES_MAX {
-        return Err(format!("{} files, {bytes} bytes: minimize it", saved.len()));
+        return Err(format!("the corpus has {} files, {bytes} bytes: minimize it", saved.len()));
     }
     let failed = files(&fuzz_folder().join("regressions").join(name));
     for (place, data) in saved.iter().chain(&failed).enumerate() {
@@ -70,7 +70,7 @@ fn lists_agree() -> Result<(), String> {
     for folder in ["corpus", "regressions", "dictionaries"] {
         let others: Vec<String> = names(&fuzz_folder().join(folder)).difference(&here).cloned().collect();
         if !others.is_empty() {
-            return Err(format!("fuzz/{folder} has what no target is called: {others:?}"));
+            return Err(format!("fuzz/{folder} has folders without a target: {others:?}"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Memory for the bytes of a peer, on every file of the corpora: reading them allocates nothing, and the memory that is reserved for a message is bounded
 //! by the bytes that have arrived. The memory of events that wait for their reader is bounded, too.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -88,11 +88,11 @@ fn reading_allocates_nothing() {
         assert_eq!(held, 0, "{data:02x?}");
         count += 1;
     }
-    assert!(count > 500, "{count} files are no corpus");
+    assert!(count > 500, "only {count} files were read");
 }
 
 #[test]
-fn inflating_holds_what_was_declared_and_allowed() {
+fn inflating_holds_no_more_than_declared_and_allowed() {
     let limits = Limits { message_bytes_max: 64 * 1024, document_bytes_max: 64 * 1024 };
     let all: Compressors = Compressor::ALL.into_iter().collect();
     for data in corpora() {
@@ -107,7 +107,7 @@ fn inflating_holds_what_was_declared_and_allowed() {
 }
 
 #[test]
-fn envelopes_hold_what_has_come() {
+fn envelopes_hold_no_more_than_received() {
     let limits = CqlLimits { body_bytes_max: 256 * 1024 * 1024 };
     for data in corpora() {
         for version in Version::ALL {

@@ -37,7 +37,7 @@ fn open(server: &CqlServer, version: Version) -> CqlClient {
 
 fn connected(server: &CqlServer, version: Version) -> CqlClient {
     let mut client = open(server, version);
-    client.startup(None, None).expect("no password is asked for");
+    client.startup(None, None).expect("the server requires no password");
     client
 }
 

@@ -8,10 +8,10 @@ fn below(random: &mut Rng, bound: usize) -> usize {
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Rng) {
-    const TELLING: [u8; 8] = [0, 1, 2, 3, 0x7f, 0x80, 0xfe, 0xff];
+    const SIGNIFICANT: [u8; 8] = [0, 1, 2, 3, 0x7f, 0x80, 0xfe, 0xff];
     for _ in 0..=below(random, 3) {
         let at = below(random, bytes.len() + 1);
-        let byte = TELLING[below(random, 8)];
+        let byte = SIGNIFICANT[below(random, 8)];
         match below(random, 4) {
             0 if at < bytes.len() => bytes[at] = byte,
             1 => bytes.truncate(at),

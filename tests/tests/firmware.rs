@@ -28,14 +28,14 @@ fn main() -> ExitCode {
     suite = suite
         .case("documents_arrive_at_the_fake_server", documents_arrive_at_the_fake_server)
         .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing)
-        .case("whoever_finds_no_server_fails", whoever_finds_no_server_fails);
+        .case("firmware_without_a_server_fails", firmware_without_a_server_fails);
     match mongod::available() {
         Ok(_) => {
             suite = suite
                 .case("documents_arrive", documents_arrive)
-                .case("users_get_in_and_nobody_else_does", users_get_in_and_nobody_else_does)
+                .case("only_users_authenticate", only_users_authenticate)
                 .case("a_restart_loses_nothing", a_restart_loses_nothing)
-                .case("a_pulled_cable_loses_nothing", a_pulled_cable_loses_nothing)
+                .case("unplugged_cable_loses_nothing", unplugged_cable_loses_nothing)
                 .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
                 .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
             // The firmware with TLS is a separate build, with a feature.
@@ -165,7 +165,7 @@ fn documents_arrive_at_the_fake_server() -> Outcome {
     // machine an insert may be answered too late.
     let inserts: Vec<_> = server.log().into_iter().filter(|it| it.name == "insert").collect();
     let found = inserts.iter().map(|it| inserted(it.body.as_ref())).collect::<Result<BTreeSet<_>, _>>()?;
-    let failed = firmware.output().iter().filter(|line| tells_failure(line)).count();
+    let failed = firmware.output().iter().filter(|line| reports_failure(line)).count();
     if found != wanted(5) || inserts.len() > found.len() + failed {
         return Err(format!("{} inserts, {failed} failures: {found:?}", inserts.len()).into());
     }
@@ -181,7 +181,7 @@ fn inserted(insert: Option<&Document>) -> Result<(String, i64), Box<dyn Error>> 
 
 /// Whether a line reports a failed attempt to send a document, or a failed connection. An insert is
 /// repeated after either.
-fn tells_failure(line: &str) -> bool {
+fn reports_failure(line: &str) -> bool {
     let closed = line.contains("ConnectionClosed") && (line.contains("(error)") || line.contains("(stale)"));
     closed || (line.starts_with("device-") && line.contains(", reading "))
 }
@@ -198,7 +198,7 @@ fn elections_of_the_fake_set_lose_nothing() -> Outcome {
     if inserts >= 30 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
 }
 
-fn whoever_finds_no_server_fails() -> Outcome {
+fn firmware_without_a_server_fails() -> Outcome {
     // Nothing listens at port 1.
     let mut firmware = demo("127.0.0.1:1", 1, 100, &["seconds=2"])?;
     let status = firmware.finish(LIMIT)?;
@@ -218,23 +218,23 @@ fn documents_arrive() -> Outcome {
     check_closed(&server)
 }
 
-fn users_get_in_and_nobody_else_does() -> Outcome {
+fn only_users_authenticate() -> Outcome {
     let server = Mongod::start(MongodOptions::default())?;
     server.run_command(doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"] })?;
     let address = server.address().to_string();
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=pencil"])?;
-    end_well("users get in and nobody else does", &mut firmware, 5)?;
-    check_found("users get in and nobody else does", &server, 5)?;
+    end_well("only users authenticate", &mut firmware, 5)?;
+    check_found("only users authenticate", &server, 5)?;
     // The time to compute a key on the emulated core depends on the machine's load, so the test
     // waits for the refusal.
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk"])?;
     let refusal = firmware.wait_for(LIMIT, |line| line.contains("authentication"))?;
-    println!("firmware: users get in and nobody else does: {refusal}");
+    println!("firmware: only users authenticate: {refusal}");
     let output = firmware.output().join("\n");
     if output.contains("chalk") || output.contains("first reply") {
         return Err(output.into());
     }
-    check_found("users get in and nobody else does", &server, 5)
+    check_found("only users authenticate", &server, 5)
 }
 
 fn a_restart_loses_nothing() -> Outcome {
@@ -247,7 +247,7 @@ fn a_restart_loses_nothing() -> Outcome {
     check_closed(&server)
 }
 
-fn a_pulled_cable_loses_nothing() -> Outcome {
+fn unplugged_cable_loses_nothing() -> Outcome {
     let server = Mongod::start(MongodOptions::default())?;
     let folder = Folder::new();
     let arguments = arguments(&server.address().to_string(), 10, 200, &[]);
@@ -256,8 +256,8 @@ fn a_pulled_cable_loses_nothing() -> Outcome {
     firmware.set_link(false)?;
     firmware.wait_for(LIMIT, |line| line.contains("PoolCleared"))?;
     firmware.set_link(true)?;
-    end_well("a pulled cable loses nothing", &mut firmware, 10)?;
-    check_found("a pulled cable loses nothing", &server, 10)
+    end_well("an unplugged cable loses nothing", &mut firmware, 10)?;
+    check_found("an unplugged cable loses nothing", &server, 10)
 }
 
 fn a_step_down_loses_nothing() -> Outcome {

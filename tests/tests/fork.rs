@@ -3,10 +3,7 @@
 //! Each case runs in a separate process, which forks once or twice; no runtime is driven in its
 //! child; a case that hangs is killed with its child. A server in the process of a case has its
 //! thread in the parent, and its sockets in the same reactor as the client's.
-#![allow(
-    unsafe_code,
-    reason = "fork and _exit; no other process, thread or lock is touched in a child but by what is under test"
-)]
+#![allow(unsafe_code, reason = "fork and _exit; in a child only the code under test uses processes, threads or locks")]
 
 extern crate alloc;
 
@@ -64,11 +61,11 @@ fn main() -> ExitCode {
 fn cases<P: Platform + Default>(platform: &str) -> Cases {
     let cases: [(&str, fn()); 11] = [
         ("parent_keeps_its_connection", parent_keeps_its_connection::<P>),
-        ("inherited_client_fails_at_once_and_is_cleared", inherited_client_fails_at_once_and_is_cleared::<P>),
+        ("client_in_the_child_fails_at_once_and_is_cleared", client_in_the_child_fails_at_once_and_is_cleared::<P>),
         ("connection_in_use_fails_in_the_child_and_goes_on_in_the_parent", connection_in_use::<P>),
-        ("reply_that_is_outstanding_is_the_parents", reply_that_is_outstanding_is_the_parents::<P>),
+        ("outstanding_reply_is_received_by_the_parent", outstanding_reply_is_received_by_the_parent::<P>),
         ("drops_in_the_child_leave_the_parent_unharmed", drops_in_the_child_leave_the_parent_unharmed::<P>),
-        ("child_is_refused_a_client_of_its_own", child_is_refused_a_client_of_its_own::<P>),
+        ("child_cannot_create_a_client", child_cannot_create_a_client::<P>),
         ("both_sides_of_a_fork_before_the_first_client_work", both_sides_work::<P>),
         ("client_of_a_busy_process_is_inert_in_a_hundred_children", many_children::<P>),
         ("session_is_inert_in_the_child_and_goes_on_in_the_parent", session_is_inert::<P>),
@@ -87,7 +84,7 @@ fn in_process(name: &str) -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let mut errors = process.stderr.take().expect("it is piped");
+    let mut errors = process.stderr.take().expect("standard output is piped");
     // The output is shorter than the buffer of a pipe.
     let end = Instant::now() + CASE_MAX;
     let ended = loop {
@@ -118,7 +115,7 @@ struct Line {
 
 impl Line {
     fn say(&mut self) {
-        self.to.write_all(b".").expect("the other side listens");
+        self.to.write_all(b".").expect("the pipe is open");
     }
 
     fn hear(&mut self) {
@@ -156,12 +153,12 @@ fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(
     drop(line);
     let end = Instant::now() + CHILD_MAX;
     let status = loop {
-        match waitpid(Some(id), WaitOptions::NOHANG).expect("it is our child") {
+        match waitpid(Some(id), WaitOptions::NOHANG).expect("a child of this process") {
             Some((_, status)) => break status,
             None if Instant::now() > end => {
-                kill_process(id, Signal::KILL).expect("it is our child");
+                kill_process(id, Signal::KILL).expect("a child of this process");
                 let _ = waitpid(Some(id), WaitOptions::empty());
-                panic!("the child hangs");
+                panic!("the child exceeded its time limit");
             }
             None => std::thread::sleep(LOOK),
         }
@@ -176,14 +173,14 @@ fn start() -> FakeServer {
 
 /// Options with a polling monitor and a long interval, which makes counts exact.
 fn options(uri: &str) -> ClientOptions {
-    let mut options = ClientOptions::parse(uri).expect("the string is right");
+    let mut options = ClientOptions::parse(uri).expect("a valid connection string");
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.monitor.heartbeat_frequency = Duration::from_secs(1000);
     options
 }
 
 fn client<P: Platform + Default>(server: &FakeServer) -> Client<P> {
-    Client::with_options(options(&server.uri())).expect("the options are right")
+    Client::with_options(options(&server.uri())).expect("valid options")
 }
 
 async fn ping<P: Platform>(client: &Client<P>) {
@@ -232,7 +229,7 @@ fn parent_keeps_its_connection<P: Platform + Default>() {
         |client, line| {
             line.hear();
             twenty(&client);
-            assert_eq!((id_of(&client), seen(&server)), (id, before), "while the child lives");
+            assert_eq!((id_of(&client), seen(&server)), (id, before), "while the child runs");
             line.say();
             twenty(&client);
             client
@@ -247,7 +244,7 @@ fn parent_keeps_its_connection<P: Platform + Default>() {
 }
 
 /// CMAP-30, CMAP-100: in the child.
-fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
+fn client_in_the_child_fails_at_once_and_is_cleared<P: Platform + Default>() {
     let server = start();
     let client = client::<P>(&server);
     let mut events = client.subscribe();
@@ -267,14 +264,14 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
             assert_forked(client.set_pool_options(client.pool_options()));
             assert!(at_once(client.hub().select_server(&Wanted::WRITE, None)).is_err());
             assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
-            assert_eq!(client.servers()[0].pool, pool, "once is enough");
+            assert_eq!(client.servers()[0].pool, pool, "the pool is cleared only once");
             assert!(events.try_next().is_none());
-            assert!(at_once(events.next()).is_none(), "it has ended, whatever the parent had not read");
+            assert!(at_once(events.next()).is_none(), "the subscription has ended in the child");
             assert!(at_once(client.subscribe().next()).is_none());
             assert_eq!((client.servers().len(), client.topology().servers().count()), (1, 1));
             assert!(format!("{client:?}").contains("Paused"));
             at_once(client.close());
-            let error = at_once(client.check_out()).expect_err("not the child's");
+            let error = at_once(client.check_out()).expect_err("the child must not use the client");
             assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
             assert!(error.to_string().contains("forked"), "{error}");
         },
@@ -287,7 +284,7 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
             .first()
             .is_some_and(|server| server.pool.state == PoolState::Ready && server.pool.generation == 0)
     );
-    block_on(async { events.next().await.expect("the parent's") });
+    block_on(async { events.next().await.expect("the parent receives its event") });
     block_on(ping(&client));
 }
 
@@ -307,19 +304,19 @@ fn connection_in_use<P: Platform + Default>() {
         },
         |mut connection, line| {
             line.hear();
-            block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+            block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the parent uses its connection");
             line.say();
             connection
         },
     );
-    block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+    block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the parent uses its connection");
     drop(connection);
     assert_eq!((seen(&server), server.count_of("ping")), (before, 2));
 }
 
 type Running<'c> = Pin<Box<dyn Future<Output = Result<bson::Document, Error>> + 'c>>;
 
-fn reply_that_is_outstanding_is_the_parents<P: Platform + Default>() {
+fn outstanding_reply_is_received_by_the_parent<P: Platform + Default>() {
     let server = start();
     let client = client::<P>(&server);
     block_on(ping(&client));
@@ -359,7 +356,7 @@ fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
     let ca = ca.to_str().expect("text").replace('/', "%2F");
     let made = |server: &FakeServer, more: &str| {
         let options = options(&(server.uri() + more)).max_pool_size(CONNECTIONS);
-        Client::<P>::with_options(options).expect("the options are right")
+        Client::<P>::with_options(options).expect("valid options")
     };
     let clients = [made(&servers[0], ""), made(&servers[1], &format!("&tls=true&tlsCAFile={ca}"))];
     connections_are_dropped(&servers, &clients);
@@ -427,7 +424,7 @@ fn connections_are_dropped<P: Platform + Default>(servers: &[FakeServer; 2], cli
     assert_eq!(block_on(luggage.lookup), Err(LookupError::NoSuchName));
     assert_eq!(servers.each_ref().map(seen), before);
     drop((luggage.plain, luggage.encrypted));
-    block_on(luggage.waiting).expect("its turn has come");
+    block_on(luggage.waiting).expect("the waiter receives its connection");
 }
 
 fn hold<P: Platform>(client: &Client<P>) -> Vec<Connection<'_, P>> {
@@ -436,20 +433,20 @@ fn hold<P: Platform>(client: &Client<P>) -> Vec<Connection<'_, P>> {
 
 fn go_on<P: Platform>(mut luggage: Luggage<'_, P>) -> Luggage<'_, P> {
     for connection in luggage.plain.iter_mut().chain(&mut luggage.encrypted) {
-        block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+        block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the parent uses its connection");
     }
     luggage
 }
 
-fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
+fn child_cannot_create_a_client<P: Platform + Default>() {
     let server = start();
     let client = client::<P>(&server);
     block_on(ping(&client));
     let before = seen(&server);
     let refused = |line: &mut Line| {
-        let error = Client::<P>::with_options(client.options().clone()).expect_err("the runtime is the parent's");
+        let error = Client::<P>::with_options(client.options().clone()).expect_err("the runtime belongs to the parent");
         assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
-        let error = at_once(Client::<P>::new(&server.uri())).expect_err("the runtime is the parent's");
+        let error = at_once(Client::<P>::new(&server.uri())).expect_err("the runtime belongs to the parent");
         assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
         let nowhere = ResolverConfig::new(vec![server.address()]);
         let found = at_once(DnsResolver::with_config(P::default(), nowhere).lookup_txt("db.example.com"));
@@ -466,7 +463,7 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
         |(), line| line.hear(),
     );
     // The parent may create clients.
-    let second = Client::<P>::with_options(client.options().clone()).expect("the parent may");
+    let second = Client::<P>::with_options(client.options().clone()).expect("the parent may create clients");
     block_on(ping(&second));
     block_on(ping(&client));
     assert_eq!(seen(&server).0, before.0 + 2, "a monitor and a connection");
@@ -479,11 +476,11 @@ fn both_sides_work<P: Platform + Default>() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the fake server starts");
-    let mut lines = BufReader::new(server.stdout.take().expect("it is piped"));
+    let mut lines = BufReader::new(server.stdout.take().expect("standard output is piped"));
     let mut uri = String::new();
-    lines.read_line(&mut uri).expect("it tells where it is");
+    lines.read_line(&mut uri).expect("the server prints its address");
     let work = |(): (), line: &mut Line| {
-        let client = Client::<P>::with_options(options(uri.trim())).expect("nothing was made before the fork");
+        let client = Client::<P>::with_options(options(uri.trim())).expect("no runtime was started before the fork");
         for _ in 0..20 {
             block_on(ping(&client));
         }
@@ -498,7 +495,7 @@ fn both_sides_work<P: Platform + Default>() {
     forked((), work, work);
     drop(server.stdin.take());
     let mut told = String::new();
-    lines.read_to_string(&mut told).expect("it says what it has seen");
+    lines.read_to_string(&mut told).expect("the server prints its counts");
     assert!(server.wait().expect("our child").success());
     assert!(told.starts_with("4 connections,"), "a monitor and a connection on each side: {told}");
 }
@@ -545,7 +542,7 @@ fn session<P: Platform + Default>(server: &CqlServer, requests: u32) -> Session<
     };
     let mux = MuxOptions { local, remote: local, heartbeat_interval: Duration::ZERO, ..MuxOptions::DEFAULT };
     let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(None);
-    Session::new(options).expect("the options are right")
+    Session::new(options).expect("valid options")
 }
 
 fn node() -> CqlServer {
@@ -606,7 +603,7 @@ fn session_is_inert<P: Platform + Default>() {
             for _ in 0..2 {
                 line.hear();
                 echoes(&session);
-                assert_eq!(seen_by(&server), before, "while the child lives");
+                assert_eq!(seen_by(&server), before, "while the child runs");
                 line.say();
             }
             session

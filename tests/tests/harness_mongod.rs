@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         .case("started_server_answers_with_test_commands_on", started_server_answers_with_test_commands_on)
         .case("dropped_server_leaves_no_process_and_no_folder", dropped_server_leaves_no_process_and_no_folder)
         .case("panic_leaves_no_process_and_no_folder", panic_leaves_no_process_and_no_folder)
-        .case("killed_server_comes_back_on_the_same_port_and_data", killed_server_comes_back_on_the_same_port_and_data)
+        .case("killed_server_restarts_on_the_same_port_and_data", killed_server_restarts_on_the_same_port_and_data)
         .case("stopped_server_accepts_and_stays_silent", stopped_server_accepts_and_stays_silent)
         .case("fail_points_take_effect_and_end", fail_points_take_effect_and_end)
         .case("connection_counts_follow_connections", connection_counts_follow_connections)
@@ -43,7 +43,7 @@ fn process_exists(pid: u32) -> bool {
 
 /// The error of a call that must fail.
 fn refusal<T: core::fmt::Debug, E>(result: Result<T, E>) -> Result<E, String> {
-    result.map_or_else(Ok, |value| Err(format!("not refused: {value:?}")))
+    result.map_or_else(Ok, |value| Err(format!("the call succeeded: {value:?}")))
 }
 
 /// Repeats the check until it returns `true`, at most 30 s.
@@ -51,7 +51,7 @@ fn eventually(what: &str, mut yes: impl FnMut() -> Result<bool, MongodError>) ->
     let deadline = Instant::now() + Duration::from_secs(30);
     while !yes()? {
         if Instant::now() >= deadline {
-            return Err(format!("not within 30 s: {what}").into());
+            return Err(format!("condition not met within 30 s: {what}").into());
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -73,7 +73,7 @@ fn started_server_answers_with_test_commands_on() -> Outcome {
     // The whole log: a slow machine writes so much that the line may not be in the tail any more.
     let log = String::from_utf8_lossy(&std::fs::read(mongod.folder().join("log"))?).into_owned();
     assert!(log.contains("Waiting for connections"), "{log}");
-    let last = log.lines().last().ok_or("it has said something")?;
+    let last = log.lines().last().ok_or("the log is empty")?;
     assert!(mongod.log_tail().contains(last), "{last}");
     assert!(!process_exists(pid));
     assert_eq!(mongod.pid(), None);
@@ -106,7 +106,7 @@ fn panic_leaves_no_process_and_no_folder() -> Outcome {
     Ok(())
 }
 
-fn killed_server_comes_back_on_the_same_port_and_data() -> Outcome {
+fn killed_server_restarts_on_the_same_port_and_data() -> Outcome {
     let mut mongod = start()?;
     let (pid, address) = (mongod.pid().ok_or("it runs")?, mongod.address());
     let journaled = doc! { "w": 1, "j": true };
@@ -114,7 +114,7 @@ fn killed_server_comes_back_on_the_same_port_and_data() -> Outcome {
     mongod.run_command(insert)?;
     mongod.kill9()?;
     assert!(!process_exists(pid));
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).is_err(), "the port refuses connections");
     let down = refusal(mongod.run_command(doc! { "ping": 1 }))?;
     assert!(matches!(down, MongodError::Io { .. }), "{down}");
     mongod.kill9()?;
@@ -137,7 +137,7 @@ fn stopped_server_accepts_and_stays_silent() -> Outcome {
 
     let mut mongod = start()?;
     mongod.stop()?;
-    let pid = mongod.pid().ok_or("it is not gone")?;
+    let pid = mongod.pid().ok_or("the process has ended")?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     assert!(stat.contains(") T "), "{stat}");
     let mut stream = TcpStream::connect_timeout(&mongod.address(), Duration::from_secs(5))?;
@@ -195,7 +195,7 @@ fn connection_counts_follow_connections() -> Outcome {
     assert_eq!(during.total_created - before.total_created, 5);
     assert_eq!(before.available - during.available, 5);
     drop(streams);
-    eventually("they are gone", || Ok(mongod.server_status_connections()?.others() == 0))
+    eventually("the five connections are closed", || Ok(mongod.server_status_connections()?.others() == 0))
 }
 
 fn servers_run_in_parallel() -> Outcome {

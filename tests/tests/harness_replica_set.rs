@@ -28,7 +28,7 @@ const ELECTION: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     Suite::new("harness_replica_set")
         .skip_if(mongod::available().err())
-        .case("set_of_three_survives_what_befalls_it", set_of_three_survives_what_befalls_it)
+        .case("set_of_three_recovers_from_every_incident", set_of_three_recovers_from_every_incident)
         .case("panic_leaves_no_process_and_no_folder_of_a_set", panic_leaves_no_process_and_no_folder_of_a_set)
         .run()
 }
@@ -60,25 +60,25 @@ fn eventually(what: &str, mut yes: impl FnMut() -> Result<bool, MongodError>) ->
     let deadline = Instant::now() + Duration::from_secs(30);
     while !yes()? {
         if Instant::now() >= deadline {
-            return Err(format!("not within 30 s: {what}").into());
+            return Err(format!("condition not met within 30 s: {what}").into());
         }
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-fn set_of_three_survives_what_befalls_it() -> Outcome {
+fn set_of_three_recovers_from_every_incident() -> Outcome {
     let mut timer = Timer::start();
     let mut set = MongodReplicaSet::start(3)?;
     timer.lap("three members to a set with a primary");
     let seeds: Vec<String> = (0..3).map(|member| set.member(member).address().to_string()).collect();
     assert_eq!(set.uri(), format!("mongodb://{}/?replicaSet=rs0", seeds.join(",")));
-    let first = set.primary().ok_or("there is a primary")?;
+    let first = set.primary().ok_or("the set has no primary")?;
     let reply = set.hello(first)?;
     assert!(is(&reply, "isWritablePrimary") && reply.get_array("hosts")?.len() == 3, "{reply}");
     set.member(first).run_command(insert(1))?;
 
-    fake_members_say_what_real_ones_say(&set)?;
+    fake_members_reply_like_real_members(&set)?;
     step_down(&set, &mut timer)?;
     kill_and_restart(&mut set, &mut timer)?;
     stop_and_go_on(&mut set, &mut timer)?;
@@ -95,7 +95,7 @@ fn set_of_three_survives_what_befalls_it() -> Outcome {
 
 /// Compares the fields of hello replies and refusals, by name and type; the values differ in each
 /// set.
-fn fake_members_say_what_real_ones_say(set: &MongodReplicaSet) -> Outcome {
+fn fake_members_reply_like_real_members(set: &MongodReplicaSet) -> Outcome {
     let fields = |reply: Document| -> BTreeMap<String, ElementType> {
         // The fake set does not send cluster times.
         let gossip = ["$clusterTime", "operationTime"];
@@ -108,7 +108,7 @@ fn fake_members_say_what_real_ones_say(set: &MongodReplicaSet) -> Outcome {
         Ok(fields(client.run(database, command)?))
     };
     let fake = FakeReplicaSet::start(FakeReplicaSetOptions::of(3))?;
-    let primaries = (set.settle(ELECTION)?, fake.primary().ok_or("there is a primary")?);
+    let primaries = (set.settle(ELECTION)?, fake.primary().ok_or("the set has no primary")?);
     let secondaries = ((primaries.0 + 1) % 3, (primaries.1 + 1) % 3);
     let read = |mode: &str| doc! { "find": "fidelity", "$readPreference": { "mode": mode } };
     let write = || doc! { "insert": "fidelity", "documents": [{}] };
@@ -150,7 +150,7 @@ fn kill_and_restart(set: &mut MongodReplicaSet, timer: &mut Timer) -> Outcome {
     set.restart(old)?;
     timer.lap("restart to its first answer");
     set.wait_for_secondary(old, ELECTION)?;
-    timer.lap("from there to a secondary");
+    timer.lap("until it is a secondary");
     Ok(())
 }
 
@@ -181,20 +181,20 @@ fn remove_and_add(set: &MongodReplicaSet, timer: &mut Timer) -> Outcome {
     assert_eq!(idle.read().map_err(|error| error.kind()).err(), Some(ErrorKind::UnexpectedEof));
     // The member may close connections for a while after it has been removed.
     let mut reply = Document::new();
-    eventually("the member knows that it was removed", || {
+    eventually("the member detects that it was removed", || {
         reply = set.hello(gone).unwrap_or_default();
         Ok(is(&reply, "isreplicaset"))
     })?;
-    timer.lap("from there to the member's knowledge of it");
+    timer.lap("until the member detects its removal");
     assert!(!reply.contains_key("setName") && !reply.contains_key("hosts"), "{reply}");
     assert_eq!(reply.get_str("info")?, "Does not have a valid replica set config");
     eventually("two members are left", || {
         Ok(set.hello(primary)?.get_array("hosts").is_ok_and(|hosts| hosts.len() == 2))
     })?;
     set.reconfig_add(gone)?;
-    timer.lap("reconfiguration that adds it");
+    timer.lap("reconfiguration that adds it again");
     set.wait_for_secondary(gone, ELECTION)?;
-    timer.lap("from there to a secondary");
+    timer.lap("until it is a secondary");
     Ok(())
 }
 

@@ -122,9 +122,10 @@ impl Greeted {
             FakeServer::start(FakeOptions::with_state(ServerState::default())).expect("the fake server starts");
         let address = server.address().to_string();
         server.set_state(ServerState::member(Role::Primary, "rs", &[&address], &address, Some(&address)));
-        let options = ClientOptions::parse(&format!("mongodb://{address}/?replicaSet=rs")).expect("a right string");
-        let client = Client::with_options(options).expect("options that go together");
-        client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
+        let options =
+            ClientOptions::parse(&format!("mongodb://{address}/?replicaSet=rs")).expect("a valid connection string");
+        let client = Client::with_options(options).expect("compatible options");
+        client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("the server answers");
         Self { server, client }
     }
 
@@ -143,7 +144,7 @@ impl Greeted {
                 self.greet(names, round * 100 + said);
                 said += 1;
             }
-            self.client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
+            self.client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("the server answers");
             count += 1;
             smol::Timer::after(Duration::from_millis(10)).await;
         }

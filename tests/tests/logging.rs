@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                 let must_run = spec::is_checkout() && std::env::var("CI").is_ok_and(|ci| ci == "true");
                 trials.push(Trial::ignorable_test(folder, move || {
                     if must_run {
-                        return Err(Failed::from(format!("not run: {reason} (with CI=true that is a failure)")));
+                        return Err(Failed::from(format!("not run, which is a failure with CI=true: {reason}")));
                     }
                     Ok(Completion::ignored_with(reason))
                 }));

@@ -29,7 +29,7 @@ impl Random {
 
 /// S1-S6, S13-S18, S21. `POOLHOUSE_SEED=n` replays one seed.
 #[test]
-fn ten_thousand_random_lives_agree_with_the_model() {
+fn ten_thousand_random_runs_agree_with_the_model() {
     let seeds = match std::env::var("POOLHOUSE_SEED") {
         Ok(seed) => {
             let seed = seed.parse::<u64>().expect("POOLHOUSE_SEED is a number");
@@ -55,12 +55,12 @@ fn ten_thousand_random_lives_agree_with_the_model() {
     let Counts { starts, ends, streamed, failed, timeouts, cancelled, closed, retries, stale, measured } = seen;
     assert_eq!(starts, ends);
     let kinds = [streamed, failed, timeouts, cancelled, closed, retries, stale, measured];
-    assert!(!all || kinds.iter().all(|&count| count >= 1_000), "the lives got everywhere: {seen:?}");
+    assert!(!all || kinds.iter().all(|&count| count >= 1_000), "some kinds did not occur often enough: {seen:?}");
 }
 
 /// S21: the same inputs produce the same monitor, also after it was copied half way.
 #[test]
-fn a_copy_goes_on_like_the_original() {
+fn copy_continues_like_the_original() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     monitor.start(Instant::ORIGIN, &mut ());
@@ -119,7 +119,7 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
             let _ = monitor.handle_failed(now, line, Cause::Network, &mut ());
         }
         for turn in 0.. {
-            assert!(turn < 1_000, "a circle at {ms} ms");
+            assert!(turn < 1_000, "the monitor loops at {ms} ms");
             if let Some(outcome) = monitor.outcome() {
                 monitor.settle(now, matches!(outcome, CheckOutcome::Succeeded { .. }), &mut ());
             }
@@ -167,14 +167,14 @@ fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
         let mut all: Vec<u64> = [dials.check, dials.rtt].concat();
         all.sort_unstable();
         all.retain(|&at| behaviour != Behaviour::Dies || at >= 1_000);
-        assert!(all.len() > 30, "it is asked all the time: {}", all.len());
+        assert!(all.len() > 30, "too few dials: {}", all.len());
         assert!(most_in_half_a_second(&all) <= 2, "{all:?}");
     }
 }
 
 /// S3, S20: the immediate retry is granted once in half a second.
 #[test]
-fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
+fn server_that_greets_and_resets_is_not_checked_in_a_hot_loop() {
     let dials = dials_of(Behaviour::GreetsAndResets, 20);
     assert!(most_in_half_a_second(&dials.check) <= 2, "{dials:?}");
     assert!(most_in_half_a_second(&dials.rtt) <= 1, "{dials:?}");
@@ -182,7 +182,7 @@ fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
 
 /// S19: a healthy server is known within a round trip of the start, and heartbeats continue.
 #[test]
-fn a_healthy_server_is_checked_for_ever() {
+fn healthy_server_is_checked_forever() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     let mut seen: Vec<(Instant, MonitorEvent)> = Vec::new();
@@ -199,7 +199,7 @@ fn a_healthy_server_is_checked_for_ever() {
                         .expect("current");
                     monitor.settle(now, true, &mut seen);
                 }
-                MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => panic!("nothing of the kind: {action:?}"),
+                MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => panic!("unexpected action: {action:?}"),
             }
         }
         now = monitor.poll_timeout().expect("another check");

@@ -6,7 +6,7 @@
 //! in some thirty wake-ups. Not counted: async-io's reactor, which allocates a list of wakers for
 //! each of its polls, and moves its timers; that is a cost per poll, not per request. The server is
 //! a separate process.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::future::poll_fn;
@@ -100,7 +100,9 @@ fn start_server() -> (Child, String) {
         .spawn()
         .expect("this program runs");
     let mut address = String::new();
-    BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut address).expect("it tells where it is");
+    BufReader::new(server.stdout.take().expect("standard output is piped"))
+        .read_line(&mut address)
+        .expect("the server prints its address");
     (server, address.trim().to_owned())
 }
 
@@ -108,9 +110,9 @@ fn run() {
     let (mut server, address) = start_server();
     let before = ASKED.load(Ordering::Relaxed);
     drop(core::hint::black_box(vec![0_u8; 100]));
-    assert_eq!(ASKED.load(Ordering::Relaxed), before, "nobody is at work");
+    assert_eq!(ASKED.load(Ordering::Relaxed), before, "an idle session allocates nothing");
     drop(at_work(|| core::hint::black_box(vec![0_u8; 100])));
-    assert_eq!(ASKED.load(Ordering::Relaxed), before + 1, "the counter counts");
+    assert_eq!(ASKED.load(Ordering::Relaxed), before + 1, "the counter counts an allocation");
     for version in Version::ALL {
         for in_flight in [1, 16, 256] {
             measure(&address, version, in_flight);

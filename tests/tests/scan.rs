@@ -76,21 +76,21 @@ fn a_new_primary_is_found_by_the_next_operation() {
     assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&servers[0]));
     elect(&servers, 1);
     servers[0].set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10_107));
-    let error = ping(&mut client, &WRITE).expect_err("it steps down");
+    let error = ping(&mut client, &WRITE).expect_err("the primary steps down");
     assert!(matches!(error, Error::Command { code: 10_107, .. }), "{error}");
     assert_eq!(ping(&mut client, &WRITE).expect("answered"), address(&servers[1]));
     assert_eq!(ping(&mut client, &SECONDARY).expect("answered"), address(&servers[0]));
-    assert_eq!(servers[0].accepted_count(), 1, "its connection is as good as before");
+    assert_eq!(servers[0].accepted_count(), 1, "the connection is reused");
 }
 
 #[test]
-fn a_server_that_died_and_came_back_is_used_again() {
+fn server_is_used_again_after_its_restart() {
     let servers = set(1);
     let mut client = Client::new(&[&address(&servers[0])]).expect("valid");
     ping(&mut client, &WRITE).expect("answered");
     servers[0].kill().expect("killed");
     servers[0].restart().expect("restarted");
-    let error = ping(&mut client, &WRITE).expect_err("the connection is gone");
+    let error = ping(&mut client, &WRITE).expect_err("the connection was closed");
     assert!(matches!(error, Error::Connection(_)), "{error}");
     ping(&mut client, &WRITE).expect("on a new connection");
 }
@@ -98,7 +98,7 @@ fn a_server_that_died_and_came_back_is_used_again() {
 /// MON-60: with serverSelectionTryOnce selection fails as soon as one scan has failed, and the
 /// error contains the result of the scan.
 #[test]
-fn a_set_without_servers_fails_at_once_and_says_why() {
+fn set_without_servers_fails_at_once_with_the_reason() {
     let servers = set(2);
     let seeds = [address(&servers[0]), address(&servers[1])];
     for server in &servers {
@@ -106,7 +106,7 @@ fn a_set_without_servers_fails_at_once_and_says_why() {
     }
     let mut client = Client::new(&[&seeds[0], &seeds[1]]).expect("valid");
     let begin = Instant::now();
-    let error = ping(&mut client, &WRITE).expect_err("nobody is there");
+    let error = ping(&mut client, &WRITE).expect_err("no server is reachable");
     assert!(begin.elapsed() < Duration::from_secs(10), "refused connections cost no time");
     let text = error.to_string();
     for seed in &seeds {
@@ -124,7 +124,7 @@ fn a_silent_server_costs_the_connect_timeout() {
     let topology = TopologyOptions { seeds: &[&seed], ..TopologyOptions::default() };
     let mut client = Client::with_options(topology, options.validate().expect("valid")).expect("valid");
     let begin = Instant::now();
-    let error = ping(&mut client, &WRITE).expect_err("it says nothing");
+    let error = ping(&mut client, &WRITE).expect_err("the server does not answer");
     assert!(error.to_string().contains("network timeout"), "{error}");
     assert!(begin.elapsed() >= Duration::from_millis(200));
     server.thaw();

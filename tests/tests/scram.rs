@@ -87,7 +87,7 @@ fn others() -> Result<PathBuf, SkipReason> {
     if file.exists() {
         Ok(file)
     } else {
-        Err(SkipReason::new(format!("{VECTORS} is not set, and there is no {}", file.display())))
+        Err(SkipReason::new(format!("{VECTORS} is not set, and {} does not exist", file.display())))
     }
 }
 
@@ -132,7 +132,7 @@ impl Vector {
 
     fn hold(&self) {
         let Some(Mechanism::Scram(mechanism)) = Mechanism::from_name(&self.mechanism) else {
-            panic!("{} is not of SCRAM", self.mechanism)
+            panic!("{} is not a SCRAM mechanism", self.mechanism)
         };
         for done in [true, false] {
             let mut scram = Scram::new(mechanism, &self.username, &self.password, self.nonce()).expect("can be used");
@@ -195,7 +195,7 @@ impl Vector {
             let outgoing = Outgoing::reply(9, message.header().request_id);
             encode_message(&mut reply, outgoing, &Limits::DEFAULT, |message| message.body(write)).expect("grows");
             for end in 0..reply.len() {
-                let handled = handshake.handle_input(&reply[..end]).expect("not all there");
+                let handled = handshake.handle_input(&reply[..end]).expect("an incomplete reply is accepted");
                 assert!(matches!(handled.next, Next::Receive { .. }), "{end}");
             }
             next = handshake.handle_input(&reply).expect("good").next;

@@ -39,14 +39,14 @@ fn trial(kind: &str, name: &str, run: impl FnOnce() -> Result<Figures, Stopped> 
     let name = format!("{kind}: {name}");
     Trial::test(name.clone(), move || {
         let figures = run().map_err(|stopped| Failed::from(stopped.to_string()))?;
-        FIGURES.lock().expect("no panic while figures are kept").push((name, figures));
+        FIGURES.lock().expect("no thread panicked while it stored figures").push((name, figures));
         Ok(())
     })
 }
 
 /// Prints the figures of the explored scopes, and stores them for the report.
 fn tell() {
-    let mut all = core::mem::take(&mut *FIGURES.lock().expect("no panic while figures are kept"));
+    let mut all = core::mem::take(&mut *FIGURES.lock().expect("no thread panicked while it stored figures"));
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (name, figures) in &all {
         println!("{name}: {figures}");

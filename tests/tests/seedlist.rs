@@ -98,7 +98,7 @@ fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<
         same("the number of seeds", &u64::try_from(seeds.len())?, &wanted)?;
     }
     for (name, wanted) in file["options"].as_object().unwrap_or(&Map::new()) {
-        same(name, &option(name, &resolved, &uri).ok_or_else(|| format!("there is no {name}"))?, wanted)?;
+        same(name, &option(name, &resolved, &uri).ok_or_else(|| format!("{name} is missing"))?, wanted)?;
     }
     for (name, wanted) in file["parsed_options"].as_object().unwrap_or(&Map::new()) {
         let credential = resolved.credential();
@@ -108,7 +108,7 @@ fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<
             // All these names mean the database that follows the hosts. A string without a
             // credential has that database too.
             "db" | "defaultDatabase" | "auth_database" => resolved.database(),
-            other => return Err(format!("{other} is not known").into()),
+            other => return Err(format!("unknown key {other}").into()),
         };
         same(name, &found, &wanted.as_str())?;
     }
@@ -186,7 +186,7 @@ fn merged(first: &Value, second: &Value) -> Value {
 
 /// The question of a string. A string that was accepted and has no question is in the wrong file.
 fn question(uri: &ConnectionString) -> Result<SrvQuestion, NoSeeds> {
-    SrvQuestion::of(uri).ok_or_else(|| NoSeeds::Harness("not a string whose hosts are looked up".into()))
+    SrvQuestion::of(uri).ok_or_else(|| NoSeeds::Harness("not a connection string with SRV lookup".into()))
 }
 
 /// The records are passed to the rules directly.
@@ -222,7 +222,7 @@ fn over_server(uri: &ConnectionString, records: &Records, fault: Fault) -> Resul
     let result = smol::block_on(question.look_up(uri, &resolver, 0x0F1E_2D3C_4B5A_6978));
     let queries = server.queries();
     if queries.is_empty() || queries.iter().any(|query| query.over_tcp) != (fault == Fault::Truncate) {
-        return Err(NoSeeds::Harness(format!("not asked the way it had to be: {queries:?}").into()));
+        return Err(NoSeeds::Harness(format!("unexpected queries: {queries:?}").into()));
     }
     match result {
         Ok((resolved, _)) => Ok(resolved),

@@ -69,7 +69,7 @@ fn suitable_servers(test: &Value) -> Result<(), String> {
         let model = selected(&world, &query);
         let selection = match selection {
             Err(error) if expects_error => {
-                return if model.is_err() { Ok(()) } else { Err(format!("the model accepts it: {error}")) };
+                return if model.is_err() { Ok(()) } else { Err(format!("the model accepts the criteria: {error}")) };
             }
             Err(error) => return Err(format!("refused: {error}")),
             Ok(_) if expects_error => return Err("accepted, but it must be refused".to_owned()),
@@ -79,7 +79,7 @@ fn suitable_servers(test: &Value) -> Result<(), String> {
         compare("suitable_servers", &suitable, expected(&test["suitable_servers"])?)?;
         let window = addresses(&world, selection.in_window());
         compare("in_latency_window", &window, expected(&test["in_latency_window"])?)?;
-        let (model, _) = model.map_err(|_| "the model refuses it".to_owned())?;
+        let (model, _) = model.map_err(|_| "the model rejects the criteria".to_owned())?;
         compare("model", &suitable, Some(sorted(model.into_iter().map(|place| world.servers[place].address.clone()))))?;
         for turn in 0..64_u32 {
             let chosen = selection.choose(|_| 0, turn.wrapping_mul(0x9e37_79b9));
@@ -233,7 +233,7 @@ fn in_window(test: &Value) -> Result<(), String> {
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             for _ in 0..iterations {
                 let load = |place: usize| loads.get(&world.servers[place].address).copied().unwrap_or(0);
-                let chosen = selection.choose(load, random(&mut state)).ok_or("nothing was chosen")?;
+                let chosen = selection.choose(load, random(&mut state)).ok_or("no server was chosen")?;
                 *counts.entry(world.servers[chosen.place()].address.clone()).or_default() += 1;
             }
             for (address, expected) in expected {
@@ -241,11 +241,11 @@ fn in_window(test: &Value) -> Result<(), String> {
                 let found = counts.remove(address).unwrap_or(0) as f64 / iterations as f64;
                 let exact = expected == 0.0 || expected == 1.0;
                 if (found - expected).abs() > if exact { 0.0 } else { tolerance } {
-                    return Err(format!("seed {seed}: {address} was chosen {found} of the times, not {expected}"));
+                    return Err(format!("seed {seed}: {address} was chosen with frequency {found}, not {expected}"));
                 }
             }
             if let Some((address, count)) = counts.pop_first() {
-                return Err(format!("seed {seed}: {address} was chosen {count} times, and is not expected at all"));
+                return Err(format!("seed {seed}: {address} was chosen {count} times, but must not be chosen"));
             }
         }
         Ok(())
@@ -275,13 +275,13 @@ fn rtt(test: &Value) -> Result<(), String> {
     }
     rtt.add_sample(Duration::from_nanos(nanos(sample)));
     let average = rtt.average_femtos().ok_or("no average")? as f64 / 1e12;
-    if (average - expected).abs() <= 1e-9 { Ok(()) } else { Err(format!("{average} instead of {expected}")) }
+    if (average - expected).abs() <= 1e-9 { Ok(()) } else { Err(format!("expected {expected}, found {average}")) }
 }
 
 // Values.
 
 fn text(value: &Value) -> Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{value} is no text"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{value} is not a string"))
 }
 
 /// Converts a value that may be absent.

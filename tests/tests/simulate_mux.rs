@@ -39,7 +39,7 @@ static LIVES: Lives<Counters> = Lives {
 
 fn main() -> ExitCode {
     LIVES.run([
-        Trial::test("seeds with fault points that nobody sees agree with the reference model", || {
+        Trial::test("seeds with fault points without observable effect agree with the reference model", || {
             let points = [Point::OtherPlace, Point::OtherStream];
             with_points(2_000, &points, mux::seed)
         }),
@@ -53,7 +53,7 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     println!("{seeds} seeds, {} operations, {} events", counters.steps, counters.events);
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
-        return Err(format!("operations that never came: {missing:?}").into());
+        return Err(format!("operations that never occurred: {missing:?}").into());
     }
     figures::record("simulate_mux", &counters.json());
     let unchecked = counters.checks.missing(&CHECKED);
@@ -75,7 +75,7 @@ fn noisy_day() -> Result<(), Failed> {
     let day = day::noisy(seed);
     show(&format!("a day of load at random, seed {seed}"), &day);
     if day.opened.iter().any(|opened| *opened > OPENED_PER_HOUR) || day.rejected > 0 {
-        return Err(format!("connections come and go: {day:?}").into());
+        return Err(format!("connections are opened and closed too often: {day:?}").into());
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn smooth_day() -> Result<(), Failed> {
         show(&format!("a day of smooth load, seed {seed}"), &day);
         // Each connection is opened once while the load rises, and trashed once while it falls.
         if day.opened_in_all() != day.most || day.trashed != day.most - 1 || day.resurrected > 0 {
-            return Err(format!("connections come and go: {day:?}").into());
+            return Err(format!("connections are opened and closed too often: {day:?}").into());
         }
     }
     Ok(())

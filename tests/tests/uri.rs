@@ -67,7 +67,7 @@ fn add(mut suite: Suite, prefix: &str, path: &Path, check: Check) -> Suite {
         }
     };
     if cases.is_empty() {
-        suite = suite.case(prefix, || Err::<(), _>("no case in it"));
+        suite = suite.case(prefix, || Err::<(), _>("the file contains no case"));
     }
     for case in cases {
         let name = format!("{prefix}/{}", case["description"].as_str().unwrap_or("without description"));
@@ -117,7 +117,7 @@ fn options_case(case: &Value) -> Outcome {
     for (name, wanted) in case["options"].as_object().unwrap_or(&Map::new()) {
         let name = name.as_str();
         let found = uri.options().iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let found = found.ok_or_else(|| format!("there is no {name}"))?;
+        let found = found.ok_or_else(|| format!("{name} is missing"))?;
         same(name, &shown(found.1), wanted)?;
     }
     Ok(())
@@ -138,7 +138,7 @@ fn credential_case(case: &Value) -> Outcome {
         Some(wanted) => wanted,
     };
     let credential = uri.credential().ok_or("no credential")?;
-    for (name, wanted) in wanted.as_object().ok_or("a strange credential")? {
+    for (name, wanted) in wanted.as_object().ok_or("the credential is not an object")? {
         let found = match name.as_str() {
             "username" => credential.username.as_deref().into(),
             "password" => password(Some(credential)).into(),
@@ -146,7 +146,7 @@ fn credential_case(case: &Value) -> Outcome {
             "mechanism" => credential.mechanism.map(|mechanism| mechanism.name()).into(),
             "mechanism_properties" if credential.properties.is_empty() => Value::Null,
             "mechanism_properties" => object(&credential.properties),
-            other => return Err(format!("{other} is not known of credentials").into()),
+            other => return Err(format!("unknown key {other} of a credential").into()),
         };
         same(name, &found, wanted)?;
     }

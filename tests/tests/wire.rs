@@ -24,8 +24,8 @@ impl Random {
     }
 
     fn byte(&mut self) -> u8 {
-        const TELLING: [u8; 12] = [0, 1, 2, 3, 4, 5, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff];
-        if self.below(2) == 0 { TELLING[self.below(TELLING.len())] } else { self.next().to_le_bytes()[0] }
+        const SIGNIFICANT: [u8; 12] = [0, 1, 2, 3, 4, 5, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff];
+        if self.below(2) == 0 { SIGNIFICANT[self.below(SIGNIFICANT.len())] } else { self.next().to_le_bytes()[0] }
     }
 }
 
@@ -99,7 +99,7 @@ fn reply(request_id: i32, response_to: i32, flags: Flags) -> Vec<u8> {
 
 /// MON-28: an exhaust stream that is split into two at every position, and into single bytes.
 #[test]
-fn exhaust_stream_does_not_depend_on_where_it_is_cut() {
+fn exhaust_stream_does_not_depend_on_its_pieces() {
     let checked = Flags::MORE_TO_COME.union(Flags::CHECKSUM_PRESENT);
     let stream = [reply(10, 1, Flags::MORE_TO_COME), reply(20, 10, checked), reply(30, 20, Flags::NONE)].concat();
     let receive = |ends: &[usize]| {
@@ -163,7 +163,7 @@ fn claimed(length: i32, opcode: i32, flags: u32) -> Vec<u8> {
 /// Every header with a length, opcode and flags from the relevant values: accepted, or refused for
 /// its first fault, whole and byte by byte.
 #[test]
-fn every_header_is_judged_by_its_length_its_opcode_and_its_flags() {
+fn every_header_is_accepted_or_rejected_by_length_opcode_and_flags() {
     let limits = Limits { message_bytes_max: 1_000, ..Limits::DEFAULT };
     let max = 1_000;
     let mut seen = [0_u32; 6];

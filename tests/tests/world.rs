@@ -27,7 +27,7 @@ const REGRESSIONS: [(u64, &str); 8] = [
 
 static LIVES: Lives<Counters> = Lives {
     suite: "world",
-    name: "in {} worlds the view converges once faults stop, and no step is seen half-done",
+    name: "in {} simulated runs the view converges after faults stop, and every step is atomic",
     seeds: 3_000,
     lines: 80,
     live: world::seed,
@@ -36,7 +36,7 @@ static LIVES: Lives<Counters> = Lives {
     regressions: &REGRESSIONS,
     scripts: &[],
     bytes: Bytes {
-        name: "any inputs leave the control machine whole (S21)",
+        name: "any inputs keep the invariants of the control machine (S21)",
         stream: "control",
         times: 10_000,
         length: 2_000,
@@ -64,7 +64,7 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     figures::record("world", &figures);
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
-        return Err(format!("what never came: {missing:?}").into());
+        return Err(format!("kinds that never occurred: {missing:?}").into());
     }
     let still: Vec<_> = world::POINTS_IN_PLACE.into_iter().filter(|point| counters.fired(*point) == 0).collect();
     if seeds >= 1_000 && !still.is_empty() {

@@ -1,7 +1,7 @@
 //! Authentication of one connection, from hello to the last reply.
 //!
-//! Read first: Authentication, "Authentication Handshake", "Speculative Authentication", "Default Authentication
-//! Methods".
+//! Read first: Authentication, "Authentication Handshake", "Speculative Authentication", "Default
+//! Authentication Methods".
 
 use core::fmt;
 
@@ -20,13 +20,13 @@ use poolhouse_wire::{AuthError, Authenticator, EncodeError, Round, Sink};
 pub struct AuthenticationOptions {
     /// The client's nonce, unique to this conversation.
     pub nonce: Nonce,
-    /// Begin the authentication with hello, which saves a round trip. On by default. With SCRAM
-    /// only if the nonce has a second one.
+    /// Whether the authentication begins with hello, which saves a round trip. On by default. With
+    /// SCRAM, only if the nonce has a second one.
     pub speculative: bool,
     /// Whether the connection is private: TLS with a verified server, or a unix socket. Off by
     /// default.
     pub secure: bool,
-    /// Allow PLAIN to send the password even if the connection is not private. Off by default.
+    /// Whether PLAIN may send the password even if the connection is not private. Off by default.
     pub allow_plain_without_tls: bool,
     /// Maximum iteration count that a server may request of SCRAM; [`ITERATIONS_MAX`] by default.
     pub iterations_max: u32,
@@ -57,7 +57,7 @@ pub struct Authentication<'a> {
     credential: Credential<'a>,
     options: AuthenticationOptions,
     way: Way<'a>,
-    /// Chosen by the server in its first reply.
+    /// The id that the server chose in its first reply.
     conversation_id: Option<i64>,
 }
 
@@ -67,7 +67,7 @@ pub struct Authentication<'a> {
     reason = "there is one per connection, on the way to being a Scram or not large at all"
 )]
 enum Way<'a> {
-    /// To be determined from the reply to hello; nothing can be sent before.
+    /// To be chosen from the reply to hello; no message can be sent before.
     Undecided,
     Scram(Scram<'a>),
     X509,
@@ -103,8 +103,9 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// Chooses the initial mechanism. Separate from [`Authentication::new`] to limit stack use: the
-    /// copies made while the value is moved into its slot are not all on the stack at once.
+    /// Chooses the initial mechanism. Separate from [`Authentication::new`] to limit stack use:
+    /// otherwise the copies made while the value is moved into its slot are all on the stack at
+    /// once.
     #[inline(never)]
     fn choose(&mut self) -> Result<(), AuthError> {
         match self.credential.mechanism {
@@ -124,8 +125,8 @@ impl<'a> Authentication<'a> {
         Ok(())
     }
 
-    /// The keys that SCRAM used, for [`AuthenticationOptions::keys`] of the next connection. They
-    /// should be kept only after the connection is established.
+    /// The keys that SCRAM used, for [`AuthenticationOptions::keys`] of the next connection. Keep
+    /// them only after the connection is established.
     #[must_use]
     pub const fn keys(&self) -> Option<&ScramKeys> {
         match &self.way {
@@ -146,8 +147,8 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// The mechanism in use: before the reply to hello the one that is tried first, `None` if none
-    /// can be tried yet.
+    /// The mechanism in use. Before the reply to hello, the one that is tried first; `None` if it
+    /// depends on that reply.
     #[must_use]
     pub const fn mechanism(&self) -> Option<Mechanism> {
         match &self.way {
@@ -170,7 +171,7 @@ impl<'a> Authentication<'a> {
         Ok(())
     }
 
-    /// Whether hello carries the first message. If the server ignores it, SCRAM restarts with the
+    /// Whether hello includes the first message. If the server ignores it, SCRAM restarts with the
     /// second nonce.
     const fn speculates(&self) -> bool {
         let can = match self.way {
@@ -243,7 +244,7 @@ impl Authenticator for Authentication<'_> {
             .map(drop)
     }
 
-    /// Continues with the server's reply to the message in hello; if there is none, chooses the
+    /// Continues with the server's reply to the message in hello. Without such a reply, chooses the
     /// mechanism and restarts.
     ///
     /// A mechanism named by the credential is never replaced. A negotiated mechanism is SHA-256 if

@@ -11,9 +11,9 @@ use poolhouse_wire::AuthError;
 /// `Debug` shows neither user nor password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credential<'a> {
-    /// The user. Optional for MONGODB-X509, where the certificate names the user.
+    /// The user. Optional for MONGODB-X509, where the certificate identifies the user.
     pub username: Option<&'a str>,
-    /// The password as the user types it: not escaped, not prepared.
+    /// The password as the user types it: not escaped, not prepared by SASLprep.
     pub password: Option<&'a str>,
     /// The database of the user; if `None`, the default of the mechanism.
     pub source: Option<&'a str>,

@@ -48,7 +48,7 @@ impl Digest {
     }
 }
 
-/// Length of a mechanism's digests in bytes.
+/// The length of a mechanism's digests in bytes.
 pub(super) const fn digest_bytes(mechanism: ScramMechanism) -> usize {
     match mechanism {
         #[cfg(feature = "scram-sha-1")]

@@ -7,15 +7,16 @@ use super::mechanism::ScramMechanism;
 use super::password::prepare;
 use poolhouse_wire::AuthError;
 
-/// Fewer iterations are rejected: a server that requests them may try to obtain the password.
+/// The minimum number of iterations. A server that requests fewer is rejected, because it may try
+/// to obtain the password.
 ///
 /// Source: RFC 7677, section 4; Authentication, "SCRAM-SHA-1".
 pub const ITERATIONS_MIN: u32 = 4096;
 
-/// More iterations are rejected, unless
-/// [`Scram::with_iterations_max`](super::Scram::with_iterations_max) sets another limit. Servers
-/// use 10,000 and 15,000 by default; a million takes a fifth of a second on a fast core, and
-/// minutes on a small one, which should set a lower limit.
+/// The default maximum number of iterations;
+/// [`Scram::with_iterations_max`](super::Scram::with_iterations_max) sets another one. Servers use
+/// 10,000 and 15,000 by default. A million takes a fifth of a second on a fast core, and minutes on
+/// a small one, which should set a lower limit.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
 
 /// Iterations in a step of [`Scram::work`](super::Scram::work): some 50 microseconds on a fast
@@ -27,10 +28,10 @@ pub const SALT_BYTES_MAX: usize = 128;
 
 /// The keys that SCRAM derives from a password, a salt and an iteration count.
 ///
-/// Deriving them is deliberately expensive, and the result is the same for all connections of a
-/// user: keep them for the next conversation, which uses them if the server sends the same salt and
-/// iterations. For this server they are equivalent to the password; they are wiped when dropped,
-/// and `Debug` does not show them.
+/// The derivation is deliberately expensive, and its result is the same for all connections of a
+/// user: keep the keys for the next conversation, which uses them if the server sends the same salt
+/// and iterations. For this server they are equivalent to the password; they are wiped when
+/// dropped, and `Debug` does not show them.
 #[derive(Clone)]
 pub struct ScramKeys {
     mechanism: ScramMechanism,

@@ -41,8 +41,9 @@
 //! # }
 //! ```
 //!
-//! Read next: [`poolhouse_wire::handshake`]. Specifications: Authentication, "Authentication Handshake", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509",
-//! "PLAIN", "Speculative Authentication"; RFC 5802, sections 3, 5 and 7; RFC 7677.
+//! Read next: [`poolhouse_wire::handshake`]. Specifications: Authentication, "Authentication
+//! Handshake", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509", "PLAIN", "Speculative
+//! Authentication"; RFC 5802, sections 3, 5 and 7; RFC 7677.
 #![no_std]
 #![forbid(unsafe_code)]
 

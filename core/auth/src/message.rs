@@ -54,7 +54,7 @@ struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Fails first if the message is a refusal, or begins with a mandatory extension.
+    /// Fails if the message is a refusal, or begins with a mandatory extension.
     fn new(message: &'a [u8]) -> Result<Self, AuthError> {
         match message {
             [b'e', b'=', ..] => return Err(AuthError::ServerError),

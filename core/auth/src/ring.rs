@@ -9,8 +9,8 @@ use super::keys::ScramKeys;
 /// routers of a sharded cluster, so a single slot is usually enough.
 pub const KEYS_MAX: usize = 4;
 
-/// The keys of a user with a password, by salt and iterations, so a client derives keys from its
-/// password once instead of for each connection. If the ring is full, the oldest keys are replaced.
+/// The keys of a user with a password, by salt and iterations. With it, a client derives keys from
+/// its password once, not for each connection. If the ring is full, the oldest keys are replaced.
 ///
 /// Equivalent to the password: wiped when dropped, and not shown by `Debug`.
 #[derive(Clone, Default)]
@@ -27,8 +27,8 @@ impl KeyRing {
         Self { keys: heapless::Vec::new(), oldest: 0 }
     }
 
-    /// Supplies keys to an authentication, if the ring has matching ones; returns whether it has.
-    /// Call it after [`Round::Work`](poolhouse_wire::Round::Work) was returned.
+    /// Supplies matching keys to an authentication, and returns whether the ring has any. Call it
+    /// after [`Round::Work`](poolhouse_wire::Round::Work) was returned.
     ///
     /// Cost: O([`KEYS_MAX`]).
     pub fn spare(&self, authentication: &mut Authentication<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! The client's side of SCRAM.
 //!
-//! Read first: RFC 5802, sections 3, 5 and 7; RFC 7677; Authentication, "SCRAM-SHA-1" and "SCRAM-SHA-256".
+//! Read first: RFC 5802, sections 3, 5 and 7; RFC 7677; Authentication, "SCRAM-SHA-1" and
+//! "SCRAM-SHA-256".
 
 use core::convert::Infallible;
 use core::fmt;
@@ -18,7 +19,8 @@ use poolhouse_wire::{AuthError, EncodeError, Round, Sink};
 
 /// Header without channel binding and without a separate authorization identity.
 const GS2_HEADER: &[u8] = b"n,,";
-/// Front of the client's final message: the header as base64, and the name of the nonce attribute.
+/// The beginning of the client's final message: the header as base64, and the name of the nonce
+/// attribute.
 const FINAL_FRONT: &[u8] = b"c=biws,r=";
 /// The text between nonce and proof.
 const PROOF_FRONT: &[u8] = b",p=";
@@ -34,9 +36,9 @@ const PROOF_BYTES_MAX: usize = DIGEST_BYTES_MAX.div_ceil(3) * 4;
 /// [`handle_message`](Self::handle_message) are called alternately.
 ///
 /// The messages are: client first, server first, client final, server final; then an empty exchange
-/// if the server has not reported `done`. Between server first and client final a computation in
-/// steps may be needed: [`work`](Self::work), unless [`offer_keys`](Self::offer_keys) replaces it.
-/// After an error, or the end, every message is rejected.
+/// if the server has not reported `done`. Between server first and client final, the keys must be
+/// computed in steps by [`work`](Self::work), unless [`offer_keys`](Self::offer_keys) supplies
+/// them. After an error, or the end, every message is rejected.
 #[must_use]
 pub struct Scram<'a> {
     mechanism: ScramMechanism,
@@ -92,14 +94,14 @@ impl<'a> Scram<'a> {
         if password.contains('\0') {
             return Err(AuthError::PasswordProhibited);
         }
-        // Checked here to report an unusable password before the server has replied.
+        // Called for its check: an unusable password is reported before the server has replied.
         prepare(mechanism, username, password)?;
         let (iterations_max, keys, state) = (ITERATIONS_MAX, None, State::First);
         Ok(Self { mechanism, username, password, nonce, iterations_max, keys, state })
     }
 
     /// Supplies keys of an earlier conversation with the same user and password. They are ignored
-    /// if the server requests others.
+    /// if they do not match the salt and the iterations that the server requests.
     pub fn with_keys(mut self, keys: Option<ScramKeys>) -> Self {
         self.keys = keys;
         self
@@ -111,7 +113,7 @@ impl<'a> Scram<'a> {
         self.iterations_max = iterations_max;
     }
 
-    /// Sets a limit other than [`ITERATIONS_MAX`]: the most work that a server can demand.
+    /// Sets another limit than [`ITERATIONS_MAX`]: the maximum work that a server can request.
     pub const fn with_iterations_max(mut self, iterations: u32) -> Self {
         self.iterations_max = iterations;
         self
@@ -148,7 +150,7 @@ impl<'a> Scram<'a> {
             State::Empty if !message.is_empty() => Err(AuthError::PayloadUnexpected),
             State::Empty if !done => Err(AuthError::NotDone),
             State::Empty => Ok(Round::Done),
-            // The server sent a message out of turn.
+            // The server sent an unexpected message.
             State::Stretching { .. } | State::Ended => Err(AuthError::Ended),
         }
     }

@@ -80,8 +80,8 @@ impl Fleet {
         }
     }
 
-    /// Checks one server after the other, with all calls that a driver makes to the machine
-    /// meanwhile.
+    /// Checks one server after the other. Includes all calls that a driver makes to the machine for
+    /// a check.
     pub(crate) fn check(&mut self, times: u64) {
         for _ in 0..times {
             let place = self.next;

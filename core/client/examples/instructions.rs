@@ -41,7 +41,7 @@ fn main() {
         "request99" => request(&mut warm_mux(1, 99), times),
         "request8" => request(&mut warm_mux(8, 0), times),
         "floor" => floor(&Mutex::new((0..10).collect()), times),
-        other => panic!("no case is called {other}"),
+        other => panic!("unknown case {other}"),
     }
 }
 
@@ -53,7 +53,7 @@ fn warm<M: Memory>() -> Pool<M> {
     pool.ready(Instant::ORIGIN, &mut ());
     let leases = [(); 2].map(|()| {
         let Ok(CheckOut::Queued(waiter)) = pool.check_out(Instant::ORIGIN, None, &mut ()) else { unreachable!() };
-        let conn = pool.poll_establish().expect("nothing stands in its way");
+        let conn = pool.poll_establish().expect("the limits allow it");
         pool.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
         let Claim::Granted(lease) = pool.claim(Instant::ORIGIN, waiter) else { unreachable!() };
         lease
@@ -65,7 +65,7 @@ fn warm<M: Memory>() -> Pool<M> {
 }
 
 fn granted(result: CheckOut) -> Lease {
-    let CheckOut::Granted(lease) = result else { unreachable!("a connection is there") };
+    let CheckOut::Granted(lease) = result else { unreachable!("a connection is available") };
     lease
 }
 

@@ -20,6 +20,6 @@ fn main() {
         "streams" => Fleet::new(1_000, ServerMonitoringMode::Stream).check(times),
         "update" => Set::new().update(times),
         "replace" => Set::new().replace(times),
-        other => panic!("no case is called {other}"),
+        other => panic!("unknown case {other}"),
     }
 }

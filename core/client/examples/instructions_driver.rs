@@ -58,7 +58,7 @@ fn main() {
         }
         "shell" => (0..times).for_each(|_| drop(black_box(memory::guard(&client)))),
         "client" => (0..times).for_each(|_| drop(black_box(memory::now(client.check_out()).expect("a connection")))),
-        other => panic!("no case is called {other}"),
+        other => panic!("unknown case {other}"),
     }
     assert_eq!(ASKED.load(Ordering::Relaxed), before, "a check-out that finds a connection allocates nothing");
 }

@@ -1,5 +1,5 @@
-//! The client on a custom runtime: one of threads and sockets of the standard library, in a file of
-//! its own.
+//! The client on a custom runtime, which uses threads and sockets of the standard library. The
+//! runtime is in a separate file.
 //!
 //! `cargo run -p poolhouse-client --example std_runtime -- host:port` (or a connection string)
 //!
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 async fn ping(server: &str) -> Result<(), Error> {
     let uri = if server.contains("://") { server.to_owned() } else { format!("mongodb://{server}") };
     let client = Client::<Std>::new(&uri).await?;
-    for which in ["with selection and connecting that took", "a second ping took"] {
+    for which in ["a ping with server selection and connecting took", "a second ping took"] {
         let begun = Instant::now();
         client.run_command("admin", bson::doc! { "ping": 1 }).await?;
         println!("{which} {:?}", begun.elapsed());

@@ -15,7 +15,7 @@ pub use super::{
 pub use crate::log::{LogOptions, LogStyle};
 pub use crate::pool::{Manager, PoolError, PoolStatus};
 #[cfg(feature = "tls")]
-pub use crate::tls::{FileFault, TlsError, TlsOptions, TlsWarning};
+pub use crate::tls::{Authorities, FileFault, TlsError, TlsOptions, TlsWarning};
 pub use bson;
 #[cfg(feature = "auth")]
 pub use poolhouse_auth::{Credential, Mechanism, OwnedCredential, ScramMechanism};

@@ -21,12 +21,12 @@ impl<P: Platform> Client<P> {
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that
-    /// failed before it was sent is retried once. After an overload error (the server refused the
-    /// command, or the connection for it was refused, reset or timed out before the reply to
-    /// hello), it is retried up to
+    /// failed before it was sent is retried once. After an overload error it is retried up to
     /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times,
-    /// without a pause, because backoff is not implemented yet. With `retryReads=false` or
-    /// `retryWrites=false`, it is never retried.
+    /// without a pause, because backoff is not implemented yet. An overload error means that the
+    /// server refused the command, or that the connection for it was refused, reset or timed out
+    /// before the reply to hello. With `retryReads=false` or `retryWrites=false`, a command is
+    /// never retried.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        // An invalid command fails before a server is selected.
+        // Checked first, so an invalid command fails before a server is selected.
         let command = connection::checked(command)?;
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
@@ -118,8 +118,8 @@ impl<P: Platform> Client<P> {
     }
 
     /// Returns the retry policy of a command. An idempotent command is retried in the same cases as
-    /// a read. For any other command, the client does not know whether it reads or writes, and
-    /// retries it only if both `retryReads` and `retryWrites` are enabled.
+    /// a read. For any other command, the client does not know whether it reads or writes, so both
+    /// `retryReads` and `retryWrites` must be enabled for a retry.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
     fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
@@ -149,14 +149,8 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// Returns the deadline that the client's own `timeoutMS` sets for an operation that starts
-    /// now.
-    pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.deadline(self.options().timeout)
-    }
-
     /// Whether `socketTimeoutMS` limits each command, which is the case only without a deadline.
-    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
+    fn is_paced(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none() && self.options().socket_timeout.is_some()
     }
 

@@ -9,11 +9,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::AsyncFnOnce;
 use core::time::Duration;
-use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::topology::StateChange;
 use poolhouse_driver::{Guard, OperationError, append_read_preference};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+
+/// The time limit of a check-out and of the commands on its connection.
+enum TimeLimit {
+    /// `timeoutMS` for all of them; without it, `socketTimeoutMS` for each command.
+    OfClient,
+    /// That of the call, for all of them; `None` is no limit.
+    OfCall(Option<Duration>),
+}
 
 impl<P: Platform> Client<P> {
     /// Checks out a connection to a server that accepts writes. Dropping the connection returns it.
@@ -25,18 +32,18 @@ impl<P: Platform> Client<P> {
     ///
     /// [`Error::Operation`]: no server could be selected, or no connection was available in time.
     pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(None, self.own_deadline(), true).await
+        self.check_out_within(None, TimeLimit::OfClient).await
     }
 
-    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets no
-    /// deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call fails
-    /// unless a connection is available at once. `socketTimeoutMS` does not apply.
+    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets
+    /// no deadline: `serverSelectionTimeoutMS` and `waitQueueTimeoutMS` apply. With zero, the call
+    /// fails unless a connection is available at once. `socketTimeoutMS` does not apply.
     ///
     /// # Errors
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_by(&self, timeout: impl Into<Option<Duration>>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(None, self.deadline(timeout.into()), false).await
+        self.check_out_within(None, TimeLimit::OfCall(timeout.into())).await
     }
 
     /// Checks out a connection as [`Client::check_out`] does, to a server that matches a read
@@ -47,25 +54,28 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(Some(read_preference), self.own_deadline(), true).await
+        self.check_out_within(Some(read_preference), TimeLimit::OfClient).await
     }
 
-    /// - `may_pace`: whether `socketTimeoutMS` applies if there is no deadline.
-    async fn check_out_until(
+    async fn check_out_within(
         &self,
         read_preference: Option<ReadPreference<'_>>,
-        deadline: Option<Instant>,
-        may_pace: bool,
+        limit: TimeLimit,
     ) -> Result<Connection<'_, P>, Error> {
+        let (timeout, is_paced) = match limit {
+            TimeLimit::OfClient => (self.options().timeout, self.options().socket_timeout.is_some()),
+            TimeLimit::OfCall(timeout) => (timeout, false),
+        };
+        let deadline = self.deadline(timeout);
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
-        // The mode `primary` is the servers' default and is not sent.
+        // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
-        Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
+        Ok(Connection { guard, client: self, is_paced: is_paced && deadline.is_none(), read_preference })
     }
 
-    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns. After
-    /// an error of the connection, it is closed.
+    /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns.
+    /// After an error of the connection, it is closed.
     ///
     /// # Errors
     ///
@@ -81,8 +91,8 @@ impl<P: Platform> Client<P> {
 }
 
 /// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
-/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is kept
-/// if the reply arrives within the drain timeout: see
+/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
+/// unless the reply arrives within the drain timeout: see
 /// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
@@ -172,17 +182,17 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
 /// Sends a command and reads the reply.
 ///
 /// - `command`: the result of [`checked`].
-/// - `told`: the read preference to add to the command.
+/// - `preference`: the read preference to add to the command.
 pub(super) async fn exchange<P: Platform, T>(
     guard: &mut Guard<'_, Net<P>>,
     database: &str,
     command: RawDocument<'_>,
-    told: Option<&ReadPreference<'_>>,
+    preference: Option<&ReadPreference<'_>>,
     read: fn(RawDocument<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
         body.extend(command)?;
-        told.map_or(Ok(()), |preference| append_read_preference(body, preference))
+        preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     };
     match guard.run_command(database, write).await {
         Ok(reply) => read(reply),

@@ -49,8 +49,8 @@ pub enum SetupError {
     LookupNeeded,
     /// The hosts of a `mongodb+srv://` string were not found, or the records found are not allowed.
     Seedlist(Box<SeedlistError>),
-    /// The connection string requires a feature that is not implemented or not compiled in; holds
-    /// its name.
+    /// The connection string requires the named feature, which is not implemented or not compiled
+    /// in.
     Unsupported(&'static str),
     /// A numeric option is out of its range.
     Config(ConfigError),
@@ -138,7 +138,7 @@ impl Error {
         if let Self::Operation(error) = self { error.check_out() } else { None }
     }
 
-    /// Whether the server cannot have executed anything, in which case any operation may be
+    /// Whether the server cannot have executed any part of the operation, so any operation may be
     /// retried.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -160,7 +160,8 @@ impl Error {
         }
     }
 
-    /// Whether an overloaded server refused the command or the connection for it: see [`OperationError::is_overload`].
+    /// Whether an overloaded server refused the command or the connection for it: see
+    /// [`OperationError::is_overload`].
     #[must_use]
     pub fn is_overload(&self) -> bool {
         let has = |error: &CommandError, name: &str| error.labels.iter().any(|label| label == name);
@@ -219,7 +220,7 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uri(error) => error.fmt(f),
-            Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up"),
+            Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up: use ClientOptions::resolve"),
             Self::Seedlist(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
@@ -230,9 +231,9 @@ impl fmt::Display for SetupError {
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::Forked => {
-                f.write_str("this process was forked from one that had made a client: fork before the first, or exec")
+                f.write_str("this process was forked from a process that had created a client: fork before the first client is created, or call exec after the fork")
             }
-            Self::OutOfMemory => f.write_str("no memory for the client"),
+            Self::OutOfMemory => f.write_str("out of memory: the client was not created"),
         }
     }
 }

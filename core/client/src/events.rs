@@ -8,8 +8,8 @@ use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
 use poolhouse_driver::{EventRef, Publish, Subscribers};
 
-/// Forwards the events of a client or of a pool to its subscribers, with the feature `tracing` also to the log,
-/// and with `metrics` also to a metrics recorder.
+/// Forwards the events of a client or of a pool to its subscribers. With the feature `tracing` they
+/// are also logged; with `metrics` they are also recorded as metrics.
 #[derive(Clone, Debug)]
 pub struct Events {
     subscribers: Subscribers,

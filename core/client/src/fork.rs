@@ -2,10 +2,11 @@
 //!
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
-//! A reactor such as async-io's is a singleton of the process. Its copy in the child still polls
-//! through the parent's descriptor, so a socket must not even be dropped in the child. Each socket
-//! and future of a platform is therefore wrapped in a type that detects a fork: [`Socket`] or
-//! [`Bound`]. In a child, the wrapped value is not polled, and dropping the wrapper leaks it.
+//! A reactor such as async-io's is a singleton of the process. Its copy in the child still uses the
+//! parent's epoll or kqueue descriptor, so even a drop of a socket in the child would affect the
+//! parent. Each socket and future of a platform is therefore wrapped in a type that detects a fork:
+//! [`Socket`] or [`ProcessFuture`]. In a child, the wrapped value is not polled, and dropping the
+//! wrapper leaks it.
 
 use super::{Error, Platform, SetupError};
 use alloc::boxed::Box;
@@ -48,7 +49,7 @@ pub(super) fn begin<P: Platform>() -> Result<(), Error> {
 /// A socket of a platform, as the driver and TLS read and write it. In the child of a fork, I/O
 /// fails with `NotConnected`, and dropping it does not close the socket.
 pub struct Socket<S> {
-    /// `None` only after the drop in the child of a fork.
+    /// `None` only after the drop in the child of a fork, where the socket is leaked.
     io: Option<S>,
     birth: Birth,
 }
@@ -107,19 +108,19 @@ impl<S> fmt::Debug for Socket<S> {
 
 /// A future that runs only in the process that created it. In a child, it returns `None` at once,
 /// and dropping it leaks the inner future. Costs an allocation.
-pub(super) struct Bound<F> {
-    /// `None` only after the drop in the child of a fork.
+pub(super) struct ProcessFuture<F> {
+    /// `None` only after the drop in the child of a fork, where the future is leaked.
     work: Option<Pin<Box<F>>>,
     birth: Birth,
 }
 
-impl<F: Future> Bound<F> {
+impl<F: Future> ProcessFuture<F> {
     pub(super) fn new(work: F) -> Self {
         Self { work: Some(Box::pin(work)), birth: Birth::default() }
     }
 }
 
-impl<F: Future> Future for Bound<F> {
+impl<F: Future> Future for ProcessFuture<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -133,7 +134,7 @@ impl<F: Future> Future for Bound<F> {
     }
 }
 
-impl<F> Drop for Bound<F> {
+impl<F> Drop for ProcessFuture<F> {
     fn drop(&mut self) {
         if self.birth.is_inherited() {
             core::mem::forget(self.work.take());

@@ -1,13 +1,16 @@
-//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature `tracing`).
+//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature
+//! `tracing`).
 //!
-//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null Values from Log Messages"; CMAP,
-//! "Connection Pool Logging"; SDAM Logging and Monitoring, "Log Messages" (LOG-21..40).
+//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
+//! Values from Log Messages"; CMAP, "Connection Pool Logging"; SDAM Logging and Monitoring, "Log
+//! Messages" (LOG-21..40).
 //!
-//! Each message is one event at level *debug*: it is for diagnosis, and does not repeat at a higher
-//! level an error that the caller receives (LOG-38). Its target is its component, [`CONNECTION`] or
-//! [`TOPOLOGY`]: any subscriber can filter by it (`RUST_LOG=poolhouse::connection=debug`). The
-//! fields have the names of the specification: `message`, `serverHost`, `serverPort`,
-//! `driverConnectionId`, `durationMS` (a float), `topologyId`. Unknown values are left out.
+//! Each message is one event at level *debug*: it is for diagnosis, and an error that the caller
+//! receives is not logged again at a higher level (LOG-38). Its target is its component,
+//! [`CONNECTION`] or [`TOPOLOGY`]: any subscriber can filter by it
+//! (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification:
+//! `message`, `serverHost`, `serverPort`, `driverConnectionId`, `durationMS` (a float),
+//! `topologyId`. A field with an unknown value is left out.
 //!
 //! ```text
 //! DEBUG poolhouse::connection: Connection ready serverHost="localhost" serverPort=27017 driverConnectionId=1 durationMS=1.25
@@ -24,9 +27,9 @@
 //!
 //! # Warnings
 //!
-//! The specification requires *debug* for its messages. There are other lines for operators, at
-//! *warn* and *info*, of the component [`DEPLOYMENT`]: plain text, one line for each fact, however
-//! many pools and monitors observe the fact.
+//! The specification requires *debug* for its messages. For operators there are further lines at
+//! *warn* and *info*, of the component [`DEPLOYMENT`]. They are plain text, one line for each fact,
+//! however many pools and monitors observe the fact.
 //!
 //! | level | line | when |
 //! |---|---|---|
@@ -37,9 +40,9 @@
 //! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
 //! | warn | `authentication failed: a:1` | a connection was refused because of its credential; once, until a connection to that server is established |
 //!
-//! When a server is down, the clear of its pool has no line, because both are one step; a pool
-//! without the driver ([`Logs`]) has a line at each clear. A server that replies, but is no longer
-//! primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats
+//! When a server is down, the clear of its pool has no line, because both are one step; [`Logs`]
+//! without the driver emits a line at each clear. A server that replies, but is no longer primary
+//! or refuses the credential, is not down. [`Logs`] keeps no state, so it repeats
 //! `authentication failed` for each connection.
 //!
 //! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its
@@ -50,11 +53,13 @@
 //!
 //! # Subscribers
 //!
-//! The subscriber chooses where messages go (stdout, stderr, a file) (LOG-35). Without a subscriber
-//! nothing is formatted: the cost is that of [`tracing::enabled!`], some loads and compares.
+//! The subscriber determines where messages are written (stdout, stderr, a file) (LOG-35). Without
+//! a subscriber nothing is formatted: the cost is that of [`tracing::enabled!`], a few loads and
+//! compares.
 //!
-//! [`Logs`] is an [`Observer`] for machines without the driver, and formats at once. `LogQueue` is
-//! for the driver: it stores events under the lock, and emits them after the lock is released.
+//! [`Logs`] is an [`Observer`] for machines without the driver; it formats each message at once.
+//! `LogQueue` is for the driver: it stores events under the lock, and emits them after the lock is
+//! released.
 
 mod deployment;
 mod emit;
@@ -102,9 +107,10 @@ pub struct LogOptions {
     /// The most verbose level of lines for operators. Default all levels.
     pub deployment: LevelFilter,
     /// Whether the message of a heartbeat contains the server's reply. Default false: a reply has
-    /// up to some thousand bytes, for each server every ten seconds.
+    /// up to some thousand bytes, and each server sends one every ten seconds.
     pub heartbeat_replies: bool,
-    /// Limit in bytes on a document; a longer one is cut, and `...` is appended. Default 1000.
+    /// The maximum length of a document in bytes; a longer one is cut, and `...` is appended.
+    /// Default 1000.
     pub document_length_max: usize,
     /// The form of messages. Default fields.
     pub style: LogStyle,
@@ -171,7 +177,7 @@ impl Default for LogOptions {
     }
 }
 
-/// Parses a level of the specification, which has more of them than `tracing`.
+/// Parses a level of the specification, which has more levels than `tracing`.
 fn parse_level(name: &str) -> Option<LevelFilter> {
     const LEVELS: [(&str, LevelFilter); 10] = [
         ("off", LevelFilter::OFF),
@@ -268,8 +274,8 @@ impl Logs {
         if matches!(event, SdamEvent::NoServers { .. }) {
             return self.warns_of_topology();
         }
-        // A change of a server has no message: the change of the topology follows, and contains the
-        // server's description.
+        // A change of a server has no message: the message about the topology's change, which
+        // follows, contains the server's description.
         !matches!(event, SdamEvent::ServerDescriptionChanged { .. }) && self.logs_topology()
     }
 
@@ -286,11 +292,11 @@ impl Logs {
         }
     }
 
-    /// [`Self::pool`] for an event with this context. Not inlined: a pool then inlines only the
-    /// check for a subscriber.
+    /// [`Self::pool`] for an event with this context. Not inlined, so the code of a pool contains
+    /// only the check for a subscriber.
     #[inline(never)]
     fn pool_in(&self, event: &PoolEvent, context: &EventContext<'_>) {
-        self.pool(event, &self.said(context));
+        self.pool(event, &self.extra(context));
     }
 
     /// Emits the fact about the deployment in a pool's event, if a subscriber receives it.
@@ -303,25 +309,25 @@ impl Logs {
         }
     }
 
-    fn said<'a>(&self, context: &EventContext<'a>) -> Said<'a> {
+    fn extra<'a>(&self, context: &EventContext<'a>) -> Extra<'a> {
         let reply = context
             .reply
             .filter(|_| self.options.heartbeat_replies)
             .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
-        Said { topology: context.topology, address: context.address, reply, reason: context.reason }
+        Extra { topology: context.topology, address: context.address, reply, reason: context.reason }
     }
 
-    fn pool(&self, event: &PoolEvent, said: &Said<'_>) {
+    fn pool(&self, event: &PoolEvent, extra: &Extra<'_>) {
         match self.options.style {
-            LogStyle::Structured => emit::pool(event, said),
-            LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Pool(event, said)),
+            LogStyle::Structured => emit::pool(event, extra),
+            LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Pool(event, extra)),
         }
     }
 
-    fn heartbeat(&self, event: &MonitorEvent, said: &Said<'_>) {
+    fn heartbeat(&self, event: &MonitorEvent, extra: &Extra<'_>) {
         match self.options.style {
-            LogStyle::Structured => emit::heartbeat(event, said),
-            LogStyle::Text => tracing::debug!(target: TOPOLOGY, "{}", text::Heartbeat(event, said)),
+            LogStyle::Structured => emit::heartbeat(event, extra),
+            LogStyle::Text => tracing::debug!(target: TOPOLOGY, "{}", text::Heartbeat(event, extra)),
         }
     }
 
@@ -342,8 +348,8 @@ impl Observer<PoolEvent> for Logs {
         self.on_event_in(now, event, &EventContext::NONE);
     }
 
-    /// Lines for operators need no enabled observer: a machine emits their events to every
-    /// observer.
+    /// Lines for operators do not need an enabled observer, because a machine emits the events that
+    /// they report to every observer.
     #[inline]
     fn is_enabled(&self) -> bool {
         self.logs_connections()
@@ -369,7 +375,7 @@ impl Observer<MonitorEvent> for Logs {
     #[inline]
     fn on_event_in(&mut self, _now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
         if self.logs_topology() {
-            self.heartbeat(event, &self.said(context));
+            self.heartbeat(event, &self.extra(context));
         }
     }
 }
@@ -389,8 +395,8 @@ impl<'e> Observer<SdamEvent<'e>> for Logs {
     }
 }
 
-/// Values of a message that are not in its event.
-struct Said<'a> {
+/// Values of a message that are not part of its event.
+struct Extra<'a> {
     topology: Option<TopologyId>,
     address: Option<&'a str>,
     reply: Option<Reply<'a>>,
@@ -458,10 +464,9 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Milliseconds with at most three decimals: further ones would be noise of the conversion.
+/// Milliseconds with at most three decimals.
 fn millis(duration: core::time::Duration) -> f64 {
-    // The quotient is the float nearest to the decimal fraction, and is therefore shown as that
-    // fraction.
+    // The quotient is the float nearest to the decimal fraction, so it is printed as that fraction.
     duration.saturating_add(core::time::Duration::from_nanos(500)).as_micros() as f64 / 1000.0
 }
 

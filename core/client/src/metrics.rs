@@ -1,6 +1,8 @@
-//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature `metrics`).
+//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature
+//! `metrics`).
 //!
-//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection pools".
+//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection
+//! pools".
 //!
 //! | name | kind | unit | meaning |
 //! |---|---|---|---|
@@ -141,11 +143,15 @@ impl PoolMetrics {
     #[inline]
     fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
         let place = conn.index() as usize;
-        if self.conns.len() <= place {
+        let was = match self.conns.get_mut(place) {
+            Some(kept) => core::mem::replace(kept, now),
             // Only when a connection is created: an existing connection has an entry.
-            self.conns.resize(place + 1, Conn::Uncounted);
-        }
-        let was = self.conns.get_mut(place).map_or(Conn::Uncounted, |kept| core::mem::replace(kept, now));
+            None => {
+                self.conns.resize(place, Conn::Uncounted);
+                self.conns.push(now);
+                Conn::Uncounted
+            }
+        };
         match was {
             Conn::Uncounted => {}
             Conn::Idle => self.idle.decrement(1.0),
@@ -195,12 +201,12 @@ impl Observer<PoolEvent> for PoolMetrics {
     }
 }
 
-/// Subtracts the connections and the options of the pool from the gauges: a dropped pool has none.
+/// Subtracts the connections and the options of the pool from the gauges, because a dropped pool
+/// has none.
 impl Drop for PoolMetrics {
     fn drop(&mut self) {
         let conns = core::mem::take(&mut self.conns);
-        // This may run during a panic, when a panic of the recorder would abort the process, and in
-        // code that does not expect one.
+        // The drop may run during a panic, in which another panic aborts the process.
         let _ = contain(|| {
             self.end();
             for conn in conns {
@@ -226,12 +232,12 @@ fn record(histogram: &Histogram, duration: Duration) {
 
 fn describe() {
     describe_gauge!(COUNT, Unit::Count, "Connections in the state that the label names");
-    describe_gauge!(MAX, Unit::Count, "How many connections there may be");
-    describe_gauge!(IDLE_MAX, Unit::Count, "How many connections may be idle");
-    describe_gauge!(IDLE_MIN, Unit::Count, "How many connections are kept");
+    describe_gauge!(MAX, Unit::Count, "The maximum number of connections");
+    describe_gauge!(IDLE_MAX, Unit::Count, "The maximum number of idle connections");
+    describe_gauge!(IDLE_MIN, Unit::Count, "The minimum number of connections");
     describe_gauge!(PENDING_REQUESTS, Unit::Count, "Check-outs that wait for a connection");
-    describe_counter!(TIMEOUTS, Unit::Count, "Check-outs that waited for too long");
-    describe_histogram!(CREATE_TIME, Unit::Seconds, "How long connections took to be established");
-    describe_histogram!(WAIT_TIME, Unit::Seconds, "How long check-outs waited for their connection");
-    describe_histogram!(USE_TIME, Unit::Seconds, "How long connections were in use");
+    describe_counter!(TIMEOUTS, Unit::Count, "Check-outs that timed out");
+    describe_histogram!(CREATE_TIME, Unit::Seconds, "The time to establish a connection");
+    describe_histogram!(WAIT_TIME, Unit::Seconds, "The time from the start of a check-out until it has a connection");
+    describe_histogram!(USE_TIME, Unit::Seconds, "The time from a check-out to the check-in");
 }

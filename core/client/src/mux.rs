@@ -1,9 +1,9 @@
-//! Sessions: requests to the hosts of a cluster over multiplexed pools, in Cassandra's native protocol.
+//! Sessions: requests to the hosts of a cluster over multiplexed pools, in Cassandra's native
+//! protocol.
 //!
-//! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request takes a stream id of
-//! one of the pool's connections. Many requests are in flight on each connection, and replies
-//! arrive in any order. Encoding requests and decoding replies is up to the caller: see
-//! [`poolhouse_cql`].
+//! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request uses a stream id of one
+//! of the pool's connections. Many requests are in flight on each connection, and replies arrive in
+//! any order. The caller encodes requests and decodes replies: see [`poolhouse_cql`].
 //!
 //! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
 //!   cancels the request at any point.
@@ -16,10 +16,10 @@
 //! the location of the data, or prepare statements again. A caller that discovers hosts passes them
 //! to [`Session::set_hosts`].
 //!
-//! The path of one request: [`Session::request`] changes a host under its lock: the pool grants a
-//! stream id and the envelope is appended to the connection's output. The connection's task wakes,
-//! takes the whole output, writes it, and reads. In another change it stores the answer in the
-//! request's slot and wakes the request's task.
+//! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
+//! stream id, and the envelope is appended to the connection's output. The connection's task wakes,
+//! takes the whole output, writes it, and reads. When the answer arrives, the task stores it in the
+//! request's slot, again under the lock, and wakes the request's task.
 
 mod error;
 mod host;
@@ -41,7 +41,7 @@ pub use reply::Reply;
 pub use request::RequestOptions;
 pub use status::{ConnectionStatus, HostStatus};
 
-use super::fork::Bound;
+use super::fork::ProcessFuture;
 use super::tasks::Tasks;
 use super::{CloseOnDrop, Error, Net, Platform, fork, lock};
 #[cfg(feature = "tls")]
@@ -86,7 +86,7 @@ struct Shared<P: Platform> {
     hosts: Mutex<Arc<Hosts>>,
     /// The pool options in force.
     mux: Mutex<MuxOptions>,
-    /// Counts query plans. Each plan begins at another host, in rotation.
+    /// Counts query plans. Each plan begins at the next host.
     turns: AtomicUsize,
     events: Subscribers,
     /// Connections that need a task.
@@ -97,7 +97,7 @@ struct Shared<P: Platform> {
     abandoned: AtomicBool,
 }
 
-/// Numbers the pools of all sessions of the process: each pool has its own number.
+/// The number of the next pool. It is unique among all sessions of the process.
 static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
 
 impl<P: Platform + Default> Session<P> {
@@ -110,7 +110,8 @@ impl<P: Platform + Default> Session<P> {
     ///
     /// The errors of [`SessionOptions::validate`]. With the feature `tls`, `SetupError::Tls`: a
     /// file cannot be read or used. [`SetupError::Forked`](crate::SetupError::Forked): in the child
-    /// of a fork, see the guide [`forking`](crate::guide::forking). On an error no task was started.
+    /// of a fork, see the guide [`forking`](crate::guide::forking). On an error no task was
+    /// started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -252,8 +253,8 @@ impl<P: Platform> Session<P> {
         self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
-    /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`
-    /// they have been logged.
+    /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`,
+    /// they were also logged.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
@@ -367,7 +368,8 @@ impl<P: Platform> Shared<P> {
         let (now, mut effects) = (self.now(), Effects::default());
         let mux = lock(&self.mux);
         let before = self.hosts();
-        // There may be thousands of hosts: searching the list for each would take milliseconds.
+        // There may be thousands of hosts, and a search of the list for each of them would take
+        // milliseconds.
         let known: HashMap<&str, &Arc<Host>, RandomState> =
             before.all().iter().map(|host| (host.address.as_str(), host)).collect();
         let kept: HashSet<&str, RandomState> = wanted.iter().map(|address| address.address.as_str()).collect();
@@ -448,7 +450,7 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
             let shared = Arc::clone(&shared);
             tasks.spawn(platform, async move {
                 let mut end = Some(end);
-                // Called again after a panic, which has dropped `end`: then no work is left.
+                // If a panic has dropped `end`, a second call has no work left.
                 let link = move |_| {
                     let end = end.take();
                     async move {
@@ -471,7 +473,7 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
         if shared.closed.load(Ordering::Acquire) {
             return;
         }
-        let mut woken = pin!(Bound::new(woken));
+        let mut woken = pin!(ProcessFuture::new(woken));
         let mut expiry = pin!(async {
             match next {
                 Some(at) => shared.runtime.sleep_until(at).await,

@@ -1,6 +1,6 @@
 //! The driver's runtime for a hosted platform: [`Net`].
 
-use super::fork::{Bound, Socket};
+use super::fork::{ProcessFuture, Socket};
 use super::resolver::before;
 use super::{Events, Platform, dial};
 #[cfg(feature = "tls")]
@@ -13,12 +13,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::future::pending;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Deref;
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::observe::contain;
 use poolhouse_core::pool::OnHeap;
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
-use poolhouse_driver::{BaseRuntime, Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
+use poolhouse_driver::{BaseRuntime, Birth, ConnectError, Guarded, NewServer, Runtime, Server, ServerState, TaskGuard};
 use poolhouse_uri::dns::{LookupError, Resolver};
 use std::io;
 use std::path::Path;
@@ -80,12 +81,13 @@ impl<P: Platform> Net<P> {
     /// Returns the addresses of a host: from the resolver if it handles hosts, else from the
     /// platform.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        // An IP address, which may have a zone, needs no resolver.
+        // An IP address, which may have a zone, is not passed to the resolver.
         if let Some(resolver) =
             self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
         {
             if let Some(found) = resolver.lookup_addresses(host).await {
-                // An empty result means the same as from the platform: the name is not resolved.
+                // An empty result means that the name is not resolved, as it does from the
+                // platform.
                 let found = match found {
                     Ok(found) if found.is_empty() => Err(LookupError::NoRecords),
                     found => found,
@@ -139,7 +141,7 @@ impl<P: Platform> BaseRuntime for Net<P> {
     }
 
     async fn sleep_until(&self, at: Instant) {
-        if Bound::new(self.platform.sleep_until(at)).await.is_none() {
+        if ProcessFuture::new(self.platform.sleep_until(at)).await.is_none() {
             // In the child of a fork, the timer never fires: no operation continues there.
             pending().await
         }
@@ -155,8 +157,12 @@ impl<P: Platform> BaseRuntime for Net<P> {
         contain(work)
     }
 
-    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        restart(self, begin)
+    fn run_task<T, F>(guard: TaskGuard<T>, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
+    where
+        T: Deref<Target: Guarded<Runtime = Self>> + Clone,
+        F: Future<Output = ()>,
+    {
+        guard.run_restarting(begin)
     }
 }
 

@@ -31,7 +31,7 @@ use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use poolhouse_driver::{LATE_REPLY, Login, RetryPolicy};
 use poolhouse_uri::dns::{Resolver, SrvQuestion};
-use poolhouse_uri::{ConnectionString, Scheme, UriWarning, W};
+use poolhouse_uri::{Compressor, ConnectionString, Scheme, UriWarning, W};
 use poolhouse_wire::compress::Compressors;
 
 /// The options of a [`Client`](super::Client).
@@ -54,7 +54,7 @@ pub struct ClientOptions {
     pub direct_connection: bool,
     /// `appName`: the name of this client in the server's logs; 1 to 128 bytes.
     pub app_name: Option<String>,
-    /// Libraries on top of this one, for the client metadata that servers receive: from the
+    /// Libraries that use this client, for the client metadata that servers receive: from the
     /// innermost to the outermost. 200 bytes of names and versions always fit, and more if
     /// `app_name` is short; a platform that does not fit is truncated.
     pub driver_info: Vec<DriverInfo>,
@@ -67,9 +67,11 @@ pub struct ClientOptions {
     /// options specify otherwise; see
     /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
-    /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
+    /// `readConcernLevel`, for libraries that use this client: the client adds no read concern to a
+    /// command.
     pub read_concern_level: Option<String>,
-    /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
+    /// `w`, `journal` and `wTimeoutMS`, for libraries that use this client: the client adds no
+    /// write concern to a command.
     pub write_concern: WriteConcern,
     /// `retryReads`: whether an [idempotent](super::CommandOptions::idempotent) command is retried.
     /// For any other command, the client does not know whether it reads or writes: it is retried
@@ -97,14 +99,14 @@ pub struct ClientOptions {
     /// operation has a time limit, this timeout covers server selection and check-out together.
     /// Default 30 s.
     pub server_selection_timeout: Duration,
-    /// `localThresholdMS`: how much slower than the nearest server a server may be and still be
-    /// chosen. Default 15 ms.
+    /// `localThresholdMS`: a server is suitable only if its round-trip time is at most this much
+    /// longer than that of the nearest server. Default 15 ms.
     pub local_threshold: Duration,
     /// `timeoutMS`: the time limit of each operation without its own timeout; more than zero.
     /// `None`, the default, is no limit. If this or the operation's own timeout is set,
-    /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply; [`Duration::MAX`], to which
-    /// `timeoutMS=0` in a connection string is converted, disables them. Selection with check-out
-    /// still takes at most `serverSelectionTimeoutMS`.
+    /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore
+    /// disables both; `timeoutMS=0` in a connection string is converted to it. Server selection
+    /// together with the check-out always takes at most `serverSelectionTimeoutMS`.
     pub timeout: Option<Duration>,
     /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
     /// disables it. Unix domain sockets are never encrypted.
@@ -124,15 +126,16 @@ pub struct ClientOptions {
     /// The resolver for host addresses, and for repeated lookups of the hosts of a `mongodb+srv://`
     /// string. The platform resolves host addresses if this is `None` or returns none.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: the time limit of each command, from when it is sent, if neither
-    /// `timeout` nor the operation sets a limit; more than zero. `None` is no limit. `timeout` is
-    /// preferable. `timeout`, or else this option, also limits each command of a connection's
-    /// handshake, unless an operation with a longer time limit waits for the connection: then that
-    /// limit applies.
+    /// `socketTimeoutMS`: the time limit of each command, from the time it is sent, if neither
+    /// `timeout` nor the operation sets a limit; more than zero. `None` is no limit. Prefer
+    /// `timeout`. Each command of a connection's handshake is limited by `timeout`, or else by this
+    /// option; if an operation with a later deadline waits for the connection, its deadline is the
+    /// limit instead.
     pub socket_timeout: Option<Duration>,
     /// The drain timeout: how long the client waits in the background for the reply to an operation
-    /// that timed out or was cancelled, to avoid closing its connection. Zero disables the wait. At
-    /// most 64 connections of a server are drained at a time. Default 1 s.
+    /// that timed out or was cancelled. If the reply arrives in time, the connection stays open.
+    /// Zero disables the wait. At most 64 connections of a server are drained at the same time.
+    /// Default 1 s.
     pub late_reply: Duration,
     /// Which events are logged, and how. The default is read from the environment: see
     /// [`LogOptions::from_environment`].
@@ -140,7 +143,7 @@ pub struct ClientOptions {
     pub log: LogOptions,
     /// `compressors`: the compressors for messages, in order of preference. The first one that the
     /// server also supports is used; without one, messages are not compressed. Compressors that are
-    /// not compiled in (features `snappy`, `zlib`, `zstd`) are ignored. Default none.
+    /// not compiled in (features `compression`, `zstd`) are ignored. Default none.
     pub compressors: Compressors,
     /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
@@ -224,7 +227,8 @@ impl ClientOptions {
     /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or its result is
     /// not allowed.
     ///
-    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
+    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for
+    /// mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
         let uri = ConnectionString::parse(text)?;
@@ -258,11 +262,16 @@ impl ClientOptions {
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
-            // Searches without a copy of the text, because it may contain a password.
+            // Searched without a lower-case copy of the text, because the text may contain a
+            // password.
             let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
             let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
             let option = "compressors";
-            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
+            let feature = match compressor {
+                Compressor::Snappy | Compressor::Zlib => "compression",
+                Compressor::Zstd => "zstd",
+            };
+            warnings.push(UriWarning::NotBuilt { option, feature, offset });
         }
         let given = uri.options();
         Ok(Self {
@@ -348,7 +357,7 @@ fn database_of(uri: &ConnectionString) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A library on top of the client, for the client metadata that servers receive.
+/// A library that uses the client, for the client metadata that servers receive.
 ///
 /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -363,8 +372,8 @@ pub struct DriverInfo {
 }
 
 impl DriverInfo {
-    /// Creates the metadata of a library with this name. No text of it may contain `|`, which
-    /// separates libraries.
+    /// Creates the metadata of a library with this name. None of its texts may contain `|`, which
+    /// separates libraries in the metadata.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), version: None, platform: None }

@@ -26,9 +26,9 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// The language and runtime in the client metadata, such as `Rust/smol`.
     const PLATFORM_NAME: &'static str;
 
-    /// Whether the platform works in the child of a fork: its executor and reactor are not shared
-    /// by the whole process, but are created for each client, or the platform detects that they
-    /// belong to another process. False by default: then a new client in a child is refused
+    /// Whether the platform works in the child of a fork. Either its executor and reactor are
+    /// created for each client and not shared by the whole process, or the platform detects that
+    /// they belong to another process. False by default: then a new client in a child is refused
     /// ([`SetupError::Forked`](crate::SetupError::Forked)) if its parent, or an earlier ancestor,
     /// had created a client on such a platform.
     const SURVIVES_FORK: bool = false;
@@ -54,7 +54,8 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// the standard library.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send;
 
-    /// Returns uniform random bits, for a choice between equal candidates. They need not be secret.
+    /// Returns uniform random bits, for a choice between equal candidates. They need not be
+    /// unpredictable.
     fn entropy(&self) -> u32 {
         fastrand::u32(..)
     }

@@ -1,10 +1,10 @@
-//! A pool of any connections: Redis, PostgreSQL, SMTP, HTTP/1.1 or one's own protocol.
+//! A pool of any connections: Redis, PostgreSQL, SMTP, HTTP/1.1 or your own protocol.
 //!
 //! Implement [`Manager`] for a type that opens connections. [`Pool::builder`] creates the pool; its
 //! tasks run on the platform's executor. See the guide [`pool`](crate::guide::pool).
 //!
-//! It is the same pool that a MongoDB client has for each server: [`poolhouse_driver::pool`]
-//! describes one check-out.
+//! A MongoDB client uses the same pool for each server: [`poolhouse_driver::pool`] describes the
+//! steps of a check-out.
 
 use super::events::Events;
 use super::fork;
@@ -24,7 +24,7 @@ use poolhouse_core::pool::{PoolCounts, PoolId, PoolState, Reuse};
 use poolhouse_driver::pool::{Options, Pool as Core};
 use poolhouse_driver::{BaseRuntime as _, EventRef, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 
-/// Opens connections and judges them. The methods may be written as `async fn`.
+/// Opens and checks connections. The methods may be written as `async fn`.
 ///
 /// If `connect` panics, the check-out that waits for it fails. If another method panics, the
 /// connection is closed; after a check, the check-out takes another one.
@@ -35,8 +35,8 @@ pub trait Manager: Send + Sync + 'static {
     type Error: core::error::Error + Send + Sync + 'static;
 
     /// Opens a connection that is ready for use: connected, and authenticated where the protocol
-    /// requires it. The pool bounds the time ([`Builder::connect_timeout`]), and drops the future at
-    /// the limit.
+    /// requires it. The pool bounds the time ([`Builder::connect_timeout`]), and drops the future
+    /// at the limit.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ pub trait Manager: Send + Sync + 'static {
     /// [`PoolError::Connect`]: poolhouse_driver::pool::PoolError::Connect
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
-    /// Checks a connection that was used before, by a ping for example, before it is used again. By
-    /// default every connection is good. The pool bounds the time as that of connecting.
+    /// Checks a connection that was used before, for example by a ping, before it is used again. By
+    /// default every connection passes. The pool limits the time as for `connect`.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ pub trait Manager: Send + Sync + 'static {
 /// The maximum number of tasks that open connections.
 const WORKERS_MAX: u32 = 128;
 
-/// A [`Manager`] as the driver takes it.
+/// The adapter from a [`Manager`] to the trait of the driver.
 #[doc(hidden)]
 pub struct Hosted<M>(M);
 
@@ -94,11 +94,11 @@ impl<M> fmt::Debug for Hosted<M> {
     }
 }
 
-/// Why a check-out has no connection. The manager's error `E` is shared.
+/// Why a check-out failed. The manager's error `E` is in an `Arc`.
 pub type PoolError<E> = poolhouse_driver::pool::PoolError<Arc<E>>;
 
 /// A connection that is checked out: it dereferences to the manager's connection. Dropping it
-/// returns the connection. It keeps the pool's memory, but not the pool open.
+/// returns the connection. It keeps the pool's memory allocated, but does not keep the pool open.
 pub type Pooled<M, P> = poolhouse_driver::pool::Pooled<Hosted<M>, Net<P>, Arc<Core<Hosted<M>, Net<P>>>>;
 
 /// A pool of the connections of a [`Manager`]: a handle that is cheap to clone. Dropping the last
@@ -117,14 +117,14 @@ struct Inner<M: Manager, P: Platform> {
 }
 
 impl<M: Manager, P: Platform + Default> Pool<M, P> {
-    /// Begins a pool with the default options on the default platform.
+    /// Creates a builder with the default options on the default platform.
     pub fn builder(manager: M) -> Builder<M, P> {
         Self::builder_on(P::default(), manager)
     }
 }
 
 impl<M: Manager, P: Platform> Pool<M, P> {
-    /// Begins a pool with the default options on this platform.
+    /// Creates a builder with the default options on this platform.
     pub fn builder_on(platform: P, manager: M) -> Builder<M, P> {
         Builder {
             manager,
@@ -137,8 +137,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
         }
     }
 
-    /// Checks out a connection. If none is available, one is opened, up to [`Builder::max_size`], or
-    /// the call waits. Waiting check-outs are served in the order of their arrival.
+    /// Checks out a connection. If none is available, one is opened, up to [`Builder::max_size`],
+    /// or the call waits. Waiting check-outs are served in the order of their arrival.
     ///
     /// The future may be dropped at any await: no connection is lost.
     ///
@@ -165,10 +165,10 @@ impl<M: Manager, P: Platform> Pool<M, P> {
         &self.inner.core.manager().0
     }
 
-    /// Makes all present connections unusable, after a failover of the server for example.
+    /// Makes all present connections unusable, for example after a failover of the server.
     /// Available ones are closed at once, the others when they are returned. Waiting check-outs
-    /// continue to wait, for new connections. An attempt to connect that is in progress takes its
-    /// place until it ends, at most [`Builder::connect_timeout`].
+    /// continue to wait, for new connections. An attempt to connect that is in progress counts
+    /// against the maximum until it ends, at most [`Builder::connect_timeout`].
     pub fn clear(&self) {
         self.inner.core.clear();
     }
@@ -206,7 +206,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
         if self.is_inherited() {
             return PoolStatus { state: PoolState::Closed, counts: PoolCounts::default(), waiting: Vec::new() };
         }
-        // Allocated before the lock is taken. A waiter that arrives meanwhile is left out.
+        // Allocated before the lock is taken. If more waiters arrive meanwhile, the surplus is left
+        // out.
         let snapshot = self.inner.core.snapshot();
         let mut waiting = Vec::with_capacity(snapshot.counts.waiting as usize);
         self.inner.core.visit_waiters(|time| {
@@ -218,7 +219,7 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     }
 
     /// Subscribes to all events from now on. The subscription keeps up to 1,024 events for a reader
-    /// that lags.
+    /// that lags behind.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.subscribe_where(|_| true)
@@ -252,7 +253,7 @@ impl<M: Manager, P: Platform> fmt::Debug for Pool<M, P> {
 impl<M: Manager, P: Platform> Drop for Inner<M, P> {
     fn drop(&mut self) {
         if self.core.runtime().is_inherited() {
-            // Sockets, wakers and tasks belong to the parent.
+            // Sockets, wakers and tasks belong to the parent process.
             core::mem::forget((Arc::clone(&self.core), Arc::clone(&self.tasks)));
             return;
         }
@@ -272,8 +273,8 @@ pub struct PoolStatus {
     pub waiting: Vec<Duration>,
 }
 
-/// The options of a pool. The setters check nothing; [`Builder::build`] does. For each limit of
-/// time, `None` is no limit.
+/// The options of a pool. The setters check nothing; [`Builder::build`] does. For each time limit,
+/// `None` means no limit.
 #[must_use = "`build` creates the pool"]
 pub struct Builder<M, P> {
     manager: M,
@@ -308,8 +309,8 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// The maximum number of connections that are opened at the same time; at least 1, and in effect
-    /// at most 128. Default 2.
+    /// The maximum number of connections that are opened at the same time; at least 1, and in
+    /// effect at most 128. Default 2.
     pub fn max_connecting(mut self, max_connecting: u32) -> Self {
         self.options.max_connecting = max_connecting;
         self
@@ -327,14 +328,14 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// Closes connections that were available for longer. Default `None`.
+    /// The idle time after which an available connection is closed. Default `None`.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.idle_timeout = limit.into();
         self
     }
 
-    /// Closes connections that were opened earlier, with a random deviation of up to a tenth.
-    /// Default 30 min.
+    /// The age at which a connection is closed, with a random deviation of up to a tenth. Default
+    /// 30 min.
     pub fn max_lifetime(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.max_lifetime = limit.into();
         self
@@ -352,7 +353,7 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// The maximum pause between attempts to connect that fail. Default 5 s.
+    /// The maximum pause after failed attempts to connect. Default 5 s.
     pub fn max_backoff(mut self, limit: Duration) -> Self {
         self.options.max_backoff = limit;
         self
@@ -371,7 +372,7 @@ impl<M, P> Builder<M, P> {
 }
 
 impl<M: Manager, P: Platform> Builder<M, P> {
-    /// Creates the pool and starts its tasks. It waits for no connection.
+    /// Creates the pool and starts its tasks. Returns without waiting for a connection.
     ///
     /// # Errors
     ///
@@ -390,7 +391,7 @@ impl<M: Manager, P: Platform> Builder<M, P> {
         let runtime = Net::new(self.platform.clone());
         let core = Arc::new(Core::new(Hosted(self.manager), runtime, config, id, self.name, &events));
         let tasks = Arc::new(Tasks::new(self.subscribers));
-        // `resize` may raise `max_size`, so that does not bound them.
+        // `resize` may raise `max_size` later, so it does not limit the number of workers.
         for _ in 0..config.options().max_connecting.min(WORKERS_MAX) {
             tasks.spawn(&self.platform, Core::run_worker(Arc::clone(&core)));
         }

@@ -5,7 +5,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::fork::{self, Bound, Socket};
+use super::fork::{self, ProcessFuture, Socket};
 use super::{Platform, SetupError, Stream};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -131,7 +131,7 @@ impl<P: Platform> DnsResolver<P> {
         let mut bytes = [0; 4];
         match self.platform.fill_secret(&mut bytes) {
             Ok(()) => Ok(u32::from_ne_bytes(bytes)),
-            Err(_) => Err(LookupError::Other("the system has no random bits".into())),
+            Err(_) => Err(LookupError::Other("the operating system supplied no random bytes".into())),
         }
     }
 
@@ -182,14 +182,14 @@ impl<P: Platform> DnsResolver<P> {
 #[async_trait]
 impl<P: Platform> Resolver for DnsResolver<P> {
     async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
-        match at_home::<P, _>(self.ask(name, RecordKind::Srv)).await? {
+        match in_this_process::<P, _>(self.ask(name, RecordKind::Srv)).await? {
             Answer::Srv(answer) => Ok(answer),
             Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
     }
 
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
-        match at_home::<P, _>(self.ask(name, RecordKind::Txt)).await? {
+        match in_this_process::<P, _>(self.ask(name, RecordKind::Txt)).await? {
             Answer::Txt(texts) => Ok(texts),
             Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
@@ -197,7 +197,7 @@ impl<P: Platform> Resolver for DnsResolver<P> {
 
     async fn lookup_addresses(&self, host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
         match &self.config {
-            Some(config) => Some(at_home::<P, _>(self.addresses(config, host)).await),
+            Some(config) => Some(in_this_process::<P, _>(self.addresses(config, host)).await),
             None => None,
         }
     }
@@ -209,12 +209,14 @@ impl<P> fmt::Debug for DnsResolver<P> {
     }
 }
 
-/// Runs a lookup if the platform can be used in this process, and only in the process where it
-/// starts.
-async fn at_home<P: Platform, T>(lookup: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
+/// Runs a lookup if the platform can be used in this process. In the child of a later fork, the
+/// lookup fails.
+async fn in_this_process<P: Platform, T>(
+    lookup: impl Future<Output = Result<T, LookupError>>,
+) -> Result<T, LookupError> {
     let forked = || LookupError::Other(alloc::format!("{}", SetupError::Forked));
     fork::begin::<P>().map_err(|_| forked())?;
-    Bound::new(lookup).await.unwrap_or_else(|| Err(forked()))
+    ProcessFuture::new(lookup).await.unwrap_or_else(|| Err(forked()))
 }
 
 /// Joins the results of both address families, IPv6 first.

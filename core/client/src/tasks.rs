@@ -1,6 +1,6 @@
 //! Background tasks of a client.
 
-use super::fork::Bound;
+use super::fork::ProcessFuture;
 use super::{Platform, lock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ struct Running {
     subscribers: Subscribers,
 }
 
-/// Owned by a task until its work has ended and was dropped.
+/// A token that a task owns until its work has ended and was dropped.
 struct Alive {
     running: Arc<Running>,
 }
@@ -54,7 +54,7 @@ impl<P: Platform> Tasks<P> {
         self.running.count.fetch_add(1, Ordering::AcqRel);
         let alive = Arc::new(Alive { running: Arc::clone(&self.running) });
         let watched = Arc::downgrade(&alive);
-        let work = Bound::new(async move {
+        let work = ProcessFuture::new(async move {
             // Dropped after the work, whether the work ends or is cancelled.
             let _alive = alive;
             work.await;
@@ -82,9 +82,8 @@ impl<P: Platform> Tasks<P> {
     pub(super) async fn all_ended(&self) {
         while self.running.count.load(Ordering::Acquire) > 0 {
             let listener = self.running.all_ended.listen();
-            // Checked again after `listen`: the last task may have ended before the listener was
-            // registered.
-            if self.running.count.load(Ordering::Acquire) > 0 && Bound::new(listener).await.is_none() {
+            // Checked after the listener is registered: the last task may have ended before that.
+            if self.running.count.load(Ordering::Acquire) > 0 && ProcessFuture::new(listener).await.is_none() {
                 return;
             }
         }

@@ -20,7 +20,7 @@ fn database_is_shown_by_its_name() {
 
 /// Subscribers also receive an event that was published without a context.
 #[test]
-fn events_reach_subscribers_whether_they_have_a_context_or_not() {
+fn events_with_and_without_context_reach_subscribers() {
     let events = Events::new(
         Subscribers::default(),
         #[cfg(feature = "tracing")]

@@ -1,6 +1,7 @@
 //! The interface between a handshake and authentication.
 //!
-//! Read first: Native Protocol, "AUTHENTICATE", "AUTH_RESPONSE", "AUTH_CHALLENGE", "AUTH_SUCCESS"; RFC 4616.
+//! Read first: Native Protocol, "AUTHENTICATE", "AUTH_RESPONSE", "AUTH_CHALLENGE", "AUTH_SUCCESS";
+//! RFC 4616.
 
 use core::fmt;
 
@@ -48,7 +49,8 @@ pub trait CqlAuthenticator {
     /// [`CqlEncodeError`].
     fn write_token<S: Sink>(&self, token: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>;
 
-    /// Whether a text of the server contains the secret; such a text is not kept. False by default.
+    /// Whether a text of the server contains the secret. Such a text is not stored. False by
+    /// default.
     ///
     /// - `text`: the text of a server's refusal.
     fn is_revealed_by(&self, text: &str) -> bool {
@@ -58,8 +60,8 @@ pub trait CqlAuthenticator {
 }
 
 /// A user name and a password for Cassandra's PasswordAuthenticator, which uses SASL PLAIN. They
-/// are sent in plain text, whatever authenticator class the server names: without TLS they can be
-/// read on the network.
+/// are sent in plain text, whatever authenticator class the server names: without TLS, an attacker
+/// on the network path can read them.
 ///
 /// Borrowed: the only copy is the one that is sent. `Debug` shows neither.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -33,13 +33,13 @@ static HEADER: Algorithm<u32> = Algorithm {
 };
 
 static PAYLOAD: Algorithm<u32> = Algorithm {
-    // The value of the register after the fixed bytes.
+    // The state of the register after the fixed bytes.
     init: (!Crc::<u32, NoTable>::new(&CRC_32_ISO_HDLC).checksum(&FRONT)).reverse_bits(),
     check: 0xe2a2_61a7,
     ..CRC_32_ISO_HDLC
 };
 
-/// With `std`: 16 KiB of tables, some gigabytes a second. Without: no table.
+/// With `std`: 16 KiB of tables, several gigabytes per second. Without `std`: no table.
 #[cfg(feature = "std")]
 static CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&PAYLOAD);
 #[cfg(not(feature = "std"))]

@@ -3,16 +3,17 @@
 //! Without the features `lz4` and `snappy` no compression is offered, and compressed input is
 //! rejected with [`CqlErrorKind::CompressionNotAgreed`](super::CqlErrorKind::CompressionNotAgreed).
 //!
-//! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression" under "Protocol Negotiation".
+//! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression"
+//! under "Protocol Negotiation".
 
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
+use super::buffer::Buffer;
 use super::error::{CqlError, CqlErrorKind};
 use super::header::{HEADER_BYTES, Version};
-use super::pile::Pile;
 use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 use poolhouse_wire::saturate;
@@ -32,7 +33,7 @@ const SIZE_BYTES: usize = 4;
 const BODY_AT: u32 = 9;
 const _: () = assert!(HEADER_BYTES == 9);
 
-/// Shorter data are not compressed: they would become longer.
+/// The minimum length of data that are compressed; shorter data would become longer.
 const COMPRESS_BYTES_MIN: usize = 32;
 
 impl Compression {
@@ -80,8 +81,8 @@ impl Compression {
         CqlError::new(CqlErrorKind::CompressedData { compression: self }, at)
     }
 
-    /// Checks the declared size: the compressed bytes must be able to inflate to it, and the limit
-    /// must allow it.
+    /// Checks the declared size: the limit must allow it, and the compressed bytes must be able to
+    /// inflate to it.
     fn check_size(self, size: usize, data: &[u8], limit: usize, at: u32) -> Result<(), CqlError> {
         // On 32-bit machines the product may overflow.
         let Some(most) = data.len().checked_mul(self.expansion_max() + 1) else { return Err(self.malformed(at)) };
@@ -96,7 +97,12 @@ impl Compression {
     /// Inflates the body of a v3 or v4 envelope at the end of `output`.
     ///
     /// - `limit`: maximum length of the inflated body.
-    pub(super) fn inflate_body<S: Sink>(self, data: &[u8], limit: usize, output: &mut Pile<S>) -> Result<(), CqlError> {
+    pub(super) fn inflate_body<S: Sink>(
+        self,
+        data: &[u8],
+        limit: usize,
+        output: &mut Buffer<S>,
+    ) -> Result<(), CqlError> {
         match self {
             Self::Lz4 => {
                 let Some((size, block)) = data.split_first_chunk::<SIZE_BYTES>() else {
@@ -125,7 +131,7 @@ impl Compression {
         block: &[u8],
         size: usize,
         at: u32,
-        output: &mut Pile<S>,
+        output: &mut Buffer<S>,
     ) -> Result<(), CqlError> {
         self.check_size(size, block, usize::MAX, 0)?;
         inflate_block(block, room(output, size, 0)?).map_err(|NotInflated| self.malformed(at))
@@ -138,13 +144,13 @@ impl fmt::Display for Compression {
     }
 }
 
-fn room<S: Sink>(output: &mut Pile<S>, size: usize, at: u32) -> Result<&mut [u8], CqlError> {
+fn room<S: Sink>(output: &mut Buffer<S>, size: usize, at: u32) -> Result<&mut [u8], CqlError> {
     let needed_bytes = saturate(output.len().saturating_add(size));
     output.grow(size).map_err(|Full| CqlError::new(CqlErrorKind::NoMemory { needed_bytes }, at))
 }
 
-/// The data are malformed, end too early, or inflate to another size; or this build cannot inflate
-/// them.
+/// The data are malformed, end too early, or inflate to another size than declared; or this build
+/// cannot inflate them.
 struct NotInflated;
 
 #[cfg(feature = "lz4")]

@@ -6,10 +6,10 @@ mod tests;
 use core::fmt;
 
 use super::Limits;
+use super::buffer::Buffer;
 use super::compress::Compression;
 use super::error::{CqlError, CqlErrorKind};
 use super::header::{Direction, Expected, Flags, HEADER_BYTES, Header, Version, check_front, check_header};
-use super::pile::Pile;
 use super::response::Envelope;
 use super::segment::{Format, SegmentHeader, TRAILER_BYTES, check_payload};
 use poolhouse_wire::Full;
@@ -22,9 +22,9 @@ use poolhouse_wire::saturate;
 /// An envelope that lies completely in one piece, uncompressed and in a single segment, is borrowed
 /// from that piece. All others are collected in two sinks that the caller supplies: one for data
 /// that arrived in pieces (an envelope; in v5 a segment, at most 131 KiB), the other for data that
-/// were inflated, or assembled from several segments. Both grow with the bytes received, whatever
-/// lengths are claimed; inflated data are at most 255 times as long as their compressed bytes, and
-/// within the limit.
+/// were inflated, or assembled from several segments. Both grow with the bytes received, not with
+/// the lengths that the peer declares. Inflated data are at most 255 times as long as their
+/// compressed bytes, and within the limit.
 ///
 /// ```
 /// use poolhouse_cql::{Decoder, Direction, Limits, Opcode, Version};
@@ -46,13 +46,14 @@ pub struct Decoder<S> {
     compression: Option<Compression>,
     framed: bool,
     /// The beginning of an envelope or a segment that arrived in pieces.
-    received: Pile<S>,
+    received: Buffer<S>,
     /// An inflated body or payload, or the parts of an envelope.
-    assembled: Pile<S>,
+    assembled: Buffer<S>,
     place: Place,
     /// Whether an envelope is being assembled from segments.
     in_parts: bool,
-    /// The error that occurred; it is returned again, because later bytes cannot be interpreted.
+    /// The error that occurred. Every later call returns it, because later bytes cannot be
+    /// interpreted.
     failed: Option<CqlError>,
 }
 
@@ -85,9 +86,10 @@ struct Found {
 /// The result of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// Number of bytes consumed from the front of the input. The others must be passed in again.
+    /// The number of bytes consumed from the front of the input. The others must be passed in
+    /// again.
     pub consumed_bytes: usize,
-    /// An envelope. If `None`, all bytes are consumed, and more are needed.
+    /// An envelope. `None`: all bytes are consumed, and more are needed.
     pub envelope: Option<Envelope<'a>>,
 }
 
@@ -108,8 +110,8 @@ impl<S: Sink> Decoder<S> {
             limits,
             compression: None,
             framed: false,
-            received: Pile::new(received),
-            assembled: Pile::new(assembled),
+            received: Buffer::new(received),
+            assembled: Buffer::new(assembled),
             place: Place::Between,
             in_parts: false,
             failed: None,
@@ -165,7 +167,8 @@ impl<S: Sink> Decoder<S> {
     ///
     /// If the input does not continue where the last call stopped.
     ///
-    /// Source: Native Protocol v5, "Frame Format", "Frame Payload"; v3 and v4, "Frame header", "Compression".
+    /// Source: Native Protocol v5, "Frame Format", "Frame Payload"; v3 and v4, "Frame header",
+    /// "Compression".
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, CqlError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -273,7 +276,7 @@ impl<S: Sink> Decoder<S> {
             Source::Input => *at = end,
             Source::Received | Source::Assembled => self.place = Place::Lent,
         }
-        // In v5 the flag has no meaning.
+        // In v5 this flag has no meaning.
         if header.version.has_segments() || !header.flags.contains(Flags::COMPRESSION) {
             return Ok(Some(Found { header, source, start: body, end }));
         }
@@ -379,7 +382,7 @@ impl<S: Sink> Decoder<S> {
     ) -> Result<Found, CqlError> {
         let bytes = self.gathered(input, *at, source);
         let payload = bytes.get(start..end);
-        assert!(payload.is_some(), "the input does not go on where it was left");
+        assert!(payload.is_some(), "the input does not continue where the last call stopped");
         let payload = payload.unwrap_or_default();
         let too_short = |missing: usize| {
             let missing_bytes = saturate(missing);

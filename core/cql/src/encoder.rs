@@ -15,12 +15,12 @@ use poolhouse_wire::saturate;
 /// Requests are first encoded one after another by [`encode_envelope`](super::encode_envelope). In
 /// v3 and v4 without compression these bytes are sent unchanged ([`is_plain`](Self::is_plain)).
 /// Otherwise [`encode`](Self::encode) converts them: in v5 it puts as many envelopes as fit into
-/// one segment, and splits one that is too large into several; in v3 and v4 it compresses the
-/// bodies. Data that compression does not shorten are sent uncompressed.
+/// one segment, and splits an envelope that is too large into several segments; in v3 and v4 it
+/// compresses the bodies. Data that compression does not shorten are sent uncompressed.
 ///
-/// Memory: none without compression; with LZ4 8 KiB from the first envelope on, 16 KiB after 64 KiB
-/// were compressed at a time (without `alloc` on the stack, during the call); with Snappy 2 KiB,
-/// and 32 KiB once a body exceeds a kilobyte.
+/// Memory: none without compression. With LZ4: 8 KiB from the first envelope on, and 16 KiB after
+/// 64 KiB were compressed in one call (without `alloc`: on the stack, during the call). With
+/// Snappy: 2 KiB, and 32 KiB once a body exceeds a kilobyte.
 #[derive(Debug)]
 pub struct Encoder {
     version: Version,

@@ -172,42 +172,46 @@ impl CqlError {
 impl fmt::Display for CqlErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::VersionUnknown { number } => write!(f, "protocol version {number} is not spoken here"),
+            Self::VersionUnknown { number } => write!(f, "protocol version {number} is not supported"),
             Self::VersionOther { expected, found } => {
                 write!(f, "protocol version {found} on a connection of version {expected}")
             }
-            Self::Direction => f.write_str("the direction bit is that of this side"),
+            Self::Direction => f.write_str("the direction bit is wrong: it marks a message of this side"),
             Self::OpcodeUnknown { opcode } => write!(f, "unknown opcode {opcode:#04x}"),
             Self::OpcodeMisplaced { opcode } => write!(f, "{opcode} in the wrong direction"),
-            Self::Unexpected { opcode } => write!(f, "{opcode} where something else was due"),
-            Self::Unsolicited { count_bytes } => write!(f, "{count_bytes} bytes that nobody asked for"),
-            Self::Stream { stream } => write!(f, "stream id {stream} is not possible here"),
+            Self::Unexpected { opcode } => write!(f, "{opcode} is not allowed in this state"),
+            Self::Unsolicited { count_bytes } => {
+                write!(f, "{count_bytes} bytes arrived while no response was outstanding")
+            }
+            Self::Stream { stream } => write!(f, "stream id {stream} is not allowed for this message"),
             Self::StreamOther { expected, found } => {
-                write!(f, "response by stream id {found}, where one by {expected} was due")
+                write!(f, "the response has stream id {found}, expected {expected}")
             }
             Self::LengthNegative { length_bytes } => write!(f, "body length {length_bytes} is negative"),
             Self::TooLong { length_bytes, max_bytes } => {
                 write!(f, "body length {length_bytes} exceeds the limit of {max_bytes}")
             }
-            Self::CompressionNotAgreed => f.write_str("a compressed body, where no compression was agreed on"),
+            Self::CompressionNotAgreed => f.write_str("a body is compressed, but no compression was negotiated"),
             Self::InflatedSize { size_bytes, max_bytes } => {
-                write!(f, "an inflated size of {size_bytes}, where at most {max_bytes} is possible")
+                write!(f, "the declared inflated size {size_bytes} exceeds the possible {max_bytes}")
             }
             Self::CompressedData { compression } => write!(f, "malformed {compression} data"),
             Self::SegmentHeaderChecksum { computed, found } => {
-                write!(f, "checksum of the segment's header is {found:#08x}, but the bytes give {computed:#08x}")
+                write!(f, "checksum of the segment's header is {found:#08x}, but {computed:#08x} was computed")
             }
             Self::SegmentChecksum { computed, found } => {
-                write!(f, "checksum of the segment is {found:#010x}, but the bytes give {computed:#010x}")
+                write!(f, "checksum of the segment is {found:#010x}, but {computed:#010x} was computed")
             }
             Self::SegmentEmpty => f.write_str("a segment without payload"),
             Self::SegmentTooShort { missing_bytes } => {
                 write!(f, "an envelope ends at least {missing_bytes} bytes beyond its segment")
             }
             Self::SegmentTooLong { count_bytes } => {
-                write!(f, "{count_bytes} bytes behind an envelope that has its segments for itself")
+                write!(f, "{count_bytes} extra bytes follow an envelope that was split into segments")
             }
-            Self::SegmentInterrupts => f.write_str("a self-contained segment in the midst of an envelope"),
+            Self::SegmentInterrupts => {
+                f.write_str("a self-contained segment arrived before a split envelope was complete")
+            }
             Self::Truncated { needed_bytes, found_bytes } => {
                 write!(f, "{needed_bytes} bytes needed, {found_bytes} there")
             }
@@ -274,15 +278,15 @@ pub enum CqlEncodeError {
 impl fmt::Display for CqlEncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Full => f.write_str("no room left to write"),
+            Self::Full => f.write_str("the buffer has no room for the message"),
             Self::BodyTooLarge { length_bytes, max_bytes } => {
                 write!(f, "body of {length_bytes} bytes exceeds the limit of {max_bytes}")
             }
             Self::StringTooLong { length_bytes } => write!(f, "string of {length_bytes} bytes is too long"),
             Self::ListTooLong { count } => write!(f, "list of {count} entries is too long"),
-            Self::Stream { stream } => write!(f, "stream id {stream} is not possible here"),
+            Self::Stream { stream } => write!(f, "stream id {stream} is not allowed for this message"),
             Self::VersionLacks { version, what } => write!(f, "protocol version {version} has no {what}"),
-            Self::NotEnvelopes => f.write_str("bytes that are no envelopes"),
+            Self::NotEnvelopes => f.write_str("the bytes are not a sequence of complete envelopes"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The handshake of a connection, without I/O: bytes in, bytes out.
 //!
-//! Read first: Native Protocol v5, "Protocol Negotiation", "STARTUP", "SUPPORTED", "AUTHENTICATE"; v4, "version" under "Frame header".
+//! Read first: Native Protocol v5, "Protocol Negotiation", "STARTUP", "SUPPORTED", "AUTHENTICATE";
+//! v4, "version" under "Frame header".
 
 #[cfg(test)]
 mod tests;
@@ -27,12 +28,11 @@ use poolhouse_wire::{AuthError, Unauthenticated};
 /// Maximum length of the text that is kept when a server refuses, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = peer_text::PEER_TEXT_BYTES_MAX;
 
-/// Maximum number of challenges. After more the handshake fails, so a server cannot prolong it
+/// The maximum number of challenges. The handshake fails after more, so a server cannot prolong it
 /// without end.
 const CHALLENGES_MAX: u8 = 16;
 
-/// The stream id of all messages. A single one suffices, because only one request is pending at a
-/// time.
+/// The stream id of all messages. One id suffices, because only one request is pending at a time.
 const STREAM: i16 = 0;
 
 /// The desired properties of a connection.
@@ -96,7 +96,7 @@ pub struct CqlHandshake<'a, S, A = Unauthenticated> {
     refusal: heapless::String<REFUSAL_BYTES_MAX>,
 }
 
-/// State of the handshake.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     OwesOptions,
@@ -170,7 +170,7 @@ pub enum CqlHandshakeError {
     },
     /// The server requires authentication, which failed on this side.
     Authentication(AuthError),
-    /// A message cannot be encoded. It remains due.
+    /// A message cannot be encoded. It stays due.
     Encode(CqlEncodeError),
     /// The handshake had already ended.
     Ended,
@@ -194,13 +194,18 @@ impl CqlHandshakeError {
 impl fmt::Display for CqlHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wire(error) => write!(f, "the server broke the protocol: {error}"),
+            Self::Wire(error) => write!(f, "the server violated the protocol: {error}"),
             Self::Refused { code } => write!(f, "the server refused: {code}"),
             Self::NoCommonVersion { tried } => {
-                write!(f, "the server speaks neither protocol version {tried} nor an older one that is spoken here")
+                write!(
+                    f,
+                    "the server supports neither protocol version {tried} nor an older one that this client supports"
+                )
             }
-            Self::Supported { option } => write!(f, "what the server supports of {option} is malformed or of no use"),
-            Self::Authentication(error) => write!(f, "the server wants to know who is calling: {error}"),
+            Self::Supported { option } => {
+                write!(f, "the values of {option} that the server supports are malformed or unusable")
+            }
+            Self::Authentication(error) => write!(f, "the server requires authentication: {error}"),
             Self::Encode(error) => error.fmt(f),
             Self::Ended => f.write_str("the handshake has ended"),
         }
@@ -238,7 +243,8 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     #[must_use]
     pub fn new(options: CqlHandshakeOptions<'a>, authenticator: A, received: S, assembled: S) -> Self {
         let mut decoder = Decoder::new(options.version, Direction::Response, Limits::HANDSHAKE, received, assembled);
-        // A server that does not support the version replies in one that it supports.
+        // Any version is accepted first, because a server that does not support this version
+        // replies in another one.
         decoder.expect(None);
         let step = if options.ask_supported { Step::OwesOptions } else { Step::OwesStartup };
         let compression = usable(&options).next();
@@ -288,7 +294,8 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     ///
     /// [`CqlHandshakeError`]: the connection must be closed.
     ///
-    /// Source: Native Protocol v5, "Initial Handshake"; "STARTUP", "AUTHENTICATE", "SUPPORTED", "ERROR".
+    /// Source: Native Protocol v5, "Initial Handshake"; "STARTUP", "AUTHENTICATE", "SUPPORTED",
+    /// "ERROR".
     pub fn handle_input(&mut self, input: &[u8]) -> Result<CqlHandled, CqlHandshakeError> {
         let step = self.step;
         match step {
@@ -328,14 +335,14 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
                 Some(version) => CqlNext::Reconnect { version },
                 None => {
                     self.compression = choose_compression(options, supported);
-                    self.go_on(Step::OwesStartup)
+                    self.continue_with(Step::OwesStartup)
                 }
             },
             (Step::AwaitsReady, Response::Ready) => self.establish(false),
             (Step::AwaitsReady, Response::Authenticate(class)) => {
                 authenticator.handle_authenticate(class)?;
                 self.start();
-                self.go_on(Step::OwesToken)
+                self.continue_with(Step::OwesToken)
             }
             (Step::AwaitsSuccess, Response::AuthChallenge(token)) => {
                 *challenges = challenges.saturating_add(1);
@@ -343,7 +350,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
                     return Err(AuthError::NotDone.into());
                 }
                 authenticator.handle_challenge(token)?;
-                self.go_on(Step::OwesToken)
+                self.continue_with(Step::OwesToken)
             }
             (Step::AwaitsSuccess, Response::AuthSuccess(token)) => {
                 authenticator.handle_success(token)?;
@@ -371,7 +378,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         (self.decoder, self.authenticator)
     }
 
-    const fn go_on(&mut self, step: Step) -> CqlNext {
+    const fn continue_with(&mut self, step: Step) -> CqlNext {
         self.step = step;
         CqlNext::Transmit
     }
@@ -448,7 +455,7 @@ fn choose_version(
         }
     }
     match best {
-        // The server lists no versions, but it has answered in this one.
+        // The server lists no versions, but it has replied in this one.
         None if count == 0 => Ok(None),
         None => Err(CqlHandshakeError::NoCommonVersion { tried }),
         Some(version) if version == tried => Ok(None),

@@ -1,6 +1,7 @@
 //! The header of an envelope.
 //!
-//! Read first: Native Protocol v5, "Frame Payload" with "version", "flags", "stream", "opcode", "length"; v3 and v4, "Frame header".
+//! Read first: Native Protocol v5, "Frame Payload" with "version", "flags", "stream", "opcode",
+//! "length"; v3 and v4, "Frame header".
 
 #[cfg(test)]
 mod tests;

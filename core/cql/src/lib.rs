@@ -47,6 +47,7 @@ extern crate alloc;
 extern crate std;
 
 mod authenticator;
+mod buffer;
 mod checksum;
 mod compress;
 mod decoder;
@@ -57,7 +58,6 @@ mod failure;
 mod handshake;
 mod header;
 mod notation;
-mod pile;
 mod request;
 mod response;
 mod segment;

@@ -135,7 +135,10 @@ pub(super) fn end_segment<S: Sink>(
     let segment = sink.written_mut().get_mut(start..).ok_or(Full)?;
     let (front, payload) = segment.split_at_mut_checked(format.header_bytes()).ok_or(Full)?;
     let header = SegmentHeader { payload_bytes: payload.len(), inflated_bytes, self_contained };
-    debug_assert!((1..=SEGMENT_PAYLOAD_BYTES_MAX).contains(&payload.len()), "so long is no segment");
+    debug_assert!(
+        (1..=SEGMENT_PAYLOAD_BYTES_MAX).contains(&payload.len()),
+        "a segment has a payload of at most 131071 bytes"
+    );
     let checksum = crc32(payload);
     for (place, byte) in front.iter_mut().zip(header.to_bytes(format)) {
         *place = byte;

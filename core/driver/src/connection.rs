@@ -454,12 +454,12 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// Discards the reply and shrinks large buffers in both directions. Called before the
-    /// connection becomes idle.
+    /// Discards the reply and shrinks large buffers in both directions. Called before an idle
+    /// connection is returned to its pool.
     #[inline]
     pub(super) fn rest(&mut self) {
         self.discard_reply();
-        if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
+        if self.output.capacity() > KEEP_BYTES_MAX {
             self.output.shrink(0);
         }
     }

@@ -38,19 +38,6 @@ pub struct Guard<'h, R: Runtime> {
 }
 
 impl<'h, R: Runtime> Guard<'h, R> {
-    #[inline]
-    fn new(
-        hub: &'h Hub<R>,
-        server: R::ServerHandle,
-        lease: Lease,
-        connection: Option<Held<R>>,
-        deadline: Option<Instant>,
-    ) -> Self {
-        debug_assert!(connection.is_some(), "a granted connection has a socket");
-        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
-        Self { hub, server, lease: Some(lease), connection, broken, deadline }
-    }
-
     /// Sends one command and waits for its reply.
     ///
     /// - `db`: the database.
@@ -271,14 +258,18 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
-        #[cfg(feature = "alloc")]
-        let Some(lease) = self.drain(lease) else { return };
-        if let Some(connection) = &mut self.connection {
-            if !connection.is_idle() {
-                self.broken.get_or_insert(Cause::Cancelled);
+        let lease = match &mut self.connection {
+            Some(connection) if connection.is_idle() => {
+                connection.rest();
+                lease
             }
-            connection.rest();
-        }
+            _ => {
+                #[cfg(feature = "alloc")]
+                let Some(lease) = self.drain(lease) else { return };
+                self.broken.get_or_insert(Cause::Cancelled);
+                lease
+            }
+        };
         let health = self.broken.map_or(Health::Healthy, Health::Broken);
         self.server.check_in(|| self.hub.now(), lease, &mut self.connection, health);
     }
@@ -325,7 +316,11 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
             return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
         };
         match claimed {
-            Ok((connection, lease)) => Ok(Guard::new(self.hub, server, lease, connection, self.deadline)),
+            Ok((connection, lease)) => {
+                debug_assert!(connection.is_some(), "a granted connection has a socket");
+                let Self { hub, deadline, .. } = *self;
+                Ok(Guard { hub, server, lease: Some(lease), connection, broken: None, deadline })
+            }
             Err(error) => Err(self.hub.explain(&server, error)),
         }
     }

@@ -112,4 +112,4 @@ pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]
 pub use subscriber::{Notice, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 pub use task::ServerTask;
-pub use task_guard::{Guarded, TaskGuard, restart};
+pub use task_guard::{Guarded, TaskGuard};

@@ -5,6 +5,7 @@ mod tests;
 
 use super::event::Publish;
 use super::server::{NewServer, Server, ServerState};
+use super::task_guard::{Guarded, TaskGuard};
 use core::ops::Deref;
 use core::task::Waker;
 use embedded_io_async::{ErrorType, Read, Write};
@@ -41,24 +42,25 @@ pub trait BaseRuntime: Sized + 'static {
     /// code: background tasks, wakers that are woken, sockets that are dropped.
     ///
     /// By default, for firmware, panics are not caught. A runtime that overrides this, with
-    /// `std::panic::catch_unwind`, must override [`BaseRuntime::keep_up`] too.
+    /// `std::panic::catch_unwind`, must override [`BaseRuntime::run_task`] too.
     #[inline]
     fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
         Some(work())
     }
 
-    /// Runs background work until it completes. Returns whether it completed: if not, the client is
-    /// closed, see [`TaskGuard`](super::TaskGuard).
+    /// Runs a background task until it completes.
     ///
+    /// - `guard`: closes the client if the task is dropped before that.
     /// - `begin`: creates the future of the work.
     ///
     /// By default a panic of the work propagates to the task that polls it. A runtime that catches
-    /// panics uses [`restart`](super::restart) here.
-    fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        async move {
-            begin().await;
-            true
-        }
+    /// panics uses [`TaskGuard::run_restarting`] here.
+    fn run_task<T, F>(guard: TaskGuard<T>, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
+    where
+        T: Deref<Target: Guarded<Runtime = Self>> + Clone,
+        F: Future<Output = ()>,
+    {
+        guard.run_once(begin)
     }
 
     /// Whether this process was forked from the one that created the runtime: then its sockets and

@@ -75,18 +75,39 @@ impl<T: Deref<Target: Guarded>> TaskGuard<T> {
         self.ended = true;
     }
 
-    /// Runs the task until it completes: [`BaseRuntime::keep_up`] under this guard. Dropping the
-    /// future earlier drops the guard, before the work of the task.
+    /// Runs the task until it completes, by [`BaseRuntime::run_task`]. Dropping the future earlier
+    /// drops the guard, before the work of the task.
     ///
-    /// - `begin`: creates the future of the work; called again after a panic.
-    pub async fn run<F: Future<Output = ()>>(self, mut begin: impl FnMut(T) -> F)
+    /// - `begin`: creates the future of the work; called again after a panic that the runtime caught.
+    pub fn run<F: Future<Output = ()>>(self, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
+    where
+        T: Clone,
+    {
+        <T::Target as Guarded>::Runtime::run_task(self, begin)
+    }
+
+    /// [`TaskGuard::run`] without catching panics.
+    pub async fn run_once<F: Future<Output = ()>>(self, begin: impl FnOnce(T) -> F)
+    where
+        T: Clone,
+    {
+        let mut work = pin!(begin(self.owner.clone()));
+        // Dropped before `work`, so the guards in `work` find the owner closed, and their waiters
+        // get that error only.
+        let mut guard = self;
+        work.as_mut().await;
+        guard.ended = true;
+    }
+
+    /// [`TaskGuard::run`] for runtimes that catch panics in [`BaseRuntime::contain`]: starts the
+    /// work again half a second after each panic.
+    pub async fn run_restarting<F: Future<Output = ()>>(self, mut begin: impl FnMut(T) -> F)
     where
         T: Clone,
     {
         let owner = self.owner.clone();
-        let mut work = pin!(owner.runtime().keep_up(|| begin(owner.clone())));
-        // Dropped before `work`, so the guards in `work` find the owner closed, and their waiters
-        // get that error only.
+        let mut work = pin!(restart(owner.runtime(), || begin(owner.clone())));
+        // As in `run_once`.
         let mut guard = self;
         guard.ended = work.as_mut().await;
     }
@@ -109,11 +130,10 @@ impl<T: Deref<Target: Guarded>> fmt::Debug for TaskGuard<T> {
     }
 }
 
-/// Runs a task until it completes, and starts it again half a second after each panic:
-/// [`BaseRuntime::keep_up`] for runtimes that catch panics in [`BaseRuntime::contain`].
+/// Runs work until it completes, and starts it again half a second after each panic.
 ///
 /// Returns whether it completed; false if the pause panicked too, eight times in a row.
-pub async fn restart<E: BaseRuntime, F: Future<Output = ()>>(runtime: &E, mut begin: impl FnMut() -> F) -> bool {
+pub(super) async fn restart<E: BaseRuntime, F: Future<Output = ()>>(runtime: &E, mut begin: impl FnMut() -> F) -> bool {
     while !contained::<E, F>(&mut begin).await {
         let mut rests = 0;
         while !contained::<E, _>(|| async { runtime.sleep_until(runtime.now().saturating_add(REST)).await }).await {

@@ -48,6 +48,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::future::{pending, poll_fn};
+use core::ops::Deref;
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -350,8 +351,12 @@ impl BaseRuntime for Bench {
         catch_unwind(AssertUnwindSafe(work)).ok()
     }
 
-    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
-        restart(self, begin)
+    fn run_task<T, F>(guard: TaskGuard<T>, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
+    where
+        T: Deref<Target: Guarded<Runtime = Self>> + Clone,
+        F: Future<Output = ()>,
+    {
+        guard.run_restarting(begin)
     }
 
     fn is_inherited(&self) -> bool {

@@ -51,7 +51,7 @@ impl<'a> Client<'a> {
             let waiter = match self.server.check_out(self.now(), Some(deadline), &mut ()) {
                 Ok(CheckOut::Granted(lease)) => return Ok(lease),
                 Ok(CheckOut::Queued(waiter)) => waiter,
-                // The server is not known. A check may find it.
+                // The server is not known. The next check may succeed.
                 Err(CheckOutError::PoolCleared { .. }) if self.now() < deadline => {
                     self.server.request_check(self.now());
                     std::thread::sleep(self.time_left());
@@ -68,7 +68,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Does what is due, and carries out all owed actions.
+    /// Handles the timeout if it is due, and carries out all owed actions.
     fn work(&mut self) {
         self.server.handle_timeout(self.now(), &mut ());
         while let Some(action) = self.server.poll_action(self.now()) {
@@ -76,7 +76,7 @@ impl<'a> Client<'a> {
                 ServerAction::Dial(id) => match TcpStream::connect_timeout(&self.address, self.connect_timeout) {
                     Ok(stream) => {
                         self.sockets.insert(id, (stream, Vec::new()));
-                        // Stale if its time is over; a `Close` follows.
+                        // Stale if the deadline of the dial has passed; a `Close` follows.
                         let _ = self.server.handle_dialed(self.now(), id, &mut ());
                     }
                     Err(_) => self.fail(id),
@@ -87,7 +87,7 @@ impl<'a> Client<'a> {
                     self.exchange(id, &request);
                 }
                 ServerAction::Close(id) => drop(self.sockets.remove(&id)),
-                // With tasks: wake them.
+                // A client with tasks would wake them.
                 ServerAction::Wake(_) | ServerAction::Checked => {}
             }
         }
@@ -124,7 +124,7 @@ impl<'a> Client<'a> {
     }
 
     fn fail(&mut self, id: SocketId) {
-        // Stale if the machine has reported the failure itself.
+        // Stale if the machine has already abandoned the socket.
         let _ = self.server.handle_failed(self.now(), id, Cause::Network, &mut ());
         self.sockets.remove(&id);
     }

@@ -30,7 +30,7 @@ fn words(of: &impl Hash) -> Vec<(Word, u64)> {
 }
 
 #[test]
-fn numbers_are_written_with_their_kind_and_shown_without_it() {
+fn numbers_are_hashed_with_their_kind_and_displayed_without_it() {
     let at = Instant::from_nanos(7);
     assert_eq!(words(&at), [(Word::Time, 8)]);
     assert_eq!(words(&Serial(5)), [(Word::Serial, 5)]);
@@ -39,7 +39,7 @@ fn numbers_are_written_with_their_kind_and_shown_without_it() {
 }
 
 #[test]
-fn word_of_no_kind_is_told_apart() {
+fn word_without_a_kind_is_detected() {
     for kind in [Word::Time, Word::Serial, Word::Generation] {
         let mut words = Words::default();
         kind.hash(u64::MAX, &mut words);

@@ -17,7 +17,7 @@ pub enum Line {
     Rtt,
 }
 
-/// Identifies one connection of a monitor. Each dial of the same `line` gets a new number.
+/// Identifies one connection of a monitor. Each dial of the same `line` has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineId {
     pub(super) serial: NonZeroU64,
@@ -31,14 +31,14 @@ impl Hash for LineId {
 }
 
 impl LineId {
-    /// Which of the two connections it is.
+    /// Whether it is the check connection or the RTT connection.
     #[must_use]
     pub const fn line(self) -> Line {
         self.line
     }
 
-    /// driverConnectionId: 1, 2, 3, .. over both connections in the order of creation, never
-    /// reused.
+    /// driverConnectionId: 1, 2, 3, .. in the order of creation, counted over both connections;
+    /// never reused.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.serial.get()

@@ -39,20 +39,21 @@ impl Step {
 pub(super) struct Exchange {
     pub(super) conn: Conn,
     pub(super) step: Step,
-    /// The host has not polled the action yet.
+    /// Whether the host has not polled the action yet.
     owed: bool,
-    /// When the host polled the hello; before that, when the exchange began.
+    /// The time at which the host polled the hello; before that, the time at which the exchange
+    /// began.
     pub(super) since: Past<Instant>,
     deadline: Option<Instant>,
 }
 
 impl Exchange {
-    /// Whether the limit has passed. At the instant of the deadline it has passed.
+    /// Whether `now` is at or after the deadline.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Whether a reply is expected: the host has polled the action that it answers.
+    /// Whether the host has polled the action, so a reply to it is expected.
     pub(super) const fn expects_reply(&self) -> bool {
         !self.owed && !matches!(self.step, Step::Dial)
     }
@@ -87,7 +88,7 @@ impl Link {
 
     /// `Down -> Busy`: owes `Dial`.
     pub(super) fn dial(&mut self, now: Instant, id: LineId, hello_ok: bool, deadline: Option<Instant>) {
-        assert!(self.state == State::Down, "a line has one connection at a time");
+        assert!(self.state == State::Down, "the previous connection is still in use");
         let conn = Conn { id, hello_ok, server_connection: None };
         self.state = State::Busy(Exchange { conn, step: Step::Dial, owed: true, since: Past(now), deadline });
     }
@@ -102,7 +103,7 @@ impl Link {
     /// `Busy (dialing) -> Busy (handshake)`, within the same deadline.
     pub(super) fn dialed(&mut self, now: Instant) {
         let State::Busy(exchange) = &mut self.state else { panic!("only a dial succeeds as a dial") };
-        assert!(exchange.is_dialing() && !exchange.owed, "the dial was taken by the host");
+        assert!(exchange.is_dialing() && !exchange.owed, "the host has polled the dial");
         exchange.step = Step::Hello(HelloKind::Handshake { legacy: !exchange.conn.hello_ok });
         exchange.owed = true;
         exchange.since = Past(now);
@@ -124,7 +125,7 @@ impl Link {
         match self.state {
             State::Busy(exchange) if exchange.is_dialing() && exchange.owed => {}
             State::Busy(Exchange { conn, .. }) | State::Idle(conn) => {
-                assert!(self.hangup.is_none(), "the connection before was hung up before this one was dialed");
+                assert!(self.hangup.is_none(), "the previous hang-up was not polled before the dial");
                 self.hangup = Some(conn.id);
             }
             State::Down => {}
@@ -134,7 +135,7 @@ impl Link {
 
     /// Drops the pending hang-up of `id`: its dial failed, so no socket has to be closed.
     pub(super) fn waive_hangup(&mut self, id: LineId) {
-        assert!(self.hangup == Some(id), "a failed connection was going to be hung up");
+        assert!(self.hangup == Some(id), "the hang-up of the failed connection is owed");
         self.hangup = None;
     }
 
@@ -210,7 +211,7 @@ impl Link {
         if !exchange.owed {
             return None;
         }
-        assert!(self.hangup.is_none(), "the connection before is hung up first");
+        assert!(self.hangup.is_none(), "a hang-up is polled before the next action");
         exchange.owed = false;
         let line = exchange.conn.id;
         Some(match exchange.step {
@@ -223,7 +224,7 @@ impl Link {
         })
     }
 
-    /// Takes the action of the exchange if it is to read the next reply.
+    /// Takes the action of the exchange if it is `ReadNext`.
     pub(super) fn take_read(&mut self) {
         if let State::Busy(exchange) = &mut self.state {
             exchange.owed &= exchange.step != Step::ReadNext;
@@ -233,21 +234,21 @@ impl Link {
     /// Checks that the current connection and the previous one belong to `line` and are different.
     pub(super) fn assert_invariants(&self, line: Line, serial_last: u64) {
         if let Some(conn) = self.conn() {
-            assert_eq!(conn.id.line, line, "a line holds its own connections");
-            assert!(conn.id.number() <= serial_last, "numbers come from the counter");
+            assert_eq!(conn.id.line, line, "a connection has the id of the other kind");
+            assert!(conn.id.number() <= serial_last, "a connection number exceeds the counter");
         }
         if let Some(before) = self.hangup {
-            assert_eq!(before.line, line, "a line hangs up its own connections");
+            assert_eq!(before.line, line, "a hang-up has the id of the other kind");
             assert!(
                 self.conn().is_none_or(|conn| conn.id.number() > before.number()),
-                "newer ones have higher numbers"
+                "the newer connection has the lower number"
             );
-            let untold = match &self.state {
+            let is_dial_owed = match &self.state {
                 State::Down => true,
                 State::Busy(exchange) => exchange.is_dialing() && exchange.owed,
                 State::Idle(_) => false,
             };
-            assert!(untold, "the host is told to hang up before it is told to dial");
+            assert!(is_dial_owed, "a dial was polled before the hang-up");
         }
     }
 }

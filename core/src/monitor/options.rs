@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 /// How a server is monitored (MON-01).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerMonitoringMode {
-    /// [`Stream`](Self::Stream), but [`Poll`](Self::Poll) in a function-as-a-service environment.
+    /// [`Stream`](Self::Stream), or [`Poll`](Self::Poll) in a function-as-a-service environment.
     #[default]
     Auto,
     /// The server replies when it changes, if it supports that; otherwise it is polled.
@@ -44,7 +44,7 @@ impl fmt::Display for ServerMonitoringMode {
     }
 }
 
-/// Monitoring options set by the user. [`MonitorOptions::validate`] converts them to a
+/// Monitoring options set by the user. [`MonitorOptions::validate`] checks them and returns a
 /// [`MonitorConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MonitorOptions {
@@ -52,9 +52,9 @@ pub struct MonitorOptions {
     /// longest time that a streaming server may delay a reply. 500 ms to 2,147,483,647 ms; default
     /// 10 s (MON-23, MON-24).
     pub heartbeat_frequency: Duration,
-    /// connectTimeoutMS: the limit from the start of a dial to the reply to its first hello, and
-    /// for the reply to any later hello. `None` = without limit; else more than zero and at most
-    /// 2,147,483,647 ms; default 10 s (MON-07, MON-34).
+    /// connectTimeoutMS: the limit for a dial together with its first hello, and for the reply to
+    /// any later hello. `None` means no limit; else more than zero and at most 2,147,483,647 ms;
+    /// default 10 s (MON-07, MON-34).
     pub connect_timeout: Option<Duration>,
     /// serverMonitoringMode; default `Auto`.
     pub server_monitoring_mode: ServerMonitoringMode,
@@ -144,13 +144,12 @@ impl MonitorConfig {
         self.options.heartbeat_frequency
     }
 
-    /// The limit of a dial, or of a hello that is answered at once; `None` = without limit
-    /// (MON-34).
+    /// The limit of a dial, or of a hello that is answered at once; `None` means no limit (MON-34).
     pub(super) const fn answer_limit(&self) -> Option<Duration> {
         self.options.connect_timeout
     }
 
-    /// The limit of an awaitable hello, or of the next reply of a stream; `None` = without limit
+    /// The limit of an awaitable hello, or of the next reply of a stream; `None` means no limit
     /// (MON-34, MON-35).
     pub(super) const fn awaited_limit(&self) -> Option<Duration> {
         match self.answer_limit() {

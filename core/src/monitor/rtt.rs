@@ -8,7 +8,7 @@ use core::time::Duration;
 
 /// The number of recent samples that the minimum covers (MON-44).
 const SAMPLES: usize = 10;
-/// The minimum is defined from this number of samples on.
+/// The number of samples below which no minimum is defined.
 const SAMPLES_MIN: u8 = 2;
 /// Femtoseconds per nanosecond: the average is stored in femtoseconds.
 const FEMTOS: u64 = 1_000_000;
@@ -34,7 +34,7 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Without any sample.
+    /// Creates a value without samples.
     #[must_use]
     pub const fn new() -> Self {
         Self { average: 0, recent: [0; SAMPLES], count: 0, next: 0 }
@@ -101,19 +101,20 @@ impl Rtt {
 
     /// Checks that the counts and indices agree.
     pub(super) fn assert_invariants(&self) {
-        assert!(usize::from(self.count) <= SAMPLES, "no more samples than places");
-        assert!(usize::from(self.next) < SAMPLES, "the next place is in the ring");
+        assert!(usize::from(self.count) <= SAMPLES, "more samples than slots");
+        assert!(usize::from(self.next) < SAMPLES, "the next slot is outside the ring");
         if usize::from(self.count) < SAMPLES {
-            assert_eq!(self.count, self.next, "the ring fills from its start");
+            assert_eq!(self.count, self.next, "the ring is not filled from its start");
         }
         assert!(self.recent.iter().all(|sample| *sample <= LONGEST_NANOS), "samples are bounded");
         assert!(self.average <= LONGEST_NANOS * FEMTOS, "the average is no larger than the largest sample");
-        assert!(self.count > 0 || self.average == 0, "nothing is left of what was forgotten");
+        assert!(self.count > 0 || self.average == 0, "an average without samples is kept");
     }
 }
 
 impl Hash for Rtt {
-    /// Round-trip times are only reported and do not affect a monitor's behaviour: see `Past`.
+    /// Left out of hashes: round-trip times are only reported and do not affect a monitor's
+    /// behaviour. See `Past`.
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 

@@ -29,7 +29,7 @@ impl Monitor {
     /// Begins a check that is answered at once, on the existing connection or on a new one.
     pub(super) fn begin_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         assert!(!matches!(self.phase, Phase::Checking | Phase::Closed), "one check at a time");
-        assert!(!self.streaming, "a stream goes on by itself");
+        assert!(!self.streaming, "no check begins while streaming");
         let deadline = self.answer_deadline(now);
         match self.check.conn() {
             Some(conn) => {
@@ -61,8 +61,8 @@ impl Monitor {
         }
     }
 
-    /// Begins what follows a check that ended at `ended`.
-    pub(super) fn go_on(
+    /// Begins the step that follows a check, which ended at `ended`.
+    pub(super) fn begin_next(
         &mut self,
         now: Instant,
         ended: Instant,
@@ -142,7 +142,7 @@ impl Monitor {
         if !awaited {
             self.rtt.add_sample(duration);
         }
-        let conn = self.check.conn().expect("the connection stays");
+        let conn = self.check.conn().expect("the connection stays open");
         let id = self.heartbeat_id(conn);
         let next = match reply.topology_version {
             _ if !self.config.streaming_enabled() => Next::Wait,
@@ -177,8 +177,8 @@ impl Monitor {
             Line::Check => {
                 self.check.hang_up();
                 if let Phase::Ended { next: next @ (Next::ReadOn | Next::Await(_)), .. } = &mut self.phase {
-                    // The stream has ended with its connection. A server that replies and hangs up
-                    // is checked once per MIN_HEARTBEAT_FREQUENCY.
+                    // The stream has ended with its connection. A server that replies and then
+                    // closes the connection is checked once per MIN_HEARTBEAT_FREQUENCY.
                     *next = Next::WaitBriefly;
                     self.stop_streaming();
                 }

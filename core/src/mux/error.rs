@@ -24,7 +24,7 @@ pub enum AcquireError {
         /// Requests that waited, this one included.
         queued: u32,
     },
-    /// No connection to the host is open, and the last attempt to establish one failed.
+    /// No connection to the host is open or pending, and the last attempt to establish one failed.
     Down {
         /// The cause.
         cause: Cause,
@@ -47,7 +47,7 @@ impl fmt::Display for AcquireError {
             Self::TimedOut { in_flight, queued } => {
                 write!(f, "the host was busy for too long: {in_flight} requests are in flight, and {queued} waited")
             }
-            Self::Down { cause } => write!(f, "there is no connection to the host: {cause}"),
+            Self::Down { cause } => write!(f, "no connection to the host is open: {cause}"),
             Self::Ignored => f.write_str("the host is ignored"),
             Self::Closed => f.write_str("the pool is closed"),
             Self::Cancelled => f.write_str("cancelled by the caller"),
@@ -61,8 +61,8 @@ impl core::error::Error for AcquireError {
     }
 }
 
-/// An unexpected reply. Its connection is closed, because later replies may be assigned to wrong
-/// requests.
+/// An unexpected reply. After an unknown one the connection is closed, because later replies may be
+/// assigned to wrong requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplyError {
@@ -78,8 +78,8 @@ pub enum ReplyError {
 impl fmt::Display for ReplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stale => f.write_str("a reply on a connection that is gone"),
-            Self::Unknown { stream } => write!(f, "a reply by stream id {stream}, which no request has"),
+            Self::Stale => f.write_str("a reply arrived on a connection that has left the pool"),
+            Self::Unknown { stream } => write!(f, "a reply has stream id {stream}, which no request uses"),
         }
     }
 }

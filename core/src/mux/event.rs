@@ -23,7 +23,7 @@ pub enum MuxClosed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MuxEvent {
-    /// The pool exists.
+    /// The pool was created.
     PoolCreated {
         /// The pool.
         mux: MuxId,
@@ -49,7 +49,7 @@ pub enum MuxEvent {
         /// The connection.
         conn: MuxConnId,
     },
-    /// From now on a connection takes requests.
+    /// A connection is established and takes requests.
     ConnectionReady {
         /// The pool.
         mux: MuxId,
@@ -58,7 +58,8 @@ pub enum MuxEvent {
         /// Time since it was created.
         duration: Duration,
     },
-    /// A connection is surplus: it takes no more requests, and is kept for a while.
+    /// A connection is surplus: it takes no more requests, and is closed after `idle_timeout`
+    /// unless it is resurrected.
     ConnectionTrashed {
         /// The pool.
         mux: MuxId,

@@ -16,23 +16,23 @@ pub(super) struct MuxConnSlot {
     /// The time at which a trashed connection expires.
     pub(super) until: Instant,
     /// The time of the last bytes from the peer.
-    pub(super) heard: Instant,
+    pub(super) received_at: Instant,
     pub(super) in_flight: u32,
-    /// A reply was received on this connection.
+    /// Whether a reply was received on this connection.
     pub(super) answered: bool,
     pub(super) heartbeat: Option<Heartbeat>,
 }
 
-/// A heartbeat that was not answered yet.
+/// A heartbeat that has not been answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Heartbeat {
     pub(super) stream: u16,
     pub(super) asked: Instant,
-    /// The driver has polled the action.
-    pub(super) told: bool,
+    /// Whether the driver has polled the action.
+    pub(super) polled: bool,
 }
 
-/// A request that waits, or has an outcome that was not claimed yet.
+/// A request that waits, or whose outcome has not been claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MuxWaiterSlot {
     pub(super) started: Past<Instant>,
@@ -65,9 +65,9 @@ pub(super) type Waiters<M, const LISTS: usize> =
 pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>>;
 
 /// Memory inside the pool, of fixed capacity: up to `CONNS` connections, trashed ones included,
-/// `WAITERS` waiting requests, and stream ids in `WORDS` words for each connection (compute `WORDS`
-/// from the number of ids with [`stream_words`](super::stream_words)). Options beyond the capacity
-/// are limited to it.
+/// `WAITERS` waiting requests, and stream ids in `WORDS` words for each connection
+/// ([`stream_words`](super::stream_words) computes `WORDS` from the number of ids). The pool
+/// reduces options that exceed the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxFixed<const CONNS: usize, const WAITERS: usize, const WORDS: usize>;
 
@@ -77,7 +77,7 @@ impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> MuxMemory for
     type Words = heapless::Vec<u64, WORDS>;
 }
 
-/// Memory on the heap. It grows when a connection is created or more requests wait than ever
+/// Memory on the heap. It grows when a connection is created, and when more requests wait than ever
 /// before.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

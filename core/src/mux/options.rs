@@ -16,7 +16,7 @@ pub enum Distance {
     Ignored,
 }
 
-/// The limits of connections and requests for a host at one distance.
+/// The limits of connections and requests for a host at a given distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostOptions {
     /// The number of connections that are kept open.
@@ -25,7 +25,8 @@ pub struct HostOptions {
     pub max_connections: u32,
     /// The maximum number of requests in flight on one connection.
     pub max_requests_per_connection: u32,
-    /// The number of requests in flight on the last connection above which another one is opened.
+    /// One more connection is opened when more than this number of requests are in flight on the
+    /// last connection, while all others are full.
     pub new_connection_threshold: u32,
 }
 
@@ -71,7 +72,7 @@ pub struct MuxOptions {
     /// The maximum time that a request waits for a connection. With zero, requests do not wait.
     /// Default 5 s.
     pub pool_timeout: Duration,
-    /// The time that a surplus connection is kept in case the load rises. Default 120 s.
+    /// The time that a surplus connection is kept for resurrection. Default 120 s.
     pub idle_timeout: Duration,
     /// The time without received bytes after which a heartbeat is sent; zero means never. Default
     /// 30 s.
@@ -83,7 +84,7 @@ pub struct MuxOptions {
 }
 
 impl MuxOptions {
-    /// The defaults for connections with 32,768 stream ids: one connection.
+    /// The defaults for connections with 32,768 stream ids: one connection to each host.
     pub const DEFAULT: Self = Self {
         distance: Distance::Local,
         local: HostOptions {
@@ -107,7 +108,7 @@ impl MuxOptions {
         shrink_interval: Duration::from_secs(10),
     };
 
-    /// The defaults for connections with 128 stream ids: more connections under load.
+    /// The defaults for connections with 128 stream ids: more connections when the load rises.
     pub const DEFAULT_128: Self = Self {
         local: HostOptions {
             core_connections: 2,

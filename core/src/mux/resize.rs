@@ -9,16 +9,16 @@ use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {
-    /// The number of connections that are being established, or about to be.
+    /// The number of connections that are being established, or are about to be.
     pub(super) const fn pending_count(&self) -> u32 {
         self.conns.len(conn::OWES_ESTABLISH) + self.conns.len(conn::ESTABLISHING)
     }
 
     /// Whether the load requires one more connection.
     ///
-    /// - `pressed`: a request was just not served.
+    /// - `pressed`: the call was made because no connection took a request.
     #[inline]
-    pub(super) fn wants_growth(&self, pressed: bool) -> bool {
+    pub(super) fn needs_growth(&self, pressed: bool) -> bool {
         let Some(host) = self.config.host() else { return false };
         let pending = self.pending_count();
         let count = self.conns.len(conn::OPEN) + pending;
@@ -45,16 +45,17 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Opens connections up to `core_connections`, and one more when the load requires it. Waiting
     /// requests use resurrected connections at once.
-    pub(super) fn provide(&mut self, now: Instant, pressed: bool, observer: &mut impl Observer<MuxEvent>) {
+    pub(super) fn open_needed(&mut self, now: Instant, pressed: bool, observer: &mut impl Observer<MuxEvent>) {
         let mut pressed = pressed;
-        while self.wants_growth(pressed) {
+        while self.needs_growth(pressed) {
             if self.resurrect(now, observer) {
                 self.serve(now, observer);
                 pressed = pressed && self.least_busy().is_none();
             } else if self.down.is_some_and(|(_, at)| at > now) {
                 break;
-            } else if !self.conns.has_place() && self.conns.has_any() {
-                // A slot becomes free when a `Close` is polled; `poll_timeout` is then due.
+            } else if !self.conns.has_free_slot() && self.conns.has_any() {
+                // A slot becomes free when the driver polls a `Close`; `poll_timeout` then returns
+                // a time that is due.
                 break;
             } else if self.create(now, observer).is_err() {
                 self.note_failure(now, Cause::Resources);
@@ -76,7 +77,7 @@ impl<M: MuxMemory> Mux<M> {
         let slot = MuxConnSlot {
             created: Past(now),
             until: Instant::MAX,
-            heard: now,
+            received_at: now,
             in_flight: 0,
             answered: false,
             heartbeat: None,
@@ -90,7 +91,7 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// The number of ids, at most `ids`, that the memory has room for.
+    /// The number of stream ids that the memory can hold, at most `ids`.
     pub(super) fn ids_with_room(ids: u32) -> u32 {
         let room = <M::Words as Store<u64>>::empty().limit() as usize;
         let mut fit = ids;
@@ -142,8 +143,8 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// The number of connections that a load needs. The threshold is a quarter lower than for
-    /// growth, at least one request, so load at the threshold does not open and trash a connection
-    /// in turn.
+    /// growth, by at least one request: otherwise a load near the threshold would open and trash a
+    /// connection again and again.
     pub(super) fn needed(&self, load: u32) -> u32 {
         let Some(host) = self.config.host() else { return 0 };
         let requests = host.max_requests_per_connection;
@@ -152,8 +153,8 @@ impl<M: MuxMemory> Mux<M> {
         (load / requests + 1 + more).max(host.core_connections)
     }
 
-    /// Trashes the connections that were not needed for the most requests in flight since the last
-    /// check.
+    /// Trashes the connections that even the highest number of requests in flight since the last
+    /// check did not need.
     pub(super) fn shrink(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let needed = self.needed(self.in_flight_max);
         // Waiting requests need all connections.
@@ -222,11 +223,11 @@ impl<M: MuxMemory> Mux<M> {
     ) {
         let slot = self.conns.get_mut(index);
         let in_flight = core::mem::take(&mut slot.in_flight);
-        if slot.heartbeat.take().is_some_and(|heartbeat| !heartbeat.told) {
+        if slot.heartbeat.take().is_some_and(|heartbeat| !heartbeat.polled) {
             self.heartbeats_owed -= 1;
         }
         self.in_flight -= in_flight;
-        // A connection that was never passed to the driver needs no `Close`.
+        // A connection whose `Establish` was not polled needs no `Close`.
         let conn = MuxConnId(self.conns.key(index));
         if self.conns.list_of(index) == conn::OWES_ESTABLISH {
             self.conns.remove(index);
@@ -241,7 +242,7 @@ impl<M: MuxMemory> Mux<M> {
     pub(super) fn apply_limits(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let Some(host) = self.config.host() else {
             self.fail_waiters(now, super::AcquireError::Ignored, observer);
-            self.give_up_pending(now, 0, observer);
+            self.abandon_pending(now, 0, observer);
             for list in [conn::OPEN, conn::TRASHED] {
                 while let Some(index) = self.conns.front(list) {
                     self.retire(now, index, observer);
@@ -250,18 +251,18 @@ impl<M: MuxMemory> Mux<M> {
             return;
         };
         let max = host.max_connections;
-        self.give_up_pending(now, max.saturating_sub(self.conns.len(conn::OPEN)), observer);
+        self.abandon_pending(now, max.saturating_sub(self.conns.len(conn::OPEN)), observer);
         self.trash_beyond(now, max, observer);
         self.shrink_at = None;
         self.arm_shrinking(now);
         self.serve(now, observer);
-        self.provide(now, false, observer);
+        self.open_needed(now, false, observer);
         self.fail_if_down(now, observer);
     }
 
-    /// Abandons pending connections beyond this number, first those that the driver has not begun
-    /// to establish.
-    fn give_up_pending(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
+    /// Abandons pending connections beyond this number, first those whose establishment the driver
+    /// has not begun.
+    fn abandon_pending(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
         for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
             while self.pending_count() > count {
                 let Some(index) = self.conns.back(list) else { break };

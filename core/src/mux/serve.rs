@@ -66,7 +66,7 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// The id and the use of a reply's stream id, or `None` if no reply is expected with this id.
+    /// The id as a `u16`, and its use; `None` if no reply is expected with this id.
     #[inline]
     pub(super) fn use_of(&self, index: u32, stream: i32) -> Option<(u16, Use)> {
         let id = u16::try_from(stream).ok()?;
@@ -74,9 +74,9 @@ impl<M: MuxMemory> Mux<M> {
         matches!(taken_for, Use::Waiting | Use::Late).then_some((id, taken_for))
     }
 
-    /// Handles a request that no connection takes at once: it waits, or is rejected.
+    /// Queues or rejects a request that no connection takes at once.
     #[cold]
-    pub(super) fn acquire_otherwise(
+    pub(super) fn acquire_slow(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -102,8 +102,8 @@ impl<M: MuxMemory> Mux<M> {
         if self.config.host().is_none() {
             return Err(AcquireError::Ignored);
         }
-        self.provide(now, true, observer);
-        // A connection may have been resurrected.
+        self.open_needed(now, true, observer);
+        // `open_needed` may have resurrected a connection.
         if self.waiters.len(waiter::WAITING) == 0 {
             if let Some((conn, id)) = self.least_busy().and_then(|index| self.grant(now, index, now, observer)) {
                 return Ok(Acquire::Granted(super::Stream { conn, id, mux: self.id }));
@@ -137,8 +137,8 @@ impl<M: MuxMemory> Mux<M> {
         Ok(Acquire::Queued(MuxWaiterId(key)))
     }
 
-    /// The cause of the last failure, if no connection is open or pending. Without a failure, the
-    /// next attempt begins as soon as a connection slot is free.
+    /// The cause of the last failure, if no connection is open or pending. `None` without a
+    /// failure: the next attempt then begins as soon as a connection slot is free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
         self.down.filter(|_| none).map(|(cause, _)| cause)
@@ -153,12 +153,12 @@ impl<M: MuxMemory> Mux<M> {
 
     pub(super) fn fail_waiters(&mut self, now: Instant, error: AcquireError, observer: &mut impl Observer<MuxEvent>) {
         while let Some(index) = self.waiters.front(waiter::WAITING) {
-            self.settle(now, index, Verdict::Failed(error), observer);
+            self.record_outcome(now, index, Verdict::Failed(error), observer);
         }
     }
 
     /// Records the outcome of a waiting request.
-    pub(super) fn settle(
+    pub(super) fn record_outcome(
         &mut self,
         now: Instant,
         index: u32,
@@ -183,7 +183,7 @@ impl<M: MuxMemory> Mux<M> {
             let Some(index) = self.least_busy() else { return };
             let started = self.waiters.get(waiting).started.0;
             let Some((conn, id)) = self.grant(now, index, started, observer) else { return };
-            self.settle(now, waiting, Verdict::Granted(conn, id), observer);
+            self.record_outcome(now, waiting, Verdict::Granted(conn, id), observer);
         }
     }
 
@@ -197,7 +197,7 @@ impl<M: MuxMemory> Mux<M> {
         written: Written,
         observer: &mut impl Observer<MuxEvent>,
     ) {
-        // The ids of a closed connection have ended with it.
+        // The ids of a closed connection are no longer valid.
         let Some(index) = self.established(conn) else { return };
         let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
         match streams.of(u32::from(id)) {
@@ -214,31 +214,32 @@ impl<M: MuxMemory> Mux<M> {
                 self.after_reply(now, index, observer);
             }
             Use::Waiting => self.orphan(now, index, id, observer),
-            Use::Free | Use::Late => debug_assert!(false, "a stream that is out has its id"),
+            Use::Free | Use::Late => debug_assert!(false, "the id of an issued stream is in use"),
         }
     }
 
-    /// Abandons a request that may still be answered.
+    /// Abandons a request whose reply may still arrive.
     #[cold]
     fn orphan(&mut self, now: Instant, index: u32, id: u16, observer: &mut impl Observer<MuxEvent>) {
         let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
-        streams.give_up(u32::from(id));
+        streams.abandon(u32::from(id));
         let (orphaned, ids) = (streams.late_count(), streams.ids());
         self.conns.get_mut(index).in_flight -= 1;
         self.in_flight -= 1;
         let conn = MuxConnId(self.conns.key(index));
         observer.on_event(now, &MuxEvent::StreamOrphaned { mux: self.id, conn, stream: id, orphaned });
-        // Less than three quarters are left.
+        // Less than three quarters of the ids are usable.
         if orphaned * 4 > ids && self.conns.list_of(index) != conn::RETIRED {
             self.retire(now, index, observer);
-            self.provide(now, false, observer);
+            self.open_needed(now, false, observer);
             self.fail_if_down(now, observer);
         } else {
             self.after_reply(now, index, observer);
         }
     }
 
-    /// Continues after the number of requests in flight on a connection has fallen by one.
+    /// Serves waiting requests, or closes the connection, after the number of requests in flight on
+    /// it has fallen by one.
     #[inline]
     pub(super) fn after_reply(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
         if self.conns.list_of(index) == conn::OPEN {
@@ -268,11 +269,11 @@ impl<M: MuxMemory> Mux<M> {
     /// Closes an established connection that has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
         // Delays reconnecting to a host that accepts connections but does not answer on them.
-        if !self.conns.get(index).answered && core::mem::replace(&mut self.fruitless, true) {
+        if !self.conns.get(index).answered && core::mem::replace(&mut self.failed_unanswered, true) {
             self.note_failure(now, cause);
         }
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
-        self.provide(now, false, observer);
+        self.open_needed(now, false, observer);
         self.fail_if_down(now, observer);
     }
 }

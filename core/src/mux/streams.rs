@@ -1,12 +1,13 @@
 //! The stream ids of one connection and the use of each.
 //!
-//! An id is a bit. For each 64 ids, a bit in the level above is set if one of them is free; a third
-//! level does the same for 64 bits of the second. A free id is found in three steps, however many
-//! are taken.
+//! Each id has a bit that is set while the id is free. For each word of 64 ids, a bit in the level
+//! above is set if the word has a free id; a third level does the same for 64 words of the second.
+//! So a free id is found in three steps, however many are taken.
 //!
-//! Ids are assigned in turn, so an id that was just freed is not reused at once: a duplicate reply
-//! then has an id that no request has. The turn is limited to a window that grows when less than
-//! half of it is free, so few requests need few entries in a table beside.
+//! Ids are assigned in rotation, so an id that was just freed is not reused at once: a duplicate
+//! reply then has an id that no request has, and is detected. The rotation is limited to a window
+//! that grows when less than half of it is free, so few requests need few entries in the driver's
+//! table of requests.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use crate::storage::{Full, Store};
 /// The maximum number of ids of a connection: 15 bits.
 pub(super) const IDS_MAX: u32 = 1 << 15;
 
-/// The three words of each 64 ids: free, answered and late ones.
+/// The offsets of the three words for each 64 ids: free, answered and late bits.
 const FREE: usize = 0;
 const ANSWERED: usize = 1;
 const LATE: usize = 2;
@@ -39,40 +40,40 @@ const fn leaves(ids: u32) -> usize {
 /// The use of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Not in use, or no such id.
+    /// Not in use, or not an id of this connection.
     Free,
-    /// In use by a request with an outstanding reply.
+    /// In use by a request whose reply is outstanding.
     Waiting,
-    /// In use by a request with a reply that was not taken yet.
+    /// In use by a request whose reply has arrived and has not been taken.
     Answered,
     /// Reserved for the late reply to an abandoned request.
     Late,
 }
 
-/// The ids of one connection. Three bits each: free, answered, late; none of them is set for an
-/// outstanding reply.
+/// The ids of one connection. Three bits for each: free, answered, late; while a reply is
+/// outstanding, none of them is set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Streams<W> {
     words: W,
-    /// One bit for each 64 words that have a free id among them.
+    /// One bit for each word of the second level, set if one of its 4096 ids is free.
     top: u64,
     ids: u32,
-    /// Ids from here on have never been assigned.
+    /// The ids from this one on have never been assigned.
     window: u32,
-    /// The id at which the search for a free one begins.
+    /// The id at which the search for a free id begins.
     cursor: u32,
     free: u32,
     late: u32,
 }
 
 impl<W: Store<u64>> Streams<W> {
-    /// Creates a connection's table without ids.
+    /// Creates a table without ids.
     pub(super) fn empty() -> Self {
         Self { words: W::empty(), top: 0, ids: 0, window: 0, cursor: 0, free: 0, late: 0 }
     }
 
-    /// Sets the number of ids, and frees all of them. Cold: may allocate if the number is higher
-    /// than ever before.
+    /// Sets the number of ids, and frees all of them. May allocate if the number is higher than
+    /// ever before.
     pub(super) fn reset(&mut self, ids: u32) -> Result<(), Full> {
         debug_assert!(ids > 0 && ids <= IDS_MAX);
         let count = words(ids);
@@ -132,7 +133,7 @@ impl<W: Store<u64>> Streams<W> {
         let after = self.words.slots().get(near * 3 + FREE)? & (u64::MAX << (self.cursor % 64));
         let leaf = if after != 0 { near } else { self.next_leaf(near)? };
         let word = self.words.slots_mut().get_mut(leaf * 3 + FREE)?;
-        // Bits from the cursor on, or all bits of another word.
+        // The free ids from the cursor on; for another word, all free ids.
         let found = if after != 0 { after } else { *word };
         let place = found.trailing_zeros();
         *word &= !bit(place);
@@ -150,7 +151,8 @@ impl<W: Store<u64>> Streams<W> {
         self.open((self.window * 2).min(self.ids));
     }
 
-    /// The first word with a free id after the word `near`, or else from the beginning.
+    /// The first word with a free id after the word `near`; if none follows, the first from the
+    /// beginning.
     #[inline]
     fn next_leaf(&self, near: usize) -> Option<usize> {
         let words = self.words.slots();
@@ -190,7 +192,7 @@ impl<W: Store<u64>> Streams<W> {
         self.top |= 1 << above;
     }
 
-    /// Marks an id that is taken as free.
+    /// Marks a taken id as free.
     #[inline]
     fn put(&mut self, id: u32) {
         let leaf = (id / 64) as usize;
@@ -230,13 +232,13 @@ impl<W: Store<u64>> Streams<W> {
     }
 
     /// `Waiting -> Late`.
-    pub(super) fn give_up(&mut self, id: u32) {
+    pub(super) fn abandon(&mut self, id: u32) {
         debug_assert!(self.of(id) == Use::Waiting);
         self.flip(LATE, id);
         self.late += 1;
     }
 
-    /// Frees an id with this [use](Streams::of).
+    /// Frees an id whose [use](Streams::of) is `taken_for`.
     #[inline]
     pub(super) fn free(&mut self, id: u32, taken_for: Use) {
         debug_assert!(self.of(id) == taken_for);
@@ -259,7 +261,7 @@ impl<W: Store<u64>> Streams<W> {
         }
     }
 
-    /// The index of the second-level word for 64 words of ids.
+    /// The index of the second-level word that covers word `above` of the ids.
     #[inline]
     const fn mid(&self, above: usize) -> usize {
         leaves(self.ids) * 3 + above
@@ -278,18 +280,28 @@ impl<W: Store<u64>> Streams<W> {
         for id in 0..self.ids {
             let start = (id / 64) as usize * 3;
             let [is_free, is_answered, is_late] = [FREE, ANSWERED, LATE].map(|what| words[start + what] & bit(id) != 0);
-            assert!(u32::from(is_free) + u32::from(is_answered) + u32::from(is_late) <= 1, "stream {id} is two things");
-            assert!(id < self.window || !(is_free || is_answered || is_late), "stream {id} is beyond the window");
+            assert!(
+                u32::from(is_free) + u32::from(is_answered) + u32::from(is_late) <= 1,
+                "stream id {id} has two uses"
+            );
+            assert!(
+                id < self.window || !(is_free || is_answered || is_late),
+                "stream id {id} beyond the window is in use"
+            );
             free += u32::from(is_free);
             late += u32::from(is_late);
         }
         assert_eq!((free, late), (self.free, self.late), "free and late stream ids");
         for leaf in 0..leaves {
             let above = words[self.mid(leaf / 64)] >> (leaf % 64) & 1 == 1;
-            assert_eq!(above, words[leaf * 3 + FREE] != 0, "the bit above word {leaf}");
+            assert_eq!(above, words[leaf * 3 + FREE] != 0, "the second-level bit of word {leaf} is wrong");
         }
         for above in 0..leaves.div_ceil(64) {
-            assert_eq!(self.top >> above & 1 == 1, words[self.mid(above)] != 0, "the bit on top of word {above}");
+            assert_eq!(
+                self.top >> above & 1 == 1,
+                words[self.mid(above)] != 0,
+                "the top-level bit of word {above} is wrong"
+            );
         }
     }
 }
@@ -299,7 +311,7 @@ const fn bit(id: u32) -> u64 {
     1 << (id % 64)
 }
 
-/// The bits after bit `place`.
+/// The bits above the bit `place`.
 #[inline]
 const fn beyond(place: usize) -> u64 {
     if place == 63 { 0 } else { u64::MAX << (place + 1) }

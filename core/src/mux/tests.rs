@@ -230,7 +230,7 @@ fn full_queue_or_none_rejects_with_the_numbers() {
 
 /// M5
 #[test]
-fn those_who_wait_are_served_in_order_and_time_out_at_their_time() {
+fn waiting_requests_are_served_in_order_and_time_out() {
     let mut world = world(SMALL);
     let first = world.waiter();
     world.wait(SECOND);
@@ -252,7 +252,7 @@ fn those_who_wait_are_served_in_order_and_time_out_at_their_time() {
 }
 
 #[test]
-fn granted_and_cancelled_goes_to_the_next() {
+fn granted_stream_of_a_cancelled_request_goes_to_the_next() {
     let options = MuxOptions { local: HostOptions { max_connections: 1, ..SMALL.local }, ..SMALL };
     let mut world = world(options);
     world.establish();
@@ -269,7 +269,7 @@ fn granted_and_cancelled_goes_to_the_next() {
 
 /// M3
 #[test]
-fn late_reply_reaches_nobody_and_its_id_is_kept_until_it_came() {
+fn id_of_an_abandoned_request_is_reserved_until_its_late_reply() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();
@@ -288,7 +288,7 @@ fn late_reply_reaches_nobody_and_its_id_is_kept_until_it_came() {
 
 /// M2
 #[test]
-fn reply_that_nobody_waits_for_closes_the_connection() {
+fn unexpected_reply_closes_the_connection() {
     for (what, stream) in
         [("a free id", 5), ("beyond", 8), ("far beyond", i32::MAX), ("negative", -1), ("least", i32::MIN)]
     {
@@ -347,7 +347,7 @@ fn connection_with_less_than_three_quarters_of_its_ids_is_replaced() {
 }
 
 #[test]
-fn what_is_not_needed_is_trashed_and_resurrected_newest_first_and_closed_when_idle() {
+fn surplus_connections_are_trashed_then_resurrected_or_closed() {
     let mut world = world(SMALL);
     world.establish();
     let mut streams = Vec::new();
@@ -406,7 +406,7 @@ fn trashed_connection_that_is_busy_is_closed_when_its_last_request_is_answered()
 
 /// Load that varies around the threshold does not open and trash connections in turn.
 #[test]
-fn load_at_the_threshold_does_not_flap() {
+fn load_at_the_threshold_keeps_the_number_of_connections() {
     let options = MuxOptions {
         local: HostOptions {
             core_connections: 1,
@@ -439,7 +439,7 @@ fn load_at_the_threshold_does_not_flap() {
 }
 
 #[test]
-fn silent_peer_is_asked_and_loses_its_connection_when_it_does_not_answer() {
+fn unanswered_heartbeat_closes_the_connection() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();
@@ -470,7 +470,7 @@ fn heartbeats_may_be_switched_off() {
 }
 
 #[test]
-fn failed_attempts_fail_those_who_wait_and_are_repeated_with_pauses_that_grow() {
+fn failed_attempts_fail_waiting_requests_and_are_repeated_with_growing_pauses() {
     let mut world = world(SMALL);
     let waiter = world.waiter();
     let mut pauses = Vec::new();
@@ -491,7 +491,7 @@ fn failed_attempts_fail_those_who_wait_and_are_repeated_with_pauses_that_grow() 
 }
 
 #[test]
-fn ignored_host_has_no_connections_and_comes_back() {
+fn ignored_host_has_no_connections_until_it_is_used_again() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();
@@ -509,7 +509,7 @@ fn ignored_host_has_no_connections_and_comes_back() {
 
 /// M4
 #[test]
-fn closing_fails_everybody_once() {
+fn closing_fails_every_request_once() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();
@@ -539,7 +539,7 @@ fn stream_of_another_pool_is_handed_back() {
 }
 
 #[test]
-fn fixed_memory_serves_as_many_as_there_is_room_for() {
+fn fixed_memory_limits_connections_and_waiting_requests() {
     let options = MuxOptions { streams_per_connection: 200, ..SMALL };
     let mut world = World::<MuxFixed<2, 1, { stream_words(64) }>>::new(options);
     world.establish();
@@ -557,7 +557,7 @@ fn fixed_memory_serves_as_many_as_there_is_room_for() {
 }
 
 #[test]
-fn bad_options_name_themselves() {
+fn invalid_options_are_refused_by_name() {
     let host = SMALL.local;
     let bad = [
         (MuxOptions { streams_per_connection: 0, ..SMALL }, "streamsPerConnection is 0, but must be from 1 to 32768"),
@@ -592,7 +592,7 @@ fn bad_options_name_themselves() {
 }
 
 #[test]
-fn a_pool_knows_whether_it_was_closed() {
+fn closed_pool_reports_that_it_is_closed() {
     let mut world = world(SMALL);
     assert!(!world.mux.is_closed());
     world.mux.close(world.now, &mut world.events);
@@ -600,7 +600,7 @@ fn a_pool_knows_whether_it_was_closed() {
 }
 
 #[test]
-fn of_connections_that_are_as_busy_the_oldest_takes_the_request() {
+fn the_oldest_of_equally_busy_connections_takes_the_request() {
     let local = HostOptions { core_connections: 3, ..SMALL.local };
     let mut world = world(MuxOptions { local, ..SMALL });
     world.establish();

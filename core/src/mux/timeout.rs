@@ -16,16 +16,16 @@ impl<M: MuxMemory> Mux<M> {
         }
         // Close failed and expired connections before failing timed-out requests, so freed capacity
         // can serve them.
-        self.look_at_peers(now, observer);
-        while let Some(index) = self.trash_over(now) {
+        self.check_heartbeats(now, observer);
+        while let Some(index) = self.expired_trashed(now) {
             self.drop_conn(now, index, super::MuxClosed::Idle, observer);
         }
-        self.provide(now, false, observer);
+        self.open_needed(now, false, observer);
         while self.deadlines.earliest().is_some_and(|at| at <= now) {
             let Some(index) = self.deadlines.first() else { break };
             let queued = self.waiters.len(waiter::WAITING);
             let error = AcquireError::TimedOut { in_flight: self.in_flight, queued };
-            self.settle(now, index, Verdict::Failed(error), observer);
+            self.record_outcome(now, index, Verdict::Failed(error), observer);
         }
         if self.shrink_at.is_some_and(|at| at <= now) {
             self.shrink(now, observer);
@@ -34,7 +34,7 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// A trashed connection that has expired and has no requests in flight.
-    fn trash_over(&self, now: Instant) -> Option<u32> {
+    fn expired_trashed(&self, now: Instant) -> Option<u32> {
         let mut found = None;
         self.for_each(conn::TRASHED, |index| {
             let slot = self.conns.get(index);
@@ -46,12 +46,12 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Starts heartbeats on silent connections, and closes connections with unanswered heartbeats.
-    fn look_at_peers(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+    fn check_heartbeats(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         while let Some((index, asked)) = self.silent(now) {
             let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
             if !asked {
                 if let Some(stream) = self.take_id(index) {
-                    self.conns.get_mut(index).heartbeat = Some(Heartbeat { stream, asked: now, told: false });
+                    self.conns.get_mut(index).heartbeat = Some(Heartbeat { stream, asked: now, polled: false });
                     self.heartbeats_owed += 1;
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
@@ -64,8 +64,8 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// A connection that needs a heartbeat, or has one that was not answered in time, and whether
-    /// it has one.
+    /// A connection that needs a heartbeat, or whose heartbeat timed out. The flag is true in the
+    /// second case.
     fn silent(&self, now: Instant) -> Option<(u32, bool)> {
         let mut found = None;
         for list in ESTABLISHED {
@@ -88,10 +88,10 @@ impl<M: MuxMemory> Mux<M> {
         if let Some(heartbeat) = slot.heartbeat {
             return Some(heartbeat.asked.saturating_add(options.heartbeat_timeout));
         }
-        let due = slot.heard.saturating_add(options.heartbeat_interval);
+        let due = slot.received_at.saturating_add(options.heartbeat_interval);
         let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
-        // Without a free id no heartbeat can be sent; the connection is given the heartbeat timeout
-        // in addition, to receive any reply.
+        // Without a free id no heartbeat can be sent. Any reply proves that the peer is alive, so
+        // the connection has the heartbeat timeout in addition to receive one.
         Some(if has_id { due.max(self.now) } else { due.saturating_add(options.heartbeat_timeout) })
     }
 
@@ -103,7 +103,7 @@ impl<M: MuxMemory> Mux<M> {
         let mut found = None;
         for list in ESTABLISHED {
             self.for_each(list, |index| {
-                if self.conns.get(index).heartbeat.is_some_and(|heartbeat| !heartbeat.told) {
+                if self.conns.get(index).heartbeat.is_some_and(|heartbeat| !heartbeat.polled) {
                     found = found.or(Some(index));
                 }
             });
@@ -111,7 +111,7 @@ impl<M: MuxMemory> Mux<M> {
         let index = found?;
         self.heartbeats_owed -= 1;
         let heartbeat = self.conns.get_mut(index).heartbeat.as_mut()?;
-        heartbeat.told = true;
+        heartbeat.polled = true;
         let stream = heartbeat.stream;
         Some(MuxAction::Heartbeat(MuxConnId(self.conns.key(index)), stream))
     }
@@ -138,8 +138,8 @@ impl<M: MuxMemory> Mux<M> {
                 earlier(Some(slot.until));
             }
         });
-        // After the pause, or because a slot is free.
-        if self.wants_growth(false) && self.conns.has_place() {
+        // An attempt is due after the pause, or when a slot is free.
+        if self.needs_growth(false) && self.conns.has_free_slot() {
             earlier(Some(self.down.map_or(self.now, |(_, at)| at.max(self.now))));
         }
         // `Instant::MAX` means never.

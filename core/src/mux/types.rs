@@ -28,8 +28,8 @@ impl MuxId {
 pub struct MuxConnId(pub(super) Key);
 
 impl MuxConnId {
-    /// The connection's slot index, for tables beside the pool's. Another connection may use the
-    /// index after this one has left the pool.
+    /// The connection's slot index, for tables parallel to the pool's slots. Another connection may
+    /// use the index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
@@ -48,7 +48,7 @@ impl MuxConnId {
 pub struct MuxWaiterId(pub(super) Key);
 
 impl MuxWaiterId {
-    /// The request's slot index, for tables beside the pool's.
+    /// The request's slot index, for tables parallel to the pool's slots.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
@@ -116,13 +116,12 @@ pub enum MuxClaim {
     Stale,
 }
 
-/// Whether bytes of a request were written, for the release of an abandoned request.
+/// Whether bytes of an abandoned request were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Written {
-    /// No byte was written: there will be no reply, and the id is free.
+    /// No byte was written: no reply will arrive, and the id is free.
     No,
-    /// Bytes may have been written. Unless the reply has arrived, the id stays reserved until it
-    /// arrives.
+    /// Bytes may have been written. The id stays reserved until the reply arrives.
     Perhaps,
 }
 
@@ -162,7 +161,7 @@ pub struct HostState {
     pub open: u32,
     /// Connections that are being established, or are about to be.
     pub establishing: u32,
-    /// Surplus connections, which take no requests and are kept for a while in case the load rises.
+    /// Surplus connections, which take no requests and are kept for resurrection.
     pub trashed: u32,
     /// Connections that take no more requests, and are closed when the last one is answered.
     pub retired: u32,

@@ -30,7 +30,7 @@ fn context_reaches_every_kind_of_observer() {
 }
 
 #[test]
-fn inner_context_comes_before_the_outer() {
+fn inner_context_takes_precedence() {
     let reply = RawDocument::EMPTY;
     let inner = EventContext::of_server("inner");
     let outer = EventContext::of_server("outer").with_topology(TopologyId::new(4)).with_reply(reply);
@@ -52,7 +52,7 @@ fn truncated_text_ends_between_characters() {
 }
 
 #[test]
-fn what_is_behind_the_cut_is_not_formatted() {
+fn text_after_the_cut_is_not_formatted() {
     struct Careful;
 
     impl core::fmt::Display for Careful {
@@ -76,7 +76,7 @@ fn events_without_context_reach_both_observers_in_order() {
 }
 
 #[test]
-fn truncated_text_fails_where_what_it_is_written_to_or_of_fails() {
+fn truncated_text_returns_errors_of_its_source_and_sink() {
     use core::fmt::Write;
 
     struct Few(usize);
@@ -119,7 +119,7 @@ impl Observer<u32> for Sum {
 }
 
 #[test]
-fn observers_by_reference_and_those_that_may_be_none_are_told_all() {
+fn references_and_options_of_observers_receive_all_events() {
     fn tell(mut observer: impl Observer<u32>, event: u32) {
         observer.on_event(Instant::ORIGIN, &event);
         observer.on_event_in(Instant::ORIGIN, &(10 * event), &EventContext::default());

@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Write};
 
-/// Displays the inner value up to a number of bytes, then `...`. A character is written whole or
-/// not at all. Text after the cut is not formatted, if `T` stops at an error.
+/// Displays the inner value up to a number of bytes, then `...`. A character is never cut. If `T`
+/// stops at an error, the text after the cut is not formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct Truncated<T> {
     inner: T,
@@ -33,9 +33,9 @@ impl<T: fmt::Display> fmt::Display for Truncated<T> {
 struct Cut<'f, 'b> {
     out: &'f mut fmt::Formatter<'b>,
     left: usize,
-    /// The text was longer than the limit.
+    /// Whether the text was longer than the limit.
     full: bool,
-    /// The formatter has returned an error.
+    /// Whether the formatter has returned an error.
     failed: bool,
 }
 

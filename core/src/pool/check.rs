@@ -16,22 +16,22 @@ impl<M: Memory> Pool<M> {
         let max = options.max_pool_size;
         let (is_beyond, is_busy) = self.excess();
         assert!(!is_beyond || self.shrunk, "more than maxPoolSize connections");
-        assert!(!is_beyond || counts.available == 0, "more than maxPoolSize connections, and one is available");
-        assert!(!is_busy || self.shrunk, "more than maxConnecting pending");
+        assert!(!is_beyond || counts.available == 0, "an available connection exceeds maxPoolSize");
+        assert!(!is_busy || self.shrunk, "more than maxConnecting connections are pending");
         self.deadlines.assert_invariants(|index| self.deadline_of(index));
         self.check_bindings();
         if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
-            assert!(counts.available == 0, "somebody waits beside an available connection");
+            assert!(counts.available == 0, "a check-out waits although a connection is available");
             let blocked = (max > 0 && counts.total() >= max) || counts.pending >= options.max_connecting;
-            assert!(blocked || !self.conns.has_place(), "somebody waits without need");
+            assert!(blocked || !self.conns.has_free_slot(), "a check-out waits although the limits allow a connection");
         }
         if self.state != PoolState::Ready {
-            assert!(counts.waiting == 0, "somebody waits in a pool that is not ready");
+            assert!(counts.waiting == 0, "a check-out waits in a pool that is not ready");
         }
-        assert!(self.fill_target == 0 || !self.is_filled(self.fill_target), "a fill target that is reached stands");
+        assert!(self.fill_target == 0 || !self.is_filled(self.fill_target), "a reached fill target is kept");
         if self.state == PoolState::Closed {
-            assert!(self.fill_target == 0, "a closed pool is to be filled");
-            assert!(counts.pending == 0 && counts.available == 0, "connections are left in a closed pool");
+            assert!(self.fill_target == 0, "a closed pool has a fill target");
+            assert!(counts.pending == 0 && counts.available == 0, "a closed pool has pending or available connections");
         }
         if self.background != NIL {
             let list = self.conns.list_of(self.background);
@@ -72,7 +72,10 @@ impl<M: Memory> Pool<M> {
                     assert_eq!(self.waiters.list_of(waiting), waiter::BOUND);
                     bound += 1;
                 } else if pending && index != self.background && !self.is_stale(self.conns.get(index)) {
-                    assert!(self.waiters.len(waiter::UNBOUND) == 0, "a pending connection serves nobody");
+                    assert!(
+                        self.waiters.len(waiter::UNBOUND) == 0,
+                        "a pending connection has no waiter although an unbound waiter exists"
+                    );
                 }
                 at = self.conns.next(index);
             }
@@ -124,7 +127,7 @@ impl<M: Memory> Pool<M> {
                 at = self.conns.next(index);
             }
         }
-        assert_eq!(total, seen, "services count their connections");
+        assert_eq!(total, seen, "the connections of services are counted wrong");
         assert_eq!(pinned, self.pinned);
     }
 }

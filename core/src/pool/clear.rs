@@ -20,8 +20,8 @@ impl<M: Memory> Pool<M> {
     ///
     /// [`Clear::Service`]: the generation of that service rises, and nothing else changes.
     ///
-    /// Stale connections are closed when a check-in or a check-out finds them, and by the
-    /// background run that is due at once.
+    /// Stale connections are closed when a check-in or a check-out finds them, and by
+    /// `handle_timeout`, which is due at once.
     ///
     /// - `cause`: the error that led to the clear. It is reported to waiters, and to check-outs
     ///   until the next [`Pool::ready`].
@@ -119,8 +119,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Returns an empty pool of the next generation, to replace a pool after
-    /// [`Pool::reset_after_fork`] when no lease will be returned and no waiter claimed.
+    /// Returns an empty pool of the next generation. It replaces a pool after
+    /// [`Pool::reset_after_fork`], if no lease of that pool will be returned and no waiter claimed.
     #[doc(hidden)]
     pub fn start_over(&self) -> Self {
         let new = Self::new(self.now, self.id, self.config, &mut ());
@@ -216,7 +216,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Interrupts each connection in use that was not interrupted before. All of them are of older
+    /// Interrupts each connection in use that has not been interrupted. All of them are of older
     /// generations (CMAP-82, CMAP-83).
     fn interrupt_in_use(&mut self) {
         let mut at = self.conns.front(conn::IN_USE);
@@ -243,7 +243,7 @@ impl<M: Memory> Pool<M> {
         for list in [waiter::BOUND, waiter::UNBOUND] {
             while let Some(index) = self.waiters.front(list) {
                 self.waiters.get_mut(index).conn = NIL;
-                self.settle(now, index, Verdict::Failed(error), observer);
+                self.record_outcome(now, index, Verdict::Failed(error), observer);
             }
         }
     }

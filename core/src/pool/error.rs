@@ -12,8 +12,9 @@ use core::fmt;
 pub enum CheckOutError {
     /// The pool is closed permanently.
     PoolClosed,
-    /// The pool is paused, or was cleared while this check-out waited. Safe to retry; it is no new
-    /// evidence against the server.
+    /// The pool is paused, or was cleared while this check-out waited. The check-out can be
+    /// retried. The error must not mark the server as unknown again: the error that cleared the
+    /// pool did so.
     PoolCleared {
         /// The error that the pool was cleared with, if any.
         cause: Option<Cause>,
@@ -151,7 +152,7 @@ pub struct WrongMode;
 
 impl fmt::Display for WrongMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this way to clear a pool belongs to the other mode")
+        f.write_str("this kind of clear belongs to the other mode: clear a load-balanced pool by service, any other pool as a whole")
     }
 }
 
@@ -174,7 +175,7 @@ impl fmt::Display for ServiceError {
         match self {
             Self::Stale => Stale.fmt(f),
             Self::WrongMode => f.write_str("the pool is not load-balanced"),
-            Self::Full => f.write_str("every place for a service is taken"),
+            Self::Full => f.write_str("no slot for another service is free"),
         }
     }
 }

@@ -11,19 +11,19 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolEvent {
-    /// The pool exists; it is paused.
+    /// The pool was created, and is paused.
     PoolCreated {
         /// The pool.
         pool: PoolId,
         /// Its options; [`PoolOptions::non_default`] lists those that the user changed.
         options: PoolOptions,
     },
-    /// From now on the pool hands out connections.
+    /// The pool hands out connections from now on.
     PoolReady {
         /// The pool.
         pool: PoolId,
     },
-    /// From now on the connections of the pool, or of one service, are stale.
+    /// The connections of the pool, or of one service, are stale from now on.
     PoolCleared {
         /// The pool.
         pool: PoolId,
@@ -79,7 +79,7 @@ pub enum PoolEvent {
         reason: CheckOutFailedReason,
         /// The error that the caller receives.
         error: CheckOutError,
-        /// Time since it started.
+        /// Time since the check-out started.
         duration: Duration,
     },
     /// A check-out ended with a connection.
@@ -88,7 +88,7 @@ pub enum PoolEvent {
         pool: PoolId,
         /// The connection.
         conn: ConnId,
-        /// Time since it started.
+        /// Time since the check-out started.
         duration: Duration,
     },
     /// A connection was returned.
@@ -206,7 +206,7 @@ impl ClosedReason {
 pub enum CheckOutFailedReason {
     /// The pool was closed.
     PoolClosed,
-    /// Its deadline has passed.
+    /// The deadline of the check-out has passed.
     Timeout,
     /// The pool is paused or was cleared, the connection could not be established, or the caller
     /// cancelled the check-out.

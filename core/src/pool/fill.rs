@@ -8,15 +8,15 @@ use crate::Instant;
 use crate::machine::Observer;
 
 impl<M: Memory> Pool<M> {
-    /// Sets a target: the pool is filled until `count` connections are established, in use or
-    /// available, as if `minPoolSize` were that high for that long.
+    /// Sets a fill target: until `count` connections are established (in use or available), the
+    /// pool is filled as if `minPoolSize` were `count`.
     ///
-    /// Connections are established one at a time, so check-outs take precedence. The number is
-    /// limited by the current `maxPoolSize` and by the capacity of the memory. The target ends when
-    /// it is reached and when the pool is closed. A clear keeps it, and filling continues when the
-    /// pool is ready. While a target is set, the pool works in the background also without
-    /// [`PoolOptions::background`](super::PoolOptions::background). A raised target does not wait
-    /// for the pause after an earlier failure.
+    /// Connections are established one at a time, so check-outs take precedence. The target is
+    /// limited by the current `maxPoolSize` and by the capacity of the memory. It ends when it is
+    /// reached, or when the pool is closed. A clear keeps it, and filling continues when the pool
+    /// is ready. A pool with a target works in the background even without
+    /// [`PoolOptions::background`](super::PoolOptions::background). A higher target is filled at
+    /// once, without the pause after an earlier failure.
     ///
     /// - `count`: replaces the previous target; 0 means none.
     ///
@@ -43,8 +43,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Whether `count` connections, or as many as the limits allow, are established and not stale.
-    /// False if the pool is not ready, or if it was cleared while connections were available and
-    /// the background run has not checked them yet.
+    /// False if the pool is not ready. Also false after a clear that found available connections,
+    /// until they have been checked.
     ///
     /// Cost: O(1).
     #[must_use]
@@ -61,7 +61,7 @@ impl<M: Memory> Pool<M> {
         count.min(if max == 0 { limit } else { max.min(limit) })
     }
 
-    /// The number of connections up to which the pool is populated.
+    /// The number of connections that the background work keeps.
     #[inline]
     pub(super) fn population_goal(&self) -> u32 {
         let min = self.config.options.min_pool_size;
@@ -77,7 +77,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Whether the pool populates itself and closes perished connections in the background: always,
-    /// or until it is filled.
+    /// or until its target is reached.
     #[inline]
     pub(super) const fn is_in_background(&self) -> bool {
         self.config.options.background || self.fill_target > 0

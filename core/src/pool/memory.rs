@@ -21,18 +21,18 @@ pub(super) struct ConnSlot {
     pub(super) fate: Fate,
 }
 
-/// What happens to a connection when it is checked in.
+/// Whether a connection is closed when it is checked in, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
     /// It can be reused.
     Reusable,
     /// It is closed: [`Pool::retire`](super::Pool::retire) was called.
     Retired,
-    /// It is closed: an interrupt was owed, and perhaps polled.
+    /// It is closed: an interrupt is owed, or was polled.
     Interrupted,
 }
 
-/// A check-out that waits, or has an outcome that was not claimed yet.
+/// A check-out that waits, or whose outcome has not been claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WaiterSlot {
     pub(super) started: Past<Instant>,
@@ -43,7 +43,7 @@ pub(super) struct WaiterSlot {
     pub(super) verdict: Verdict,
 }
 
-/// The outcome of a check-out, kept until it is claimed.
+/// The outcome of a check-out, until it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verdict {
     Waiting,
@@ -100,8 +100,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for
     type PerService<T> = heapless::Vec<T, SERVICES>;
 }
 
-/// Memory on the heap. It grows when a connection is created or more check-outs wait than ever
-/// before.
+/// Memory on the heap. It grows when a connection is created, and when more check-outs wait than
+/// ever before.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OnHeap;

@@ -8,8 +8,8 @@ use core::time::Duration;
 
 /// The options of a pool, as the user sets them. All pools of a client share them (CMAP-07).
 ///
-/// The deprecated `waitQueueSize` and `waitQueueMultiple` do not exist here: limit the number of
-/// tasks that check out, or the time they wait (CMAP-09).
+/// The deprecated `waitQueueSize` and `waitQueueMultiple` are not supported: limit the number of
+/// tasks that check out, or the time that they wait (CMAP-09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolOptions {
     /// `maxPoolSize`: the maximum number of connections, pending and in use included; 0 means no
@@ -79,8 +79,8 @@ impl PoolOptions {
         Ok(PoolConfig::of(self))
     }
 
-    /// The options that differ from their defaults, by their standard names; times in milliseconds,
-    /// of which only zero is 0 (CMAP-102).
+    /// The options that differ from their defaults, by their standard names; times in whole
+    /// milliseconds, at least 1 unless they are zero (CMAP-102).
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));

@@ -27,8 +27,9 @@ impl<M: Memory> Pool<M> {
     /// In a paused pool the same takes effect once it is ready. No effect on a closed pool.
     ///
     /// Cost: O(available connections that are closed + waiters that are served), and O(available
-    /// connections) when `maxIdleTimeMS` is switched on; no allocation except for created connections.
-    /// Owes a `Close` or an `Establish` for each. Events: `ConnectionClosed`, `ConnectionCreated`.
+    /// connections) when `maxIdleTimeMS` is switched on; no allocation except for created
+    /// connections. Owes a `Close` or an `Establish` for each. Events: `ConnectionClosed`,
+    /// `ConnectionCreated`.
     pub fn reconfigure(&mut self, now: Instant, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         if self.state == PoolState::Closed {

@@ -37,7 +37,8 @@ impl<M: Memory> Pool<M> {
     #[inline(never)]
     fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         while self.deadlines.earliest().is_some_and(|at| at <= now) {
-            // Usually the oldest waiter expires first, because deadlines tend to be in order.
+            // Deadlines tend to be in the order of the queue, so the oldest waiter is looked at
+            // first.
             let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
             let oldest = oldest.filter(|_| !fires(Point::OtherTimeout));
             let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
@@ -94,7 +95,7 @@ impl<M: Memory> Pool<M> {
                     self.populate(now, observer);
                 }
                 if closed {
-                    // Replaces the closed connections.
+                    // Creates connections in the slots of the closed ones.
                     self.serve(now, observer);
                 }
                 return Ok(CheckOut::Granted(granted));
@@ -162,7 +163,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Fails a check-out at once. Serves afterwards, because perished connections may have been
+    /// Fails a check-out at once. Then serves waiters, because perished connections may have been
     /// closed.
     #[cold]
     #[inline(never)]
@@ -202,12 +203,12 @@ impl<M: Memory> Pool<M> {
             }
         }
         while let Some(oldest) = self.next_to_bind(now, observer) {
-            let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else {
+            let Some(index) = self.pending_without_waiter().or_else(|| self.create(now, observer)) else {
                 if !self.is_out_of_memory() {
                     break;
                 }
                 let error = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
-                self.settle(now, oldest, Verdict::Failed(error), observer);
+                self.record_outcome(now, oldest, Verdict::Failed(error), observer);
                 continue;
             };
             self.bind(index, oldest);
@@ -231,7 +232,7 @@ impl<M: Memory> Pool<M> {
     /// Whether a waiter or the background population could use a freed slot.
     pub(super) fn could_serve(&self) -> bool {
         let populates = self.is_in_background() && self.wants_population() && self.populate_at.is_none();
-        self.may_create() && self.conns.has_place() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
+        self.may_create() && self.conns.has_free_slot() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
     }
 
     /// Creates a connection if the limits allow it.
@@ -244,11 +245,11 @@ impl<M: Memory> Pool<M> {
         Some(key.index)
     }
 
-    /// Whether the allocator has refused, after a connection was not created: all limits allow one
-    /// more.
+    /// Whether the allocator refused memory. For a call after `create` returned `None`: then all
+    /// limits allow one more connection.
     #[cold]
     fn is_out_of_memory(&self) -> bool {
-        self.may_create() && self.conns.has_place()
+        self.may_create() && self.conns.has_free_slot()
     }
 
     /// Delays the next background attempt. The delay doubles with each failure.
@@ -284,9 +285,9 @@ impl<M: Memory> Pool<M> {
 
     /// Hands an established or returned connection to the oldest waiter, or makes it available.
     ///
-    /// The waiter may be bound to another connection, and the connection to another waiter. The
-    /// other two are then bound to each other; if only a connection is left over, it is bound to
-    /// the oldest unbound waiter.
+    /// The oldest waiter may be bound to another connection, and this connection to another waiter.
+    /// That connection and that waiter are then bound to each other. A connection that is left over
+    /// is bound to the oldest unbound waiter.
     pub(super) fn hand_over(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let Some(oldest) = self.oldest_waiter() else {
             if self.is_beyond_max() {
@@ -295,7 +296,7 @@ impl<M: Memory> Pool<M> {
             }
             if let Some(slot) = self.conns.at_mut(index) {
                 slot.available_since = now;
-                debug_assert!(slot.waiter == NIL, "a connection is bound to nobody that waits");
+                debug_assert!(slot.waiter == NIL, "a connection is bound to a waiter that does not wait");
             }
             self.conns.move_to(index, conn::AVAILABLE);
             return;
@@ -306,8 +307,8 @@ impl<M: Memory> Pool<M> {
         let left_conn = core::mem::replace(&mut served.conn, NIL);
         let started = served.started.0;
         served.verdict = Verdict::Granted(conn);
-        // The list of connections in use has no order, so a connection that passes from user to
-        // user need not move.
+        // The list of connections in use has no order, so a connection that one check-out returns
+        // and the next takes need not move.
         if self.conns.list_of(index) != conn::IN_USE {
             self.conns.move_to(index, conn::IN_USE);
         }
@@ -360,8 +361,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// The deadline of the waiter that a pending connection is bound to; `None` if it is bound to
-    /// no waiter or the waiter has no deadline. The call first fails every expired waiter; the
-    /// connection is then bound to the next waiter.
+    /// no waiter or the waiter has no deadline. Expired waiters fail first, so the connection may
+    /// then be bound to another waiter.
     #[doc(hidden)]
     pub fn waiter_deadline(
         &mut self,
@@ -377,12 +378,11 @@ impl<M: Memory> Pool<M> {
     /// Fails an expired waiter (CMAP-25).
     pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let usage = self.usage();
-        self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
+        self.record_outcome(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
     }
 
-    /// A pending connection that has lost its waiter, and that another waiter can use. Cost:
-    /// O(pending) if one exists.
-    fn pending_for_nobody(&self) -> Option<u32> {
+    /// A pending connection without a waiter that a waiter can use. Cost: O(pending) if one exists.
+    fn pending_without_waiter(&self) -> Option<u32> {
         if self.pending_count() == self.waiters.len(waiter::BOUND) + u32::from(self.background != NIL) {
             return None;
         }
@@ -400,7 +400,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Binds a pending connection to a waiter. From then on `waitQueueTimeoutMS` does not apply to
-    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) says so.
+    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) is
+    /// set.
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
         self.conns.get_mut(index).waiter = waiting;
@@ -414,7 +415,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Ends the wait of a check-out. Its verdict stays in the slot until it is claimed.
-    pub(super) fn settle(
+    pub(super) fn record_outcome(
         &mut self,
         now: Instant,
         index: u32,
@@ -507,8 +508,8 @@ impl<M: Memory> Pool<M> {
         self.emit_closed(now, index, reason, cause, observer);
     }
 
-    /// Removes a pending connection after the host has reported its end. Its waiter fails with
-    /// `error`.
+    /// Removes a pending connection after the host has reported its end. The waiter that is bound
+    /// to it fails with `error`.
     pub(super) fn drop_pending(
         &mut self,
         now: Instant,
@@ -523,7 +524,7 @@ impl<M: Memory> Pool<M> {
         self.conns.remove(index);
         observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
         if let Some(waiting) = waiting {
-            self.settle(now, waiting, Verdict::Failed(error), observer);
+            self.record_outcome(now, waiting, Verdict::Failed(error), observer);
         }
     }
 
@@ -554,8 +555,8 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
     }
 
-    /// Whether a connection has no service and is of the pool's generation. For hot paths, which
-    /// leave connections with a service to the slow path.
+    /// Whether a connection has no service and is of the pool's generation. Only for fast paths:
+    /// connections with a service take the slow path.
     #[inline(always)]
     pub(super) fn is_plainly_current(&self, slot: &ConnSlot) -> bool {
         slot.service == NIL && slot.generation == self.generation
@@ -594,8 +595,8 @@ impl<M: Memory> Pool<M> {
         (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
     }
 
-    /// Closes the perished available connections. The list is in the order of age, so idle
-    /// connections are in front; stale ones may be anywhere.
+    /// Closes the perished available connections. The list is in the order of age, so those that
+    /// were idle for too long are in front; stale ones may be anywhere.
     pub(super) fn sweep(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if core::mem::take(&mut self.sweep_due) {
             let mut at = self.conns.front(conn::AVAILABLE);

@@ -32,8 +32,8 @@ impl PoolId {
 pub struct ConnId(pub(super) Key);
 
 impl ConnId {
-    /// The connection's slot index, for tables beside the pool's. Another connection may use the
-    /// index after this one has left the pool.
+    /// The connection's slot index, for tables parallel to the pool's slots. Another connection may
+    /// use the index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index
@@ -52,7 +52,7 @@ impl ConnId {
 pub struct WaiterId(pub(super) Key);
 
 impl WaiterId {
-    /// The waiter's slot index, for tables beside the pool's.
+    /// The waiter's slot index, for tables parallel to the pool's slots.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0.index

@@ -35,7 +35,7 @@ pub enum ScanAction {
     Dial {
         /// The connection.
         socket: SocketId,
-        /// The deadline; `None` = without limit.
+        /// The deadline; `None` means no limit.
         deadline: Option<Instant>,
     },
     /// Write a hello and read its reply; then call `handle_reply` or `handle_failed`.
@@ -45,7 +45,7 @@ pub enum ScanAction {
         /// The hello to write, never an awaitable one; in a load-balanced topology the first one
         /// has `loadBalanced`.
         hello: HelloKind,
-        /// The deadline; `None` = without limit.
+        /// The deadline; `None` means no limit.
         deadline: Option<Instant>,
     },
 }
@@ -57,7 +57,6 @@ pub enum ScanStep {
     Selected(SocketId),
     /// Poll and carry out the actions, then call `select` again.
     Work,
-    /// Sleep until this instant, then call `select` again: servers are scanned at most every 500
-    /// ms.
+    /// Sleep until this instant, then call `select` again. Two scans are at least 500 ms apart.
     Wait(Instant),
 }

@@ -21,7 +21,7 @@ pub(super) struct Check {
     pub(super) server: ServerId,
     socket: SocketId,
     server_connection: Option<i64>,
-    /// When the host polled the hello; before that, when the check began.
+    /// The time at which the host polled the hello; before that, the time at which the check began.
     pub(super) since: Instant,
     pub(super) deadline: Option<Instant>,
     /// Whether it retries a failed check.
@@ -31,7 +31,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Whether the limit has passed. At the instant of the deadline it has passed.
+    /// Whether `now` is at or after the deadline.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -46,14 +46,14 @@ impl<M: Memory> Scan<M> {
     /// Begins a scan. The scan ends at once if no server can be checked.
     pub(super) fn start_scan(&mut self, now: Instant, entropy: u32, observer: &mut impl ControlObserver) {
         assert!(self.running.is_none(), "one scan at a time");
-        assert!(self.check.is_none(), "a scan begins when nothing is checked");
+        assert!(self.check.is_none(), "a scan begins while a check is in flight");
         self.scan_last = self.scan_last.wrapping_add(1).max(1);
         self.running = Some(Running { started: now, checks: 0, servers_max: 0, entropy });
-        self.go_on(now, observer);
+        self.begin_next(now, observer);
     }
 
     /// Begins the next check of the scan in progress, or ends the scan.
-    fn go_on(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+    fn begin_next(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let Some(running) = &mut self.running else { return };
         assert!(self.check.is_none(), "one check at a time");
         running.servers_max = running.servers_max.max(self.topology.server_count());
@@ -104,7 +104,7 @@ impl<M: Memory> Scan<M> {
         first.map(|server| server.server())
     }
 
-    /// Lets a deposed primary be checked once more before the scan ends.
+    /// Allows one more check of a deposed primary before the scan ends.
     pub(super) fn check_again(&mut self, server: ServerId) {
         if self.running.is_none() {
             return;
@@ -128,7 +128,7 @@ impl<M: Memory> Scan<M> {
         let deadline = self.config.options().connect_timeout.map(|limit| now.saturating_add(limit));
         let number = self.socket_last.saturating_add(1);
         let hello_ok = self.config.options().server_api;
-        let link = self.link_mut(server).expect("a server that is checked has a place");
+        let link = self.link_mut(server).expect("a checked server has a slot");
         let is_new = link.socket.is_none();
         let socket = link.socket.get_or_insert(Socket {
             id: SocketId { server, number: NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN) },
@@ -138,7 +138,7 @@ impl<M: Memory> Scan<M> {
             server_connection: None,
         });
         if !is_new {
-            assert!(matches!(socket.step, Step::Idle { .. }), "a connection that is in use is not checked");
+            assert!(matches!(socket.step, Step::Idle { .. }), "only an idle connection is checked");
             socket.step = Step::Hello { hello: socket.hello(), owed: true };
         }
         let (socket, id) = (socket.id, socket.heartbeat_id());
@@ -159,11 +159,11 @@ impl<M: Memory> Scan<M> {
         observer: &mut impl ControlObserver,
     ) {
         let duration = now.saturating_since(check.since);
-        let link = self.link_mut(check.server).expect("a server that is checked has a place");
+        let link = self.link_mut(check.server).expect("a checked server has a slot");
         link.rtt.add_sample(duration);
         link.cooldown = None;
         let round_trip = link.rtt.average().map(|average| RoundTrip { average, minimum: link.rtt.minimum() });
-        let socket = link.socket.as_mut().expect("the connection stays");
+        let socket = link.socket.as_mut().expect("the connection stays open");
         socket.answered(now, reply);
         let id = socket.heartbeat_id();
         self.check = None;
@@ -174,7 +174,7 @@ impl<M: Memory> Scan<M> {
         );
         self.topology.handle_hello(now, check.server, reply, round_trip, observer);
         self.route();
-        self.go_on(now, observer);
+        self.begin_next(now, observer);
     }
 
     /// Ends the check in flight after the server reported that it is overloaded: the server's
@@ -185,7 +185,7 @@ impl<M: Memory> Scan<M> {
         }
         self.check = None;
         self.emit_failed(now, check, Cause::Command { code }, observer);
-        self.go_on(now, observer);
+        self.begin_next(now, observer);
     }
 
     /// Ends the check in flight after a failure.
@@ -205,7 +205,7 @@ impl<M: Memory> Scan<M> {
         if let Some(link) = self.link_mut(check.server).filter(|_| !matches!(cause, Cause::Command { .. })) {
             link.cooldown = Some(now.saturating_add(COOLDOWN));
         }
-        self.go_on(now, observer);
+        self.begin_next(now, observer);
     }
 
     pub(super) fn emit_failed(&self, now: Instant, check: &Check, cause: Cause, observer: &mut impl ControlObserver) {
@@ -233,7 +233,7 @@ impl<M: Memory> Scan<M> {
     }
 }
 
-/// A pseudo-random number for a server, different in each scan.
+/// A pseudo-random number for a server. It differs in each scan.
 fn scattered(entropy: u32, number: u32) -> u32 {
     // The finalizer of a 32-bit mixing function: a bijection, so different servers never tie.
     let mut value = entropy ^ number.wrapping_mul(0x9e37_79b9);

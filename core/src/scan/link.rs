@@ -8,13 +8,13 @@ use poolhouse_wire::hello::{HelloKind, HelloReply};
 /// The operation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// It is being connected; `owed`: the host has not polled the dial.
+    /// Being dialed. `owed`: the host has not polled the dial.
     Dial { owed: bool },
-    /// A hello is in flight; `owed`: the host has not polled it.
+    /// A hello is in flight. `owed`: the host has not polled it.
     Hello { hello: HelloKind, owed: bool },
-    /// No operation, since this instant.
+    /// Idle since this instant.
     Idle { since: Instant },
-    /// It is checked out.
+    /// Checked out.
     InUse,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Step {
 pub(super) struct Socket {
     pub(super) id: SocketId,
     pub(super) step: Step,
-    /// Whether its first hello succeeded.
+    /// Whether the connection's first hello succeeded.
     pub(super) greeted: bool,
     /// Whether the server accepts `hello` on it; otherwise legacy hello is used.
     pub(super) hello_ok: bool,
@@ -55,7 +55,7 @@ impl Socket {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     pub(super) server: Option<ServerId>,
-    /// The previous connection, which the host must still close. Its `Hangup` is returned before
+    /// The previous connection, if the host must still close it. Its `Hangup` is returned before
     /// the next `Dial`.
     pub(super) hangup: Option<SocketId>,
     pub(super) socket: Option<Socket>,
@@ -83,7 +83,7 @@ impl Link {
     pub(super) fn hang_up(&mut self) {
         if let Some(socket) = self.socket.take() {
             if socket.step != (Step::Dial { owed: true }) {
-                assert!(self.hangup.is_none(), "the connection before was closed before this one was dialed");
+                assert!(self.hangup.is_none(), "the previous hang-up was not polled before the dial");
                 self.hangup = Some(socket.id);
             }
         }
@@ -92,7 +92,7 @@ impl Link {
     /// Discards a connection whose dial failed: the host has no socket to close.
     pub(super) fn fail_dial(&mut self) {
         let dialing = self.socket.take().is_some_and(|socket| socket.step == Step::Dial { owed: false });
-        assert!(dialing, "the dial was under way");
+        assert!(dialing, "a dial is in progress");
     }
 
     /// The connection with this id, if it is the current one and the host has polled its dial.

@@ -23,11 +23,12 @@ pub struct ScanOptions {
     /// heartbeatFrequencyMS: the maximum age of a scan when an operation begins; 500 to
     /// 2,147,483,647 ms, default 60 s.
     pub heartbeat_frequency: Duration,
-    /// connectTimeoutMS: the limit for a connection with its hello, and for any later hello; `None`
-    /// = without limit; more than zero and at most 2,147,483,647 ms, default 10 s.
+    /// connectTimeoutMS: the limit for a dial together with its hello, and for any later hello.
+    /// `None` means no limit; else more than zero and at most 2,147,483,647 ms; default 10 s.
     pub connect_timeout: Option<Duration>,
     /// serverSelectionTimeoutMS, used only without `server_selection_try_once`; at most
-    /// 2,147,483,647 ms, default 30 s. Not a hard limit: a scan that has begun is finished.
+    /// 2,147,483,647 ms, default 30 s. A selection may take longer, because a scan that has begun
+    /// is finished.
     pub server_selection_timeout: Duration,
     /// serverSelectionTryOnce: whether an operation that finds no server fails after one scan,
     /// regardless of its duration; default `true`.

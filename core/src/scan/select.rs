@@ -19,10 +19,10 @@ pub struct Selecting {
     started: Instant,
     /// serverSelectionTimeoutMS after `started`.
     deadline: Instant,
-    /// The number of scans that had ended at the start.
+    /// The number of scans that had ended when the selection began.
     ends: u32,
-    /// The selected server that is being checked, because its connection cannot be used without a
-    /// check.
+    /// The selected server that is being checked, because its connection must be checked before
+    /// use.
     chosen: Option<ServerId>,
 }
 
@@ -39,9 +39,9 @@ impl<M: Memory> Scan<M> {
 
     /// Takes the next step of a selection.
     ///
-    /// [`ScanStep::Selected`] contains a connection that was used within the last 5 s, or was just
-    /// checked, and is now checked out. If a check finds that the server no longer suits, another
-    /// one is selected.
+    /// [`ScanStep::Selected`] contains a connection that is now checked out. It was used within the
+    /// last 5 s, or was just checked. If the check finds that the server no longer suits, another
+    /// server is selected.
     ///
     /// - `criteria`: its heartbeatFrequencyMS is ignored; that of the scan is used.
     /// - `deprioritized`: servers that are selected only if no other suits.
@@ -53,10 +53,10 @@ impl<M: Memory> Scan<M> {
     ///
     /// # Errors
     ///
-    /// [`SelectionError`]: no server suits after one scan (serverSelectionTryOnce), or
-    /// serverSelectionTimeoutMS has passed or would pass before the next scan may begin; the
-    /// topology's wire versions are not supported; the criteria are not valid for the topology; the
-    /// topology is closed.
+    /// [`SelectionError`]: no server suits after one scan (serverSelectionTryOnce);
+    /// serverSelectionTimeoutMS has passed, or would pass before the next scan may begin; the
+    /// topology's wire versions are not supported; the criteria are not valid for the topology; or
+    /// the topology is closed.
     ///
     /// Source: Server Selection, "Single-threaded server selection" (MON-59, MON-60, MON-64).
     pub fn select(
@@ -113,7 +113,7 @@ impl<M: Memory> Scan<M> {
                 let again = now.saturating_add(MIN_HEARTBEAT_FREQUENCY);
                 return Ok(ScanStep::Wait(again.min(selecting.deadline)));
             }
-            // If a scan has ended in this call, the next iteration waits for another scan or fails.
+            // If a scan ended within this call, the next iteration waits for another scan or fails.
             self.stale = true;
         }
     }

@@ -24,7 +24,7 @@ pub trait Candidate {
     fn has_tag(&self, name: &str, value: &str) -> bool;
 }
 
-/// All servers of a deployment and its type. Copied freely: a borrowed value.
+/// The servers of a deployment, and its type. A borrowed value that is cheap to copy.
 pub trait Candidates: Copy {
     /// One of the servers.
     type Server: Candidate;

@@ -11,16 +11,16 @@ use crate::topology::TopologyType;
 use crate::{ConfigError, Instant, ServerType};
 use core::time::Duration;
 
-/// A condition that selects servers.
+/// The condition that the suitable servers satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule<'c> {
-    /// Every server, also an Unknown one.
+    /// Every server, Unknown ones included.
     Any,
     /// Every server that answered.
     Available,
     Mongos,
     Primary,
-    /// Secondaries with these tags that are fresh enough.
+    /// Secondaries with these tags that are not too stale.
     Secondary(TagSet<'c>),
     /// The same secondaries, and the primary if it has these tags.
     Member(TagSet<'c>),
@@ -43,14 +43,14 @@ struct Limit {
     allowed: i128,
 }
 
-/// The servers that suit an operation. It borrows the topology, and evaluates it anew in each call.
+/// The servers that suit an operation. It borrows the topology, and each call evaluates it anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'c, T: Candidates> {
     topology: T,
     /// `None` when no server is suitable.
     rule: Option<Rule<'c>>,
     limit: Option<Limit>,
-    /// The excluded servers; empty if no server would suit with the exclusion.
+    /// The deprioritized servers. Empty if no server would suit without them.
     left_out: &'c [<T::Server as Candidate>::Id],
     /// The longest round-trip time of the latency window; `None` when no suitable server has a
     /// time.
@@ -141,7 +141,7 @@ impl<'c, T: Candidates> Selection<'c, T> {
         if operation_count(other.id()) < operation_count(one.id()) { Some(other) } else { Some(one) }
     }
 
-    /// Stores the first rule that selects a server. Returns whether there was one.
+    /// Stores the first rule that selects a server, and returns whether one does.
     fn find_rule(&mut self, criteria: &SelectionCriteria<'c>) -> bool {
         self.rule = self.first_rule(criteria);
         self.rule.is_some()
@@ -223,7 +223,7 @@ impl Limit {
     }
 }
 
-/// The product fits: 64-bit milliseconds in nanoseconds need far less than 127 bits.
+/// The product fits into an `i128`: 64-bit milliseconds in nanoseconds need far fewer bits.
 fn write_nanos(server: &impl Candidate) -> Option<i128> {
     server.last_write_date_ms().map(|date_ms| i128::from(date_ms) * 1_000_000)
 }
@@ -249,14 +249,14 @@ fn draw(entropy: u32, count: usize) -> (usize, u32) {
 /// - `deprioritized`, `operation_count`, `entropy`: see [`Selection::new`] and
 ///   [`Selection::choose`].
 ///
-/// `Ok(None)`: no server suits now, but one may later; see [`Selector`](super::Selector).
+/// `Ok(None)`: no server suits now, but one may suit later; see [`Selector`](super::Selector).
 ///
 /// Cost: O(servers x (tag sets + deprioritized)), no allocation.
 ///
 /// # Errors
 ///
-/// [`SelectionError`]: waiting cannot help: the topology's wire versions are not supported, or
-/// maxStalenessSeconds is too small for it.
+/// [`SelectionError`]: waiting cannot help, because the topology's wire versions are not supported,
+/// or maxStalenessSeconds is too small for the topology.
 ///
 /// Source: Server Selection, "Server Selection Algorithm" (SDAM-35).
 pub fn select<T: Candidates>(
@@ -274,7 +274,7 @@ pub fn select<T: Candidates>(
     Ok(selection.choose(operation_count, entropy).map(|server| server.id()))
 }
 
-/// Whether a server is available to a read now.
+/// Whether a server that suits a read is available.
 ///
 /// Source: SDAM Logging and Monitoring, "hasReadableServer" (LOG-18).
 #[must_use]
@@ -282,7 +282,7 @@ pub fn has_readable_server<T: Candidates>(topology: T, criteria: &SelectionCrite
     Selection::new(topology, criteria, &[]).is_ok_and(|selection| !selection.is_empty())
 }
 
-/// Whether a server is available to a write now.
+/// Whether a server that suits a write is available.
 ///
 /// Source: SDAM Logging and Monitoring, "hasWritableServer" (LOG-18).
 #[must_use]

@@ -10,8 +10,8 @@ use core::time::Duration;
 
 /// The minimum of maxStalenessSeconds, in seconds.
 pub const MAX_STALENESS_MIN: u64 = 90;
-/// idleWritePeriodMS: the interval at which an idle primary writes, which keeps its secondaries
-/// from appearing stale.
+/// idleWritePeriodMS: the interval at which an idle primary writes, so its secondaries do not
+/// appear stale.
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 /// The default localThresholdMS.
 pub const LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
@@ -75,7 +75,7 @@ pub struct ReadPreferenceOptions<'a> {
     /// Tag sets in order of preference: the first one that a member has is used. An empty list
     /// suits every member, as `[{}]` does.
     pub tag_sets: &'a [TagSet<'a>],
-    /// maxStalenessSeconds. `None` = without limit, -1 in URIs.
+    /// maxStalenessSeconds. `None` means no limit; in URIs -1.
     pub max_staleness_seconds: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> ReadPreference<'a> {
     }
 }
 
-/// `secondary, tag sets [{dc: ny}, {}], maxStalenessSeconds 120`.
+/// For example `secondary, tag sets [{dc: ny}, {}], maxStalenessSeconds 120`.
 impl fmt::Display for ReadPreference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.mode.fmt(f)?;
@@ -189,14 +189,14 @@ impl<'a> SelectionCriteria<'a> {
         Self { operation: Operation::Write, ..Self::read(ReadPreference::PRIMARY) }
     }
 
-    /// localThresholdMS: the maximum difference from the shortest round-trip time; default 15 ms.
-    /// Zero allows ties only.
+    /// Sets localThresholdMS: the maximum difference from the shortest round-trip time; default 15
+    /// ms. With zero, only servers with the shortest round-trip time are in the window.
     #[must_use]
     pub const fn with_local_threshold(self, local_threshold: Duration) -> Self {
         Self { local_threshold, ..self }
     }
 
-    /// heartbeatFrequencyMS of the client, which the staleness limit depends on; default 10 s.
+    /// Sets heartbeatFrequencyMS of the client, on which the staleness limit depends; default 10 s.
     #[must_use]
     pub const fn with_heartbeat_frequency(self, heartbeat_frequency: Duration) -> Self {
         Self { heartbeat_frequency, ..self }
@@ -226,7 +226,7 @@ impl<'a> SelectionCriteria<'a> {
         self.heartbeat_frequency
     }
 
-    /// Checks maxStalenessSeconds against a deployment: it is used in replica sets only.
+    /// Checks maxStalenessSeconds against a deployment: the option is used in replica sets only.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub enum SelectionFailure {
     Closed,
 }
 
-/// The reason why no server was selected, with a summary of the topology. Small, and without text
+/// The reason why no server was selected, with a summary of the topology. Small, and free of text
 /// from a peer.
 ///
 /// [`SelectionError::describe`] adds the servers' current descriptions, and with `alloc`
@@ -120,7 +120,7 @@ impl SelectionError {
     }
 }
 
-/// `no suitable server within 30 s; topology: ReplicaSetNoPrimary, 3 servers, 1 known`.
+/// For example `no suitable server within 30 s; topology: ReplicaSetNoPrimary, 3 servers, 1 known`.
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_failure(f, None)?;
@@ -186,13 +186,13 @@ pub struct DetailedSelectionError {
 
 #[cfg(feature = "alloc")]
 impl DetailedSelectionError {
-    /// The error in short.
+    /// The error in short form.
     #[must_use]
     pub const fn error(&self) -> &SelectionError {
         &self.error
     }
 
-    /// The topology as it was.
+    /// The topology at the time of the error.
     #[must_use]
     pub fn topology(&self) -> TopologyDescription<'_> {
         self.topology.get()

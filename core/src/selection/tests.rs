@@ -98,7 +98,7 @@ fn modes_pick_their_members() {
 }
 
 #[test]
-fn deprioritized_servers_are_taken_only_if_there_is_no_other() {
+fn deprioritized_servers_are_selected_only_without_others() {
     let set = set();
     assert_eq!(suitable(&set, mode(ReadMode::Secondary), &["b:1"]), ["c:1"]);
     assert_eq!(suitable(&set, mode(ReadMode::Secondary), &["b:1", "c:1"]), ["b:1", "c:1"]);
@@ -109,7 +109,7 @@ fn deprioritized_servers_are_taken_only_if_there_is_no_other() {
 }
 
 #[test]
-fn the_first_tag_set_that_anybody_has_counts() {
+fn the_first_tag_set_that_a_member_has_is_used() {
     let set = set();
     let tagged = |mode, tag_sets| suitable(&set, ReadPreferenceOptions { mode, tag_sets, ..Default::default() }, &[]);
     assert_eq!(tagged(ReadMode::Secondary, &[&[("dc", "none")], &[("dc", "sf")], &[]]), ["c:1"]);
@@ -143,7 +143,7 @@ fn the_window_includes_both_of_its_ends() {
 }
 
 #[test]
-fn of_two_servers_the_less_busy_one_is_taken_whatever_the_entropy() {
+fn the_less_busy_of_two_servers_is_selected() {
     let set = set();
     let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::Nearest));
     let (a, b) = (set.find("a:1").expect("a"), set.find("b:1").expect("b"));
@@ -218,7 +218,7 @@ fn modes_have_the_names_of_uris() {
 }
 
 #[test]
-fn criteria_show_all_that_they_want() {
+fn criteria_display_all_requirements() {
     let options = ReadPreferenceOptions {
         mode: ReadMode::Secondary,
         tag_sets: &[&[("dc", "ny"), ("rack", "1")], &[]],
@@ -314,7 +314,7 @@ fn an_incompatible_topology_is_an_error_at_once() {
 
 /// A result at the deadline itself is too late (MON-18).
 #[test]
-fn selector_gives_up_at_its_deadline() {
+fn selector_fails_at_its_deadline() {
     let set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
     let expire = |timeout: Option<u64>, ms| {
         let selector = Selector::new(at_ms(0), timeout.map(Duration::from_millis));
@@ -352,7 +352,7 @@ fn the_error_shows_the_topology_as_it_was() {
 }
 
 #[test]
-fn a_server_without_a_round_trip_time_is_near_only_if_nobody_has_one() {
+fn a_server_without_a_round_trip_time_is_in_the_window_only_if_no_server_has_one() {
     let mut sharded = topology(&HOSTS, TopologyOptions::default());
     for address in ["a:1", "b:1"] {
         let server = sharded.find(address).expect("a member");
@@ -368,7 +368,7 @@ fn a_server_without_a_round_trip_time_is_near_only_if_nobody_has_one() {
 }
 
 #[test]
-fn each_failure_says_what_went_wrong_with_the_topology_in_short() {
+fn each_failure_has_a_text_with_a_summary_of_the_topology() {
     let topology = topology(&["a", "b"], TopologyOptions::default());
     let of = |failure| SelectionError::new(failure, topology.description());
     let criteria = ConfigError::new("maxStalenessSeconds", 1, "be more");
@@ -402,7 +402,7 @@ fn each_failure_says_what_went_wrong_with_the_topology_in_short() {
 }
 
 #[test]
-fn detailed_errors_are_equal_when_they_say_the_same() {
+fn detailed_errors_are_equal_if_their_texts_are() {
     let (one, other) = (topology(&["a"], TopologyOptions::default()), topology(&["b"], TopologyOptions::default()));
     let error = SelectionError::new(SelectionFailure::TriedOnce, one.description());
     let closed = SelectionError::new(SelectionFailure::Closed, one.description());

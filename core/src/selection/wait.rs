@@ -25,10 +25,9 @@ pub const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// }
 /// ```
 ///
-/// The attempt is the same for every cause of a wake-up. A host registers for the topology's next
-/// change under the same lock as the attempt, so no change is missed between the two. A request
-/// during a check in flight is dropped, so it is repeated after
-/// [`MIN_HEARTBEAT_FREQUENCY`](crate::monitor::MIN_HEARTBEAT_FREQUENCY) (SDAM-85).
+/// Every wake-up repeats the attempt, whatever its cause. A host registers for the topology's next
+/// change under the same lock as the attempt, so no change between the two is missed. A server with
+/// a check in flight drops the request, so the loop repeats it after
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     started: Instant,

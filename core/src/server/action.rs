@@ -38,7 +38,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
                         self.lines[place(line)].take_if(|conn| conn.id == id);
                         return Some(ServerAction::Close(SocketId::Monitor(id)));
                     }
-                    // The host passes in all that it receives.
+                    // No action: the host passes all received bytes to `handle_input`.
                     MonitorAction::ReadNext { .. } => {}
                 }
             }
@@ -47,7 +47,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             return Some(match action {
                 PoolAction::Wake(waiter) => ServerAction::Wake(waiter),
                 PoolAction::Establish(id) => {
-                    // Without memory the result of the dial is a failure.
+                    // If no memory is left, `handle_dialed` fails the connection.
                     let _ = self.occupy(now, id);
                     ServerAction::Dial(SocketId::Pool(id))
                 }
@@ -70,7 +70,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         core::mem::take(&mut self.checked).then_some(ServerAction::Checked)
     }
 
-    /// Writes the bytes that are due on a socket at the end of `sink`. Returns `false` if none are.
+    /// Writes the bytes that are due on a socket at the end of `sink`. Returns `false` if no bytes
+    /// are due.
     ///
     /// The bytes of a command are written by [`write_command`](Self::write_command).
     ///
@@ -99,7 +100,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         }
     }
 
-    /// The earliest instant at which work is due; `None` if and only if none is. Cost: O(1).
+    /// The earliest instant at which work is due; `None` if and only if no work is due. Cost: O(1).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.due.earliest(), self.control.poll_timeout(), self.pool.poll_timeout()].into_iter().flatten().min()
@@ -119,7 +120,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         Some(id)
     }
 
-    /// Initializes the slot of a connection that is about to be established. Cold: may allocate.
+    /// Initializes the slot of a connection that is about to be established. May allocate.
     fn occupy(&mut self, now: Instant, id: ConnId) -> Result<(), Full> {
         let place = id.index() as usize;
         self.due.grow(place + 1)?;
@@ -127,7 +128,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             self.conns.try_push(None)?;
         }
         let slot = &mut self.conns.slots_mut()[place];
-        assert!(slot.is_none(), "the connection before was closed before this one is dialed");
+        assert!(slot.is_none(), "the previous connection of the slot was not closed before the dial");
         *slot = Some(PoolConn { id, owed: Owed::Nothing, state: State::Dialing });
         let deadline = self.connect_timeout.map(|limit| now.saturating_add(limit));
         self.set_due(id, deadline);

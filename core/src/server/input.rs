@@ -1,4 +1,4 @@
-//! Reports of sockets: connected, received, failed; and of time.
+//! Reports of sockets (connected, received, failed) and of elapsed time.
 
 use super::types::{Owed, PoolConn, Received, SocketError, SocketId, State};
 use super::{ServerMachine, ServerObserver};
@@ -35,8 +35,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ///
     /// - `authenticator`: new for each connection. Dropped if the socket is the monitor's.
     ///
-    /// Cost: O(1). Owes `Transmit`. Events: none, or those of [`handle_failed`](Self::handle_failed)
-    /// if the machine is out of memory.
+    /// Cost: O(1). Owes `Transmit`. Events: none, or those of
+    /// [`handle_failed`](Self::handle_failed) if the machine is out of memory.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
             }
             Some(_) => Err(Stale),
             None => {
-                // There was no memory for its state.
+                // No memory was left for the state of the connection.
                 let error = HandshakeError::new(Phase::Hello, Cause::Resources);
                 self.fail_establish(now, id, &error, observer);
                 Err(Stale)
@@ -120,17 +120,18 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ///
     /// - `cause`: the failure.
     ///
-    /// A check fails, and so does an establishment, with the consequences of the specification. A
-    /// connection in use fails: check it in. Cost: that of
-    /// [`Topology::handle_app_error`](crate::topology::Topology::handle_app_error), O(waiters) if the pool is cleared.
-    /// Events: those of [`Control`](crate::control::Control) and of the pool.
+    /// If a check or an establishment was in progress on the socket, it fails, with the
+    /// consequences that the specification requires. A connection in use fails: check it in. Cost:
+    /// that of [`Topology::handle_app_error`](crate::topology::Topology::handle_app_error),
+    /// O(waiters) if the pool is cleared. Events: those of [`Control`](crate::control::Control) and
+    /// of the pool.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: the machine has abandoned the socket before; nothing changed.
+    /// [`Stale`]: the machine has already abandoned the socket; nothing changed.
     ///
-    /// Source: SDAM, "Network error when reading or writing", "Authentication and handshake errors";
-    /// Server Monitoring, "Network or command error during server check".
+    /// Source: SDAM, "Network error when reading or writing", "Authentication and handshake
+    /// errors"; Server Monitoring, "Network or command error during server check".
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -187,7 +188,7 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
             State::Ready { .. } | State::Failed(_) => None,
         };
         match error {
-            // The slot is kept until the host has closed the socket: the pool reuses it only by an
+            // The slot is kept until the host has closed the socket. The pool reuses it only by an
             // action that the host polls later.
             Some(error) => {
                 conn.state = State::Failed(cause);
@@ -238,8 +239,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     /// Applies the server's hello: to its description (MON-20) or, behind a load balancer, to the
     /// connection's generation (CMAP-91).
     ///
-    /// A hello from before the last clear is ignored: only a check can show that the server is
-    /// available again.
+    /// A hello of a connection that was created before the last clear is ignored: only a check can
+    /// show that the server is available again.
     fn take_hello(
         &mut self,
         now: Instant,
@@ -332,7 +333,7 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
         let (result, received) = match line.exchange.handle_input(input) {
             Ok(Decoded::NeedMore { bytes_min }) => return Ok(Received::NeedMore { bytes_min }),
             Ok(Decoded::Done { value: (reply, matched), rest }) => {
-                // The next reply of a stream may have arrived with the one before.
+                // The next reply of a stream may have arrived together with the previous one.
                 self.control.take_read(self.server, id);
                 let result = self.control.handle_reply(now, self.server, id, &reply, matched, observer);
                 (result, Ok(Received::Handled { consumed_bytes: input.len().saturating_sub(rest.len()) }))

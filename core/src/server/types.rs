@@ -31,8 +31,8 @@ pub enum ServerAction {
     Close(SocketId),
     /// The outcome of this check-out is available: wake its task, which calls `claim`.
     Wake(WaiterId),
-    /// A check of the server has ended. An operation that waits until the pool is ready reads its
-    /// state again.
+    /// A check of the server has ended. A task that waits until the pool is ready must read the
+    /// pool's state again.
     Checked,
 }
 
@@ -41,15 +41,16 @@ pub enum ServerAction {
 pub enum Received<'b> {
     /// No message is complete, and nothing was consumed.
     NeedMore {
-        /// The least number of missing bytes; at least 1. Claimed by the peer: grow the buffer as
-        /// bytes arrive.
+        /// The minimum number of missing bytes; at least 1. The peer announced it: do not allocate
+        /// all of it at once, but grow the buffer as bytes arrive.
         bytes_min: usize,
     },
     /// Bytes of a handshake or of a check were handled. Call `handle_input` again with the rest,
-    /// also if it is empty.
+    /// even if it is empty.
     Handled {
-        /// The number of bytes to remove from the front of the input. 0 if a step of an
-        /// authenticator's computation was done; a host that shares its thread yields first.
+        /// The number of bytes to remove from the front of the input. 0 if the authenticator has
+        /// done one step of a long computation; a host that shares its thread yields before the
+        /// next call.
         consumed_bytes: usize,
     },
     /// A whole reply to a command. An error in it that concerns the server's state has been applied
@@ -64,13 +65,13 @@ pub enum Received<'b> {
     },
 }
 
-/// A socket is of no more use: close it. If its connection is checked out, check it in.
+/// The socket can no longer be used: close it. If its connection is checked out, check it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The machine has abandoned the socket before, or does not wait for its bytes yet.
+    /// The machine has already abandoned the socket, or has not yet reported it as connected.
     Stale,
-    /// The connection had failed before, for this cause.
+    /// The connection had already failed, for this cause.
     Failed(Cause),
     /// The connection was not established.
     Handshake(HandshakeError),
@@ -104,7 +105,7 @@ impl core::error::Error for SocketError {
     }
 }
 
-/// A command was not written, and no reply is due.
+/// A command was not written, and no reply to it will arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandNotSent {
@@ -146,7 +147,7 @@ pub(super) struct PoolConn<'a, A> {
     pub(super) state: State<'a, A>,
 }
 
-/// The action that is owed for a connection, besides those of the pool.
+/// The action that is owed for a connection, in addition to those of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owed {
     Nothing,
@@ -163,6 +164,6 @@ pub(super) enum State<'a, A> {
         established: Established,
         exchange: Exchange,
     },
-    /// Of no more use. A connection in use keeps its cause until it is checked in.
+    /// Unusable. A connection in use keeps its cause until it is checked in.
     Failed(Cause),
 }

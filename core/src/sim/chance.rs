@@ -1,9 +1,9 @@
 //! Fault points: behaviour that is permitted but rare.
 //!
-//! Each fault point stays within the promises of the machine's documentation or its specification,
-//! and hardly ever happens without a simulator: another order of unordered steps, work that is
-//! delayed until `poll_timeout`, memory that is refused. A
-//! simulator arms fault points for its thread, with a seed:
+//! Each fault point stays within the promises of the machine's documentation and its specification,
+//! but hardly ever occurs without a simulator: another order of unordered steps, work that is
+//! delayed until `poll_timeout`, memory that is refused. A simulator arms fault points for its
+//! thread, with a seed:
 //!
 //! ```
 //! use poolhouse_core::sim::chance::{self, Point};
@@ -47,12 +47,12 @@ impl Point {
     ];
 
     /// The points that cannot be observed from outside the machine, or that only change an
-    /// unspecified order. An exact reference model of the machine remains valid with them.
+    /// unspecified order. An exact reference model of the machine stays valid with them.
     pub const UNSEEN: [Self; 4] = [Self::OtherPlace, Self::OtherStream, Self::OtherTimeout, Self::OtherAction];
 }
 
 std::thread_local! {
-    /// The enabled points, one bit each. It is checked first, and mostly decides.
+    /// The enabled points, one bit each. It is read first, because it is usually zero.
     static ON: Cell<u32> = const { Cell::new(0) };
     static STATE: Cell<u64> = const { Cell::new(0) };
     static ASKED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
@@ -60,7 +60,7 @@ std::thread_local! {
 }
 
 /// Keeps the points of this thread armed until it is dropped.
-#[must_use = "nothing is armed any more once it is dropped"]
+#[must_use = "the points are disarmed when it is dropped"]
 #[derive(Debug)]
 pub struct Armed(PhantomData<*const ()>);
 
@@ -70,7 +70,7 @@ pub struct Armed(PhantomData<*const ()>);
 ///
 /// If points are already armed on this thread.
 pub fn arm(seed: u64, points: &[Point]) -> Armed {
-    assert!(ON.get() == 0, "points are armed once at a time");
+    assert!(ON.get() == 0, "points are already armed on this thread: drop `Armed` first");
     STATE.set(seed ^ 0x6a09_e667_f3bc_c908);
     let chosen = points.iter().filter(|_| next().is_multiple_of(4));
     ON.set(chosen.fold(1 << 31, |on, point| on | 1 << *point as u32));

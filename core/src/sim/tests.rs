@@ -2,7 +2,7 @@ use super::*;
 use crate::hooks::origin;
 
 #[test]
-fn numbers_begin_near_their_end_on_the_thread_that_wants_them_to() {
+fn counters_begin_near_their_end_on_the_thread_that_set_it() {
     assert_eq!(origin(), 0);
     begin_near_end(true);
     assert_eq!(origin(), u32::MAX - LEFT);

@@ -1,11 +1,12 @@
 //! A set of deadlines with fast access to the earliest: a tree of minima over the slots of a table.
 //!
-//! The leaves are one deadline for each slot. Each level above holds the minimum of each eight
-//! entries of the level below, up to a single one. Eight entries are a cache line.
+//! Each slot has one deadline, a leaf of the tree. Each level above contains the minima of eight
+//! entries of the level below, up to a single minimum. Eight entries are a cache line.
 //!
-//! Adding stops at the first minimum that is not later; removing stops at the first minimum that
-//! does not change. With deadlines in random order, or added in order, that is one step on average.
-//! The worst case is O(log n), seven steps for two million. There are no links and no sorting.
+//! An insertion stops at the first minimum that is not later; a removal stops at the first minimum
+//! that does not change. With deadlines in random order, or inserted in order, that is one step on
+//! average. The worst case is O(log n): seven steps for two million deadlines. There are no links
+//! and no sorting.
 
 use crate::Instant;
 use crate::storage::{Full, Store};
@@ -19,15 +20,15 @@ const ARITY: usize = 8;
 /// The number of levels of minima over 2^32 leaves.
 const LEVELS: usize = 11;
 
-/// No deadline. A deadline at the end of time is treated as none.
+/// The value of a slot without a deadline. A deadline at this instant is ignored.
 pub(crate) const NEVER: Instant = Instant::MAX;
 
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Deadlines<S> {
-    /// One leaf for each owner up to the highest one that ever had a deadline.
+    /// One leaf for each owner, up to the highest owner that ever had a deadline.
     leaves: S,
-    /// The minima: first the level above the leaves, last the minimum of all.
+    /// The minima: first those of the leaves, last the minimum of all.
     minima: S,
     /// The number of leaves that the minima cover: none, or at least two.
     room: usize,
@@ -42,7 +43,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         Self { leaves: S::empty(), minima: S::empty(), room: 0, count: 0 }
     }
 
-    /// Adds the deadline of an owner that has none. A deadline at the end of time is ignored.
+    /// Adds the deadline of an owner that has none. A deadline at [`NEVER`] is ignored.
     ///
     /// Cost: O(log n), O(1) on average. Allocates when the owner's leaf is new; an error is
     /// possible only then.
@@ -96,7 +97,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         loop {
             let minimum = &mut minima[start + place];
             if *minimum == next {
-                // The minimum belongs to another owner, or another owner has an equal deadline.
+                // Another owner has this minimum, or an equal one.
                 break;
             }
             *minimum = next;
@@ -167,7 +168,7 @@ impl<S: Store<Instant>> Deadlines<S> {
 
     /// Extends the minima to `room` leaves, and computes them.
     fn widen(&mut self, room: usize) -> Result<(), Full> {
-        // A single leaf has a minimum too.
+        // Even a single leaf has a minimum.
         let room = room.max(2);
         let (mut count, mut size) = (0, room);
         while size > 1 {

@@ -162,8 +162,8 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         }
     }
 
-    /// Moves a slot from list `from` to the back of list `to`: [`Table::move_to`] for hot paths
-    /// that know both lists.
+    /// Moves a slot from list `from` to the back of list `to`: a faster [`Table::move_to`] for
+    /// callers that know both lists.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, index: u32, from: u8, to: u8) {
         let slots = self.store.slots_mut();
@@ -221,7 +221,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
     /// The value of the newest slot on `list`.
     #[inline(always)]
     pub(crate) fn last(&self, list: u8) -> Option<&T> {
-        // No slot has the index `NIL`.
+        // The value of an empty list's tail is `NIL`, which is the index of no slot.
         self.at(self.lists[list as usize].tail)
     }
 
@@ -255,8 +255,9 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         some(self.store.slots().get(index as usize)?.next)
     }
 
-    /// Whether [`Table::insert`] has a free slot or may add one. The allocator may still refuse.
-    pub(crate) fn has_place(&self) -> bool {
+    /// Whether [`Table::insert`] has a free slot or may add one. The allocator may refuse
+    /// nevertheless.
+    pub(crate) fn has_free_slot(&self) -> bool {
         self.free.len > 0 || self.store.slots().len() < self.store.limit() as usize
     }
 
@@ -284,7 +285,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
             seen += check_list(slots, list, number);
         }
         seen += check_list(slots, &self.free, FREE);
-        assert_eq!(seen, slots.len(), "a slot is on no list, or on two");
+        assert_eq!(seen, slots.len(), "a slot is on no list, or on two lists");
         for slot in slots {
             assert_eq!(slot.list == FREE, slot.serial.0 == 0, "free slots have no serial, others have one");
             assert!(slot.serial <= self.last_serial);
@@ -323,8 +324,8 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     let mut at = list.head;
     while at != NIL {
         let slot = &slots[at as usize];
-        assert_eq!(slot.list, number, "slot {at} is on another list than it says");
-        assert_eq!(slot.prev, prev, "slot {at} does not point back");
+        assert_eq!(slot.list, number, "slot {at} is on another list than it names");
+        assert_eq!(slot.prev, prev, "the back link of slot {at} is wrong");
         len += 1;
         assert!(len <= slots.len(), "list {number} has a cycle");
         prev = at;
@@ -335,8 +336,8 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     len
 }
 
-// `NIL` is an index that no slot has, so one bounds check detects whether a neighbour exists, and
-// no index can panic.
+// `NIL` is the index of no slot, so one bounds check detects whether a neighbour exists, and no
+// index can panic.
 
 #[inline(always)]
 fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {

@@ -121,7 +121,7 @@ fn a_store_is_copied_compared_and_hashed_slot_by_slot() {
 }
 
 #[test]
-fn stores_refuse_at_their_limits_and_stay_as_they_were() {
+fn stores_refuse_slots_beyond_their_limits_and_stay_unchanged() {
     let mut fixed: heapless::Vec<u8, 2> = Store::empty();
     assert_eq!((Store::try_push(&mut fixed, 1), Store::try_push(&mut fixed, 2)), (Ok(()), Ok(())));
     assert_eq!((Store::try_push(&mut fixed, 3), fixed.slots()), (Err(Full), &[1, 2][..]));

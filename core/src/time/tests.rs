@@ -3,7 +3,7 @@ use core::fmt::Write as _;
 
 /// Seconds, with at most three decimals.
 #[test]
-fn durations_are_shown_in_seconds_with_three_decimals_at_most() {
+fn durations_are_displayed_in_seconds_with_at_most_three_decimals() {
     for (micros, expected) in [
         (0, "0 s"),
         (999, "0 s"),

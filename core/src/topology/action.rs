@@ -57,7 +57,7 @@ pub enum PoolCommand {
     },
 }
 
-/// Whether the connection of an error had completed its handshake.
+/// Whether the connection had completed its handshake when the error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HandshakePhase {
     /// It was being established: connecting, hello or authentication.
@@ -138,7 +138,7 @@ pub struct ReplyError<'a> {
     pub message: &'a str,
 }
 
-/// An error of an application's operation, or of the establishment of a connection for it.
+/// An error of an application's operation, or of establishing a connection for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AppError<'a> {
     /// The generation of the connection: the pool's generation when its establishment began or,

@@ -35,7 +35,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The default description, with this error.
+    /// The default description of an Unknown server, with this error.
     pub(super) const fn unknown(error: Option<ServerError>, now: Instant) -> Self {
         Self {
             server_type: ServerType::Unknown,
@@ -287,7 +287,7 @@ impl Meta {
     };
 }
 
-/// The state of a topology that is read while the events of an update are emitted.
+/// The state of a topology that is read: the one before the update in progress, or the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
     Before,
@@ -376,18 +376,18 @@ impl<'a> TopologyDescription<'a> {
         let at = self.source.server_at(place, self.side);
         match at {
             Some(found) if found.server == server => Some(found),
-            // A copy stores its servers without gaps, so indices differ.
+            // A copy stores its servers without gaps, so its indices differ.
             _ => self.servers().find(|found| found.server == server),
         }
     }
 
-    /// Whether a server is available to a read with the default read preference, primary (LOG-18).
+    /// Whether a server is available for a read with the default read preference, primary (LOG-18).
     #[must_use]
     pub fn has_readable_server(&self) -> bool {
         self.has_readable_server_by(|server| server.server_type() == ServerType::RsPrimary)
     }
 
-    /// Whether a server is available to a read; in a replica set `suits` returns whether a read
+    /// Whether a server is available for a read. In a replica set, `suits` returns whether the read
     /// preference allows a server (LOG-18).
     pub fn has_readable_server_by(&self, suits: impl FnMut(&ServerDescription<'a>) -> bool) -> bool {
         match self.topology_type() {
@@ -400,7 +400,7 @@ impl<'a> TopologyDescription<'a> {
         }
     }
 
-    /// Whether a server is available to a write (LOG-18).
+    /// Whether a server is available for a write (LOG-18).
     #[must_use]
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type() {

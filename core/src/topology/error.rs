@@ -95,7 +95,7 @@ impl AddressField {
     }
 }
 
-/// The reason why a server is Unknown (SDAM-22). `Copy`, and without text from a peer.
+/// The reason why a server is Unknown (SDAM-22). `Copy`, and free of text from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -159,12 +159,12 @@ impl fmt::Display for ServerError {
                 "primary marked stale due to electionId/setVersion mismatch, {stale} is stale compared to {known}"
             ),
             Self::NewerPrimary => f.write_str("primary marked stale due to discovery of newer primary"),
-            Self::WrongSetName => f.write_str("the server is not a member of the replica set that is wanted"),
+            Self::WrongSetName => f.write_str("the server is not a member of the expected replica set"),
             Self::BadAddress { field: field @ (AddressField::Me | AddressField::Primary), .. } => {
-                write!(f, "the hello reply's {} is no address", field.name())
+                write!(f, "the hello reply's {} is not a valid address", field.name())
             }
             Self::BadAddress { field, place } => {
-                write!(f, "the hello reply's {}[{place}] is no address", field.name())
+                write!(f, "the hello reply's {}[{place}] is not a valid address", field.name())
             }
             Self::Beyond { limit, count } => match limit {
                 Limit::Names => write!(f, "the hello reply names more than {count} hosts"),
@@ -182,7 +182,7 @@ impl core::error::Error for ServerError {
     }
 }
 
-/// A server of an unsupported wire version makes the whole topology unusable (SDAM-35). Its
+/// A wire version mismatch of one server, which makes the whole topology unusable (SDAM-35). Its
 /// [`Display`](fmt::Display) is the prescribed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incompatibility<'a> {
@@ -257,7 +257,7 @@ impl fmt::Display for TopologyConfigError {
             Self::LoadBalancedWithManySeeds => "loadBalanced is true, but there is more than one host",
             Self::LoadBalancedAndDirect => "loadBalanced and directConnection are both true",
             Self::LoadBalancedWithReplicaSet => "loadBalanced is true, but replicaSet is set",
-            Self::BadSeed(place) => return write!(f, "the host at place {place} is no address"),
+            Self::BadSeed(place) => return write!(f, "the host at index {place} is not a valid address"),
         })
     }
 }

@@ -12,7 +12,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SdamEvent<'a> {
-    /// The topology was opened. The first event.
+    /// The topology was opened. This is the first event.
     TopologyOpening {
         /// The topology.
         topology: TopologyId,
@@ -57,13 +57,13 @@ pub enum SdamEvent<'a> {
         /// Its address.
         address: &'a str,
     },
-    /// The topology was closed. The last event.
+    /// The topology was closed. This is the last event.
     TopologyClosed {
         /// The topology.
         topology: TopologyId,
     },
-    /// A warning, not an event of the specification: the topology has no servers (any more) and
-    /// will never find one (SDAM-36).
+    /// A warning that is not an event of the specification: the topology has no servers, or none
+    /// any more, and will never find one (SDAM-36).
     NoServers {
         /// The topology.
         topology: TopologyId,

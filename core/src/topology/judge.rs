@@ -28,10 +28,10 @@ impl<M: Memory> Topology<M> {
     /// Handles an error of an application's operation, or of the establishment of a connection for
     /// it.
     ///
-    /// Ignored when it is stale: its generation differs from the pool's, its topologyVersion is not
-    /// newer than the server's, or its server is not a member. Also ignored: an error that reports
-    /// an overloaded server, a network timeout on an established connection, an error that concerns
-    /// only one operation.
+    /// The error is ignored when it is stale: its generation differs from the pool's, its
+    /// topologyVersion is not newer than the server's, or its server is not a member. Also ignored
+    /// are: an error that reports an overloaded server, a network timeout on an established
+    /// connection, and an error that concerns only one operation.
     ///
     /// - `now`: must be from the same clock in all calls. `error`: contains the generations of its
     ///   connection and of its pool.
@@ -102,8 +102,8 @@ fn judge(error: &AppError<'_>) -> Option<Judgement> {
         topology_version: None,
         clear: true,
         check: false,
-        // The check in flight may wait for heartbeatFrequencyMS; a new check, on a new connection,
-        // finds out sooner whether the server is available again.
+        // The check in flight may wait for heartbeatFrequencyMS. A new check, on a new connection,
+        // detects sooner whether the server is available again.
         cancel: before || cause == Cause::Network,
         scan: false,
     };
@@ -135,7 +135,7 @@ const fn is_own(cause: Cause) -> bool {
     matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Forked | Cause::Interrupted | Cause::Resources)
 }
 
-/// The state change in a reply and its code: from the reply's own error, else from its write
+/// The state change in a reply, and its code: from the reply's own error, or else from its write
 /// concern error.
 fn state_change(reply: &CommandError<'_>) -> Option<(StateChange, i32)> {
     let errors = [reply.command, reply.write_concern];

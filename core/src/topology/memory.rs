@@ -27,8 +27,8 @@ impl<N: Store<TextId>> Description<N> {
         clear(&mut self.names);
     }
 
-    /// Copies another description. Allocates only when that one has more names than this one has
-    /// held before.
+    /// Copies another description. Allocates only if the other one has more names than this one
+    /// ever had.
     pub(super) fn copy_from(&mut self, other: &Self) -> Result<(), crate::storage::Full> {
         clear(&mut self.names);
         let names = other.names.slots();
@@ -85,7 +85,7 @@ impl Owed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServerSlot<N> {
     pub(super) place: Place,
-    /// Its server was added or removed in the update in progress.
+    /// Whether its server was added or removed in the update in progress.
     pub(super) moved: bool,
     /// The index of the spare that holds its previous description, during an update.
     pub(super) saved: Option<u8>,
@@ -129,9 +129,9 @@ pub(super) type Servers<M> = Slots<ServerSlot<Names<M>>, <M as Memory>::PerServe
 ///   bytes, plus 4 for each text.
 ///
 /// When a primary names so many new members that they do not fit in addition to the members that
-/// they replace, those are removed at once, and a check is requested in which the new ones are
-/// added. A tag whose name and value together have more than 255 bytes is dropped. Any other entry
-/// that does not fit makes the server of the reply Unknown with
+/// they replace, those are removed at once, and a check is requested. That check adds the new
+/// members. A tag whose name and value together have more than 255 bytes is dropped. Any other
+/// entry that does not fit makes the server of the reply Unknown with
 /// [`ServerError::Beyond`](super::ServerError::Beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize>;

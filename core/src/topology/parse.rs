@@ -22,8 +22,8 @@ impl<M: Memory> Topology<M> {
     /// If a reply equals the stored description, updates only the fields that equality ignores, and
     /// returns true.
     ///
-    /// Allocates nothing. A reply with the same sets in another order is not recognized here, but
-    /// in the comparison at the end of the update.
+    /// Allocates nothing. This comparison does not recognize a reply with the same sets in another
+    /// order; the comparison at the end of the update does.
     pub(super) fn refresh(
         &mut self,
         now: Instant,
@@ -84,8 +84,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Checks that a reply does not have too many hosts, and sweeps unused texts if the room is
-    /// needed. Returns the number of hosts.
+    /// Checks that a reply does not have too many hosts, and removes unused texts if their memory
+    /// is needed. Returns the number of hosts.
     fn room_for(&mut self, hello: &HelloReply<'_>) -> Result<usize, ServerError> {
         let limit = u32::from(M::NAMES_MAX);
         let mut count = 0;
@@ -93,7 +93,7 @@ impl<M: Memory> Topology<M> {
             3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
         for host in hello.hosts.strings().chain(hello.passives.strings()).chain(hello.arbiters.strings()) {
             count += 1;
-            // `host` becomes `host:27017`, at most 6 bytes longer.
+            // `host` is stored as `host:27017`, at most 6 bytes longer.
             bytes = bytes.saturating_add(host.len() + 6);
             if count > limit {
                 return Err(ServerError::Beyond { limit: Limit::Names, count: limit });
@@ -190,7 +190,7 @@ impl<M: Memory> Topology<M> {
         })
     }
 
-    /// Like [`Self::intern_address`], faster if the address equals that of the previous reply
+    /// Like [`Self::intern_address`]; faster if the address equals the one in the previous reply
     /// (`known`).
     fn intern_again(&mut self, known: Option<TextId>, text: &str, field: AddressField) -> Result<TextId, ServerError> {
         match known.filter(|known| self.texts.is_address(*known, text)) {

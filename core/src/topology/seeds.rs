@@ -26,7 +26,7 @@ impl<M: Memory> Topology<M> {
     ///
     /// # Errors
     ///
-    /// [`Full`]: there is no room for the new ones in addition to the old ones; nothing changed.
+    /// [`Full`]: there is no room for the new members in addition to the old ones; nothing changed.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation" (LOG-02..07).
     pub fn handle_seeds<'s>(

@@ -12,12 +12,12 @@ use crate::{Instant, ServerType};
 
 impl<M: Memory> Topology<M> {
     /// Emits the events of a new topology, whose seeds were all added in the update in progress.
-    pub(super) fn tell_opening(&mut self, now: Instant, observer: &mut impl SdamObserver) {
+    pub(super) fn emit_opening(&mut self, now: Instant, observer: &mut impl SdamObserver) {
         let topology = self.id;
         observer.on_event(now, &SdamEvent::TopologyOpening { topology });
-        self.tell_topology(now, observer);
-        self.tell_moved(now, Place::Member, observer);
-        self.settle_update();
+        self.emit_topology(now, observer);
+        self.emit_moved(now, Place::Member, observer);
+        self.discard_update();
     }
 
     /// Ends an update: updates the topology's own fields, emits all events, and owes
@@ -39,26 +39,26 @@ impl<M: Memory> Topology<M> {
             if changes[at] && slot.place == Place::Member {
                 let sides = (self.server_at(place, Side::Before), self.server_at(place, Side::Now));
                 if let (Some(previous), Some(new)) = sides {
-                    self.tell_server(now, previous, new, observer);
+                    self.emit_server(now, previous, new, observer);
                 }
             }
         }
         if self.touched {
             changed |= self.servers.slots().iter().any(|slot| slot.moved);
-            self.tell_moved(now, Place::Gone, observer);
-            self.tell_moved(now, Place::Member, observer);
+            self.emit_moved(now, Place::Gone, observer);
+            self.emit_moved(now, Place::Member, observer);
         }
         if changed {
-            self.tell_topology(now, observer);
+            self.emit_topology(now, observer);
         }
         let is_last_gone = self.members == 0 && !self.closed && self.servers.slots().iter().any(|slot| slot.moved);
         if is_last_gone {
             observer.on_event(now, &SdamEvent::NoServers { topology: self.id });
         }
-        self.settle_update();
+        self.discard_update();
     }
 
-    fn tell_server(
+    fn emit_server(
         &self,
         now: Instant,
         previous: ServerDescription<'_>,
@@ -71,7 +71,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Emits ServerClosed of removed servers, or ServerOpening of added ones.
-    fn tell_moved(&self, now: Instant, which: Place, observer: &mut impl SdamObserver) {
+    fn emit_moved(&self, now: Instant, which: Place, observer: &mut impl SdamObserver) {
         let topology = self.id;
         for (place, slot) in self.servers.slots().iter().enumerate() {
             if slot.moved && slot.place == which {
@@ -86,7 +86,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    fn tell_topology(&self, now: Instant, observer: &mut impl SdamObserver) {
+    fn emit_topology(&self, now: Instant, observer: &mut impl SdamObserver) {
         let previous = TopologyDescription { source: self, side: Side::Before };
         let new = TopologyDescription { source: self, side: Side::Now };
         observer.on_event(now, &SdamEvent::TopologyDescriptionChanged { topology: self.id, previous, new });
@@ -120,7 +120,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Discards the state before the update.
-    fn settle_update(&mut self) {
+    fn discard_update(&mut self) {
         for place in self.saved.iter() {
             self.servers.slots_mut()[*place as usize].saved = None;
         }
@@ -130,8 +130,8 @@ impl<M: Memory> Topology<M> {
                 let slot = &mut self.servers.slots_mut()[place];
                 slot.moved = false;
                 if slot.place == Place::Gone && slot.owed.added {
-                    // The host has not polled `ServerAdded` for it, so `ServerRemoved` is not owed
-                    // either.
+                    // The host has not polled `ServerAdded` of this server, so `ServerRemoved` is
+                    // not owed either.
                     self.owe(place, |owed| owed.added = false);
                     self.servers.slots_mut()[place].free();
                     self.gone -= 1;
@@ -147,37 +147,40 @@ impl<M: Memory> Topology<M> {
         let slots = self.servers.slots();
         let count = |which| slots.iter().filter(|slot| slot.place == which).count();
         assert_eq!(count(Place::Member), self.members as usize, "members are counted wrong");
-        assert_eq!(count(Place::Gone), self.gone as usize, "servers that are gone are counted wrong");
+        assert_eq!(count(Place::Gone), self.gone as usize, "removed servers are counted wrong");
         assert_eq!(
             slots.iter().filter(|slot| slot.owed.is_any()).count(),
             self.owing as usize,
-            "owed is counted wrong"
+            "slots with owed actions are counted wrong"
         );
         let checks = slots.iter().filter(|slot| slot.owed.has_check()).count();
         assert_eq!(checks, self.owing_checks as usize, "owed checks are counted wrong");
         let first = slots.iter().position(|slot| slot.owed.is_any());
-        assert!(first.is_none_or(|first| first >= self.owing_from as usize), "something owed is not found");
+        assert!(
+            first.is_none_or(|first| first >= self.owing_from as usize),
+            "the first slot with owed actions is wrong"
+        );
         assert!(self.saved.is_empty() && self.meta == self.meta_before, "an update was not finished");
         for (place, slot) in slots.iter().enumerate() {
             assert!(!slot.moved && slot.saved.is_none(), "an update was not finished");
             let owed = &slot.owed;
             match slot.place {
-                Place::Free => assert!(!owed.is_any(), "a free place owes something"),
+                Place::Free => assert!(!owed.is_any(), "a free slot owes an action"),
                 Place::Gone => {
-                    assert!(owed.removed && !owed.added && !owed.ready, "a server that is gone owes its removal")
+                    assert!(owed.removed && !owed.added && !owed.ready, "a removed server owes ServerRemoved only")
                 }
                 Place::Member => {
-                    assert!(!owed.removed, "a member owes its removal");
+                    assert!(!owed.removed, "a member owes ServerRemoved");
                     let description = &slot.description;
                     let is_known = description.data.server_type.is_known();
-                    assert!(!owed.ready || is_known, "the pool of an Unknown server is to be ready");
+                    assert!(!owed.ready || is_known, "an Unknown server owes Pool(Ready)");
                     assert!(!is_known || description.data.error.is_none(), "a known server has an error");
                     assert!(is_known || description.names.slots().is_empty(), "an Unknown server has names");
                     let same = slots
                         .iter()
                         .skip(place + 1)
                         .any(|other| other.place == Place::Member && other.address == slot.address);
-                    assert!(!same, "two members have one address");
+                    assert!(!same, "two members have the same address");
                 }
             }
         }

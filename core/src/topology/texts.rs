@@ -1,9 +1,9 @@
 //! Interned texts, each stored once: addresses, set names, tags.
 //!
-//! Texts are stored one after the other in one block of bytes, each after a header with its number
-//! and length. Their numbers are kept in the order of the texts, and a text is found by binary
-//! search, so no choice of names makes a lookup slow, unlike with a hash. Uses of a text are not
-//! counted: a sweep, which runs when room is needed, removes texts that are not marked.
+//! Texts are stored one after the other in one block of bytes. Before each text is a header with
+//! its number and length. A list contains the numbers in the lexical order of their texts, for a
+//! binary search: unlike with a hash, no choice of names makes a lookup slow. Uses of a text are
+//! not counted. When room is needed, a sweep removes the texts that no description uses.
 
 use super::memory::Memory;
 use crate::hooks::origin;
@@ -32,13 +32,13 @@ pub(super) struct TextSlot {
     /// The next free slot.
     next: u16,
     used: bool,
-    /// It was interned as an address, in its normal form.
+    /// Whether it was interned as an address, in normal form.
     is_address: bool,
-    /// Kept by every sweep.
+    /// Whether every sweep keeps it.
     pinned: bool,
 }
 
-/// Read access to texts.
+/// The texts, read-only.
 #[derive(Clone, Copy)]
 pub(super) struct TextsRef<'a> {
     pub(super) bytes: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a> TextsRef<'a> {
 
     fn bytes(self, id: TextId) -> &'a [u8] {
         let slot = &self.slots[usize::from(id.0)];
-        debug_assert!(slot.used, "a text was swept away that is still named");
+        debug_assert!(slot.used, "a sweep removed a text that is in use");
         let at = slot.offset as usize;
         &self.bytes[at..at + usize::from(slot.len)]
     }
@@ -82,7 +82,7 @@ pub(super) struct Texts<M: Memory> {
     round: u32,
 }
 
-/// While no more texts than this are used, a sweep runs only if room is needed.
+/// A sweep runs only if room is needed while at most this number of texts are used.
 const SWEEP_MIN: u16 = 64;
 
 impl<M: Memory> Texts<M> {
@@ -278,10 +278,10 @@ impl<M: Memory> Texts<M> {
         while at < view.bytes.len() {
             let number = u16::from_le_bytes([view.bytes[at], view.bytes[at + 1]]);
             let slot = &view.slots[usize::from(number)];
-            assert!(slot.used, "a text lies there whose number is free");
-            assert_eq!(slot.offset as usize, at + HEAD as usize, "a text lies elsewhere than it says");
+            assert!(slot.used, "the block contains a text with a free number");
+            assert_eq!(slot.offset as usize, at + HEAD as usize, "a text is at another offset than its slot names");
             let text = view.bytes(TextId(number));
-            assert_eq!(self.find([text, &[], &[]]), Some(TextId(number)), "a text is not found, or is there twice");
+            assert_eq!(self.find([text, &[], &[]]), Some(TextId(number)), "a text is not found, or is stored twice");
             assert!(core::str::from_utf8(text).is_ok());
             at += HEAD as usize + usize::from(slot.len);
             count += 1;
@@ -296,7 +296,7 @@ impl<M: Memory> Texts<M> {
         let mut free = 0;
         let mut next = self.free;
         while next != NONE {
-            assert!(!view.slots[usize::from(next)].used, "a used slot is free");
+            assert!(!view.slots[usize::from(next)].used, "a used slot is on the free list");
             next = view.slots[usize::from(next)].next;
             free += 1;
         }

@@ -30,7 +30,7 @@ impl<M: Memory> Topology<M> {
             return;
         }
         let spare = self.saved.len();
-        assert!(spare < CHANGES_MAX, "more servers changed than one update can change");
+        assert!(spare < CHANGES_MAX, "more than CHANGES_MAX servers changed in one update");
         if self.spares[spare].copy_from(&slot.description).is_err() {
             // Out of memory: the event will contain the old description without its names.
             let data = Data { ends: [0; 3], ..slot.description.data };
@@ -70,8 +70,8 @@ impl<M: Memory> Topology<M> {
             })?;
             count
         };
-        // Serials wrap around. No input for the server with the same serial, 2^32 members ago, can
-        // still be pending.
+        // Serials wrap around. An input for the server with the same serial, 2^32 members ago, can
+        // no longer be pending.
         self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
         self.members += 1;
         self.touched = true;
@@ -90,8 +90,8 @@ impl<M: Memory> Topology<M> {
     /// `ServerRemoved`, or at the end of the update if the host has not polled its `ServerAdded`.
     pub(super) fn remove(&mut self, place: usize) {
         let slot = &mut self.servers.slots_mut()[place];
-        assert!(slot.place == Place::Member, "a server is removed that is no member");
-        debug_assert!(!slot.moved, "a server is removed by the update that added it");
+        assert!(slot.place == Place::Member, "only a member is removed");
+        debug_assert!(!slot.moved, "an update does not remove a server that it added");
         slot.place = Place::Gone;
         slot.moved = true;
         self.members -= 1;
@@ -272,8 +272,8 @@ impl<M: Memory> Topology<M> {
 
     /// Called when the hosts of a primary do not fit in addition to the members that they replace.
     /// If they would fit without those members, removes them at once and requests a check of the
-    /// primary; the next check that begins after the host has polled the removals finds their slots
-    /// free. Otherwise nothing changes.
+    /// primary. A check that begins after the host has polled the removals finds their slots free.
+    /// Otherwise nothing changes.
     fn make_way(&mut self, place: usize, data: &Data) {
         self.texts.unmark_all();
         let mut wanted = u32::from(self.texts.mark(self.servers.slots()[place].address));
@@ -353,8 +353,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Whether the reply's `me` differs from the address used here. A reply without `me` is no
-    /// mismatch.
+    /// Whether the reply's `me` differs from the address in the topology. A reply without `me` is
+    /// no mismatch.
     fn is_misnamed(&self, place: usize) -> bool {
         let slot = &self.servers.slots()[place];
         slot.description.data.me.is_some_and(|me| me != slot.address)

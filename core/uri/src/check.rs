@@ -1,7 +1,8 @@
 //! Validation of options that conflict with each other or with the hosts.
 //!
-//! Read first: URI Options, "Conflicting TLS options", "directConnection URI option with multiple seeds or SRV URI"; Load Balancers, "URI
-//! Validation"; Initial DNS Seedlist Discovery, "URI Validation"; SOCKS5 Support, "MongoClient Configuration"; Max Staleness, "API".
+//! Read first: URI Options, "Conflicting TLS options", "directConnection URI option with multiple
+//! seeds or SRV URI"; Load Balancers, "URI Validation"; Initial DNS Seedlist Discovery, "URI
+//! Validation"; SOCKS5 Support, "MongoClient Configuration"; Max Staleness, "API".
 
 use super::options::{Key, Keys};
 use super::{Pairs, Scheme, UriError, UriErrorKind, UriOptions, W};

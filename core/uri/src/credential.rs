@@ -1,6 +1,7 @@
 //! Credentials of a connection string.
 //!
-//! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and "Auth Related Options".
+//! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and
+//! "Auth Related Options".
 
 use super::value::{Note, Rule};
 use super::{Pairs, Secret, UriError, UriErrorKind, UriOptions};
@@ -125,7 +126,7 @@ pub struct Credential {
     pub properties: Pairs,
 }
 
-/// The part before the at-sign.
+/// The user name and password before the at-sign.
 #[derive(Clone)]
 pub(super) struct UserInfo {
     pub(super) username: String,
@@ -139,7 +140,8 @@ impl Credential {
     /// `broken`: properties are present but could not be parsed; then missing properties are not an
     /// error.
     ///
-    /// Source: Driver Authentication, "Credential delimiter in URI implies authentication", "Errors".
+    /// Source: Driver Authentication, "Credential delimiter in URI implies authentication",
+    /// "Errors".
     pub(super) fn derive(
         user: Option<UserInfo>,
         database: Option<&str>,
@@ -187,7 +189,7 @@ impl Credential {
         self.mechanism == Some(AuthMechanism::MongodbOidc) && self.properties.is_empty()
     }
 
-    /// Returns the part before the at-sign.
+    /// Returns the user name and password before the at-sign.
     pub(super) fn user(&self) -> Option<UserInfo> {
         let password = self.password.clone();
         self.username.clone().map(|username| UserInfo { username, password })
@@ -223,8 +225,8 @@ impl Credential {
             AuthMechanism::Gssapi => self.broken_gssapi_rule(),
             AuthMechanism::MongodbX509 => self.password.is_some().then_some("have no password"),
             AuthMechanism::MongodbAws => {
-                let is_there = self.username.is_some() || self.password.is_some();
-                is_there.then_some("come from the environment, without username and password")
+                let is_present = self.username.is_some() || self.password.is_some();
+                is_present.then_some("have no username and password: AWS credentials are read from the environment")
             }
             AuthMechanism::MongodbOidc => self.broken_oidc_rule(broken),
         }

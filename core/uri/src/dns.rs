@@ -1,7 +1,8 @@
 //! DNS lookups for `mongodb+srv://`: the hosts of a cluster and some of its options are DNS
 //! records.
 //!
-//! Read first: Initial DNS Seedlist Discovery; Polling SRV Records for mongos Discovery; RFC 1035, RFC 2181, RFC 2782, RFC 6891, RFC 7766.
+//! Read first: Initial DNS Seedlist Discovery; Polling SRV Records for mongos Discovery; RFC 1035,
+//! RFC 2181, RFC 2782, RFC 6891, RFC 7766.
 //!
 //! # The parts
 //!
@@ -18,8 +19,8 @@
 //!
 //! A reply is accepted only if it was sent by the queried server, with the id and the question of
 //! the query; any other packet is ignored. A reply may have at most 64 KiB, 1,000 records, and
-//! eight aliases between the name and its records; however its names are compressed, the work is
-//! linear in its length. The number of queries is bounded by `resolv.conf`: at most 3 servers, 5
+//! eight aliases between the name and its records. The work is linear in its length, however its
+//! names are compressed. The number of queries is limited by `resolv.conf`: at most 3 servers, 5
 //! attempts and 30 s each. The product of the three is the maximum duration of a lookup, including
 //! all aliases, refusals and TCP queries. Nothing is cached. The time to live of SRV records is
 //! limited to a day.

@@ -83,13 +83,14 @@ pub enum UriErrorKind {
     Database,
     /// An option without `=`, or without a name.
     OptionSyntax,
-    /// The option may be given only once.
+    /// The option may be set only once.
     Repeated,
-    /// The value of the option is not allowed, and must not be ignored; the rule follows "must".
+    /// The value of the option is not allowed, and ignoring it would be unsafe; the rule follows
+    /// "must".
     Value(&'static str),
-    /// The option cannot be given together with this other one.
+    /// The option cannot be set together with this other one.
     Conflict(&'static str),
-    /// The option cannot be given without this other one.
+    /// The option requires this other one.
     Needs(&'static str),
     /// The option must not be true, or not be set, with more than one host.
     ManyHosts,
@@ -126,17 +127,17 @@ impl fmt::Display for UriError {
             UriErrorKind::Ipv6Brackets => f.write_str("an IPv6 address must be enclosed in [ and ]")?,
             UriErrorKind::Socket => f.write_str("the path of a unix socket must end in .sock, and has no port")?,
             UriErrorKind::SrvHost => f.write_str("mongodb+srv:// must have one host name, and no port")?,
-            UriErrorKind::Database => f.write_str("a database name cannot hold that character")?,
+            UriErrorKind::Database => f.write_str("a database name must not contain this character")?,
             UriErrorKind::OptionSyntax => f.write_str("an option must have the form name=value")?,
-            UriErrorKind::Repeated => f.write_str("must be given once only")?,
+            UriErrorKind::Repeated => f.write_str("must be set once only")?,
             UriErrorKind::Value(rule) => write!(f, "must {rule}")?,
-            UriErrorKind::Conflict(other) => write!(f, "cannot be given together with {other}")?,
-            UriErrorKind::Needs(other) => write!(f, "cannot be given without {other}")?,
+            UriErrorKind::Conflict(other) => write!(f, "cannot be set together with {other}")?,
+            UriErrorKind::Needs(other) => write!(f, "requires {other}")?,
             UriErrorKind::ManyHosts => f.write_str("cannot be used with more than one host")?,
-            UriErrorKind::NotSrv => f.write_str("belongs to mongodb+srv:// only")?,
+            UriErrorKind::NotSrv => f.write_str("is allowed with mongodb+srv:// only")?,
             UriErrorKind::Srv => f.write_str("cannot be used with mongodb+srv://")?,
             UriErrorKind::NotInTxt => {
-                f.write_str("only authSource, replicaSet and loadBalanced may stand in a TXT record")?
+                f.write_str("only authSource, replicaSet and loadBalanced are allowed in a TXT record")?
             }
             UriErrorKind::Credential { mechanism, rule } => write!(f, "a credential for {mechanism} must {rule}")?,
         }
@@ -152,9 +153,9 @@ impl core::error::Error for UriError {}
 /// A part of a connection string that was ignored, or that is deprecated. For the log.
 ///
 /// Contains the option's standard name and the offset of its name in the string; no value. For an
-/// unknown option it contains the name in the string, but not if that may be a part of a password
-/// that was not escaped: after an option with a password, or if any option contains an at-sign. If
-/// the name is probably misspelled, `Display` suggests a known option, such as
+/// unknown option it contains the name in the string, unless that may be a part of a password that
+/// was not escaped: after an option with a password, or if any option contains an at-sign. If the
+/// name is probably misspelled, `Display` suggests a known option, such as
 /// `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -175,14 +176,14 @@ pub enum UriWarning {
         /// The offset in the string.
         offset: usize,
     },
-    /// The option is repeated; the last value counts.
+    /// The option is repeated; the last value is used.
     Repeated {
         /// The option.
         option: &'static str,
         /// The offset in the string.
         offset: usize,
     },
-    /// The option was renamed. Its value counts unless the new name is present too.
+    /// The option was renamed. Its value is used unless the new name is present too.
     Deprecated {
         /// The old name.
         option: &'static str,
@@ -193,7 +194,7 @@ pub enum UriWarning {
         /// The offset in the string.
         offset: usize,
     },
-    /// A deprecated spelling of `true` or `false`; it counts.
+    /// A deprecated spelling of `true` or `false`. The value is used.
     DeprecatedBool {
         /// The option.
         option: &'static str,
@@ -262,18 +263,18 @@ impl fmt::Display for UriWarning {
             }
             Self::Unknown { name: None, .. } => f.write_str("unknown option, ignored")?,
             Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}; ignored")?,
-            Self::Repeated { option, .. } => write!(f, "{option}: given more than once; the last value counts")?,
-            Self::Deprecated { option, instead, ignored: false, .. } => write!(f, "{option}: is called {instead} now")?,
+            Self::Repeated { option, .. } => write!(f, "{option}: set more than once; the last value is used")?,
+            Self::Deprecated { option, instead, ignored: false, .. } => {
+                write!(f, "{option}: deprecated; use {instead}")?
+            }
             Self::Deprecated { option, instead, ignored: true, .. } => {
-                write!(f, "{option}: ignored, because {instead} is there, which replaces it")?;
+                write!(f, "{option}: deprecated, and ignored because {instead} is set")?;
             }
             Self::DeprecatedBool { option, .. } => write!(f, "{option}: should be true or false")?,
             Self::NotBuilt { option, feature, .. } => {
-                write!(f, "{option}: {feature} is a feature that this build does not have, ignored")?;
+                write!(f, "{option}: ignored, because this build lacks the feature {feature}")?;
             }
-            Self::Retired { option, instead, .. } => {
-                write!(f, "{option}: no longer exists, ignored; instead, {instead}")?
-            }
+            Self::Retired { option, instead, .. } => write!(f, "{option}: removed, ignored; instead, {instead}")?,
         }
         write!(f, " (at byte {})", self.offset())
     }

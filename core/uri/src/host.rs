@@ -1,6 +1,7 @@
 //! Hosts of a connection string.
 //!
-//! Read first: Connection String, "Host Information"; SDAM, "Hostnames are normalized to lower-case" (SDAM-04).
+//! Read first: Connection String, "Host Information"; SDAM, "Hostnames are normalized to
+//! lower-case" (SDAM-04).
 
 use super::text;
 use super::{UriError, UriErrorKind};
@@ -164,7 +165,8 @@ impl Host {
         let kind = if name.parse::<Ipv4Addr>().is_ok() { HostKind::Ipv4 } else { HostKind::Name };
         let seed = match port {
             Some(port) => format!("{name}:{port}"),
-            // Without a port, a seed that ends in `.sock` would be taken for a path.
+            // A port is added, because a seed that ends in `.sock` without a port would be parsed
+            // as a path.
             None if name.ends_with(".sock") => format!("{name}:{}", HostAddress::PORT_DEFAULT),
             None => name,
         };

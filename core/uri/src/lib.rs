@@ -1,4 +1,5 @@
-//! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard name.
+//! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard
+//! name.
 //!
 //! Use it in a driver or a tool that reads connection strings. The clients of Poolhouse use it
 //! already, in `ClientOptions::parse`.
@@ -161,7 +162,8 @@ impl ConnectionString {
     /// [`UriError`]: no hosts; an option in the record that is malformed, or other than authSource,
     /// replicaSet and loadBalanced; options that are contradictory in combination.
     ///
-    /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI Validation".
+    /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI
+    /// Validation".
     pub fn resolved(&self, hosts: Vec<Host>, txt: Option<&str>) -> Result<Self, UriError> {
         if hosts.is_empty() {
             return Err(UriError::at(UriErrorKind::NoHost, 0));

@@ -1,6 +1,7 @@
 //! All options of connection strings, under their standard names.
 //!
-//! Read first: URI Options, "List of specified options"; Connection String, "Deprecated Key Value Pairs" and "Repeated Keys".
+//! Read first: URI Options, "List of specified options"; Connection String, "Deprecated Key Value
+//! Pairs" and "Repeated Keys".
 
 use super::value::{self, Note, Rule, Value};
 use super::{AuthMechanism, Compressor, OptionValue, Pairs, Secret, W};
@@ -89,7 +90,8 @@ options! {
     ConnectTimeout, connect_timeout: Duration = "connectTimeoutMS", value::millis;
     /// `directConnection`: connect to the single host, whatever its type. Default false.
     DirectConnection, direct_connection: bool = "directConnection", value::strict_boolean;
-    /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried on another server. Default false.
+    /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried
+    /// on another server. Default false.
     EnableOverloadRetargeting, enable_overload_retargeting: bool = "enableOverloadRetargeting", value::boolean;
     /// `heartbeatFrequencyMS`, at least 500. Default 10 s (MON-23, MON-24).
     HeartbeatFrequency, heartbeat_frequency: Duration = "heartbeatFrequencyMS", value::heartbeat_frequency;
@@ -220,8 +222,9 @@ impl Named {
     /// The known name with the smallest edit distance, if the distance is small: the name is
     /// probably a misspelling of it.
     pub(super) fn similar(name: &str) -> Option<&'static str> {
-        // A name of one or two letters is close to many names. The bound is 1 for TLS options,
-        // because other drivers have similar names: tlsCRLFile is not a misspelling of tlsCAFile.
+        // A name of one or two letters is close to many names. The maximum distance is 1 for TLS
+        // options, because other drivers have similar names: tlsCRLFile is not a misspelling of
+        // tlsCAFile.
         let is_tls = name.get(..3).is_some_and(|front| front.eq_ignore_ascii_case("tls"));
         let edits_max = (name.len() / 3).min(if is_tls { 1 } else { 2 });
         let is_near = |known: &&str| known.len().abs_diff(name.len()) <= edits_max;

@@ -1,7 +1,7 @@
 //! Parsing of connection strings.
 //!
-//! Read first: Connection String, "Userinfo", "Auth Database", "Connection Options", "Repeated Keys"; Initial DNS Seedlist Discovery, "Default
-//! Connection String Options".
+//! Read first: Connection String, "Userinfo", "Auth Database", "Connection Options", "Repeated
+//! Keys"; Initial DNS Seedlist Discovery, "Default Connection String Options".
 
 use super::credential::{Credential, UserInfo, add_service_name};
 use super::host::{Host, parse_hosts};
@@ -40,8 +40,8 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Scheme::Mongodb => parse_hosts(hosts, hosts_begin),
         Scheme::MongodbSrv => Host::parse_srv(hosts, hosts_begin).map(|host| Vec::from([host])),
     };
-    // An unescaped slash in a password ends the list of hosts, so a part of the password is parsed
-    // as a port.
+    // If a slash in a password is not escaped, the list of hosts ends at it, and a part of the
+    // password is parsed as a port.
     let is_password = !authority.is_empty() && ends_user_info(tail);
     let hosts = hosts.map_err(|error| if is_password { UriError::at(UriErrorKind::UserInfo, begin) } else { error })?;
     let (database, query) = match tail.split_once('?') {
@@ -52,7 +52,7 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Some(name) => parse_database(name, begin + end + 1)?,
         None => None,
     };
-    // An at-sign in the options may end a password with an unescaped question mark.
+    // An at-sign in the options may be the end of a password with an unescaped question mark.
     let mut parser = Parser { hides_names: query.contains('@'), ..Parser::default() };
     parser.query(query, uri.len() - query.len(), |_| true)?;
     check::presence(scheme, parser.seen)?;
@@ -82,7 +82,7 @@ pub(super) fn merge_txt(uri: &mut ConnectionString, txt: &str) -> Result<(), Uri
     Ok(())
 }
 
-/// Whether the at-sign after username and password is in `tail`, the text after the hosts: then a
+/// Whether the at-sign after username and password is in `tail`, the text after the hosts. If so, a
 /// slash or a question mark before it was not escaped. An at-sign in the value of a known option
 /// belongs to that value.
 fn ends_user_info(tail: &str) -> bool {
@@ -176,7 +176,7 @@ impl Parser {
                 Some(Named::Alias(key)) => self.value(key, &value, offset)?,
                 Some(Named::Deprecated(name, key)) => self.old_option(name, key, &value, offset)?,
                 Some(Named::GssapiServiceName) if value.is_empty() || value.contains(',') => {
-                    let rule = "not be empty, and have no comma";
+                    let rule = "not be empty, and not contain a comma";
                     self.warn(UriWarning::Invalid { option: GSSAPI_SERVICE_NAME, rule, offset });
                 }
                 Some(Named::GssapiServiceName) => self.service_name = Some((value.as_str().into(), offset)),
@@ -229,7 +229,7 @@ impl Parser {
     }
 
     fn value(&mut self, key: Key, value: &str, offset: usize) -> Result<(), UriError> {
-        // The delimiter after a password may be an unescaped character of the password.
+        // The delimiter after a password may be an unescaped character of that password.
         self.hides_names |= key.is_secret();
         let before = self.options.tls;
         let mut note = Note::default();

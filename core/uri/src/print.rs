@@ -6,7 +6,7 @@ use core::fmt;
 use core::fmt::Write;
 use percent_encoding::utf8_percent_encode;
 
-/// The options that belong to a credential.
+/// The options that are removed together with a credential.
 const SECRETIVE: [Key; 6] = [
     Key::AuthMechanism,
     Key::AuthMechanismProperties,
@@ -66,8 +66,7 @@ impl ConnectionString {
         for (name, value) in self.options.iter() {
             print_option(f, &mut separator, name, value)?;
         }
-        // Malformed properties are a part of the value too: without them the string would be
-        // invalid.
+        // Malformed properties are written too, because the string would be invalid without them.
         if self.credential.as_ref().is_some_and(super::Credential::lacks_properties) {
             write!(f, "{separator}{}=", Key::AuthMechanismProperties.name())?;
         }

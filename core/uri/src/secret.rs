@@ -23,7 +23,7 @@ impl Secret {
         &self.0
     }
 
-    /// Builds a text in memory that is not reallocated, to leave no partial copy.
+    /// Builds a text in memory that is not reallocated, so no partial copy is left in memory.
     ///
     /// `write` is called twice, to measure and to write, and must write the same text both times.
     pub(super) fn written(write: impl Fn(&mut dyn Write) -> fmt::Result) -> Self {
@@ -32,7 +32,7 @@ impl Secret {
         let measured = write(&mut length);
         let mut text = Zeroizing::new(String::with_capacity(length.0));
         let written = write(&mut *text);
-        debug_assert!(measured.is_ok() && written.is_ok() && text.len() == length.0, "the same text twice");
+        debug_assert!(measured.is_ok() && written.is_ok() && text.len() == length.0, "`write` wrote different texts");
         Self(text)
     }
 }

@@ -75,9 +75,9 @@ pub(super) type Rule = &'static str;
 /// Remarks about a value that is accepted.
 #[derive(Default)]
 pub(super) struct Note {
-    /// A boolean in an old spelling.
+    /// The boolean has an old spelling.
     pub(super) legacy_bool: bool,
-    /// A part of the value violates this rule and is ignored.
+    /// The rule that a part of the value violates. That part is ignored.
     pub(super) in_part: Option<Rule>,
 }
 

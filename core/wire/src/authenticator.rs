@@ -16,8 +16,8 @@ use super::sink::Sink;
 ///
 /// [`Handshake`](super::handshake::Handshake) requests the messages to send and passes in the
 /// replies. The `write_*` methods do not change state and may be called again; the `handle_*`
-/// methods advance the conversation. Replies passed in are well-formed and have `ok: 1`: the
-/// handshake itself fails on a server's refusal.
+/// methods advance the conversation. Replies are well-formed and have `ok: 1`: the handshake fails
+/// on a server's refusal and does not pass it in.
 pub trait Authenticator {
     /// Appends the authentication fields to the connection's first hello.
     ///
@@ -43,7 +43,7 @@ pub trait Authenticator {
     /// [`EncodeError`].
     fn write_command<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError>;
 
-    /// Does a step of the work that [`Round::Work`] announced. Only called after it.
+    /// Does a step of the work that [`Round::Work`] announced. Only called after that round.
     ///
     /// Cost: a small part of a second at most, so other tasks on the same thread are not blocked
     /// for long.
@@ -158,7 +158,7 @@ impl<A: Authenticator> Authenticator for &mut A {
 
 /// Why an authentication failed, or cannot be attempted.
 ///
-/// `Copy`, and without text of the user or of the peer: it cannot contain a secret.
+/// `Copy`, and free of text of the user or of the peer, so it cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuthError {
@@ -252,30 +252,30 @@ impl fmt::Display for AuthError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::UsernameMissing => "the mechanism needs a user name",
-            Self::UsernameProhibited => "the user name has a zero character",
+            Self::UsernameProhibited => "the user name contains a zero character",
             Self::PasswordMissing => "the mechanism needs a password that is not empty",
-            Self::PasswordUnexpected => "the mechanism has no use for a password",
-            Self::PasswordProhibited => "the password has characters that are prohibited",
-            Self::PasswordNotAscii => "this build can only use ASCII passwords",
-            Self::SourceNotExternal => "the mechanism needs the source $external",
+            Self::PasswordUnexpected => "the mechanism does not use a password",
+            Self::PasswordProhibited => "the password contains prohibited characters",
+            Self::PasswordNotAscii => "the password is not ASCII, which this build does not support: enable the feature std",
+            Self::SourceNotExternal => "the mechanism requires authSource=$external",
             Self::MechanismUnsupported { name } => return write!(f, "the mechanism {name} is not supported"),
             Self::PlainWithoutTls => {
                 "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
                  tlsAllowInvalid.., or set allow_plain_without_tls"
             }
-            Self::NonceProhibited => "the client's nonce cannot be used",
+            Self::NonceProhibited => "the client's nonce is invalid",
             Self::Refused { code } => return write!(f, "the server refused with code {code}"),
-            Self::ServerError => "the server refused within SCRAM",
-            Self::ReplyField { name } => return write!(f, "field `{name}` of the reply is missing or of a wrong type"),
-            Self::ConversationId => "reply of another conversation",
-            Self::AttributeMissing { name } => return write!(f, "attribute `{name}` is not where it must be"),
+            Self::ServerError => "the server refused with an error in its SCRAM message",
+            Self::ReplyField { name } => return write!(f, "field `{name}` of the reply is missing or has the wrong type"),
+            Self::ConversationId => "the reply belongs to another conversation",
+            Self::AttributeMissing { name } => return write!(f, "attribute `{name}` is missing from its position"),
             Self::AttributeMalformed { name: Some(name) } => return write!(f, "attribute `{name}` is malformed"),
             Self::AttributeMalformed { name: None } => "malformed attribute",
             Self::AttributeMisplaced { name } => {
-                return write!(f, "attribute `{name}` is repeated or out of place");
+                return write!(f, "attribute `{name}` is repeated or misplaced");
             }
-            Self::MandatoryExtension => "unknown mandatory extension",
-            Self::ServerNonce => "the server's nonce does not extend the client's",
+            Self::MandatoryExtension => "the SCRAM message has an unsupported mandatory extension",
+            Self::ServerNonce => "the server's nonce does not begin with the client's",
             Self::ServerNonceTooLong => "the server's nonce is too long",
             Self::SaltTooLong => "the salt is too long",
             Self::MessageTooLong => "the server's first message is too long",
@@ -283,7 +283,7 @@ impl fmt::Display for AuthError {
             Self::IterationsTooMany { max } => return write!(f, "more than {max} iterations"),
             Self::ServerSignature => "the server's signature is wrong",
             Self::DoneTooEarly => "the server ended the conversation too early",
-            Self::NotDone => "the server does not end the conversation",
+            Self::NotDone => "the server continues a conversation that should have ended",
             Self::PayloadUnexpected => "unexpected payload",
             Self::Ended => "the conversation has ended",
         })

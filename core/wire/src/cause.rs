@@ -11,7 +11,7 @@ use core::hash::{Hash, Hasher};
 
 /// Why a connection, a check or a check-out failed.
 ///
-/// `Copy` and without text of a peer: it fits into slots, events and errors of every build, and
+/// `Copy` and free of text of a peer: it fits into slots, events and errors of every build, and
 /// cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -25,7 +25,7 @@ pub enum Cause {
     /// The peer's certificate or host name was rejected, or the peer rejected this client's
     /// certificate. An I/O error inside the TLS handshake is [`Cause::Network`].
     Certificate(CertificateFault),
-    /// The peer broke the wire protocol.
+    /// The peer violated the wire protocol.
     Protocol,
     /// The server answered a command with `ok: 0` and this code (0 if the reply has none).
     Command {
@@ -34,7 +34,7 @@ pub enum Cause {
     },
     /// The server refused the credentials, or failed to prove that it knows them.
     Authentication,
-    /// Load-balanced mode, and the server's hello has no `serviceId`.
+    /// The client is in load-balanced mode, and the server's hello has no `serviceId`.
     MissingServiceId,
     /// The server's monitor timed out and interrupted the connections in use.
     Interrupted,
@@ -42,12 +42,11 @@ pub enum Cause {
     Cancelled,
     /// The pool or the client was closed.
     Closed,
-    /// The process was forked; the child must not use resources of the parent.
+    /// The process was forked, and the child must not use resources of the parent.
     Forked,
     /// This side is out of memory, table slots or descriptors.
     Resources,
-    /// An error of a connection that this library does not know: that of the manager of a generic
-    /// pool.
+    /// An error that this library does not define, such as that of the manager of a generic pool.
     Other,
 }
 
@@ -92,11 +91,11 @@ impl Error for Cause {}
 /// it. Without `alloc` it holds nothing and takes no space. It contains no secret: only errors of
 /// sockets, TLS, resolvers and of the wire protocol become reasons.
 ///
-/// Any two reasons are equal: errors are compared by what a program can act on, so an error with a
-/// reason equals the same error without one.
+/// All reasons are equal, because errors are compared only by the parts that a program can act on.
+/// So an error with a reason equals the same error without one.
 #[derive(Clone, Default)]
 pub struct Reason {
-    /// Boxed too, because an `Arc` of a trait object has the size of two pointers.
+    /// Boxed inside the `Arc`, because an `Arc` of a trait object has the size of two pointers.
     #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
     error: Option<Arc<Box<dyn Error + Send + Sync>>>,
 }
@@ -188,8 +187,8 @@ pub enum CertificateFault {
     WrongName,
     /// It has been revoked.
     Revoked,
-    /// It is not valid for TLS: malformed, issued by a certificate that may not issue others, or
-    /// not intended for a server.
+    /// It is malformed, its issuer is not allowed to issue certificates, or it is not intended for
+    /// a server.
     Invalid,
     /// The server did not accept this client's certificate, or requires one and received none.
     RefusedByPeer,
@@ -203,8 +202,12 @@ impl fmt::Display for CertificateFault {
             Self::UnknownIssuer => "its issuer is not trusted",
             Self::WrongName => "it is not valid for the name of the host",
             Self::Revoked => "it has been revoked",
-            Self::Invalid => "it is malformed, issued by who may not, or not meant for a server",
-            Self::RefusedByPeer => "the server did not accept that of this client, or wants one",
+            Self::Invalid => {
+                "it is malformed, its issuer is not allowed to issue certificates, or it is not intended for a server"
+            }
+            Self::RefusedByPeer => {
+                "the server rejected this client's certificate, or requires one: set tlsCertificateKeyFile"
+            }
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::server::TopologyVersion;
 ///
 /// `ok` is required and must be a number or a boolean; `topologyVersion` must be well-formed if
 /// present. Any other field of a wrong type counts as absent. If a field is repeated, the first one
-/// counts.
+/// is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandReply<'a> {
@@ -90,18 +90,18 @@ impl<'a> CommandReply<'a> {
 
     /// Whether a reply has a usual form of `ok: 1` and no field that requires full parsing.
     ///
-    /// If so, [`CommandReply::parse`] returns it with `ok` and without a write concern error. This
-    /// is a cheap check for a reply that has passed [`RawDocument::validate`]; `false` only means
-    /// that the reply must be parsed.
+    /// If so, [`CommandReply::parse`] would return it with `ok` and without a write concern error.
+    /// A cheap check for a reply that has passed [`RawDocument::validate`]; `false` only means that
+    /// the reply must be parsed.
     #[must_use]
     pub fn is_plain_success(reply: RawDocument<'_>) -> bool {
         let mut ok = false;
         let plain = reply.all_raw(|key, element_type, value| match key {
             b"ok" => {
                 // Parsed in full: numbers of other types, `true`, a repeated `ok`, and errors.
-                let says_so = (element_type == ElementType::Double && value == 1.0_f64.to_le_bytes())
+                let is_one = (element_type == ElementType::Double && value == 1.0_f64.to_le_bytes())
                     || (element_type == ElementType::Int32 && value == 1_i32.to_le_bytes());
-                says_so && !core::mem::replace(&mut ok, true)
+                is_one && !core::mem::replace(&mut ok, true)
             }
             b"writeConcernError" | b"topologyVersion" => false,
             _ => true,

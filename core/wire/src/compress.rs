@@ -8,8 +8,8 @@
 //! Without any of the features no compressor is offered, and a compressed message is rejected with
 //! [`WireErrorKind::Compressed`].
 //!
-//! Read first: Wire Compression, "MongoDB Handshake Amendment", "OP_COMPRESSED", "Compressor IDs", "Messages not
-//! allowed to be compressed".
+//! Read first: Wire Compression, "MongoDB Handshake Amendment", "OP_COMPRESSED", "Compressor IDs",
+//! "Messages not allowed to be compressed".
 
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "zstd"))]
 mod codec;
@@ -122,7 +122,7 @@ impl Compressors {
     #[must_use]
     pub fn with(mut self, compressor: Compressor) -> Self {
         if !self.contains(compressor) {
-            // There is a slot for each compressor.
+            // The array has a slot for each compressor.
             if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
                 *place = Some(compressor);
             }
@@ -247,8 +247,9 @@ impl fmt::Debug for Compressed<'_> {
 /// # Errors
 ///
 /// Those of [`decode_header`]; [`WireErrorKind::Opcode`] for a message that is not compressed;
-/// [`WireErrorKind::CompressedTwice`], [`WireErrorKind::CompressedOpcode`], [`WireErrorKind::UncompressedSize`],
-/// [`WireErrorKind::CompressorUnknown`], [`WireErrorKind::CompressorNotNegotiated`].
+/// [`WireErrorKind::CompressedTwice`], [`WireErrorKind::CompressedOpcode`],
+/// [`WireErrorKind::UncompressedSize`], [`WireErrorKind::CompressorUnknown`],
+/// [`WireErrorKind::CompressorNotNegotiated`].
 ///
 /// Source: Wire Compression, "OP_COMPRESSED".
 pub fn decode_compressed<'a>(

@@ -151,7 +151,7 @@ pub enum WireErrorKind {
         /// Bytes available.
         found_bytes: u32,
     },
-    /// The zero byte at the end of a document, key or string is missing, or stands before the end.
+    /// The zero byte at the end of a document, key or string is missing, or precedes the end.
     Terminator,
     /// The length of a string is less than 1, or exceeds the available bytes.
     StringLength {
@@ -231,38 +231,40 @@ impl fmt::Display for WireErrorKind {
                 write!(f, "message length {length_bytes} exceeds the limit of {max_bytes}")
             }
             Self::Opcode { opcode } => write!(f, "unknown opcode {opcode}"),
-            Self::Compressed => f.write_str("a compressed message, where no compressor was agreed on"),
+            Self::Compressed => f.write_str("a message is compressed, but no compressor was negotiated"),
             Self::CompressedTwice => f.write_str("a compressed message inside a compressed one"),
             Self::CompressedOpcode { opcode } => write!(f, "opcode {opcode} inside a compressed message"),
             Self::CompressorUnknown { id } => write!(f, "unknown compressor {id}"),
             Self::CompressorNotNegotiated { compressor } => {
-                write!(f, "compressor {compressor}, which was not agreed on")
+                write!(f, "compressor {compressor} was not negotiated")
             }
             Self::UncompressedSize { size_bytes, max_bytes } => {
-                write!(f, "uncompressed size {size_bytes} is less than a message takes, or more than {max_bytes}")
+                write!(f, "uncompressed size {size_bytes} is less than that of any message, or exceeds {max_bytes}")
             }
             Self::InflatedSize { declared_bytes, found_bytes } => {
                 write!(f, "{found_bytes} bytes inflated, {declared_bytes} declared")
             }
             Self::InflatedTooLong { declared_bytes } => {
-                write!(f, "more than the {declared_bytes} bytes declared inflated")
+                write!(f, "the inflated data exceed the {declared_bytes} bytes declared")
             }
             Self::CompressedData { compressor } => write!(f, "malformed {compressor} data"),
-            Self::CompressedRest { count_bytes } => write!(f, "{count_bytes} bytes behind the compressed data"),
+            Self::CompressedRest { count_bytes } => write!(f, "{count_bytes} extra bytes follow the compressed data"),
             Self::Flags { flags } => write!(f, "flags {flags:#010x} are not allowed here"),
             Self::Checksum { computed, found } => {
-                write!(f, "checksum is {found:#010x}, but the bytes give {computed:#010x}")
+                write!(f, "checksum is {found:#010x}, but {computed:#010x} was computed")
             }
             Self::ResponseTo { expected, found } => {
-                write!(f, "reply to message {found}, where one to {expected} was due")
+                write!(f, "the reply answers message {found}, expected {expected}")
             }
-            Self::MoreToCome => f.write_str("moreToCome, which was not allowed"),
-            Self::Unsolicited { count_bytes } => write!(f, "{count_bytes} bytes that nobody asked for"),
+            Self::MoreToCome => f.write_str("the reply has the flag moreToCome, which the request did not allow"),
+            Self::Unsolicited { count_bytes } => {
+                write!(f, "{count_bytes} bytes arrived while no reply was outstanding")
+            }
             Self::SectionKind { kind } => write!(f, "unknown section kind {kind}"),
             Self::SectionLength { length_bytes } => write!(f, "section length {length_bytes} does not fit"),
             Self::BodyMissing => f.write_str("no body section"),
             Self::BodyTwice => f.write_str("a second body section"),
-            Self::SequenceTwice => f.write_str("two document sequences of one name"),
+            Self::SequenceTwice => f.write_str("two document sequences have the same name"),
             Self::SequencesTooMany => f.write_str("too many document sequences"),
             Self::Truncated { needed_bytes, found_bytes } => {
                 write!(f, "{needed_bytes} bytes needed, {found_bytes} there")
@@ -325,14 +327,15 @@ pub enum EncodeError {
     BodyMissing,
     /// A message was given two bodies.
     BodyTwice,
-    /// A message was given more document sequences than [`SEQUENCES_MAX`](super::message::SEQUENCES_MAX).
+    /// A message was given more document sequences than
+    /// [`SEQUENCES_MAX`](super::message::SEQUENCES_MAX).
     SequencesTooMany,
 }
 
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Full => f.write_str("no room left to write"),
+            Self::Full => f.write_str("the buffer has no room for the message"),
             Self::InteriorNul => f.write_str("zero byte inside a key or a name"),
             Self::DocumentTooLarge { length_bytes, max_bytes } => {
                 write!(f, "document of {length_bytes} bytes exceeds the limit of {max_bytes}")

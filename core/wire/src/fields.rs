@@ -106,7 +106,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Stores the value unless one is stored already: if a field is repeated, the first one counts, as
+/// Stores the value unless one is already stored: if a field is repeated, the first one is used, as
 /// in [`RawDocument::get`].
 pub(super) fn put<T>(slot: &mut Option<T>, value: T) {
     slot.get_or_insert(value);

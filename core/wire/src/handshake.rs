@@ -1,10 +1,10 @@
 //! The handshake of an application connection, without I/O: bytes in, bytes out.
 //!
-//! Begins when the transport (TLS included) is established: hello and its reply, then as many
-//! rounds as the [`Authenticator`] needs, if there is one. Every round uses the same calls.
+//! It begins when the transport (TLS included) is established: hello and its reply, then as many
+//! rounds as the [`Authenticator`] needs, if there is one. The calls are the same in every round.
 //!
-//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication, "Authentication
-//! Handshake"; Load Balancers, "Connection Establishment".
+//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication,
+//! "Authentication Handshake"; Load Balancers, "Connection Establishment".
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +51,7 @@ enum Step {
     OwesCommand,
     AwaitsReply,
     /// The authenticator has a computation to continue.
-    Works,
+    Computing,
     /// Ended, successfully or not; holds the last phase.
     Ended(Phase),
 }
@@ -146,7 +146,7 @@ impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match self.phase {
             Phase::Connect => "connecting",
-            Phase::Proxy => "talking to the proxy",
+            Phase::Proxy => "handshake with the proxy",
             Phase::Tls => "the TLS handshake",
             Phase::Hello => "hello",
             Phase::Authentication => "authentication",
@@ -191,12 +191,12 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Self::begin(hello, authenticator)
     }
 
-    /// Sets whether authentication is skipped with arbiters, which hold no data and have no users.
+    /// Sets whether authentication is skipped with arbiters, which store no data and have no users.
     /// Default: skipped, unless a load balancer is expected.
     ///
-    /// Any peer can report itself as an arbiter and so avoid proving that it knows the user. A host
-    /// that selects its servers and needs no connection to an arbiter should turn the exemption
-    /// off; the driver does so, except for a direct connection. Other hosts must check
+    /// Any peer can report itself as an arbiter and so skip the proof that it knows the user. A
+    /// host that selects its servers and needs no connection to an arbiter should pass `false`; the
+    /// driver does so, except for a direct connection. Other hosts must check
     /// [`Established::server_type`] before they send confidential data.
     ///
     /// Source: Authentication, "Authentication Handshake".
@@ -221,14 +221,14 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     /// [`Cause::MissingServiceId`] if a load balancer was expected and the reply has no service id,
     /// [`Cause::Authentication`] if the server refuses or the authenticator fails.
     ///
-    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92);
-    /// Authentication, "Authentication Handshake" (CMAP-96).
+    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment"
+    /// (CMAP-92); Authentication, "Authentication Handshake" (CMAP-96).
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Handled<'b>, HandshakeError> {
         let before = input.len();
         let phase = self.phase();
-        if self.step == Step::Works {
+        if self.step == Step::Computing {
             let round = self.authenticator.work();
-            return Ok(Handled { consumed_bytes: 0, hello: None, next: self.go_on(round)? });
+            return Ok(Handled { consumed_bytes: 0, hello: None, next: self.continue_with(round)? });
         }
         let decoded = self.exchange.decode_reply(input, &Limits::HANDSHAKE);
         let (message, rest) = match decoded.map_err(|wire| wire_error(phase, wire))? {
@@ -236,7 +236,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             Decoded::NeedMore { bytes_min } => {
                 let next = match self.step {
                     Step::OwesHello | Step::OwesCommand => Next::Transmit,
-                    Step::Works => Next::Work,
+                    Step::Computing => Next::Work,
                     Step::AwaitsHello | Step::AwaitsReply | Step::Ended(_) => Next::Receive { bytes_min },
                 };
                 return Ok(Handled { consumed_bytes: 0, hello: None, next });
@@ -253,7 +253,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 }
                 (None, self.authenticator.handle_reply(message.body()))
             }
-            Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Works | Step::Ended(_) => {
+            Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Computing | Step::Ended(_) => {
                 let hello = HelloReply::parse(message.body()).map_err(|wire| wire_error(phase, wire))?;
                 if !hello.ok {
                     return Err(command_error(phase, hello.code, hello.labels, hello.topology_version));
@@ -264,7 +264,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 (Some(hello), round)
             }
         };
-        let next = self.go_on(round)?;
+        let next = self.continue_with(round)?;
         Ok(Handled { consumed_bytes, hello, next })
     }
 
@@ -275,8 +275,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`HandshakeError`] with [`Cause::Resources`] if it cannot be written; the message remains
-    /// due.
+    /// [`HandshakeError`] with [`Cause::Resources`] if it cannot be written; the message stays due.
     pub fn poll_transmit(&mut self, sink: &mut impl Sink) -> Result<bool, HandshakeError> {
         let mut ids = self.ids;
         let request_id = ids.next_id();
@@ -288,7 +287,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 (written, Step::AwaitsHello)
             }
             Step::OwesCommand => (self.encode_round(sink, request_id), Step::AwaitsReply),
-            Step::AwaitsHello | Step::AwaitsReply | Step::Works | Step::Ended(_) => return Ok(false),
+            Step::AwaitsHello | Step::AwaitsReply | Step::Computing | Step::Ended(_) => return Ok(false),
         };
         written.map_err(|encode| {
             let error = HandshakeError::new(self.phase(), Cause::Resources);
@@ -311,18 +310,18 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     pub const fn phase(&self) -> Phase {
         match self.step {
             Step::OwesHello | Step::AwaitsHello => Phase::Hello,
-            Step::OwesCommand | Step::AwaitsReply | Step::Works => Phase::Authentication,
+            Step::OwesCommand | Step::AwaitsReply | Step::Computing => Phase::Authentication,
             Step::Ended(phase) => phase,
         }
     }
 
-    /// The authenticator; its keys may save the next connection computation.
+    /// The authenticator. Its keys may save the next connection a computation.
     #[must_use]
     pub const fn authenticator(&self) -> &A {
         &self.authenticator
     }
 
-    /// The authenticator; keys from another connection may save it computation.
+    /// The authenticator, for keys from another connection, which may save it a computation.
     #[must_use]
     pub const fn authenticator_mut(&mut self) -> &mut A {
         &mut self.authenticator
@@ -353,7 +352,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     }
 
     /// Determines the next step after a successful reply.
-    fn go_on(&mut self, round: Result<Round, AuthError>) -> Result<Next, HandshakeError> {
+    fn continue_with(&mut self, round: Result<Round, AuthError>) -> Result<Next, HandshakeError> {
         let error = HandshakeError::new(Phase::Authentication, Cause::Authentication);
         self.step = Step::Ended(Phase::Authentication);
         match (round, self.established) {
@@ -362,7 +361,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 Ok(Next::Transmit)
             }
             (Ok(Round::Work), _) => {
-                self.step = Step::Works;
+                self.step = Step::Computing;
                 Ok(Next::Work)
             }
             (Ok(Round::Done), Some(established)) => {

@@ -1,7 +1,7 @@
 //! Hello: client metadata and options of a connection, and the server's description of itself.
 //!
-//! Read first: MongoDB Handshake, "Connection handshake" and "Client metadata"; Server Monitoring, "hello or
-//! legacy hello"; SDAM, "Parsing a hello or legacy hello response".
+//! Read first: MongoDB Handshake, "Connection handshake" and "Client metadata"; Server Monitoring,
+//! "hello or legacy hello"; SDAM, "Parsing a hello or legacy hello response".
 
 mod environment;
 mod exchange;

@@ -1,6 +1,7 @@
-//! Error labels, and the rule by which a failed establishment gets them.
+//! Error labels, and the rule that assigns them to a failed establishment.
 //!
-//! Read first: CMAP, "Connection Pool Backpressure"; SDAM, "Network error" under "Application errors".
+//! Read first: CMAP, "Connection Pool Backpressure"; SDAM, "Network error" under "Application
+//! errors".
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +11,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 use crate::cause::Cause;
 
-/// A set of the error labels that drivers act on. Other labels are dropped.
+/// A set of the error labels that affect the behaviour of drivers. Other labels are dropped.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Labels(u8);
 

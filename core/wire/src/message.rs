@@ -3,7 +3,8 @@
 //! OP_MSG is the only opcode used, also for the first hello of a connection (MON-06); compressed
 //! messages ([`compress`](super::compress)) contain it.
 //!
-//! Read first: OP_MSG, "Sections", "Flag Bits", "Exhaust"; MongoDB Wire Protocol, "Standard Message Header".
+//! Read first: OP_MSG, "Sections", "Flag Bits", "Exhaust"; MongoDB Wire Protocol, "Standard Message
+//! Header".
 
 mod checksum;
 mod decode;

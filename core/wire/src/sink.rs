@@ -8,7 +8,7 @@ pub struct Full;
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no place left in the store")
+        f.write_str("no room left")
     }
 }
 

@@ -5,8 +5,9 @@
 //! cargo run -p poolhouse-embassy --example telemetry -- 127.0.0.1:27017
 //! ```
 //!
-//! Here the device is a thread: its network stack is embassy-net as it would be on a device, at one end of a cable in memory; at the other end
-//! a bridge leads to a server of this host, or to a fake one if none is named.
+//! The device is a thread here. Its network stack is embassy-net, as on a device, at one end of a
+//! cable in memory. The bridge at the other end forwards to the server of the argument, or to a fake
+//! server.
 
 extern crate alloc;
 
@@ -48,7 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a device does once it has an address. There, what is leaked here is in statics, and the options are a `const`.
+/// Runs the program of a device. On a device, the memory that is leaked here is in statics, and the
+/// options are a `const`.
 async fn report(net: &net::Net, address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let seeds: &'static [&'static str] = vec![&*address.to_string().leak()].leak();
     let pool = PoolOptions { max_pool_size: 2, ..PoolOptions::DEFAULT };

@@ -1,5 +1,5 @@
-//! A small typed layer for what a device does: ask whether the server is there, what it is, and store what was measured. Without a heap, and the same
-//! on the host and on a device.
+//! The typed commands of a device: ping, hello, and inserts of measurements. They need no heap, and
+//! are the same on the host and on a device.
 
 use core::fmt;
 use core::time::Duration;
@@ -7,20 +7,21 @@ use poolhouse_embassy::poolhouse_wire::EncodeError;
 use poolhouse_embassy::poolhouse_wire::bson::RawValue;
 use poolhouse_embassy::{Buffer, Client, CommandOptions, DocumentWriter, Layout, OperationError, RawDocument};
 
-/// Replies to these commands are small. Hello's is larger where the set has many members.
+/// Replies to these commands are small, except a reply to hello from a set with many members.
 const REPLY_BYTES: usize = 1024;
 
-/// What one device measured at one time.
+/// A measurement of a device.
 ///
-/// Its id is of the device and the number, so that it may be stored twice and is there once.
+/// Its id consists of the device and the number: if it is inserted twice, it is stored once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reading<'a> {
     pub(crate) device: &'a str,
-    /// Counts from the device's start or, if it remembers, its first.
+    /// Counts the measurements since the device's start, or, if the count is kept in flash, all of
+    /// its measurements.
     pub(crate) number: i64,
     /// Milliseconds since 1970.
     pub(crate) at_ms: i64,
-    /// Thousandths of a degree: nothing here calculates with floating point.
+    /// Thousandths of a degree: avoids floating point.
     pub(crate) millidegrees: i32,
 }
 
@@ -35,21 +36,21 @@ impl Reading<'_> {
     }
 }
 
-/// What a server says of itself.
+/// The part of a server's hello reply that a device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) is_writable_primary: bool,
     pub(crate) wire_version_max: i64,
 }
 
-/// Why a reading was not stored.
+/// A reading was not stored, or its reply does not show whether it was stored.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum StoreError {
-    /// The command was not run.
+    /// The command failed.
     Operation(OperationError),
-    /// The server did not take the document, with this code.
+    /// The server refused the document with this code.
     Write(i64),
-    /// The server's reply tells nothing of it.
+    /// The server's reply does not mention the document.
     Reply,
 }
 
@@ -58,7 +59,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Operation(error) => error.fmt(f),
             Self::Write(code) => write!(f, "the document was refused with code {code}"),
-            Self::Reply => f.write_str("the reply does not tell what became of the document"),
+            Self::Reply => f.write_str("the reply does not show whether the document was stored"),
         }
     }
 }
@@ -71,13 +72,13 @@ impl From<OperationError> for StoreError {
     }
 }
 
-/// Whether a server is there that accepts writes.
+/// Waits until a server that accepts writes replies.
 pub(crate) async fn ping<L: Layout>(client: &Client<L>) -> Result<(), OperationError> {
     let mut reply = [0; REPLY_BYTES];
     client.run_command("admin", |command| command.int32("ping", 1).map(drop), &mut reply).await.map(drop)
 }
 
-/// What the server says of itself. The reply is read where it was received.
+/// Asks a server for its hello. The reply is read in the connection's buffer, not copied.
 pub(crate) async fn hello<L: Layout>(client: &Client<L>) -> Result<Hello, OperationError> {
     let mut guard = client.check_out().await?;
     let reply = guard.run_command("admin", |command| command.int32("hello", 1).map(drop)).await?;
@@ -87,9 +88,9 @@ pub(crate) async fn hello<L: Layout>(client: &Client<L>) -> Result<Hello, Operat
     })
 }
 
-/// Stores a reading, by an insert that is run again when it may not have been done.
+/// Stores a reading. An insert that fails without a reply is repeated.
 ///
-/// - `timeout`: how long it may take in all.
+/// - `timeout`: of all attempts together.
 pub(crate) async fn store<L: Layout>(
     client: &Client<L>,
     database: &str,
@@ -97,7 +98,7 @@ pub(crate) async fn store<L: Layout>(
     reading: &Reading<'_>,
     timeout: Duration,
 ) -> Result<(), StoreError> {
-    /// The server's code for a document whose id is taken: by this one, on its way the first time.
+    /// The server's code for a document with an id that exists: an earlier attempt has stored it.
     const DUPLICATE: i64 = 11000;
     let mut reply = [0; REPLY_BYTES];
     let insert = |command: &mut DocumentWriter<'_, Buffer>| {
@@ -106,7 +107,7 @@ pub(crate) async fn store<L: Layout>(
             documents.document(|document| reading.write(document))?;
             Ok(())
         })?;
-        // Of a set: only what a majority has is there after an election.
+        // In a replica set, only writes on a majority of members survive an election.
         command.document("writeConcern", |concern| concern.str("w", "majority").map(drop))?;
         Ok(())
     };

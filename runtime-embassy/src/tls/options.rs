@@ -212,7 +212,7 @@ impl TlsConfig {
     }
 
     /// Whether every certificate and key can be decoded.
-    pub(super) fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.with_anchors(|anchors| anchors.len()) == self.0.authorities.len()
             && self.0.identity.is_none_or(|identity| identity.signing_key().is_some())
     }

@@ -18,7 +18,7 @@ use super::options::TlsConfig;
 use super::suite::Suite;
 use super::verify::Verifier;
 use super::watch::{Watch, Watched};
-use crate::Random;
+use crate::config::Random;
 
 /// A session. Dropping it sends nothing; [`Session::goodbye`] does.
 pub(super) struct Session<'m, S: Read + Write> {
@@ -90,7 +90,7 @@ impl<'m, S: Read + Write> Session<'m, S> {
             Ok(mut data) => {
                 let taken = take(data.peek_all());
                 data.pop(taken);
-                self.watch.fruit();
+                self.watch.progress();
                 return Ok(true);
             }
             Err(error) => error,

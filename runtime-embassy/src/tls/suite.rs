@@ -98,7 +98,7 @@ fn verdict(mark: Mark, plaintext: &[u8]) -> Verdict {
     let Some(end) = plaintext.iter().rposition(|byte| *byte != 0) else { return Verdict::Refuse };
     let (content, kind) = plaintext.split_at(end);
     match (mark, kind.first().copied()) {
-        (Mark::Shaking, _) | (Mark::Open, Some(DATA)) => Verdict::Pass,
+        (Mark::Handshake, _) | (Mark::Open, Some(DATA)) => Verdict::Pass,
         // Session tickets are ignored: sessions are not resumed.
         (Mark::Open, Some(HANDSHAKE)) if are_tickets(content) => Verdict::Instead(NO_DATA),
         (Mark::Open, Some(ALERT)) => match content {

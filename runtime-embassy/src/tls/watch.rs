@@ -13,7 +13,7 @@ pub(super) const VERSION: [u8; 2] = [3, 3];
 const RECORD_BYTES_MAX: u16 = 16 * 1024 + 256;
 /// The maximum number of consecutive records without progress: those of the handshake, or without
 /// data.
-const FRUITLESS_MAX: u8 = 32;
+const WITHOUT_PROGRESS_MAX: u8 = 32;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
@@ -27,7 +27,7 @@ enum Phase {
     /// The server's first record, its hello, is expected: unencrypted.
     Hello,
     /// The rest of the handshake: encrypted.
-    Shaking,
+    Handshake,
     /// The handshake is done; records contain data.
     Open,
 }
@@ -36,14 +36,14 @@ enum Phase {
 /// embedded-tls forwards unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    Shaking = 3,
+    Handshake = 3,
     Open = 4,
 }
 
 impl Mark {
     pub(super) const fn of(byte: u8) -> Option<Self> {
         match byte {
-            3 => Some(Self::Shaking),
+            3 => Some(Self::Handshake),
             4 => Some(Self::Open),
             _ => None,
         }
@@ -54,24 +54,24 @@ impl Mark {
 #[derive(Debug)]
 pub(super) struct Watch {
     phase: Cell<Phase>,
-    fruitless: Cell<u8>,
+    without_progress: Cell<u8>,
     fault: Cell<Option<Cause>>,
 }
 
 impl Watch {
     pub(super) const fn new() -> Self {
-        Self { phase: Cell::new(Phase::Hello), fruitless: Cell::new(0), fault: Cell::new(None) }
+        Self { phase: Cell::new(Phase::Hello), without_progress: Cell::new(0), fault: Cell::new(None) }
     }
 
     /// Marks the handshake as done.
     pub(super) fn open(&self) {
         self.phase.set(Phase::Open);
-        self.fruitless.set(0);
+        self.without_progress.set(0);
     }
 
     /// Resets the count of records without data.
-    pub(super) fn fruit(&self) {
-        self.fruitless.set(0);
+    pub(super) fn progress(&self) {
+        self.without_progress.set(0);
     }
 
     /// Whether the handshake is done.
@@ -89,21 +89,25 @@ impl Watch {
     fn admit(&self, header: &mut [u8; HEADER_BYTES]) -> Option<u16> {
         let [kind, major, minor, high, low] = header;
         let len = u16::from_be_bytes([*high, *low]);
-        let has_place = match (self.phase.get(), *kind) {
+        let is_allowed = match (self.phase.get(), *kind) {
             (Phase::Hello, HANDSHAKE) => {
-                self.phase.set(Phase::Shaking);
+                self.phase.set(Phase::Handshake);
                 true
             }
-            (Phase::Hello, ALERT) | (Phase::Shaking | Phase::Open, DATA) => true,
-            (Phase::Shaking, CHANGE_CIPHER_SPEC) => len == 1,
-            (Phase::Hello | Phase::Shaking | Phase::Open, _) => false,
+            (Phase::Hello, ALERT) | (Phase::Handshake | Phase::Open, DATA) => true,
+            (Phase::Handshake, CHANGE_CIPHER_SPEC) => len == 1,
+            (Phase::Hello | Phase::Handshake | Phase::Open, _) => false,
         };
-        let fruitless = self.fruitless.get();
-        self.fruitless.set(fruitless.saturating_add(1));
-        if !has_place || [*major, *minor] != VERSION || len > RECORD_BYTES_MAX || fruitless >= FRUITLESS_MAX {
+        let without_progress = self.without_progress.get();
+        self.without_progress.set(without_progress.saturating_add(1));
+        if !is_allowed
+            || [*major, *minor] != VERSION
+            || len > RECORD_BYTES_MAX
+            || without_progress >= WITHOUT_PROGRESS_MAX
+        {
             return None;
         }
-        let mark = if self.phase.get() == Phase::Open { Mark::Open } else { Mark::Shaking };
+        let mark = if self.phase.get() == Phase::Open { Mark::Open } else { Mark::Handshake };
         *minor = mark as u8;
         Some(len)
     }
@@ -120,15 +124,15 @@ pub(super) struct Watched<'w, S> {
     watch: &'w Watch,
     header: [u8; HEADER_BYTES],
     /// Bytes of the header that were received, and that were passed on.
-    come: usize,
-    handed: usize,
+    received: usize,
+    passed: usize,
     /// Bytes of the record that were not read yet.
     left: u16,
 }
 
 impl<'w, S> Watched<'w, S> {
     pub(super) const fn new(socket: S, watch: &'w Watch) -> Self {
-        Self { socket, watch, header: [0; HEADER_BYTES], come: 0, handed: 0, left: 0 }
+        Self { socket, watch, header: [0; HEADER_BYTES], received: 0, passed: 0, left: 0 }
     }
 }
 
@@ -139,20 +143,20 @@ impl<S> ErrorType for Watched<'_, S> {
 impl<S: Read> Watched<'_, S> {
     /// Waits for a complete header. Returns `false` if the peer has ended the stream.
     async fn header(&mut self) -> Result<bool, ErrorKind> {
-        if self.handed == HEADER_BYTES && self.left == 0 {
-            self.come = 0;
-            self.handed = 0;
+        if self.passed == HEADER_BYTES && self.left == 0 {
+            self.received = 0;
+            self.passed = 0;
         }
-        while self.come < HEADER_BYTES {
-            let room = self.header.get_mut(self.come..).unwrap_or_default();
+        while self.received < HEADER_BYTES {
+            let room = self.header.get_mut(self.received..).unwrap_or_default();
             let limit = room.len();
             let read = self.socket.read(room).await;
             let count = read.map_err(|error| self.watch.fail(Cause::Network, error.kind()))?;
             if count == 0 {
                 return Ok(false);
             }
-            self.come += count.min(limit);
-            if self.come == HEADER_BYTES {
+            self.received += count.min(limit);
+            if self.received == HEADER_BYTES {
                 let admitted = self.watch.admit(&mut self.header);
                 self.left = admitted.ok_or_else(|| self.watch.fail(Cause::Protocol, ErrorKind::InvalidData))?;
             }
@@ -166,11 +170,11 @@ impl<S: Read> Read for Watched<'_, S> {
         if buf.is_empty() || !self.header().await? {
             return Ok(0);
         }
-        let header = self.header.get(self.handed..).unwrap_or_default();
+        let header = self.header.get(self.passed..).unwrap_or_default();
         if !header.is_empty() {
             let count = header.len().min(buf.len());
             buf.iter_mut().zip(header).for_each(|(to, from)| *to = *from);
-            self.handed += count;
+            self.passed += count;
             return Ok(count);
         }
         let limit = buf.len().min(usize::from(self.left));

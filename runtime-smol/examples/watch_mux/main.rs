@@ -7,8 +7,8 @@
 //! Without a host it starts three fake Cassandra servers in the process, which take 30 ms to
 //! answer. The pools are small, and they grow, trash connections and resurrect them within seconds:
 //! 1 to 4 connections to a host, 16 requests on each, a check for surplus connections every second,
-//! and four seconds until a connection in the trash is closed. Periodically a request is cancelled,
-//! and its stream id stays reserved until the late reply arrives.
+//! and a trashed connection is closed after four seconds. Periodically a request is cancelled, and
+//! its stream id stays reserved until the late reply arrives.
 //!
 //! On a terminal it draws a table five times a second; elsewhere it prints a line for each host a
 //! second. It ends with a summary. The exit status is 0 only if requests were answered and none

@@ -1,5 +1,5 @@
-//! The program, which is the same on every runtime: the crate's root has a module `runtime` that
-//! re-exports the runtime's names.
+//! The program, which is the same on every runtime. The root of each example has a module `runtime`
+//! that re-exports the runtime's names.
 
 use crate::runtime::mux::cql::Consistency;
 use crate::runtime::mux::{
@@ -20,22 +20,22 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Time in which load rises and falls again.
+/// The period of the load.
 const SWELL: Duration = Duration::from_secs(4);
 /// Time until the fake servers answer.
 const ANSWER_TIME: Duration = Duration::from_millis(30);
 /// Interval of cancelled requests, and the time after which each is cancelled.
-const GIVE_UP: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(5));
+const CANCEL: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(5));
 /// Requests in flight on a connection.
 const REQUESTS: u32 = 16;
 
 const USAGE: &str = "usage: watch_mux [HOST[:PORT]..] [--peak N] [--seconds S] [--user NAME --password WORD]
 
-  HOST[:PORT]   a node of a cluster; its port is 9042 unless it is said. None: three fake servers in this process
-  --peak N      requests in flight when load is at its highest (120)
-  --seconds S   how long (20)
+  HOST[:PORT]   a node of a cluster; default port 9042. Without hosts: three fake servers in this process
+  --peak N      requests in flight at the peak of the load (120)
+  --seconds S   the duration (20)
   --user, --password
-                who is calling, for PasswordAuthenticator";
+                the credential for PasswordAuthenticator";
 
 struct Arguments {
     hosts: Vec<String>,
@@ -53,19 +53,21 @@ fn arguments() -> Result<Arguments, Option<String>> {
     while let Some(word) = words.next() {
         let number = |value: Option<String>| value.and_then(|value| value.parse().ok()).filter(|value| *value > 0);
         match word.as_str() {
-            "--peak" => parsed.peak = number(words.next()).ok_or_else(|| wrong("--peak takes a number from 1"))?,
+            "--peak" => parsed.peak = number(words.next()).ok_or_else(|| wrong("--peak requires a number from 1"))?,
             "--seconds" => {
-                parsed.seconds = number(words.next()).ok_or_else(|| wrong("--seconds takes a number from 1"))?;
+                parsed.seconds = number(words.next()).ok_or_else(|| wrong("--seconds requires a number from 1"))?;
             }
-            "--user" => parsed.user = Some(words.next().ok_or_else(|| wrong("--user takes a name"))?),
-            "--password" => parsed.password = Some(words.next().ok_or_else(|| wrong("--password takes a word"))?),
+            "--user" => parsed.user = Some(words.next().ok_or_else(|| wrong("--user requires a name"))?),
+            "--password" => {
+                parsed.password = Some(words.next().ok_or_else(|| wrong("--password requires a password"))?)
+            }
             "--help" | "-h" => return Err(None),
             other if other.starts_with('-') => return Err(wrong(&format!("{other}: not understood"))),
             host => parsed.hosts.push(host.to_owned()),
         }
     }
     if parsed.user.is_some() != parsed.password.is_some() {
-        return Err(wrong("--user and --password go together"));
+        return Err(wrong("--user and --password must be set together"));
     }
     Ok(parsed)
 }
@@ -75,7 +77,7 @@ fn arguments() -> Result<Arguments, Option<String>> {
 struct Tally {
     answered: AtomicU64,
     failed: AtomicU64,
-    given_up: AtomicU64,
+    cancelled: AtomicU64,
     opened: AtomicU64,
     /// Of the opened connections, those that were opened in addition to another one.
     grown: AtomicU64,
@@ -134,9 +136,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             servers.push(server);
         }
         statement = "echo hello";
-        println!(
-            "No host was given: watching three fake servers in this process, which take {ANSWER_TIME:?} to answer."
-        );
+        println!("No host: watching three fake servers in this process, which take {ANSWER_TIME:?} to answer.");
     }
     let session = Session::new(options(arguments, hosts)).map_err(|error| error.to_string())?;
     let events = session.subscribe_where(is_shown);
@@ -147,9 +147,10 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     let listener = spawn(listen(events, origin, names, Arc::clone(&tally)));
     let started = Instant::now();
     let load = Load { started, end: started + Duration::from_secs(arguments.seconds.into()), peak: arguments.peak };
-    let ask = |number| spawn(ask(session.clone(), statement, load, number, Arc::clone(&tally)));
-    let workers: Vec<_> = (0..arguments.peak).map(ask).collect();
-    let fickle = spawn(give_up(session.clone(), statement, load, Arc::clone(&tally)));
+    let request_repeatedly =
+        |number| spawn(request_repeatedly(session.clone(), statement, load, number, Arc::clone(&tally)));
+    let workers: Vec<_> = (0..arguments.peak).map(request_repeatedly).collect();
+    let cancelling = spawn(cancel_periodically(session.clone(), statement, load, Arc::clone(&tally)));
 
     let live = std::io::stdout().is_terminal();
     let mut screen = Screen { live, recent: VecDeque::new(), last: (started, 0) };
@@ -161,7 +162,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     for worker in workers {
         worker.await;
     }
-    fickle.await;
+    cancelling.await;
     session.close().await;
     listener.await;
     screen.draw_events(&tally);
@@ -213,7 +214,7 @@ impl Load {
 }
 
 /// Sends requests one after another, while the load requires this task.
-async fn ask(session: Session, statement: &'static str, load: Load, number: u32, tally: Arc<Tally>) {
+async fn request_repeatedly(session: Session, statement: &'static str, load: Load, number: u32, tally: Arc<Tally>) {
     while let Some(wanted) = load.now() {
         // The first task always runs.
         if number > 0 && f64::from(number) >= wanted {
@@ -232,8 +233,8 @@ async fn ask(session: Session, statement: &'static str, load: Load, number: u32,
 }
 
 /// Sends requests and cancels each before its answer arrives.
-async fn give_up(session: Session, statement: &str, load: Load, tally: Arc<Tally>) {
-    let (pause, patience) = GIVE_UP;
+async fn cancel_periodically(session: Session, statement: &str, load: Load, tally: Arc<Tally>) {
+    let (pause, patience) = CANCEL;
     loop {
         sleep(pause).await;
         if load.now().is_none() {
@@ -246,7 +247,7 @@ async fn give_up(session: Session, statement: &str, load: Load, tally: Arc<Tally
             Poll::Pending => patience.as_mut().poll(context).map(|()| false),
         });
         if !answered.await {
-            count(&tally.given_up);
+            count(&tally.cancelled);
         }
     }
 }
@@ -321,10 +322,10 @@ impl Screen {
         let rate = (answered - self.last.1) as f64 / now.duration_since(self.last.0).as_secs_f64().max(1e-9);
         self.last = (now, answered);
         let requests = format!(
-            "{:.0} requests wanted in flight, {rate:.0} answered/s; {answered} answered, {} failed, {} given up",
+            "{:.0} requests required in flight, {rate:.0} answered/s; {answered} answered, {} failed, {} cancelled",
             load.now().unwrap_or_default(),
             get(&tally.failed),
-            get(&tally.given_up)
+            get(&tally.cancelled)
         );
         let time = load.started.elapsed().as_secs_f64();
         let mut out = String::new();
@@ -349,7 +350,7 @@ impl Screen {
             }
         }
         print!("{out}");
-        // A closed output is no reason to stop.
+        // An error of the output is ignored, because the run continues without it.
         let _ = std::io::stdout().flush();
     }
 
@@ -390,11 +391,11 @@ fn bar(connection: &ConnectionStatus) -> String {
 
 /// Prints the summary. Returns whether the run met its conditions.
 fn summary(tally: &Tally, elapsed: Duration, must_resize: bool) -> bool {
-    let [answered, failed, given_up] = [&tally.answered, &tally.failed, &tally.given_up].map(get);
+    let [answered, failed, cancelled] = [&tally.answered, &tally.failed, &tally.cancelled].map(get);
     let [opened, grown, trashed, resurrected, closed, orphaned] =
         [&tally.opened, &tally.grown, &tally.trashed, &tally.resurrected, &tally.closed, &tally.orphaned].map(get);
     println!(
-        "\n{answered} requests answered, {failed} failed, {given_up} given up ({orphaned} stream ids waited for late replies), in {:.1} s",
+        "\n{answered} requests answered, {failed} failed, {cancelled} cancelled ({orphaned} stream ids waited for late replies), in {:.1} s",
         elapsed.as_secs_f64()
     );
     println!(
@@ -405,7 +406,7 @@ fn summary(tally: &Tally, elapsed: Duration, must_resize: bool) -> bool {
     }
     let resized = grown > 0 && trashed > 0 && resurrected > 0;
     if must_resize && !resized {
-        println!("growth, trashing and resurrection were not all seen");
+        println!("growth, trashing and resurrection did not all occur");
     }
     answered > 0 && failed == 0 && (resized || !must_resize)
 }

@@ -17,7 +17,7 @@ fn raw(document: &Document) -> RawDocumentBuf {
 }
 
 #[test]
-fn database_sends_its_name_and_gives_the_reply() {
+fn database_sends_its_name_and_returns_the_reply() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -40,7 +40,7 @@ fn database_sends_its_name_and_gives_the_reply() {
 
 /// Bytes are sent and received unchanged.
 #[test]
-fn raw_command_and_its_reply_are_not_taken_apart() {
+fn raw_command_and_its_reply_are_not_decoded() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -63,7 +63,7 @@ fn raw_command_and_its_reply_are_not_taken_apart() {
 
 /// A refusal is the same in both forms, and contains the server's whole reply.
 #[test]
-fn refusal_tells_code_name_message_and_reply_by_documents_and_by_bytes() {
+fn refusal_contains_code_name_message_and_reply_in_both_forms() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -93,7 +93,7 @@ fn empty_command_is_an_error_and_sends_nothing() {
 }
 
 #[test]
-fn default_database_is_what_the_string_names_or_the_options_say() {
+fn default_database_is_that_of_the_string_or_of_the_options() {
     run(async {
         let server = server();
         let address = server.address();
@@ -114,7 +114,7 @@ fn default_database_is_what_the_string_names_or_the_options_say() {
 
 /// Run Command: a command does not inherit the client's read preference, nor its concerns.
 #[test]
-fn command_inherits_the_read_preference_only_if_it_says_so() {
+fn command_inherits_the_read_preference_only_on_request() {
     run(async {
         let tags = [doc! { "dc": "ny" }, doc! { "dc": "ny", "rack": "1" }, doc! { "dc": "sf" }];
         let mut set = FakeReplicaSetOptions::of(0).by_hand();
@@ -166,7 +166,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
 
 /// The command's limit replaces the client's, and zero means no limit.
 #[test]
-fn time_limit_of_a_command_counts_instead_of_the_clients() {
+fn time_limit_of_a_command_replaces_that_of_the_client() {
     run(async {
         let server = server();
         let limit = Duration::from_millis(100);
@@ -196,7 +196,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
 /// `socketTimeoutMS` applies to each command, from when it is sent, and only if no other limit
 /// exists.
 #[test]
-fn socket_timeout_limits_each_command_where_nothing_else_does() {
+fn socket_timeout_limits_each_command_without_another_limit() {
     run(async {
         let server = server();
         let limit = Duration::from_millis(1500);
@@ -221,7 +221,7 @@ fn socket_timeout_limits_each_command_where_nothing_else_does() {
 }
 
 #[test]
-fn connection_by_read_preference_is_to_such_a_member() {
+fn check_out_by_read_preference_selects_a_matching_member() {
     run(async {
         let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).expect("the set starts");
         let primary = set.primary().expect("a primary");
@@ -239,7 +239,7 @@ fn connection_by_read_preference_is_to_such_a_member() {
 
 /// An invalid command fails before server selection.
 #[test]
-fn command_that_cannot_be_one_waits_for_no_server() {
+fn invalid_command_waits_for_no_server() {
     run(async {
         let nobody = ClientOptions::new("127.0.0.1:1").server_selection_timeout(Duration::from_secs(2));
         let client = client(nobody);
@@ -254,7 +254,7 @@ fn command_that_cannot_be_one_waits_for_no_server() {
 /// `timeoutMS=0` in a string and `Duration::MAX` are an infinite limit: `socketTimeoutMS` does not
 /// apply in addition to it.
 #[test]
-fn longest_timeout_switches_the_socket_timeout_off() {
+fn infinite_timeout_disables_the_socket_timeout() {
     run(async {
         let server = server();
         let limit = Duration::from_millis(150);

@@ -5,7 +5,7 @@ use poolhouse_smol::{Client, ClientOptions, Error, SetupError};
 
 /// Each message states the fault, and its position or option.
 #[test]
-fn refused_string_says_what_is_wrong_and_where() {
+fn error_of_a_string_contains_fault_and_position() {
     let cases = [
         ("", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
         ("localhost:27017", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
@@ -17,14 +17,14 @@ fn refused_string_says_what_is_wrong_and_where() {
         ("mongodb://ann:p@ss@a", "username and password must be percent-encoded (at byte 10)"),
         ("mongodb://ann:100%@a", "a percent sign must be percent-encoded (%25) (at byte 17)"),
         ("mongodb://a/?maxPoolSize", "an option must have the form name=value (at byte 13)"),
-        ("mongodb://a/?loadBalanced=true&replicaSet=b", "loadBalanced: cannot be given together with replicaSet"),
+        ("mongodb://a/?loadBalanced=true&replicaSet=b", "loadBalanced: cannot be set together with replicaSet"),
         ("mongodb://a,b/?directConnection=true", "directConnection: cannot be used with more than one host"),
         ("mongodb://a/?minPoolSize=5&maxPoolSize=4", "minPoolSize: must be at most maxPoolSize"),
         (
             "mongodb://a/?readPreferenceTags=dc:ny",
-            "readPreferenceTags: cannot be given together with readPreference=primary, which is the default",
+            "readPreferenceTags: cannot be set together with readPreference=primary, which is the default",
         ),
-        ("mongodb://a/?srvMaxHosts=1", "srvMaxHosts: belongs to mongodb+srv:// only"),
+        ("mongodb://a/?srvMaxHosts=1", "srvMaxHosts: is allowed with mongodb+srv:// only"),
         ("mongodb+srv://a:1/", "mongodb+srv:// must have one host name, and no port (at byte 14)"),
     ];
     for (uri, told) in cases {
@@ -36,7 +36,7 @@ fn refused_string_says_what_is_wrong_and_where() {
 
 /// A doubtful option is a warning with the option's standard name.
 #[test]
-fn doubtful_option_is_a_warning_that_can_be_read() {
+fn ignored_option_has_a_warning() {
     let options = ClientOptions::parse("mongodb://a/?maxPoolsize=x&foo=1&waitQueueSize=2&heartbeatFrequencyMS=1");
     let warnings: Vec<_> = options.expect("right").warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 4, "{warnings:?}");
@@ -48,7 +48,7 @@ fn doubtful_option_is_a_warning_that_can_be_read() {
 
 /// In options, clients and errors.
 #[test]
-fn nothing_shows_a_password() {
+fn no_output_shows_a_password() {
     for uri in [
         "mongodb://ann:hunter2@localhost:1/",
         "mongodb://ann:hunter2@localhost:1/?authMechanism=PLAIN",
@@ -74,7 +74,7 @@ fn nothing_shows_a_password() {
 /// A failed selection contains the topology at that time, and with it the reason why the server is
 /// unavailable.
 #[test]
-fn server_that_is_not_there_is_told_with_its_address_and_why() {
+fn error_of_an_unreachable_server_contains_address_and_reason() {
     super::support::run(async {
         // The server keeps its port, but does not listen there.
         let server = super::support::server();

@@ -20,7 +20,7 @@ fn for_any_executor<F: Future + Send>(future: F) -> F {
 }
 
 #[test]
-fn handles_may_go_to_any_thread() {
+fn handles_can_move_to_any_thread() {
     of_any_thread::<Client>();
     of_any_thread::<Database>();
     of_any_thread::<ClientOptions>();
@@ -34,7 +34,7 @@ fn handles_may_go_to_any_thread() {
 
 /// Every future is `Send`; one that owns a handle is `'static`, and can be spawned.
 #[test]
-fn futures_may_be_run_by_any_executor() {
+fn futures_can_run_on_any_executor() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -70,7 +70,7 @@ fn futures_may_be_run_by_any_executor() {
 
 /// A user's executor with its own threads.
 #[test]
-fn own_executor_runs_the_clients_futures() {
+fn custom_executor_runs_the_clients_futures() {
     let server = server();
     let executor = Arc::new(smol::Executor::new());
     let (stop, stopped) = smol::channel::bounded::<()>(1);
@@ -123,7 +123,7 @@ fn block_on_by_hand<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn thread_that_only_sleeps_and_polls_runs_them_too() {
+fn thread_that_only_parks_and_polls_runs_the_futures() {
     let server = server();
     let reply = block_on_by_hand(async {
         let client = client(options(&server).timeout(core::time::Duration::from_secs(60)));

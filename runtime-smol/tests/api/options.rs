@@ -8,7 +8,7 @@ use poolhouse_tests::patience::PATIENCE;
 
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
-fn servers_are_told_of_the_application_and_of_libraries_on_top() {
+fn servers_receive_the_application_name_and_the_libraries() {
     run(async {
         let server = server();
         let library = DriverInfo::new("my-odm").version("1.2").platform("my-framework");
@@ -28,7 +28,7 @@ fn servers_are_told_of_the_application_and_of_libraries_on_top() {
 }
 
 #[test]
-fn options_by_methods_make_the_pool_that_they_say() {
+fn options_set_by_methods_apply_to_the_pool() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
@@ -46,7 +46,7 @@ fn options_by_methods_make_the_pool_that_they_say() {
 /// An option that breaks its rule is an error before anything is started: no connection reaches the
 /// server.
 #[test]
-fn wrong_options_start_nothing() {
+fn invalid_options_start_nothing() {
     run(async {
         let server = server();
         let valid = || options(&server).min_pool_size(1);
@@ -103,7 +103,7 @@ fn warm_client_has_its_connections_before_the_first_operation() {
 }
 
 #[test]
-fn pool_options_can_be_changed_while_the_client_lives() {
+fn pool_options_can_be_changed_while_the_client_is_open() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));

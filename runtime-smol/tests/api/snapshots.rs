@@ -10,7 +10,7 @@ use poolhouse_smol::poolhouse_core::topology::TopologyType;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 
 #[test]
-fn topology_is_a_copy_that_stays_as_it_is() {
+fn topology_is_a_copy_that_does_not_change() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -28,7 +28,7 @@ fn topology_is_a_copy_that_stays_as_it_is() {
 }
 
 #[test]
-fn servers_and_their_pools_are_told_together() {
+fn snapshots_contain_servers_and_their_pools() {
     run(async {
         let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).expect("the set starts");
         let options = ClientOptions::parse(&set.uri()).expect("a right string").timeout(Duration::from_secs(20));

@@ -66,7 +66,8 @@ fn sixty_four_tasks_share_ten_connections() {
     });
 }
 
-/// A `ConfigError` names the option, and nothing is started: no connection reaches the server (CMAP-03, CMAP-05, MON-24).
+/// A `ConfigError` names the option, and nothing is started: no connection reaches the server
+/// (CMAP-03, CMAP-05, MON-24).
 #[test]
 fn options_out_of_range_start_nothing() {
     run(async {
@@ -164,7 +165,7 @@ fn with_connection_keeps_one_connection_and_returns_it() {
 }
 
 #[test]
-fn refused_command_tells_what_the_server_told_and_keeps_the_connection() {
+fn refused_command_returns_the_servers_error_and_keeps_the_connection() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -204,7 +205,7 @@ fn name(event: &Event) -> Option<&'static str> {
 
 /// Nothing is missed, and descriptions change before pools do (CMAP-101, LOG-02, MON-52).
 #[test]
-fn events_come_in_order_from_the_beginning() {
+fn events_are_in_order_from_the_beginning() {
     run(async {
         let server = server();
         let (client, subscription) = Client::new_subscribed(options(&server)).expect("the options are right");
@@ -240,7 +241,7 @@ fn events_come_in_order_from_the_beginning() {
 }
 
 #[test]
-fn subscription_that_is_not_read_tells_how_much_it_lost() {
+fn lagging_subscription_reports_the_number_of_lost_events() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -328,7 +329,7 @@ fn unix_socket_serves_like_tcp() {
 }
 
 #[test]
-fn server_is_told_the_application_and_the_driver() {
+fn server_receives_the_application_and_driver_names() {
     run(async {
         let server = server();
         let mut options = options(&server);
@@ -378,7 +379,7 @@ fn waiting_for_a_connection_ends_at_the_deadline() {
 }
 
 #[test]
-fn large_documents_pass_and_too_large_ones_leave_the_connection_good() {
+fn too_large_documents_leave_the_connection_usable() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -406,7 +407,7 @@ fn large_documents_pass_and_too_large_ones_leave_the_connection_good() {
 /// The number of connections established at a time has no upper bound; the number of tasks for it
 /// has.
 #[test]
-fn unlimited_connecting_is_no_unlimited_work() {
+fn unlimited_max_connecting_has_a_bounded_number_of_tasks() {
     run(async {
         let server = server();
         for max_pool_size in [0, 2] {
@@ -435,7 +436,7 @@ impl Wake for Nosy {
 }
 
 #[test]
-fn whoever_is_woken_may_look_at_the_client() {
+fn wakers_may_call_the_client() {
     let server = server();
     let mut options = options(&server);
     options.pool.max_pool_size = 1;
@@ -497,7 +498,7 @@ fn load_balancer_is_not_checked_and_cleared_by_service() {
 
 /// A server that is not behind a load balancer is refused (CMAP-92).
 #[test]
-fn load_balancer_is_wanted_and_not_there() {
+fn server_without_a_load_balancer_is_refused_in_load_balanced_mode() {
     run(async {
         let server = server();
         let mut options = options(&server);

@@ -37,7 +37,7 @@ async fn all_is_well(server: &FakeServer, client: &Client) {
 
 /// Abandoned waiters add nothing to the time of the next one.
 #[test]
-fn abandoned_waiters_cost_the_next_one_nothing() {
+fn abandoned_waiters_do_not_delay_the_next_one() {
     const WAITERS: usize = 1000;
     run(async {
         let server = server();
@@ -81,7 +81,7 @@ fn abandoned_waiters_cost_the_next_one_nothing() {
 
 /// Waiters and operations cancelled at random moments, by many tasks at a time.
 #[test]
-fn cancelling_in_a_crowd_loses_no_connection() {
+fn concurrent_cancellations_lose_no_connection() {
     run(async {
         let server = server();
         let mut options = options(&server);
@@ -117,7 +117,7 @@ fn cancelling_in_a_crowd_loses_no_connection() {
 
 /// A dropped selection leaves no trace, and other selections are still served.
 #[test]
-fn selection_dropped_while_no_server_is_known_leaves_nothing() {
+fn dropped_selection_leaves_no_state() {
     run(async {
         let server = server();
         server.freeze();
@@ -142,7 +142,7 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
 
 /// A command with a deadline that passes before it is sent is not sent, and its connection stays.
 #[test]
-fn command_that_is_too_late_is_not_sent() {
+fn expired_command_is_not_sent() {
     run(async {
         let server = server();
         let client = client(options(&server));

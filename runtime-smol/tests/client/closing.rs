@@ -30,7 +30,7 @@ async fn closes_promptly(server: &FakeServer, client: &Client) {
 /// MON-49: closing does not wait for the reply to the monitor's awaitable hello, which would arrive
 /// in two minutes.
 #[test]
-fn close_interrupts_a_check_that_waits() {
+fn close_interrupts_an_awaited_check() {
     run(async {
         let server = server();
         let client = streaming(&server);
@@ -43,7 +43,7 @@ fn close_interrupts_a_check_that_waits() {
 }
 
 #[test]
-fn close_interrupts_what_is_being_dialed_greeted_and_awaited() {
+fn close_interrupts_dials_handshakes_and_awaited_checks() {
     run(async {
         let server = server();
         // At the very beginning.
@@ -85,7 +85,7 @@ async fn closes_promptly_frozen(client: &Client) {
 }
 
 #[test]
-fn closed_client_refuses_everything_and_may_be_closed_again() {
+fn closed_client_refuses_operations_and_can_be_closed_again() {
     run(async {
         let server = server();
         let client = client(options(&server));
@@ -122,7 +122,7 @@ fn subscription_to_a_closed_client_ends_at_once() {
 }
 
 #[test]
-fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
+fn dropped_client_closes_connections_and_ends_subscriptions() {
     run(async {
         let server = server();
         let client = streaming(&server);
@@ -142,7 +142,7 @@ fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
 
 /// Many clients of one process, created and closed while they work.
 #[test]
-fn clients_come_and_go() {
+fn clients_are_created_and_closed_under_load() {
     run(async {
         let server = server();
         for round in 0..30 {

@@ -181,7 +181,7 @@ fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
 }
 
 #[test]
-fn silent_listener_is_checked_again_and_never_known() {
+fn silent_listener_is_checked_repeatedly_and_stays_unknown() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut options = poolhouse_smol::ClientOptions::new(listener.local_addr().expect("bound").to_string());
@@ -206,7 +206,8 @@ fn silent_listener_is_checked_again_and_never_known() {
     });
 }
 
-/// An error code in the handshake of an application's connection clears the pool and marks the server (SDAM-75, CMAP-86).
+/// An error code in the handshake of an application's connection clears the pool and marks the
+/// server (SDAM-75, CMAP-86).
 #[test]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async {
@@ -235,7 +236,7 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
 /// A handshake that is blocked, or ends with a closed connection, is overload: labelled, and
 /// nothing is cleared (CMAP-95, SDAM-68).
 #[test]
-fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
+fn closed_or_blocked_handshake_clears_nothing() {
     run(async {
         let server = server();
         let hello = ["hello", "isMaster"];
@@ -264,7 +265,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
 
 /// A check that fails clears the pool, and the next successful one makes it ready (MON-52, MON-53).
 #[test]
-fn check_that_fails_clears_the_pool_until_the_next_good_one() {
+fn failed_check_clears_the_pool_until_the_next_success() {
     run(async {
         let server = server();
         for (point, cause) in [
@@ -298,7 +299,8 @@ fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     });
 }
 
-/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear
+/// the pool. A check follows at once.
 #[test]
 fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     let cases = [
@@ -358,7 +360,7 @@ fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
 /// MON-15, MON-16, SDAM-85: an operation without a suitable server requests a check at once, and
 /// many operations together request one.
 #[test]
-fn waiting_for_a_server_asks_for_a_check() {
+fn waiting_for_a_server_requests_a_check() {
     run(async {
         let server = server();
         server.refuse().expect("it refuses");
@@ -424,7 +426,7 @@ fn network_error_of_an_operation_cancels_the_check() {
 /// The hello of a connection that was created before the pool was cleared is older than the error
 /// that cleared it: it does not make the server known again, nor the pool ready (MON-20).
 #[test]
-fn hello_of_a_stale_connection_is_no_news() {
+fn hello_of_a_stale_connection_is_ignored() {
     run(async {
         let server = server();
         let client = client(options(&server));

@@ -46,7 +46,7 @@ async fn next_connection(client: &Client) -> u64 {
 }
 
 #[test]
-fn connection_of_an_operation_that_timed_out_is_used_again_after_its_late_reply() {
+fn connection_of_a_timed_out_operation_is_reused_after_its_late_reply() {
     run(async {
         let server = server();
         let client = client(one(&server, PATIENCE));
@@ -72,7 +72,7 @@ fn connection_of_an_operation_that_timed_out_is_used_again_after_its_late_reply(
 /// For each part of the reply that has arrived: nothing, or a part that the cancelled operation has
 /// read.
 #[test]
-fn connection_of_an_operation_that_was_given_up_is_used_again_after_its_late_reply() {
+fn connection_of_a_cancelled_operation_is_reused_after_its_late_reply() {
     run(async {
         let server = server();
         let client = client(one(&server, PATIENCE));
@@ -90,7 +90,7 @@ fn connection_of_an_operation_that_was_given_up_is_used_again_after_its_late_rep
 }
 
 #[test]
-fn connection_whose_reply_does_not_come_in_time_is_closed() {
+fn connection_without_a_reply_within_the_drain_timeout_is_closed() {
     run(async {
         let server = server();
         let client = client(one(&server, LATE));
@@ -108,7 +108,7 @@ fn connection_whose_reply_does_not_come_in_time_is_closed() {
 }
 
 #[test]
-fn connection_is_closed_at_once_when_late_replies_are_not_waited_for() {
+fn connection_is_closed_at_once_without_a_drain_timeout() {
     run(async {
         let server = server();
         let client = client(one(&server, Duration::ZERO));
@@ -126,7 +126,7 @@ fn connection_is_closed_at_once_when_late_replies_are_not_waited_for() {
 
 /// The server cannot answer a request that it received only in part: nothing is drained.
 #[test]
-fn connection_of_a_request_that_was_sent_half_is_closed_at_once() {
+fn connection_of_a_partly_sent_request_is_closed_at_once() {
     run(async {
         let server = server();
         let client = client(one(&server, FOR_EVER));
@@ -200,7 +200,7 @@ fn many_late_replies_at_once_lose_no_connection() {
 /// CMAP-37: closing does not drain, and a connection that is checked in to a closed pool is closed
 /// with that reason.
 #[test]
-fn close_ends_the_waiting_for_late_replies() {
+fn close_ends_draining() {
     run(async {
         let server = server();
         let mut options = options(&server);
@@ -233,7 +233,7 @@ fn close_ends_the_waiting_for_late_replies() {
 
 /// An operation that is in flight when the client is closed, and dropped later.
 #[test]
-fn operation_that_is_given_up_after_the_close_leaves_nothing() {
+fn operation_cancelled_after_the_close_leaves_no_connection() {
     run(async {
         let server = server();
         let client = client(one(&server, FOR_EVER));
@@ -252,7 +252,7 @@ fn operation_that_is_given_up_after_the_close_leaves_nothing() {
 
 /// CMAP-82: the server's monitor times out while the reply is drained.
 #[test]
-fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
+fn draining_is_interrupted_with_the_connections_in_use() {
     run(async {
         let server = server();
         let mut options = one(&server, FOR_EVER);
@@ -273,7 +273,7 @@ fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
 
 /// Bytes other than the reply close the connection, and do not change the server's description.
 #[test]
-fn late_reply_that_is_wrong_or_cut_closes_the_connection() {
+fn invalid_or_truncated_late_reply_closes_the_connection() {
     run(async {
         let server = server();
         let client = client(one(&server, FOR_EVER));

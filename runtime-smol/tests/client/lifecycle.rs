@@ -73,7 +73,7 @@ impl Load {
 /// The main function: the server is killed under load and restarts. No operation outlives its
 /// deadline, the pool is cleared once, and both sides count the same connections afterwards.
 #[test]
-fn killed_server_comes_back_under_load() {
+fn killed_server_is_used_again_after_its_restart_under_load() {
     for mode in [ServerMonitoringMode::Stream, ServerMonitoringMode::Poll] {
         run(async {
             let server = server();
@@ -203,7 +203,7 @@ fn frozen_server_interrupts_operations_in_flight() {
 
 /// A server that starts after its client is found by the checks.
 #[test]
-fn server_that_comes_late_is_found() {
+fn server_that_starts_later_is_found() {
     run(async {
         let server = server();
         server.kill().expect("it is killed");
@@ -224,7 +224,8 @@ fn server_that_comes_late_is_found() {
     });
 }
 
-/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the server was away.
+/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the
+/// server was away.
 #[test]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async {

@@ -25,7 +25,7 @@ async fn ping(client: &Client) -> Result<(), client::Error> {
 
 /// Subscriptions end, and closing returns at once, because the tasks have ended.
 #[test]
-fn client_whose_executor_ends_fails_those_who_wait_and_ends_itself() {
+fn client_without_its_executor_fails_waiters_and_closes() {
     run(async {
         let server = server();
         let mut options = options(&server);
@@ -54,7 +54,7 @@ fn client_whose_executor_ends_fails_those_who_wait_and_ends_itself() {
 }
 
 #[test]
-fn connection_that_is_made_by_a_panic_costs_one_attempt() {
+fn panic_while_connecting_fails_one_attempt() {
     run(async {
         let server = server();
         let (client, probe) = probed(options(&server));
@@ -81,7 +81,7 @@ fn connection_that_is_made_by_a_panic_costs_one_attempt() {
 
 /// A check that panicked has failed; waiters are served by the next check.
 #[test]
-fn check_that_panics_costs_one_check() {
+fn panic_in_a_check_fails_one_check() {
     run(async {
         let server = server();
         let probe = Probe::<Smol>::default();
@@ -96,7 +96,7 @@ fn check_that_panics_costs_one_check() {
 /// A panic in the user's code is propagated to the user; the connection is checked in and stays
 /// usable.
 #[test]
-fn connection_is_returned_by_a_user_who_panics() {
+fn connection_is_checked_in_when_its_user_panics() {
     run(async {
         let server = server();
         let (client, _) = probed(options(&server));

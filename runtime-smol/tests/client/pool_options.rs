@@ -106,7 +106,7 @@ fn more_connections_are_established_at_once_when_max_connecting_is_raised() {
 
 /// Including servers that are discovered later.
 #[test]
-fn pools_of_all_servers_have_the_options_present_and_future() {
+fn changed_options_apply_to_present_and_future_pools() {
     run(async {
         let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(2).by_hand()).expect("the set starts");
         let mut options = poolhouse_smol::ClientOptions::parse(&set.uri()).expect("the string is right");
@@ -126,7 +126,7 @@ fn pools_of_all_servers_have_the_options_present_and_future() {
 }
 
 #[test]
-fn warm_up_establishes_what_is_asked_for() {
+fn warm_up_establishes_the_requested_number() {
     run(async {
         let server = server();
         let mut options = options(&server);
@@ -153,7 +153,7 @@ fn warm_up_establishes_what_is_asked_for() {
 }
 
 #[test]
-fn warm_up_ends_at_its_deadline_and_leaves_nothing() {
+fn warm_up_ends_at_its_deadline() {
     run(async {
         let server = server();
         server.freeze();

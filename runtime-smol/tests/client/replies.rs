@@ -42,7 +42,7 @@ fn wire_error(error: &Error) -> WireErrorKind {
 /// affects nothing else: the server is not marked Unknown, and the next operation is served
 /// (CMAP-20).
 #[test]
-fn breach_of_protocol_closes_the_connection_and_nothing_else() {
+fn protocol_error_closes_its_connection_only() {
     type Check = fn(&WireErrorKind) -> bool;
     let cases: Vec<(Fault, Check)> = vec![
         (Fault::Garbage(vec![0; 16]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 0 })),
@@ -118,7 +118,7 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
 /// For every reason why a reply is missing, the operation ends at its deadline, its connection is
 /// closed, the pool is not cleared (SDAM-71), and memory stays bounded.
 #[test]
-fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
+fn missing_reply_fails_the_operation_at_its_deadline() {
     let cases = [
         Fault::Silence,
         Fault::NeverFinished,
@@ -169,7 +169,7 @@ fn reply_one_byte_at_a_time_is_read() {
 /// Bytes that arrive without a request are never taken for the next reply: the next operation
 /// receives its own reply, or an error, after which a new connection is established.
 #[test]
-fn bytes_nobody_asked_for_are_never_the_next_reply() {
+fn unsolicited_bytes_are_never_the_next_reply() {
     let ping_reply = {
         let mut bytes = vec![38, 0, 0, 0, 9, 9, 0, 0, 2, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(&[17, 0, 0, 0, 1, b'o', b'k', 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0]);
@@ -205,7 +205,7 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
 /// A connection that the server ends while it is idle fails the next operation on it, which clears
 /// the pool (SDAM-72, SDAM-73).
 #[test]
-fn connection_that_died_while_idle_fails_once() {
+fn connection_closed_while_idle_fails_one_operation() {
     run(async {
         let server = server();
         for by in [Cut::Fin, Cut::Rst] {
@@ -345,7 +345,7 @@ fn handshake_that_breaks_the_protocol_is_no_overload() {
 /// The same guard, used again after its caller stopped waiting for a reply: an error, not a panic
 /// and not the old reply.
 #[test]
-fn guard_whose_command_was_dropped_is_of_no_more_use() {
+fn guard_is_unusable_after_a_dropped_command() {
     run(async {
         let server = server();
         let (client, mut watch) = with_one_connection(&server).await;

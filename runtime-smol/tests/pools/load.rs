@@ -30,7 +30,8 @@ struct Tally {
     dropped: u64,
     /// Replies to other requests.
     wrong: Vec<String>,
-    /// When the server was started; taken by the first success of an operation that was begun later.
+    /// When the server was started; taken by the first success of an operation that was begun
+    /// later.
     restarted: Option<Instant>,
     recoveries: Vec<Duration>,
     is_stopped: bool,
@@ -102,8 +103,8 @@ impl<M: Manager> Load<M> {
         while !self.tally().is_stopped {
             number += 1;
             let (text, begun) = (number.to_string(), Instant::now());
-            // One in seven check-outs is dropped after some polls, and one in fifty operations with its
-            // connection; each if it has not ended before.
+            // One in seven check-outs is dropped after some polls, and one in fifty operations with
+            // its connection; each if it has not ended before.
             let polls = number / 7 % 8;
             let limit = |is_dropped| if is_dropped { Some(polls) } else { None };
             let operation = async {

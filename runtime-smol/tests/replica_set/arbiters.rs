@@ -20,7 +20,7 @@ fn server() -> FakeServer {
 
 /// New connections to a known member that changes into an arbiter must still be authenticated.
 #[test]
-fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
+fn connection_to_a_member_that_becomes_an_arbiter_is_authenticated() {
     run(async {
         let server = server();
         let mut options = options(&format!("mongodb://ada:pencil@{}/?replicaSet=rs", server.address()));
@@ -39,7 +39,7 @@ fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
 
 /// A direct connection uses the server whatever its type.
 #[test]
-fn arbiter_that_is_connected_to_directly_need_not() {
+fn direct_connection_to_an_arbiter_is_not_authenticated() {
     run(async {
         let server = server();
         server.update_state(|state| state.role = Role::Arbiter);

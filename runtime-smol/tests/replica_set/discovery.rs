@@ -38,7 +38,7 @@ fn run_set<F: Future<Output = ()>>(test: impl FnOnce(poolhouse_tests::fake::repl
 }
 
 #[test]
-fn commands_go_to_the_primary_only() {
+fn commands_are_sent_to_the_primary_only() {
     super::support::run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -155,7 +155,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
 
 /// Commands to a standalone contain no read preference, and every preference selects it.
 #[test]
-fn standalone_is_told_no_read_preference() {
+fn standalone_receives_no_read_preference() {
     super::support::run(async {
         let server = FakeServer::start(FakeOptions::default()).expect("it starts");
         for uri in [server.uri(), format!("mongodb://{}", server.address())] {

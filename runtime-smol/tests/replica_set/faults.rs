@@ -28,7 +28,7 @@ fn patient(set: &FakeReplicaSet) -> ClientOptions {
 /// MON-30, MON-65: the stream reports a step-down at once. The times are printed; the test asserts
 /// that it did not wait for the next poll, a minute away.
 #[test]
-fn step_down_is_learnt_from_the_stream() {
+fn step_down_is_reported_by_the_stream() {
     run(async {
         const ROUNDS: usize = 50;
         let set = still_set();
@@ -116,7 +116,7 @@ fn step_down_keeps_connections() {
 }
 
 #[test]
-fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
+fn killed_primary_clears_its_pool_and_restarts_as_a_secondary() {
     run(async {
         let set = set();
         let old = set.primary().expect("a primary");
@@ -141,7 +141,7 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
 /// The connections in use of a silent member are interrupted, and their operations continue on
 /// another member (MON-54, CMAP-82).
 #[test]
-fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
+fn frozen_primary_interrupts_operations_which_continue_on_the_next_primary() {
     run(async {
         let set = set();
         let old = set.primary().expect("a primary");
@@ -204,7 +204,7 @@ fn primary_cut_off_from_its_set_is_not_written_to() {
 /// A member that the client cannot reach, though the set can: it stays Unknown, and reads are sent
 /// to the other.
 #[test]
-fn member_out_of_reach_is_avoided() {
+fn unreachable_member_is_avoided() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");

@@ -50,7 +50,8 @@ fn killed_primary_under_load_fails_no_idempotent_operation() {
     });
 }
 
-/// Some seconds of failovers, kills and freezes; then client and servers count the same connections.
+/// Some seconds of failovers, kills and freezes; then client and servers count the same
+/// connections.
 #[test]
 fn counts_agree_after_seconds_of_failovers() {
     run(async {

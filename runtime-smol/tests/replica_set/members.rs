@@ -16,7 +16,7 @@ use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, 
 /// The pool and the connections of a removed member are closed, and its last task ends, which frees
 /// its slot (SDAM-57, SDAM-59, CMAP-36).
 #[test]
-fn removed_member_is_given_up_wholly() {
+fn removed_member_is_abandoned_completely() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -78,7 +78,7 @@ fn added_member_is_monitored_and_its_pool_is_filled() {
 
 /// A member leaves and joins again, ten times, under load.
 #[test]
-fn member_that_leaves_and_joins_again_and_again_leaves_nothing_behind() {
+fn member_that_leaves_and_joins_repeatedly_leaves_no_state() {
     run(async {
         let set = set();
         let client = client(options(&set.uri()));
@@ -105,7 +105,7 @@ fn member_that_leaves_and_joins_again_and_again_leaves_nothing_behind() {
 /// A busy executor processes several reconfigurations late: one member joins and leaves before any
 /// of its tasks was started, and the next member takes its slot.
 #[test]
-fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
+fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
     run(async {
         let set = still_set();
         let client = client(options(&set.uri()));
@@ -144,7 +144,7 @@ fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
 /// is tried again on another member even if it is not idempotent. If the client is closed, no other
 /// server exists, and the first error is returned.
 #[test]
-fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
+fn operation_waiting_for_a_removed_member_is_retried_on_another() {
     run(async {
         let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(2).by_hand()).expect("the set starts");
         let primary = set.primary().expect("a primary");

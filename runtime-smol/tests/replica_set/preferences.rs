@@ -25,7 +25,7 @@ fn pings(set: &FakeReplicaSet) -> Vec<u64> {
 }
 
 #[test]
-fn secondary_reads_are_spread_over_the_secondaries_and_say_so() {
+fn secondary_reads_use_all_secondaries_and_send_the_preference() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -51,7 +51,7 @@ fn secondary_reads_are_spread_over_the_secondaries_and_say_so() {
 }
 
 #[test]
-fn nearest_reads_are_spread_over_all() {
+fn nearest_reads_use_all_members() {
     run(async {
         let set = still_set();
         let mut options = options(&set.uri());
@@ -70,7 +70,7 @@ fn nearest_reads_are_spread_over_all() {
 /// The first tag set that any member has decides; the server receives all of them, and the
 /// staleness.
 #[test]
-fn tag_sets_and_staleness_decide_and_are_sent() {
+fn tag_sets_and_staleness_select_members_and_are_sent() {
     run(async {
         let set = tagged();
         let client = client(options(&set.uri()));
@@ -96,7 +96,7 @@ fn tag_sets_and_staleness_decide_and_are_sent() {
 /// No member has the tags: the error contains them after the timeout, and no server receives a
 /// command.
 #[test]
-fn tags_that_nobody_has_fail_selection() {
+fn tags_that_no_member_has_fail_selection() {
     run(async {
         let set = tagged();
         let mut options = options(&set.uri());
@@ -117,7 +117,7 @@ fn tags_that_nobody_has_fail_selection() {
 
 /// A staleness below the minimum fails at once, without waiting for any server.
 #[test]
-fn staleness_below_the_least_fails_at_once() {
+fn staleness_below_the_minimum_fails_at_once() {
     run(async {
         let set = still_set();
         let client = client(options(&set.uri()));
@@ -132,7 +132,7 @@ fn staleness_below_the_least_fails_at_once() {
 
 /// `primaryPreferred` and `secondaryPreferred` fall back when the set has no member of the kind.
 #[test]
-fn preferred_kinds_fall_back() {
+fn preferred_modes_fall_back() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -170,7 +170,7 @@ fn told(server: &FakeServer) -> Vec<Option<bson::Document>> {
 /// A connection that was checked out by a preference sends it with each command: a secondary
 /// refuses commands without one.
 #[test]
-fn connection_tells_the_preference_that_it_was_checked_out_by() {
+fn connection_sends_the_preference_of_its_check_out() {
     run(async {
         let set = tagged();
         let client = client(options(&set.uri()));
@@ -209,7 +209,7 @@ fn connection_tells_the_preference_that_it_was_checked_out_by() {
 /// On a direct connection a read preference permits any member to answer; the preference of the
 /// check-out takes precedence.
 #[test]
-fn connection_to_a_single_member_lets_it_answer() {
+fn direct_connection_permits_any_member_to_answer() {
     run(async {
         let set = still_set();
         let secondary = set.server((set.primary().expect("a primary") + 1) % 3);
@@ -230,7 +230,7 @@ fn connection_to_a_single_member_lets_it_answer() {
 }
 
 #[test]
-fn connection_to_a_standalone_tells_no_preference() {
+fn connection_to_a_standalone_sends_no_preference() {
     run(async {
         let server = FakeServer::start(FakeOptions::default()).expect("it starts");
         let client = client(options(&server.uri()));

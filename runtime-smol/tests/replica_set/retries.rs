@@ -23,7 +23,7 @@ fn pool(client: &Client, set: &FakeReplicaSet, member: usize) -> poolhouse_smol:
 
 /// A state change is retried on the new primary if the caller has marked the command as idempotent.
 #[test]
-fn repeatable_command_goes_to_the_new_primary() {
+fn idempotent_command_is_retried_on_the_new_primary() {
     run(async {
         let set = set();
         let old = set.primary().expect("a primary");
@@ -41,7 +41,7 @@ fn repeatable_command_goes_to_the_new_primary() {
 
 /// Only one retry: the second error is the operation's.
 #[test]
-fn command_is_tried_twice_and_no_more() {
+fn command_is_attempted_at_most_twice() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -58,7 +58,7 @@ fn command_is_tried_twice_and_no_more() {
 /// Retryable Reads, "Implementing Retryable Reads": without a server for the second attempt, the
 /// error of the first is returned.
 #[test]
-fn first_error_is_told_when_no_server_suits_the_second_attempt() {
+fn first_error_is_returned_if_no_server_suits_the_second_attempt() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -86,7 +86,7 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
 /// CMAP-95, SDAM-68: an establishment that failed by overload never reached the server, and is
 /// retried even if the command is not idempotent.
 #[test]
-fn establishment_that_is_labelled_is_retried() {
+fn labelled_establishment_error_is_retried() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -119,7 +119,7 @@ fn establishment_that_is_labelled_is_retried() {
 /// CMAP-67: a command that waits in a pool that is cleared was never sent, and is tried again on
 /// the new primary even if it is not idempotent.
 #[test]
-fn cleared_pool_is_retried_without_leave() {
+fn command_in_a_cleared_pool_is_retried_although_not_idempotent() {
     run(async {
         let set = still_set();
         let old = set.primary().expect("a primary");
@@ -178,7 +178,8 @@ fn overload(mode: FailPointMode) -> FailPoint {
     FailPoint::new(mode, &["ping"]).error(462).labels(&OVERLOAD)
 }
 
-/// Client Backpressure, on runCommand: a command is attempted again only if both options are true. A command that may run twice counts as a read.
+/// Client Backpressure, on runCommand: a command is attempted again only if both options are true.
+/// A command that may run twice counts as a read.
 #[test]
 fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
     run(async {
@@ -267,7 +268,8 @@ fn o2_an_overload_is_retried_on_another_member_only_with_overload_retargeting() 
     });
 }
 
-/// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error. It counts as one of the attempts.
+/// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error.
+/// It counts as one of the attempts.
 #[test]
 fn o3_an_idempotent_command_is_attempted_again_after_the_socket_timeout() {
     run(async {

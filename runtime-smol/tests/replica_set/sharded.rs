@@ -31,7 +31,7 @@ fn pings(routers: &FakeMongoses) -> Vec<u64> {
 
 /// SDAM-03: all routers are monitored and used.
 #[test]
-fn operations_are_spread_over_routers_and_told_the_preference() {
+fn operations_use_all_routers_and_send_the_preference() {
     run(async {
         let (routers, client) = cluster(3).await;
         for _ in 0..90 {
@@ -70,7 +70,8 @@ fn second_attempt_goes_to_another_router() {
     });
 }
 
-/// Also without overload retargeting. Routers are equivalent, so the overloaded one is avoided; without that option only members of a set are not avoided.
+/// Also without overload retargeting. Routers are equivalent, so the overloaded one is avoided;
+/// without that option only members of a set are not avoided.
 #[test]
 fn o2_an_overload_is_retried_on_another_router() {
     run(async {

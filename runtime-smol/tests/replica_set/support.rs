@@ -53,7 +53,8 @@ pub(crate) fn server_type(client: &Client, server: &FakeServer) -> ServerType {
     client.servers().iter().find(|status| status.address == address).map_or(ServerType::Unknown, |it| it.server_type)
 }
 
-/// Waits until the client knows one primary, and all other members of the configuration as secondaries.
+/// Waits until the client knows one primary, and all other members of the configuration as
+/// secondaries.
 pub(crate) async fn known(client: &Client, set: &FakeReplicaSet) {
     let begun = Instant::now();
     loop {
@@ -79,7 +80,8 @@ pub(crate) fn sent(server: &FakeServer, name: &str) -> Vec<Received> {
     server.log().into_iter().filter(|received| received.name == name).collect()
 }
 
-/// Waits until every server of the client that answers counts as many connections as the client has to it.
+/// Waits until every server of the client that answers counts as many connections as the client has
+/// to it.
 ///
 /// - `monitoring`: connections of each monitor.
 pub(crate) async fn counts_agree(client: &Client, servers: &[Arc<FakeServer>], monitoring: usize) {

@@ -45,7 +45,7 @@ fn client_finds_the_routers_and_their_addresses_by_name() {
 }
 
 #[test]
-fn hosts_are_as_many_as_the_string_wants() {
+fn number_of_hosts_is_limited_by_the_string() {
     run(async {
         let server = name_server(&["r0.example.test:1", "r1.example.test:2", "r2.example.test:3"]);
         for max in 1..=4 {
@@ -56,7 +56,7 @@ fn hosts_are_as_many_as_the_string_wants() {
 }
 
 #[test]
-fn what_is_wrong_with_a_lookup_is_told() {
+fn errors_of_lookups_are_returned() {
     run(async {
         let server = name_server(&["r0.example.test:1"]);
         let seedlist = |error: Error| {
@@ -90,13 +90,13 @@ fn what_is_wrong_with_a_lookup_is_told() {
         assert!(error.is_timeout() && !error.is_retryable() && !error.is_transient(), "{error}");
         assert_eq!(
             error.to_string(),
-            "SRV lookup of _mongodb._tcp.cluster.example.test: the name server did not answer in time"
+            "SRV lookup of _mongodb._tcp.cluster.example.test: the name server did not reply in time"
         );
     });
 }
 
 #[test]
-fn nothing_is_looked_up_for_a_string_with_hosts() {
+fn string_with_hosts_causes_no_lookup() {
     run(async {
         let server = name_server(&[]);
         let options = ClientOptions::resolve("mongodb://127.0.0.1:1/?appName=x", resolver(&server)).await;
@@ -123,7 +123,7 @@ impl Resolver for ByHeart {
 }
 
 #[test]
-fn resolver_may_be_the_users_own() {
+fn custom_resolver_is_used() {
     run(async {
         let error = refused(&uri(""), Arc::new(ByHeart(27_017))).await;
         assert_eq!(error.to_string(), "TXT lookup of cluster.example.test: no texts here");

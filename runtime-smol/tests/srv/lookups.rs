@@ -16,7 +16,7 @@ fn records() -> Vec<SrvRecord> {
 }
 
 #[test]
-fn answers_come_over_udp_and_long_ones_over_tcp() {
+fn long_answers_are_received_over_tcp() {
     run(async {
         let server = name_server(&["r0.example.test:1", "r1.example.test:2"]);
         let resolver = resolver(&server);
@@ -36,7 +36,7 @@ fn answers_come_over_udp_and_long_ones_over_tcp() {
 }
 
 #[test]
-fn addresses_come_from_the_same_servers_or_are_left_to_the_platform() {
+fn addresses_are_resolved_by_the_same_servers_or_by_the_platform() {
     run(async {
         let server = name_server(&["r0.example.test:1"]);
         let mut config = config(server.address());
@@ -56,7 +56,7 @@ fn addresses_come_from_the_same_servers_or_are_left_to_the_platform() {
 /// RFC 8305, "Hostname Resolution Query Handling": a server that does not answer for one family
 /// does not delay the other.
 #[test]
-fn addresses_are_not_kept_back_by_a_server_that_is_silent_about_ipv6() {
+fn server_silent_about_ipv6_does_not_delay_addresses() {
     run(async {
         let server = name_server(&[]);
         server.set_fault(Fault::DropAaaa);
@@ -73,7 +73,7 @@ fn addresses_are_not_kept_back_by_a_server_that_is_silent_about_ipv6() {
 }
 
 #[test]
-fn next_server_is_asked_when_one_refuses_fails_or_is_silent() {
+fn next_server_is_queried_after_a_refusal_a_failure_or_silence() {
     run(async {
         let (first, second) = (name_server(&[]), name_server(&["r0.example.test:1", "r1.example.test:2"]));
         let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -95,7 +95,7 @@ fn next_server_is_asked_when_one_refuses_fails_or_is_silent() {
 }
 
 #[test]
-fn lookup_that_nobody_answers_fails_after_its_time_and_not_before() {
+fn unanswered_lookup_fails_at_its_deadline() {
     run(async {
         let server = name_server(&[]);
         server.set_fault(Fault::Silent);
@@ -137,7 +137,7 @@ fn errors_3_lookup_at_a_closed_port_fails_with_the_error_of_the_system() {
 }
 
 #[test]
-fn lookup_may_be_dropped_at_any_point() {
+fn lookup_can_be_dropped_at_any_point() {
     run(async {
         let server = name_server(&["r0.example.test:1", "r1.example.test:2"]);
         let resolver = resolver(&server);

@@ -114,7 +114,7 @@ fn lookups(server: &DnsServer) -> usize {
 }
 
 #[test]
-fn routers_come_and_go_with_their_records() {
+fn routers_are_added_and_removed_with_their_records() {
     run(async {
         let routers = FakeMongoses::start(4).expect("they start");
         let hosts = hosts(&routers);
@@ -138,7 +138,7 @@ fn routers_come_and_go_with_their_records() {
 }
 
 #[test]
-fn failed_lookups_leave_the_routers_and_are_repeated_soon() {
+fn failed_lookups_keep_the_routers_and_are_repeated() {
     run(async {
         let routers = FakeMongoses::start(3).expect("they start");
         let hosts = hosts(&routers);
@@ -158,7 +158,7 @@ fn failed_lookups_leave_the_routers_and_are_repeated_soon() {
 }
 
 #[test]
-fn no_more_routers_are_kept_than_the_string_wants() {
+fn number_of_routers_is_limited_by_the_string() {
     run(async {
         let routers = FakeMongoses::start(4).expect("they start");
         let hosts = hosts(&routers);
@@ -199,7 +199,7 @@ fn replica_set_is_not_looked_up_again() {
 
 /// Closing the client core below the client leaves no task that sleeps until the next lookup.
 #[test]
-fn close_of_the_hub_ends_the_lookups() {
+fn close_of_the_client_core_ends_the_lookups() {
     run(async {
         let server = name_server(&["r0.example.test:1"]);
         let resolver = resolver(&server);
@@ -216,7 +216,7 @@ fn close_of_the_hub_ends_the_lookups() {
 }
 
 #[test]
-fn close_ends_a_lookup_that_is_under_way() {
+fn close_ends_a_lookup_in_progress() {
     run(async {
         let routers = FakeMongoses::start(1).expect("they start");
         let hosts = hosts(&routers);

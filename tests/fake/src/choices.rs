@@ -61,8 +61,8 @@ pub trait Choices {
     }
 }
 
-/// Choices derived from the bytes of a fuzzer; when they are used up, the first option of each
-/// choice.
+/// Choices derived from the bytes of a fuzzer. After the last byte, each choice returns its first
+/// option.
 #[derive(Clone, Debug)]
 pub struct Bytes<'a> {
     left: &'a [u8],
@@ -78,7 +78,7 @@ impl<'a> Bytes<'a> {
 
 impl Choices for Bytes<'_> {
     fn below(&mut self, bound: u32) -> u32 {
-        assert!(bound > 0, "a choice among nothing");
+        assert!(bound > 0, "the bound of a choice must be at least 1");
         if bound == 1 {
             return 0;
         }
@@ -133,11 +133,11 @@ impl Exhaustive {
 
 impl Choices for Exhaustive {
     fn below(&mut self, bound: u32) -> u32 {
-        assert!(bound > 0, "a choice among nothing");
+        assert!(bound > 0, "the bound of a choice must be at least 1");
         let at = self.at;
         self.at += 1;
         if let Some(&(choice, known)) = self.path.get(at) {
-            assert_eq!(known, bound, "the body is not deterministic");
+            assert_eq!(known, bound, "a choice was repeated with another bound: the body is not deterministic");
             return choice;
         }
         self.path.push((0, bound));

@@ -23,7 +23,7 @@
 //!
 //! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
 //! set, REGISTER and events by [`push`](CqlServer::push), QUERY, PREPARE, EXECUTE, BATCH; all
-//! encoded and decoded by core's own codec, in the server's role. Other drivers (PyPI's
+//! encoded and decoded by poolhouse-cql's codec, in the server's role. Other drivers (PyPI's
 //! `cassandra-driver`, the crate `scylla`) accept it as a cluster of one node, Cassandra 4.1. The
 //! prefix of a statement's text selects the reply:
 //!
@@ -160,7 +160,7 @@ impl CqlServerOptions {
 }
 
 impl fmt::Debug for CqlServerOptions {
-    /// Omits the password.
+    /// Prints only whether a password is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ip, port, versions, compressions, credentials, log_max, read_bytes } = self;
         f.debug_struct("CqlServerOptions")
@@ -244,7 +244,7 @@ impl CqlServer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
         }
         if options.versions.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server speaks one version at least"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server supports at least one version"));
         }
         let (holder, address) = crate::mongo::bind(SocketAddr::new(options.ip, options.port))?;
         let listener = Mutex::new(Some(listen(address)?));
@@ -457,7 +457,7 @@ impl Push {
                 Ok(())
             },
         );
-        debug_assert!(written.is_ok(), "an event of short names");
+        debug_assert!(written.is_ok(), "the names of an event are short");
         bytes
     }
 }

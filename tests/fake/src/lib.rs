@@ -30,7 +30,9 @@
 extern crate alloc;
 
 pub mod choices;
+#[cfg(feature = "cql")]
 pub mod cql;
 pub mod mongo;
 pub mod rng;
+#[cfg(feature = "tls")]
 pub mod tls;

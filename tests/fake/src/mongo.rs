@@ -66,6 +66,7 @@ use self::shared::{Order, Shared, Sockets, Wanted};
 use self::store::Documents;
 #[doc(hidden)]
 pub use self::thread::bind;
+#[cfg(feature = "tls")]
 use crate::tls::ServerTls;
 
 /// Time limit for an operation of the server's thread; much longer than it needs.
@@ -80,6 +81,7 @@ pub struct FakeOptions {
     /// Port to listen on; 0 = any free one.
     pub port: u16,
     /// TLS on the TCP port, without plain text; the unix socket stays plain.
+    #[cfg(feature = "tls")]
     pub tls: Option<ServerTls>,
     /// Additional unix socket to listen on; removed at the end.
     pub unix_path: Option<PathBuf>,
@@ -111,6 +113,7 @@ impl Default for FakeOptions {
         Self {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
+            #[cfg(feature = "tls")]
             tls: None,
             unix_path: None,
             state: ServerState::default(),
@@ -166,7 +169,7 @@ impl FakeServer {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
         }
-        let tls = options.tls.as_ref().map(ServerTls::config).transpose()?;
+        let tls = connection::tls_config(&options)?;
         let (socket, address) = thread::bind(SocketAddr::new(options.ip, options.port))?;
         let shared = Arc::new(Shared::new(&options, documents));
         let thread = std::thread::Builder::new().name("poolhouse-fake".to_owned()).spawn({
@@ -409,7 +412,7 @@ impl FakeServer {
         self.shared.order(|inner| {
             if inner.wanted != wanted {
                 inner.wanted = wanted;
-                inner.sockets = Sockets::Turning;
+                inner.sockets = Sockets::Changing;
             }
             if let Some(kind) = kind {
                 inner.faults.count(kind);

@@ -28,18 +28,19 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let mut arguments = Self { options: CqlServerOptions::fast(), ..Self::default() };
         while let Some(name) = words.next() {
-            let value = words.next().ok_or_else(|| format!("{name} needs a value; {USAGE}"))?;
+            let value = words.next().ok_or_else(|| format!("{name} requires a value; {USAGE}"))?;
             let number = || value.parse::<u64>().map_err(|error| format!("{name}: {error}"));
             match name.as_str() {
                 "--port" => arguments.options.port = value.parse().map_err(|error| format!("--port: {error}"))?,
                 "--versions" => {
                     let version = |number: &str| number.parse().ok().and_then(Version::from_number);
                     let versions: Option<Vec<Version>> = value.split(',').map(version).collect();
-                    arguments.options.versions = versions.ok_or("--versions: some of 3, 4 and 5, such as 3,4")?;
+                    arguments.options.versions =
+                        versions.ok_or("--versions requires a list of 3, 4 or 5, such as 3,4")?;
                 }
                 "--user" => {
                     let (user, password) =
-                        value.split_once(':').ok_or("--user: a name and a password, such as ada:pencil")?;
+                        value.split_once(':').ok_or("--user requires a name and a password, such as ada:pencil")?;
                     arguments.options = arguments.options.with_credentials(user, password);
                 }
                 "--delay-ms" => arguments.delay = Some(Duration::from_millis(number()?)),

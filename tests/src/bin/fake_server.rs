@@ -38,14 +38,16 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let mut arguments = Self::default();
         while let Some(name) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{name} needs a value"));
+            let mut value = || words.next().ok_or_else(|| format!("{name} requires a value"));
             match name.as_str() {
                 "--port" => arguments.port = Some(value()?.parse().map_err(|error| format!("--port: {error}"))?),
                 "--seconds" => arguments.limit = Some(seconds(&name, &value()?)?),
                 "--replica-set" => {
                     let count: usize = value()?.parse().map_err(|error| format!("--replica-set: {error}"))?;
                     if !(1..=MEMBERS_MAX).contains(&count) {
-                        return Err(format!("--replica-set: from 1 to {MEMBERS_MAX} members").into());
+                        return Err(
+                            format!("--replica-set requires a number of members from 1 to {MEMBERS_MAX}").into()
+                        );
                     }
                     arguments.members = Some(count);
                 }
@@ -56,12 +58,11 @@ impl Arguments {
         }
         if arguments.members.is_some() && arguments.port.is_some() {
             return Err(
-                "the members of a set choose their ports themselves: --port and --replica-set exclude each other"
-                    .into(),
+                "--port and --replica-set cannot be combined: the members of a set choose their own ports".into()
             );
         }
         if arguments.members.is_none() && arguments.period.is_some() {
-            return Err("only a set fails over: --fail-over-every goes with --replica-set".into());
+            return Err("--fail-over-every requires --replica-set".into());
         }
         Ok(arguments)
     }

@@ -36,10 +36,10 @@ fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
+        let value = words.next().ok_or_else(|| format!("{word} requires a value"))?;
         match word.as_str() {
             "--generator" => arguments.generator = Some(value),
-            "--budget" => arguments.budget = Some(value.parse().map_err(|_| format!("{value} is no number"))?),
+            "--budget" => arguments.budget = Some(value.parse().map_err(|_| format!("{value} is not a number"))?),
             "--planted" => arguments.planted = Some(value),
             "--corpus" => arguments.corpus = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown argument {word}")),
@@ -49,7 +49,7 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    let generator = arguments.generator.as_deref().ok_or("no generator")?;
+    let generator = arguments.generator.as_deref().ok_or("--generator is missing")?;
     let budget = arguments.budget.ok_or("no budget")?;
     if let Some(name) = &arguments.planted {
         plant(name)?;
@@ -70,5 +70,5 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 
 /// Plants a bug.
 fn plant(name: &str) -> Result<(), String> {
-    Err(format!("there is no {name} in this build: see tests/canaries"))
+    Err(format!("this build has no planted bug {name}: apply the patches of tests/canaries first"))
 }

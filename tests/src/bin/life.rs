@@ -200,16 +200,16 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = Self::default();
         while let Some(name) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{name} needs a value"));
+            let mut value = || words.next().ok_or_else(|| format!("{name} requires a value"));
             match name.as_str() {
                 "--seed" => arguments.seed = Some(number(&value()?)?),
                 "--script" => arguments.script = Some(value()?.parse()?),
                 "--seeds" => {
                     let value = value()?;
-                    let (from, to) = value.split_once("..").ok_or("--seeds needs FROM..TO")?;
+                    let (from, to) = value.split_once("..").ok_or("--seeds requires FROM..TO")?;
                     let (from, to) = (number(from)?, number(to)?);
                     if from >= to {
-                        return Err(format!("there is no seed in {value}"));
+                        return Err(format!("the range {value} has no seed"));
                     }
                     arguments.seeds = Some((from, to));
                 }
@@ -218,7 +218,7 @@ impl Arguments {
                     let value = value()?;
                     let of = Of::named(&value);
                     if of.is_none() && value != "all" {
-                        return Err(format!("there is no simulator of {value:?}"));
+                        return Err(format!("unknown simulator {value:?}"));
                     }
                     arguments.of = of;
                 }
@@ -233,14 +233,14 @@ impl Arguments {
         let Self { seed, script, seeds, events, .. } = &arguments;
         let ways = [seed.is_some(), script.is_some(), seeds.is_some(), events.is_some()];
         if ways.into_iter().filter(|way| *way).count() != 1 {
-            return Err("one of --seed, --script, --seeds and --events".to_owned());
+            return Err("exactly one of --seed, --script, --seeds and --events is required".to_owned());
         }
         Ok(arguments)
     }
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.replace('_', "").parse().map_err(|_| format!("{text:?} is no number"))
+    text.replace('_', "").parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
 fn main() -> ExitCode {
@@ -281,9 +281,9 @@ fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> Exi
     if let (true, Err(error)) = (arguments.shrink, &outcome) {
         let count = lines.len();
         match shrunk(live, of, SHRINK) {
-            None => println!("it does not fail when its decisions are recorded: {error}"),
+            None => println!("the run does not fail while its decisions are recorded: {error}"),
             Some(left) => {
-                println!("shrunk from {count} lines by {} lives to {} decisions:", left.lives, left.script.len());
+                println!("shrunk from {count} lines by {} runs to {} decisions:", left.lives, left.script.len());
                 println!("  --script '{}'", left.script);
                 (outcome, lines) = told(live, &Decisions::scripted(left.script));
             }
@@ -350,7 +350,7 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
                 if told.elapsed() >= PROGRESS {
                     *told = Instant::now();
                     let rate = count as f64 / started.elapsed().as_secs_f64();
-                    eprintln!("{count} of {} lives, {rate:.0} a second", to.saturating_sub(from));
+                    eprintln!("{count} of {} runs, {rate:.0} per second", to.saturating_sub(from));
                 }
             }
         }
@@ -372,15 +372,15 @@ fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
         println!("{figures:#}");
     } else {
         let lives: u64 = totals.lives.iter().sum();
-        println!("{lives} lives in {seconds:.1} s, {:.0} a second", lives as f64 / seconds.max(1e-9));
+        println!("{lives} runs in {seconds:.1} s, {:.0} per second", lives as f64 / seconds.max(1e-9));
         for (of, count) in Of::ALL.into_iter().zip(totals.lives) {
             println!("  {}: {count}", of.name());
         }
-        println!("  {} of them twice; {} failed", totals.pairs, totals.failed);
+        println!("  {} of them were executed twice; {} failed", totals.pairs, totals.failed);
     }
     let missing = totals.missing();
     if !missing.is_empty() {
-        eprintln!("what never came: {}", missing.join(", "));
+        eprintln!("kinds that never occurred: {}", missing.join(", "));
     }
     for (of, seed, error) in &totals.failures {
         eprintln!("cargo run -p poolhouse-tests --bin life -- --of {} --seed {seed} --shrink\n  {error}", of.name());
@@ -397,7 +397,7 @@ fn judge(file: &Path) -> Result<ExitCode, String> {
         let value = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok()?;
         trace::Trace::parse(&value).ok()
     });
-    let events = events.ok_or_else(|| format!("{}: there are no events in it", file.display()))?;
+    let events = events.ok_or_else(|| format!("{} contains no events", file.display()))?;
     let mut checks = Checks::default();
     let outcome = events.judge(&mut checks);
     println!("{} events; checked {}", events.0.len(), checks.json());

@@ -41,11 +41,12 @@ fn run() -> Result<bool, String> {
             "--json" => json = true,
             "--all" => all = true,
             "--only-named" => only_named = true,
-            "--log" => log = PathBuf::from(words.next().ok_or("--log wants a file")?),
+            "--log" => log = PathBuf::from(words.next().ok_or("--log requires a file")?),
             _ => return Err("usage: requirements [--json] [--all] [--only-named] [--log FILE]".to_owned()),
         }
     }
-    let text = fs::read(&log).map_err(|error| format!("{}: {error}: ./tests/run --only tests", log.display()))?;
+    let text =
+        fs::read(&log).map_err(|error| format!("{}: {error}; ./tests/run --only tests writes it", log.display()))?;
     let ran = requirements::read_log(&String::from_utf8_lossy(&text));
     let totals = ran.totals();
     if totals.passed + totals.failed == 0 {

@@ -114,7 +114,7 @@ impl Test {
     ///
     /// The unsupported part and its position.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
         let mut file = Fields::new("the file", &value)?;
         if file.take("version").and_then(Value::as_u64) != Some(1) {
             return Err("version is not 1".into());
@@ -193,7 +193,7 @@ fn pool_options(value: &Value) -> Result<PoolOptions, String> {
     // Only its sign matters: the state machine does background work when it is due, not
     // periodically.
     if let Some(interval) = fields.take("backgroundThreadIntervalMS") {
-        let interval = interval.as_i64().ok_or("backgroundThreadIntervalMS is no integer")?;
+        let interval = interval.as_i64().ok_or("backgroundThreadIntervalMS is not an integer")?;
         options.background = interval >= 0;
     }
     // It exempts the monitor's connection from a fail point; this runner has no monitor.
@@ -244,7 +244,8 @@ fn fail_point_data(point: &mut FailPoint, data: &Value) -> Result<(), String> {
     }
     let overloaded = data.list("errorLabels")?.iter().any(|label| label == "SystemOverloadedError");
     if let Some(code) = data.take("errorCode") {
-        let code = code.as_i64().and_then(|code| i32::try_from(code).ok()).ok_or("errorCode is no 32-bit integer")?;
+        let code =
+            code.as_i64().and_then(|code| i32::try_from(code).ok()).ok_or("errorCode is not a 32-bit integer")?;
         point.fault = Some(Fault::Error { code, overloaded });
     }
     if data.flag("closeConnection")? {
@@ -263,7 +264,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn new(what: &'static str, value: &'a Value) -> Result<Self, String> {
-        let map = value.as_object().ok_or_else(|| format!("{what} is no object: {value}"))?;
+        let map = value.as_object().ok_or_else(|| format!("{what} is not an object: {value}"))?;
         Ok(Self { what, map, taken: Vec::new() })
     }
 
@@ -274,20 +275,20 @@ impl<'a> Fields<'a> {
 
     fn string(&mut self, name: &'static str) -> Result<&'a str, String> {
         let what = self.what;
-        self.take(name).and_then(Value::as_str).ok_or_else(|| format!("{what} needs a string {name}"))
+        self.take(name).and_then(Value::as_str).ok_or_else(|| format!("{what} requires a string {name}"))
     }
 
     fn optional_string(&mut self, name: &'static str) -> Result<Option<String>, String> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(other) => Err(format!("{name} is no string: {other}")),
+            Some(other) => Err(format!("{name} is not a string: {other}")),
         }
     }
 
     fn number(&mut self, name: &'static str) -> Result<u64, String> {
         let what = self.what;
-        self.optional_number(name)?.ok_or_else(|| format!("{what} needs a number {name}"))
+        self.optional_number(name)?.ok_or_else(|| format!("{what} requires a number {name}"))
     }
 
     /// An integer, plain or in extended JSON.
@@ -296,7 +297,7 @@ impl<'a> Fields<'a> {
         let extended = ["$numberInt", "$numberLong"].iter().find_map(|key| value.get(key)?.as_str()?.parse().ok());
         match value.as_u64().or(extended) {
             Some(number) => Ok(Some(number)),
-            None => Err(format!("{name} is no integer from 0 on: {value}")),
+            None => Err(format!("{name} is not an integer of at least 0: {value}")),
         }
     }
 
@@ -305,7 +306,7 @@ impl<'a> Fields<'a> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => Err(format!("{name} is neither true nor false: {other}")),
+            Some(other) => Err(format!("{name} is not a boolean: {other}")),
         }
     }
 
@@ -314,14 +315,14 @@ impl<'a> Fields<'a> {
         match self.take(name) {
             None => Ok(&[]),
             Some(Value::Array(items)) => Ok(items),
-            Some(other) => Err(format!("{name} is no list: {other}")),
+            Some(other) => Err(format!("{name} is not a list: {other}")),
         }
     }
 
     fn end(self) -> Result<(), String> {
         match self.map.keys().find(|key| !self.taken.contains(&key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(format!("{} has a field that is not known: {key:?}", self.what)),
+            Some(key) => Err(format!("{} has an unknown field: {key:?}", self.what)),
         }
     }
 }

@@ -11,10 +11,10 @@ use serde_json::Value;
 #[must_use]
 pub fn mismatch(expected: &Value, actual: Option<&Value>) -> Option<String> {
     let Some(actual) = actual else {
-        return Some(format!("{expected} is expected, and there is nothing"));
+        return Some(format!("expected {expected}, found no value"));
     };
     if expected.as_u64() == Some(42) || expected.as_str() == Some("42") {
-        return actual.is_null().then(|| "something is expected, and there is null".into());
+        return actual.is_null().then(|| "expected a value, found null".into());
     }
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
@@ -26,7 +26,7 @@ pub fn mismatch(expected: &Value, actual: Option<&Value>) -> Option<String> {
             .find_map(|(place, value)| Some(format!("[{place}]: {}", mismatch(value, actual.get(place))?))),
         (Value::Number(expected), Value::Number(actual)) if expected.as_f64() == actual.as_f64() => None,
         (expected, actual) if expected == actual => None,
-        (expected, actual) => Some(format!("{expected} is expected, and there is {actual}")),
+        (expected, actual) => Some(format!("expected {expected}, found {actual}")),
     }
 }
 
@@ -42,7 +42,7 @@ pub fn compare_events(expected: &[Value], actual: &[Value], ignore: &[String]) -
     for (place, event) in expected.iter().enumerate() {
         if let Some(difference) = mismatch(event, seen.get(place).copied()) {
             let list: String = seen.iter().map(|event| format!("\n    {event}")).collect();
-            return Err(format!("event {place}: {difference}\n  events that are compared:{list}"));
+            return Err(format!("event {place}: {difference}\n  compared events:{list}"));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 fn file(change: impl FnOnce(&mut Value)) -> Value {
     let mut file = json!({
-        "version": 1, "style": "unit", "description": "one connection goes out and comes back",
+        "version": 1, "style": "unit", "description": "one connection is checked out and checked in",
         "operations": [
             { "name": "ready" },
             { "name": "checkOut", "label": "a" },
@@ -25,12 +25,12 @@ fn file(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn fails(change: impl FnOnce(&mut Value), with: &str) {
-    let error = run(&file(change).to_string()).expect_err("a file that cannot hold passes");
-    assert!(error.contains(with), "{error:?} does not say {with:?}");
+    let error = run(&file(change).to_string()).expect_err("a file with wrong expectations passes");
+    assert!(error.contains(with), "{error:?} does not contain {with:?}");
 }
 
 #[test]
-fn forty_two_matches_what_is_there_and_not_null() {
+fn forty_two_matches_any_value_that_is_present_and_not_null() {
     assert_eq!(mismatch(&json!(42), Some(&json!(0))), None);
     assert_eq!(mismatch(&json!("42"), Some(&json!({}))), None);
     assert!(mismatch(&json!(42), Some(&Value::Null)).is_some());
@@ -38,7 +38,7 @@ fn forty_two_matches_what_is_there_and_not_null() {
 }
 
 #[test]
-fn objects_match_by_the_expected_keys_and_lists_by_place() {
+fn objects_match_by_the_expected_keys_and_lists_by_index() {
     let actual = json!({ "a": 1, "b": [1, 2, 3], "c": { "d": true } });
     assert_eq!(mismatch(&json!({ "a": 1, "b": [1, 2], "c": {} }), Some(&actual)), None);
     for wrong in [json!({ "a": 2 }), json!({ "a": "1" }), json!({ "b": [2] }), json!({ "c": { "e": 42 } }), json!([])] {
@@ -64,7 +64,7 @@ fn events_beyond_the_expected_ones_are_allowed_and_missing_ones_are_not() {
 }
 
 #[test]
-fn a_file_that_holds_passes_and_broken_ones_fail() {
+fn correct_file_passes_and_wrong_ones_fail() {
     run(&file(|_| {}).to_string()).expect("it holds");
     fails(|file| file["events"][0]["connectionId"] = json!(2), "event 0: connectionId");
     fails(|file| file["events"][1]["reason"] = json!("stale"), "event 1: reason");
@@ -75,16 +75,16 @@ fn a_file_that_holds_passes_and_broken_ones_fail() {
 }
 
 #[test]
-fn what_is_not_known_is_an_error_and_not_skipped() {
+fn unknown_parts_are_errors_and_not_skipped() {
     fails(|file| file["operations"][0]["name"] = json!("unready"), "unknown operation");
-    fails(|file| file["operations"][0]["extra"] = json!(1), "not known: \"extra\"");
-    fails(|file| file["poolOptions"] = json!({ "waitQueueSize": 3 }), "not known: \"waitQueueSize\"");
+    fails(|file| file["operations"][0]["extra"] = json!(1), "unknown field: \"extra\"");
+    fails(|file| file["poolOptions"] = json!({ "waitQueueSize": 3 }), "unknown field: \"waitQueueSize\"");
     fails(|file| file["ignore"][0] = json!("PoolCreated"), "unknown event type");
     fails(|file| file["events"][0]["type"] = json!("ConnectionDroped"), "unknown event type");
     fails(|file| file["operations"][0] = json!({ "name": "waitForEvent", "event": "X", "count": 1 }), "unknown event");
     fails(|file| file["version"] = json!(2), "version");
     fails(|file| file["failPoint"] = json!({ "configureFailPoint": "other", "mode": "off" }), "unknown fail point");
-    fails(|file| file["surprise"] = json!({}), "not known: \"surprise\"");
+    fails(|file| file["surprise"] = json!({}), "unknown field: \"surprise\"");
     fails(|file| file["operations"][0]["thread"] = json!("nobody"), "no thread");
 }
 
@@ -105,7 +105,7 @@ fn an_error_is_compared_by_type_and_text() {
 }
 
 #[test]
-fn waiting_for_an_event_fails_when_it_takes_longer_than_its_timeout() {
+fn wait_for_an_event_fails_after_its_timeout() {
     let blocked = |timeout: u64| {
         file(|file| {
             file["failPoint"] = json!({
@@ -124,11 +124,11 @@ fn waiting_for_an_event_fails_when_it_takes_longer_than_its_timeout() {
     };
     run(&blocked(100)).expect("in time");
     let error = run(&blocked(99)).expect_err("too late");
-    assert!(error.contains("waited too long for 1 of ConnectionReady"), "{error}");
+    assert!(error.contains("timeout of the wait for 1 of ConnectionReady"), "{error}");
 }
 
 #[test]
-fn a_main_thread_that_waits_for_nothing_is_stuck() {
+fn main_thread_that_waits_for_an_impossible_event_is_stuck() {
     fails(
         |file| file["operations"][0] = json!({ "name": "waitForEvent", "event": "ConnectionReady", "count": 1 }),
         "stuck",
@@ -184,7 +184,7 @@ fn fail_points_skip_and_count() {
 }
 
 #[test]
-fn a_negative_background_interval_turns_the_background_off() {
+fn negative_background_interval_disables_background_work() {
     let options = |interval: i64| {
         let text = file(|file| file["poolOptions"] = json!({ "backgroundThreadIntervalMS": interval, "appName": "x" }));
         Test::parse(&text.to_string()).expect("understood").options
@@ -194,7 +194,7 @@ fn a_negative_background_interval_turns_the_background_off() {
 }
 
 #[test]
-fn an_operation_remembers_its_thread() {
+fn operation_keeps_its_thread() {
     let text = file(|file| file["operations"][0]["thread"] = json!("one"));
     let test = Test::parse(&text.to_string()).expect("understood");
     assert_eq!(test.operations[0].thread.as_deref(), Some("one"));

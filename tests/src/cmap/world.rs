@@ -158,7 +158,7 @@ impl<M: Bounded> World<M> {
         }
         self.steps += 1;
         if self.steps > STEPS_PER_INSTANT_MAX {
-            return Err(Failure::Broken("the pool does not come to rest".into()));
+            return Err(Failure::Broken("the pool does not become idle".into()));
         }
         let due = self.dials.iter().enumerate().filter(|(_, dial)| dial.at <= at).min_by_key(|(_, dial)| dial.at);
         if let Some(dial) = due.map(|(place, _)| place).and_then(|place| self.dials.remove(place)) {
@@ -166,7 +166,7 @@ impl<M: Bounded> World<M> {
         } else if self.pool.poll_timeout().is_some_and(|timeout| timeout <= at) {
             self.pool.handle_timeout(self.now, &mut self.log);
             if self.pool.poll_timeout().is_some_and(|timeout| timeout <= self.now) {
-                return Err(Failure::Broken("after handle_timeout something is still due".into()));
+                return Err(Failure::Broken("handle_timeout left a due timer".into()));
             }
         }
         self.drain();
@@ -259,7 +259,7 @@ impl<M: Bounded> World<M> {
                     None
                 }
                 Claim::Stale => {
-                    self.threads[place].1.failure = Some(Failure::Broken("the pool forgot a check-out".into()));
+                    self.threads[place].1.failure = Some(Failure::Broken("the pool lost a check-out".into()));
                     None
                 }
             },
@@ -269,7 +269,7 @@ impl<M: Bounded> World<M> {
                 if seen >= count {
                     None
                 } else if deadline.is_some_and(|at| at <= self.now) && quiet {
-                    let text = format!("waited too long for {count} of {event}: {seen} were seen");
+                    let text = format!("timeout of the wait for {count} of {event}: {seen} were published");
                     self.threads[place].1.failure = Some(Failure::Late(text));
                     None
                 } else {
@@ -387,7 +387,7 @@ impl<M: Bounded> World<M> {
                     return Err(format!("the error: {difference}"));
                 }
             }
-            (Some(expected), Ok(())) => return Err(format!("no error, and {expected} is expected")),
+            (Some(expected), Ok(())) => return Err(format!("expected {expected}, found no error")),
             (_, Err(failure)) => return Err(format!("{failure}\n  events: {:#?}", self.log.events)),
         }
         compare_events(&test.events, &self.log.events, &test.ignore)
@@ -408,7 +408,10 @@ impl<M: Bounded> World<M> {
         }
         let idle = counts.total() == 0 && counts.waiting == 0 && self.pool.poll_timeout().is_none();
         if self.pool.state() != PoolState::Closed || !idle {
-            return Err(format!("after the end something is left: {counts:?}, due {:?}", self.pool.poll_timeout()));
+            return Err(format!(
+                "after the end, counts or deadlines are left: {counts:?}, due {:?}",
+                self.pool.poll_timeout()
+            ));
         }
         Ok(self.pool.checks().clone())
     }
@@ -470,7 +473,7 @@ impl Observer<PoolEvent> for Log {
             PoolEvent::PoolReady { .. }
             | PoolEvent::PoolClosed { .. }
             | PoolEvent::ConnectionCheckOutStarted { .. } => {}
-            _ => unreachable!("an event that the format does not know: {event:?}"),
+            _ => unreachable!("an event that the format does not contain: {event:?}"),
         }
         self.events.push(value);
     }

@@ -24,9 +24,9 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
 
 /// Asserts that the maximum number of turns of a task is at most twice the minimum.
 pub(super) fn assert_fair(turns: impl IntoIterator<Item = u32> + Clone) {
-    let most = turns.clone().into_iter().max().expect("somebody");
-    let fewest = turns.into_iter().min().expect("somebody");
-    assert!(most <= 2 * fewest, "the luckiest had {most} turns, the unluckiest {fewest}");
+    let most = turns.clone().into_iter().max().expect("at least one task");
+    let fewest = turns.into_iter().min().expect("at least one task");
+    assert!(most <= 2 * fewest, "a task had {most} turns, another only {fewest}");
 }
 
 /// Creates a client, and returns it with the number of tasks. The tasks start together because all

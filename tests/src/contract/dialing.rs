@@ -61,7 +61,7 @@ pub(super) async fn dial<R: Runtime>(runtime: &R, address: SocketAddr) -> Result
 
 /// Exchanges one byte in each direction.
 async fn exchange<R: Runtime>(runtime: &R, address: &HostAddress<'_>, peer: &Peer) {
-    let mut stream = runtime.connect(address, None).await.expect("somebody listens");
+    let mut stream = runtime.connect(address, None).await.expect("the peer listens");
     let line = peer.accept().await;
     assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
     assert_eq!(line.read(1).await, b"?");
@@ -82,10 +82,10 @@ async fn black_hole_is_waited_for_until_dropped<S: Subject>(subject: &S) {
     let given_up = runtime.now().saturating_add(Duration::from_millis(60));
     let connected = async {
         let outcome = dial(runtime, hole.address()).await.map(drop);
-        panic!("nobody answers, and yet: {outcome:?}");
+        panic!("the connect completed without an answer: {outcome:?}");
     };
     connected.or(runtime.sleep_until(given_up)).await;
-    eventually("nobody tries any more", || hole.tried_by() == 0).await;
+    eventually("no socket is connecting any more", || hole.tried_by() == 0).await;
 }
 
 /// The peer resets the connection when it accepts it, or closes its listener without accepting. The
@@ -120,7 +120,7 @@ pub(super) async fn assert_fails<S: Subject>(stream: &mut <S::Runtime as Runtime
             Ok(0) | Err(_) => return,
         }
     }
-    panic!("writes go on after a reset");
+    panic!("writes still succeed after a reset");
 }
 
 async fn dropped_at_each_poll_leaves_no_connection<S: Subject>(subject: &S) {
@@ -181,13 +181,13 @@ async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Option<
     let client = subject.client(&shape(hole.address(), connect_timeout, selecting));
     let begun = subject.runtime().now();
     let Err(error) = client.hub().check_out(&Wanted::WRITE, None).await.map(drop) else {
-        panic!("nobody answers");
+        panic!("the check-out succeeded without an answer");
     };
     assert!(subject.runtime().now().saturating_since(begun) >= selecting, "{error}");
     let OperationError::ServerSelection(report) = error else { panic!("another error: {error}") };
     let error = report.topology().servers().next().expect("there is one").error();
     drop(client);
-    eventually("nobody tries any more", || hole.tried_by() == 0).await;
+    eventually("no socket is connecting any more", || hole.tried_by() == 0).await;
     error
 }
 
@@ -197,7 +197,7 @@ async fn connect_timeout_of_1_ms_ends_at_a_black_hole<S: Subject>(subject: &S) {
 }
 
 async fn connect_timeout_of_none_is_no_limit<S: Subject>(subject: &S) {
-    assert_eq!(error_at_a_black_hole(subject, None).await, None, "its first check goes on");
+    assert_eq!(error_at_a_black_hole(subject, None).await, None, "its first check continues");
 }
 
 async fn without_connect_timeout_it_waits_for_a_late_server<S: Subject>(subject: &S) {
@@ -211,7 +211,7 @@ async fn without_connect_timeout_it_waits_for_a_late_server<S: Subject>(subject:
         core::future::pending().await
     };
     ping(&client).or(late).await;
-    assert_eq!(server.accepted_count(), 2, "the monitor has tried once");
+    assert_eq!(server.accepted_count(), 2, "the monitor has connected once");
 }
 
 async fn unknown_host_is_a_dns_error<P: Platform + Default>(subject: &Hosted<P>) {
@@ -226,7 +226,8 @@ async fn unknown_host_is_a_dns_error<P: Platform + Default>(subject: &Hosted<P>)
 }
 
 async fn known_host_is_found<P: Platform + Default>(subject: &Hosted<P>) {
-    let found = subject.runtime().platform().resolve("localhost", 0).await.expect("every machine has it");
+    let found =
+        subject.runtime().platform().resolve("localhost", 0).await.expect("localhost resolves on every machine");
     let peer = Peer::listen_on(found.first().expect("an address").ip()).expect("a free port");
     let port = peer.address().port();
     exchange(subject.runtime(), &HostAddress::Tcp { host: "localhost", port }, &peer).await;
@@ -252,7 +253,7 @@ async fn ipv6_is_reached<P: Platform + Default>(subject: &Hosted<P>) {
 async fn unix_sockets_are_reached<P: Platform + Default>(subject: &Hosted<P>) {
     let (runtime, peer) = (subject.runtime(), UnixPeer::listen());
     let path = peer.path().to_str().expect("a path of ours");
-    let mut stream = runtime.connect(&HostAddress::Unix(path), None).await.expect("somebody listens");
+    let mut stream = runtime.connect(&HostAddress::Unix(path), None).await.expect("the peer listens");
     assert!(runtime.is_private(&stream));
     let line = peer.accept().await;
     assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
@@ -261,7 +262,7 @@ async fn unix_sockets_are_reached<P: Platform + Default>(subject: &Hosted<P>) {
     let mut byte = [0];
     assert_eq!((stream.read(&mut byte).await.expect("a connection"), byte), (1, *b"!"));
     drop(stream);
-    assert_eq!(line.read_to_end().await, (Vec::new(), true), "the end is seen");
+    assert_eq!(line.read_to_end().await, (Vec::new(), true), "the peer reads the end of the stream");
     let nobody = format!("{path}.nobody.sock");
     let error = runtime.connect(&HostAddress::Unix(&nobody), None).await.err();
     assert_eq!(error, Some(Cause::Network.into()));

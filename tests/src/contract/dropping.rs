@@ -23,7 +23,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         })
         .case("dropping::first_check_out_of_a_client", || run_case::<S>(first_check_out))
         .case("dropping::selection_of_a_server", || run_case::<S>(selection))
-        .case("dropping::nobody_keeps_the_waker", || run_case::<S>(nobody_keeps_the_waker))
+        .case("dropping::dropped_futures_keep_no_waker", || run_case::<S>(dropped_futures_keep_no_waker))
         .case("dropping::warming_up", || run_case::<S>(warming_up))
         .case("dropping::operation_from_its_beginning_to_its_end", || run_case::<S>(operation))
         .case("dropping::operation_that_has_a_second_attempt", || run_case::<S>(second_attempt))
@@ -86,7 +86,7 @@ async fn waiting_check_out<S: Subject>(subject: &S) {
         over
     })
     .await;
-    assert_eq!(rig.server.accepted_count(), accepted, "the same connection all the time");
+    assert_eq!(rig.server.accepted_count(), accepted, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -150,7 +150,7 @@ async fn selection<S: Subject>(subject: &S) {
 
 /// A dropped future does not keep its task's waker: the waker is dropped at once, or at the latest
 /// when the future's timer would have fired.
-async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
+async fn dropped_futures_keep_no_waker<S: Subject>(subject: &S) {
     let soon = |shape: &mut Shape| {
         single(shape);
         shape.server_selection_timeout = Duration::from_millis(100);
@@ -164,7 +164,7 @@ async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
     let bell = Arc::new(Bell::default());
     // A waiter for the server.
     poll_and_drop(&bell, rig.hub().select_server(&Wanted::WRITE, None));
-    eventually("the selector's waker is gone", || Arc::strong_count(&bell) == 1).await;
+    eventually("the selector's waker is dropped", || Arc::strong_count(&bell) == 1).await;
     rig.server.thaw();
     rig.known().await;
     // Waiters for a connection that is established, for a connection in use, for a reply, and for
@@ -178,9 +178,9 @@ async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
     rig.server.freeze();
     poll_and_drop(&bell, ping_by(&mut guard));
     drop(guard);
-    eventually("the waker of who waits for a reply is gone", || Arc::strong_count(&bell) == 1).await;
+    eventually("the waker of the reply's waiter is dropped", || Arc::strong_count(&bell) == 1).await;
     poll_and_drop(&bell, rig.hub().warm_up(&Wanted::WRITE, Some(1), None));
-    assert_eq!(Arc::strong_count(&bell), 1, "who warms it up");
+    assert_eq!(Arc::strong_count(&bell), 1, "the waker of the warm-up is dropped");
     rig.server.thaw();
     rig.all_is_well().await;
     rig.end().await;
@@ -203,7 +203,7 @@ async fn warming_up<S: Subject>(subject: &S) {
         rig.at_rest().await;
         assert!(rig.counts().available <= most);
         rig.all_is_well().await;
-        rig.hub().warm_up(&Wanted::WRITE, Some(most), None).await.expect("there is a place");
+        rig.hub().warm_up(&Wanted::WRITE, Some(most), None).await.expect("a waiter slot is free");
         rig.at_rest().await;
         assert_eq!(rig.counts().available, most);
         rig.end().await;

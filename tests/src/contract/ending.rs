@@ -17,10 +17,10 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("ending::closed_under_load", || run_case::<S>(closed_under_load))
         .case("ending::closed_with_leases_out", || run_case::<S>(closed_with_leases_out))
         .case("ending::closed_while_everybody_waits", || {
-            run_case::<S>(async |subject: &S| ended_while_everybody_waits(subject, End::Closed).await);
+            run_case::<S>(async |subject: &S| ended_while_operations_wait(subject, End::Closed).await);
         })
         .case("ending::runner_dropped_while_everybody_waits", || {
-            run_case::<S>(async |subject: &S| ended_while_everybody_waits(subject, End::Abandoned).await);
+            run_case::<S>(async |subject: &S| ended_while_operations_wait(subject, End::Abandoned).await);
         })
         .case("ending::runner_dropped_with_leases_out", || run_case::<S>(abandoned_with_leases_out))
         .case("ending::runner_dropped_in_the_middle_of_nothing", || run_case::<S>(abandoned_while_idle))
@@ -55,7 +55,7 @@ impl End {
     }
 
     /// Whether this end causes this error of a waiting operation.
-    fn is_told_by(self, error: &OperationError) -> bool {
+    fn is_reported_by(self, error: &OperationError) -> bool {
         match self {
             Self::Closed => *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed),
             Self::Abandoned => *error == OperationError::Abandoned,
@@ -120,7 +120,7 @@ async fn load<S: Subject>(subject: &S, end: End) {
             within(AT_ONCE, "every operation ends", async {
                 for task in running {
                     let error = task.await;
-                    assert!(end.is_told_by(&error), "{error:?}");
+                    assert!(end.is_reported_by(&error), "{error:?}");
                 }
             })
             .await;
@@ -139,7 +139,7 @@ async fn abandoned_under_load<S: Subject>(subject: &S) {
 
 /// Operations wait for a connection in use, for a connection that is being established, and for the
 /// pool to be filled. Operations of another client wait for the server.
-async fn ended_while_everybody_waits<S: Subject>(subject: &S, end: End) {
+async fn ended_while_operations_wait<S: Subject>(subject: &S, end: End) {
     let single = |shape: &mut Shape| {
         patient(shape);
         shape.max_pool_size = 1;
@@ -189,7 +189,7 @@ async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
             within(AT_ONCE, "every operation ends", async {
                 for task in waiting {
                     let error = task.await;
-                    assert!(end.is_told_by(&error), "{error:?}");
+                    assert!(end.is_reported_by(&error), "{error:?}");
                 }
             })
             .await;
@@ -225,12 +225,12 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
         assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
         end.come_to(&rig);
         eventually("it is closed", || rig.hub().is_closed()).await;
-        assert_eq!(within(AT_ONCE, "the reply comes", finding).await.expect("it goes on"), "one");
+        assert_eq!(within(AT_ONCE, "the reply arrives", finding).await.expect("it continues"), "one");
     }
     rig.server.clear_faults();
-    eventually("the leases are left", || rig.server.open_count() == leases as usize).await;
+    eventually("only the leased connections are left", || rig.server.open_count() == leases as usize).await;
     for guard in &mut guards {
-        assert_eq!(find_by(guard, "other").await.expect("they go on"), "other");
+        assert_eq!(find_by(guard, "other").await.expect("they continue"), "other");
     }
     // The background work has ended, so the guard itself must enforce its deadline.
     rig.server.freeze();

@@ -51,7 +51,7 @@ async fn killed<S: Subject>(subject: &S) {
     drop(guard);
     rig.server.clear_faults();
     assert_eq!(rig.counts().total(), 0);
-    eventually("nobody is connected", || rig.server.open_count() == 0).await;
+    eventually("no client is connected", || rig.server.open_count() == 0).await;
     rig.server.restart().expect("it starts");
     subject.open_way_to(rig.server.address());
     assert_eq!(find(rig.hub(), "other").await.expect("the next operation succeeds"), "other");
@@ -82,7 +82,7 @@ async fn frozen<S: Subject>(subject: &S) {
     let begun = rig.hub().runtime().now();
     guard.set_deadline(Some(begun.saturating_add(SOON)));
     assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Timeout);
-    assert!(rig.hub().runtime().now() >= begun.saturating_add(SOON), "it was early");
+    assert!(rig.hub().runtime().now() >= begun.saturating_add(SOON), "it ended before its deadline");
     assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Broken(Cause::NetworkTimeout));
     drop(guard);
     assert_eq!(rig.counts().total(), 0);
@@ -181,7 +181,7 @@ async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
         for client in &clients {
             assert_eq!(find(client.hub(), "other").await.expect("the next operation succeeds"), "other");
         }
-        eventually("connections are as many", || server.open_count() == 2 * clients.len()).await;
+        eventually("all connections are open", || server.open_count() == 2 * clients.len()).await;
         for client in &clients {
             client.hub().close();
         }

@@ -170,7 +170,7 @@ impl<P: Platform + Default> HostedClient<P> {
     /// planned.
     pub(super) fn on(platform: Probe<P>, options: ClientOptions, events: Subscribers) -> Self {
         let witness = Witness::new(&events);
-        let client = client::Client::with_platform(platform.clone(), options, events).expect("the options are right");
+        let client = client::Client::with_platform(platform.clone(), options, events).expect("valid options");
         Self { client, platform, _witness: witness }
     }
 

@@ -58,7 +58,7 @@ impl Peer {
         let listener = Arc::clone(&self.listener);
         unblock(move || {
             let (socket, _) = listener.accept().expect("a connection");
-            socket.set_nodelay(true).expect("a socket of ours");
+            socket.set_nodelay(true).expect("a socket of this process");
             then(Line::new(socket))
         })
     }
@@ -122,8 +122,8 @@ pub(super) struct Line {
 impl Line {
     fn new(socket: TcpStream) -> Self {
         // Limits how long a thread of a failed case can stay blocked.
-        socket.set_read_timeout(Some(PATIENCE * 3)).expect("a socket of ours");
-        socket.set_write_timeout(Some(PATIENCE * 3)).expect("a socket of ours");
+        socket.set_read_timeout(Some(PATIENCE * 3)).expect("a socket of this process");
+        socket.set_write_timeout(Some(PATIENCE * 3)).expect("a socket of this process");
         Self { socket: Arc::new(socket) }
     }
 
@@ -136,7 +136,7 @@ impl Line {
     pub(super) fn read(&self, count: usize) -> Task<Vec<u8>> {
         self.apart(move |mut socket| {
             let mut bytes = vec![0; count];
-            socket.read_exact(&mut bytes).expect("so many bytes");
+            socket.read_exact(&mut bytes).expect("the peer sends that many bytes");
             bytes
         })
     }
@@ -154,7 +154,7 @@ impl Line {
     pub(super) fn write(&self, bytes: Vec<u8>, at_a_time: usize) -> Task<()> {
         self.apart(move |mut socket| {
             for part in bytes.chunks(at_a_time) {
-                socket.write_all(part).expect("the bytes are taken");
+                socket.write_all(part).expect("the socket accepts the bytes");
                 thread::yield_now();
             }
         })
@@ -167,8 +167,8 @@ impl Line {
 
     /// Resets the connection.
     pub(super) fn reset(self) {
-        rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO)).expect("a socket of ours");
-        assert_eq!(Arc::strong_count(&self.socket), 1, "nothing is under way");
+        rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO)).expect("a socket of this process");
+        assert_eq!(Arc::strong_count(&self.socket), 1, "no operation is in progress");
     }
 }
 
@@ -199,9 +199,9 @@ impl Hole {
         unblock(|| {
             let (holder, address) = deaf();
             let (socket, _) = crate::fake::bind(address).expect("it is ours");
-            rustix::net::listen(&socket, 0).expect("a socket of ours");
+            rustix::net::listen(&socket, 0).expect("a socket of this process");
             let filling = (0..16).map_while(|_| TcpStream::connect_timeout(&address, SILENCE).ok()).collect::<Vec<_>>();
-            assert!(filling.len() < 16, "the system takes any number of connections");
+            assert!(filling.len() < 16, "the accept queue has no limit");
             Self { address, full: Some((socket.into(), filling)), _holder: Some(holder) }
         })
         .await

@@ -13,14 +13,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
-        .case("platform::datagrams_are_exchanged_with_the_peer_and_nobody_else", || {
-            run::<P>(datagrams_are_exchanged_with_the_peer_and_nobody_else)
+        .case("platform::datagrams_are_exchanged_only_with_the_peer", || {
+            run::<P>(datagrams_are_exchanged_only_with_the_peer)
         })
-        .case("platform::addresses_of_the_machine_itself_are_resolved_with_the_port", || {
-            run::<P>(addresses_of_the_machine_itself_are_resolved_with_the_port)
+        .case("platform::local_addresses_are_resolved_with_the_port", || {
+            run::<P>(local_addresses_are_resolved_with_the_port)
         })
-        .case("platform::addresses_with_a_zone_are_resolved_and_nonsense_is_not", || {
-            run::<P>(addresses_with_a_zone_are_resolved_and_nonsense_is_not)
+        .case("platform::addresses_with_a_zone_are_resolved_and_invalid_names_are_errors", || {
+            run::<P>(addresses_with_a_zone_are_resolved_and_invalid_names_are_errors)
         })
         .case("platform::tasks_run_to_their_end", || run::<P>(tasks_run_to_their_end))
         .case("platform::task_that_is_dropped_is_cancelled", || run::<P>(task_that_is_dropped_is_cancelled))
@@ -39,7 +39,7 @@ fn run<P: Platform + Default>(case: impl AsyncFnOnce(&P)) {
 
 /// A socket receives datagrams from its peer only, and truncates datagrams that exceed the buffer.
 /// A cancelled receive loses no datagram.
-async fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
+async fn datagrams_are_exchanged_only_with_the_peer(platform: &impl Platform) {
     for any in ["127.0.0.1:0", "[::1]:0"] {
         let Ok(peer) = UdpSocket::bind(any) else {
             // The machine has no IPv6.
@@ -61,15 +61,15 @@ async fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl P
 }
 
 /// A name of the machine is resolved to its addresses, with the port.
-async fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
-    let addresses = platform.resolve("localhost", 27_018).await.expect("every machine has one");
+async fn local_addresses_are_resolved_with_the_port(platform: &impl Platform) {
+    let addresses = platform.resolve("localhost", 27_018).await.expect("localhost resolves on every machine");
     assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 27_018), "{addresses:?}");
     assert!(!addresses.is_empty());
 }
 
 /// The zone of an address is kept; invalid names are errors.
-async fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
-    let addresses = platform.resolve("fe80::1%1", 27_017).await.expect("numbers are not looked up");
+async fn addresses_with_a_zone_are_resolved_and_invalid_names_are_errors(platform: &impl Platform) {
+    let addresses = platform.resolve("fe80::1%1", 27_017).await.expect("numeric addresses are not looked up");
     let zones: Vec<_> =
         addresses.iter().map(|address| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 }).collect();
     assert_eq!(zones, [1], "{addresses:?}");
@@ -137,7 +137,7 @@ async fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl 
     });
     assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
     drop(task);
-    release.send(()).expect("the task is there");
+    release.send(()).expect("the task is running");
     assert_eq!(told.recv_timeout(PATIENCE), Ok("released"));
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }

@@ -54,7 +54,7 @@ pub(crate) fn filled_server(large: usize) -> FakeServer {
             filler.run("db", insert).expect("an insert");
         }
     }
-    server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("nobody is connected");
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("no client is connected");
     server
 }
 
@@ -284,7 +284,7 @@ impl Bell {
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let late = async {
         async_io::Timer::after(limit).await;
-        panic!("not within {limit:?}: {what}");
+        panic!("condition not met within {limit:?}: {what}");
     };
     future.or(late).await
 }

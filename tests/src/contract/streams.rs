@@ -31,15 +31,15 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
             run_case::<S>(write_waits_for_a_peer_that_reads_late)
         })
         .case("streams::reset_ends_what_waits", || run_case::<S>(reset_ends_what_waits))
-        .case("streams::both_directions_go_on_when_both_are_full", || {
-            run_case::<S>(both_directions_go_on_when_both_are_full)
+        .case("streams::both_directions_continue_when_both_are_full", || {
+            run_case::<S>(both_directions_continue_when_both_are_full)
         })
         .case("streams::dropped_reads_lose_no_bytes", || run_case::<S>(dropped_reads_lose_no_bytes))
 }
 
 /// Adds the cases that need threads.
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
-    case_of_threads(suite, "streams::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
+    case_of_threads(suite, "streams::can_move_to_other_threads", || run_case::<Hosted<P>>(can_move_to_other_threads))
 }
 
 /// Creates a connection, and returns both ends.
@@ -171,7 +171,7 @@ async fn end_from_one_side_leaves_the_other_open<S: Subject>(subject: &S) {
     line.end();
     end.read_exact(10).await;
     for _ in 0..3 {
-        assert_eq!(poll_fn(|context| end.poll_read(context, 16)).await, 0, "it stays at its end");
+        assert_eq!(poll_fn(|context| end.poll_read(context, 16)).await, 0, "further reads return the end");
     }
     let all = line.read_to_end();
     end.write_all(10 * Checked::<S>::AT_ONCE).await;
@@ -225,7 +225,7 @@ async fn reset_ends_what_waits<S: Subject>(subject: &S) {
             let mut read = pin!(end.stream.read(&mut byte));
             assert!(alarm.poll(read.as_mut()).is_pending());
             line.reset();
-            assert!(matches!(read.await, Ok(0) | Err(_)), "no byte was sent");
+            assert!(matches!(read.await, Ok(0) | Err(_)), "the peer sent no byte");
         } else {
             line.reset();
             let mut bytes = [0; 16];
@@ -238,7 +238,7 @@ async fn reset_ends_what_waits<S: Subject>(subject: &S) {
             assert!(begun <= 10);
         }
         assert_fails::<S>(&mut end.stream).await;
-        assert!(matches!(end.stream.read(&mut [0]).await, Ok(0) | Err(_)), "it stays at its end");
+        assert!(matches!(end.stream.read(&mut [0]).await, Ok(0) | Err(_)), "further reads return the end");
     }
     // The peer reads nothing, so the pending operation is a write.
     let (mut end, line) = connection(subject).await;
@@ -249,7 +249,7 @@ async fn reset_ends_what_waits<S: Subject>(subject: &S) {
 
 /// Registering one interest must not cancel the other one, neither when the other completes nor
 /// while it waits.
-async fn both_directions_go_on_when_both_are_full<S: Subject>(subject: &S) {
+async fn both_directions_continue_when_both_are_full<S: Subject>(subject: &S) {
     let (runtime, many) = (subject.runtime(), Checked::<S>::MANY);
     for reads_first in [true, false] {
         let (mut end, line) = connection(subject).await;
@@ -294,7 +294,7 @@ async fn dropped_reads_lose_no_bytes<S: Subject>(subject: &S) {
 }
 
 /// Connected on one thread, then read on another and dropped there.
-async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
+async fn can_move_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
     let (mut end, line) = connection(subject).await;
     let (alarm, elsewhere) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
     assert!(alarm.poll(pin!(poll_fn(|context| end.poll_read(context, 16)))).is_pending());

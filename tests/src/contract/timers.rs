@@ -20,7 +20,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     suite
         .case("timers::never_ring_early", || run_case::<S>(never_ring_early))
         .case("timers::ring_in_the_order_of_their_times", || run_case::<S>(ring_in_the_order_of_their_times))
-        .case("timers::far_deadlines_never_come", || run_case::<S>(far_deadlines_never_come))
+        .case("timers::far_deadlines_never_expire", || run_case::<S>(far_deadlines_never_expire))
         .case("timers::wake_who_polled_last", || run_case::<S>(wake_who_polled_last))
         .case("timers::dropped_ones_keep_no_waker", || run_case::<S>(dropped_ones_keep_no_waker))
 }
@@ -30,7 +30,7 @@ pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite.case("timers::many_that_are_far_are_dropped_at_once", || {
         run_case::<Hosted<P>>(many_that_are_far_are_dropped_at_once)
     });
-    case_of_threads(suite, "timers::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
+    case_of_threads(suite, "timers::can_move_to_other_threads", || run_case::<Hosted<P>>(can_move_to_other_threads))
 }
 
 async fn never_ring_early<S: Subject>(subject: &S) {
@@ -70,7 +70,7 @@ async fn ring_in_the_order_of_their_times<S: Subject>(subject: &S) {
             drop(timers.swap_remove(i));
         }
         for (at, timer) in timers.iter_mut().filter(|(at, _)| latest.is_some_and(|latest| *at < latest)) {
-            assert!(alarm.poll(timer.as_mut()).is_ready(), "the timer of {at:?} is behind that of {latest:?}");
+            assert!(alarm.poll(timer.as_mut()).is_ready(), "the timer of {at:?} fires after that of {latest:?}");
         }
         timers.retain(|(at, _)| latest.is_none_or(|latest| *at >= latest));
         if !timers.is_empty() {
@@ -79,7 +79,7 @@ async fn ring_in_the_order_of_their_times<S: Subject>(subject: &S) {
     }
 }
 
-async fn far_deadlines_never_come<S: Subject>(subject: &S) {
+async fn far_deadlines_never_expire<S: Subject>(subject: &S) {
     let runtime = subject.runtime();
     let begun = runtime.now();
     let before_the_end = Instant::from_nanos(Instant::MAX.as_nanos() - 1);
@@ -87,7 +87,7 @@ async fn far_deadlines_never_come<S: Subject>(subject: &S) {
     for at in far {
         let never = async {
             runtime.sleep_until(at).await;
-            panic!("{at:?} has come");
+            panic!("the timer of {at:?} fired");
         };
         let near = runtime.now().saturating_add(Duration::from_millis(10));
         never.or(runtime.sleep_until(near)).await;
@@ -145,7 +145,7 @@ async fn many_that_are_far_are_dropped_at_once<P: Platform + Default>(subject: &
 }
 
 /// Timers are polled on one thread, and awaited or dropped on another.
-async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
+async fn can_move_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
     let platform = subject.runtime().platform();
     let (alarm, elsewhere) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
     let at = platform.now().saturating_add(Duration::from_millis(500));

@@ -22,7 +22,7 @@ fn hosts() -> Answer {
 }
 
 #[test]
-fn every_kind_of_record_is_found_and_what_is_not_there_is_not() {
+fn every_kind_of_record_is_found_and_missing_records_are_not() {
     let (server, config) = server();
     assert_eq!(ask(&config, NAME, RecordKind::Srv), Ok(hosts()));
     assert_eq!(ask(&config, &NAME.to_uppercase(), RecordKind::Srv), Ok(hosts()));
@@ -38,7 +38,7 @@ fn every_kind_of_record_is_found_and_what_is_not_there_is_not() {
 }
 
 #[test]
-fn answer_that_is_cut_off_comes_over_tcp() {
+fn truncated_answer_is_requested_again_over_tcp() {
     let (server, config) = server();
     server.set_fault(Fault::Truncate);
     assert_eq!(ask(&config, NAME, RecordKind::Srv), Ok(hosts()));
@@ -49,7 +49,7 @@ fn answer_that_is_cut_off_comes_over_tcp() {
 }
 
 #[test]
-fn forged_answers_are_passed_over() {
+fn forged_answers_are_ignored() {
     let (server, config) = server();
     server.set_fault(Fault::Forge);
     assert_eq!(ask(&config, NAME, RecordKind::Srv), Ok(hosts()));
@@ -57,7 +57,7 @@ fn forged_answers_are_passed_over() {
 }
 
 #[test]
-fn next_server_is_asked_after_one_that_fails_or_says_nothing() {
+fn next_server_is_queried_after_one_that_fails_or_is_silent() {
     let ((first, mut config), (second, other)) = (server(), server());
     config.servers.extend(other.servers);
     for (count, fault) in [Fault::Silent, Fault::Refuse(2), Fault::Refuse(5)].into_iter().enumerate() {

@@ -90,7 +90,7 @@ impl<M: Memory> Life<M> {
         }
         life.control.close(life.clock(), &mut life.log);
         life.drain();
-        assert_eq!(life.control.poll_timeout(), None, "nothing is due after the end");
+        assert_eq!(life.control.poll_timeout(), None, "a closed machine has no deadline");
         assert!(life.pools.is_empty(), "every pool is closed");
         life.log.assert_over();
     }
@@ -185,12 +185,12 @@ impl<M: Memory> Life<M> {
             None => {}
             Some(MonitorAction::Hangup(line)) => {
                 let stale = self.control.handle_failed(self.clock(), server, line, Cause::Network, &mut self.log);
-                assert!(stale.is_err(), "a line that was hung up is gone");
+                assert!(stale.is_err(), "a report about a closed monitor connection is stale");
             }
             Some(
                 MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line },
             ) => {
-                assert!(!self.control.is_ended(server), "who is gone only hangs up");
+                assert!(!self.control.is_ended(server), "a monitor of a removed server only closes its connections");
                 self.lines.push((server, line));
             }
         }
@@ -206,7 +206,11 @@ impl<M: Memory> Life<M> {
                 let matched = if more_to_come { Matched::MoreComes } else { Matched::Last };
                 let before = control.topology().description().topology_type();
                 if control.handle_reply(now, server, line, &reply, matched, log).is_err() {
-                    assert_eq!(control.topology().description().topology_type(), before, "late news changes nothing");
+                    assert_eq!(
+                        control.topology().description().topology_type(),
+                        before,
+                        "a stale report changes nothing"
+                    );
                 }
             },
             &mut self.log,
@@ -263,7 +267,7 @@ impl<M: Memory> Life<M> {
         };
         self.control.handle_timeout(self.clock(), &mut self.log);
         let left = self.control.poll_timeout();
-        assert!(left.is_none_or(|at| at > self.clock()), "nothing that is due is left over");
+        assert!(left.is_none_or(|at| at > self.clock()), "no due timer is left");
         if due.is_none_or(|at| at > self.clock()) {
             assert!(self.log.seen.is_empty() && left == due || self.log.latest() > Some(self.clock()), "an early call");
         }
@@ -289,22 +293,25 @@ impl<M: Memory> Life<M> {
                 self.servers.push(server);
             }
             ControlAction::ServerRemoved(server) => {
-                assert!(self.pools.remove(&server).is_some(), "a server is removed that was not there");
+                assert!(self.pools.remove(&server).is_some(), "a server was removed that was not a member");
                 assert!(self.control.is_ended(server));
             }
             ControlAction::Pool(server, command) => {
                 let description = self.control.topology().server(server).expect("commands are for members");
                 let server_type = description.server_type();
                 let single = self.control.topology().description().topology_type() == TopologyType::Single;
-                let pool = self.pools.get_mut(&server).expect("it was added before");
+                let pool = self.pools.get_mut(&server).expect("the server was added before");
                 match command {
                     PoolCommand::Ready => {
                         let suits = server_type.is_data_bearing() || single && server_type.is_known();
-                        assert!(suits || !self.eager && server_type.is_known(), "{server_type} is not for it (S8)");
+                        assert!(
+                            suits || !self.eager && server_type.is_known(),
+                            "a pool of type {server_type} must not be marked ready (S8)"
+                        );
                         *pool = true;
                     }
                     PoolCommand::Clear { interrupt_in_use_connections, cause } => {
-                        assert!(!self.eager || !server_type.is_known(), "the description comes first (S7)");
+                        assert!(!self.eager || !server_type.is_known(), "the description must change first (S7)");
                         assert!(!interrupt_in_use_connections || cause == Cause::NetworkTimeout, "(MON-54)");
                         *pool = false;
                     }

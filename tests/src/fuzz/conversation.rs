@@ -29,7 +29,7 @@ use crate::handshake::client;
 mod tests;
 
 const USER: &str = "ann";
-const PASSWORD: &str = "nobody knows it";
+const PASSWORD: &str = "a secret password";
 /// The server's random number, which determines its salts.
 const RANDOM: u64 = 0x0706_0504_0302_0100;
 /// Number of commands after the handshake.
@@ -141,12 +141,12 @@ pub fn talk(data: &[u8], piece: usize) -> Outcome {
     match shake(handshake, &mut server, piece) {
         Ok(with) => {
             let exempt = call.exempt && with.server_type == ServerType::RsArbiter;
-            assert!(!call.wants_proof() || exempt || server.has_proved(), "a server was believed");
+            assert!(!call.wants_proof() || exempt || server.has_proved(), "a server without proof was accepted");
             let (answered, error) = commands(&with, &mut server, piece);
             Outcome::Established { with: Box::new(with), answered, error }
         }
         Err(error) => {
-            assert!(!format!("{error} {error:?}").contains(PASSWORD), "the password is told");
+            assert!(!format!("{error} {error:?}").contains(PASSWORD), "the error contains the password");
             Outcome::Refused(error)
         }
     }
@@ -171,7 +171,7 @@ fn shake(
         match next {
             Next::Transmit | Next::Work => {}
             Next::Established(established) => {
-                assert!(received.is_empty(), "nothing is left over");
+                assert!(received.is_empty(), "all received bytes were read");
                 return Ok(established);
             }
             Next::Receive { bytes_min } => {
@@ -182,7 +182,7 @@ fn shake(
             }
         }
     }
-    panic!("a conversation has an end")
+    panic!("the conversation does not end")
 }
 
 /// Sends commands on the established connection. Returns the number of answers, and the error.
@@ -329,7 +329,7 @@ impl<'a> Server<'a> {
                 let db = command.get_str("$db").unwrap_or_default().to_owned();
                 self.auth.start(CONNECTION, &db, command, [RANDOM; 3])
             }
-            "saslContinue" => self.auth.go_on(CONNECTION, command),
+            "saslContinue" => self.auth.continue_conversation(CONNECTION, command),
             _ => Ok(doc! { "ok": 1 }),
         };
         answer.unwrap_or_else(|error| error.document(None))
@@ -345,7 +345,7 @@ impl<'a> Server<'a> {
         assert_eq!(usize::try_from(word(0)), Ok(taken.len()), "the length of the message");
         assert_eq!(word(8), self.request_id, "the reply to another request");
         assert_eq!(word(12), OP_MSG, "another opcode");
-        assert_eq!(word(16) & !0x1_0001 & 0xffff, 0, "flags that must be understood, or another reply to come");
+        assert_eq!(word(16) & !0x1_0001 & 0xffff, 0, "unknown required flags, or moreToCome");
     }
 
     /// Delivers this number of the bytes in transit. Returns false when there are none.

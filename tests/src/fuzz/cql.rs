@@ -196,13 +196,13 @@ fn decode(connection: Connection, stream: &[u8], ends: impl IntoIterator<Item = 
                 }
                 Err(error) => {
                     assert!(!matches!(error.kind(), CqlErrorKind::NoMemory { .. }), "{error}");
-                    assert_eq!(decoder.decode(&stream[start..end]), Err(error), "the same again");
+                    assert_eq!(decoder.decode(&stream[start..end]), Err(error), "an error is final");
                     return (envelopes, Some(error));
                 }
             }
             bounded(connection, &decoder, end);
         }
-        assert_eq!(start, end, "without an envelope all is consumed");
+        assert_eq!(start, end, "without an envelope all bytes are consumed");
         bounded(connection, &decoder, end);
     }
     (envelopes, None)
@@ -321,7 +321,7 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
         let mut sink = Vec::new();
         match handshake.poll_transmit(&mut sink) {
             Ok(transmitted) => assert_eq!(transmitted, !sink.is_empty()),
-            Err(error) => panic!("there is room: {error}"),
+            Err(error) => panic!("the buffer is too small: {error}"),
         }
         said += usize::from(!sink.is_empty());
         assert!(said <= ROUNDS_MAX);
@@ -338,11 +338,11 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
                     return if speaks { None } else { Some(Err(error)) };
                 }
             };
-            assert!(!speaks, "what nobody has asked for is taken");
+            assert!(!speaks, "an unsolicited response was accepted");
             piece = &piece[handled.consumed_bytes..];
             match handled.next {
                 CqlNext::Reconnect { version } => {
-                    assert!(version < options.version, "older each time");
+                    assert!(version < options.version, "each attempt uses an older version");
                     return Some(Ok(handled.next));
                 }
                 CqlNext::Established(established) => {

@@ -56,9 +56,9 @@ fn not_agreed(compressor: Compressor, input: &[u8]) {
         let is_left = outcome == Ok(Unpacked::Plain) && accepted.is_empty() && decode_message(input, &LIMITS).is_err();
         assert!(
             is_left || matches!(outcome, Err(UnpackError::Wire(_))),
-            "{compressor:?} was not agreed on: {outcome:?}"
+            "{compressor:?} was not negotiated: {outcome:?}"
         );
-        assert_eq!(packer.buffer_bytes(), 0, "room was made by a compressor that was not agreed on");
+        assert_eq!(packer.buffer_bytes(), 0, "memory was allocated for a compressor that was not negotiated");
     }
 }
 
@@ -126,11 +126,11 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
 fn same_by_others(input: &[u8], inflated: &[u8]) {
     let data = &input[COMPRESSED_HEADER_BYTES..];
     match input[COMPRESSED_HEADER_BYTES - 1] {
-        0 => assert_eq!(data, inflated, "it inflates to something else"),
+        0 => assert_eq!(data, inflated, "the decompressed bytes differ"),
         1 => assert_eq!(
             snap::raw::Decoder::new().decompress_vec(data).as_deref(),
             Ok(inflated),
-            "it inflates to something else"
+            "the decompressed bytes differ"
         ),
         _ => {}
     }
@@ -175,7 +175,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     encode_command(&mut message, Outgoing::reply(9, 7), &LIMITS, "db", |body| {
         body.int32("ok", 1)?.str("text", &"pool house ".repeat(20)).map(drop)
     })
-    .expect("it fits");
+    .expect("the command fits");
     let mut seeds = vec![Vec::new(), message.clone()];
     for algorithm in Algorithm::ALL {
         seeds.push(compressed(algorithm, &message));

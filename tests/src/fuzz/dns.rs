@@ -106,7 +106,7 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
             begun += 1;
             // All attempts, each repeated once over a stream, one more for the datagram size, and
             // one for each alias.
-            assert!(begun <= 2 * (attempts_max + 9), "attempts without end");
+            assert!(begun <= 2 * (attempts_max + 9), "too many attempts");
             deadline.get_or_insert(now.saturating_add(time));
             let (LookupAction::Datagram(to) | LookupAction::Stream(to)) = action;
             server = to;
@@ -116,9 +116,9 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
             assert!(deadline.is_some_and(|deadline| deadline <= now), "there is time for an attempt");
             break;
         }
-        let until = lookup.poll_timeout().expect("an attempt has its time");
+        let until = lookup.poll_timeout().expect("an attempt has a deadline");
         assert!(until > now);
-        assert!(deadline.is_some_and(|deadline| until <= deadline), "it lasts too long");
+        assert!(deadline.is_some_and(|deadline| until <= deadline), "the attempt exceeds the lookup's deadline");
         match choices.below(8) {
             0 | 1 => lookup.handle_datagram(now, server, &spoken(&lookup, choices, data)),
             2 => {
@@ -197,7 +197,7 @@ fn options(text: &str) {
     let host = Host::tcp("a.b.example.com", Some(1)).expect("a host");
     if let Ok(resolved) = uri.resolved(vec![host], Some(text)) {
         assert_eq!(resolved.scheme(), Scheme::Mongodb);
-        assert!(resolved.tls(), "what a TXT record may not change");
+        assert!(resolved.tls(), "a TXT record must not change the option tls");
     }
 }
 
@@ -205,7 +205,7 @@ fn options(text: &str) {
 fn hosts(answer: &SrvAnswer, choices: &mut impl Choices) {
     let max = choices.below(4);
     let uri = ConnectionString::parse(&format!("{URI}?srvMaxHosts={max}")).expect("a string");
-    let question = SrvQuestion::of(&uri).expect("a string of that kind");
+    let question = SrvQuestion::of(&uri).expect("a connection string with SRV lookup");
     let limit = if max == 0 { usize::MAX } else { max as usize };
     let holds = |hosts: &[Host]| {
         assert!((1..=limit).contains(&hosts.len()));
@@ -217,7 +217,7 @@ fn hosts(answer: &SrvAnswer, choices: &mut impl Choices) {
     }
     let now = Instant::ORIGIN;
     let mut poll = SrvPoll::new(now, question, answer.ttl, Duration::from_secs(10));
-    let due = poll.poll_timeout().expect("it goes on");
+    let due = poll.poll_timeout().expect("it continues");
     assert!(due >= now.saturating_add(Duration::from_secs(60)));
     assert!(poll.poll_question(due).is_some());
     if choices.one_in(4) {

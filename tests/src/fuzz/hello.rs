@@ -66,7 +66,7 @@ pub fn read(bytes: &[u8]) -> Read {
         Ok(reply) => reply,
         Err(error) => {
             assert!(error.offset() as usize <= bytes.len());
-            assert!(naive.is_none_or(|naive| !naive.is_good), "refused without a reason: {error}");
+            assert!(naive.is_none_or(|naive| !naive.is_good), "a valid reply was rejected: {error}");
             return Read::Refused;
         }
     };
@@ -100,7 +100,7 @@ pub fn read(bytes: &[u8]) -> Read {
 /// reply, or the reason for its rejection.
 fn describes<M: Memory>(reply: &HelloReply<'_>, naive: &Naive<'_>, replica_set: Option<&str>, direct: bool) {
     let options = TopologyOptions { seeds: &["a:27017"], replica_set, direct_connection: direct, load_balanced: false };
-    let config = options.validate().expect("options that go together");
+    let config = options.validate().expect("compatible options");
     let mut topology: Topology<M> =
         Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room for a seed");
     let server = topology.servers().next().expect("the seed").server();
@@ -116,8 +116,12 @@ fn describes<M: Memory>(reply: &HelloReply<'_>, naive: &Naive<'_>, replica_set: 
             assert_eq!(described.topology_version(), reply.topology_version);
         }
         if direct {
-            assert_eq!(topology.description().topology_type(), TopologyType::Single, "a direct connection stays one");
-            assert_eq!(topology.servers().count(), 1, "and has one server");
+            assert_eq!(
+                topology.description().topology_type(),
+                TopologyType::Single,
+                "the type of a direct connection does not change"
+            );
+            assert_eq!(topology.servers().count(), 1, "a direct connection has one server");
         }
         while let Some(action) = topology.poll_action() {
             assert!(!matches!(action, TopologyAction::CancelCheck(_)), "a reply cancels nothing");

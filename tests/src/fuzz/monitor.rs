@@ -152,7 +152,7 @@ impl Life {
         self.monitor.handle_timeout(now, &mut self.events);
         self.model.timeout(now);
         let is_left = self.monitor.outcome().is_none() && self.monitor.poll_timeout().is_some_and(|due| due <= now);
-        assert!(!is_left, "S21: something due is left over");
+        assert!(!is_left, "S21: a due timer is left");
     }
 
     fn jump_to_due(&mut self) {
@@ -167,8 +167,8 @@ impl Life {
             self.now = Instant::from_nanos(due.as_nanos() - 1);
             let seen = self.events.len();
             self.timeout(self.now);
-            assert_eq!(self.events.len(), seen, "S21: nothing happens early");
-            assert_eq!(self.monitor.poll_timeout(), Some(due), "S21: and the time stays");
+            assert_eq!(self.events.len(), seen, "S21: an early call emitted an event");
+            assert_eq!(self.monitor.poll_timeout(), Some(due), "S21: an early call changed the deadline");
         }
     }
 
@@ -257,11 +257,11 @@ impl Life {
     }
 
     fn check_stale(&mut self, before: &Monitor, result: Result<(), Stale>, current: bool) {
-        assert_eq!(result.is_ok(), current, "S21: stale news");
+        assert_eq!(result.is_ok(), current, "S21: whether the report is stale");
         if result.is_err() {
             self.trace.seen.stale += 1;
-            assert_eq!(self.monitor.state(), before.state(), "stale news changes nothing");
-            assert_eq!(self.monitor.poll_timeout(), before.poll_timeout(), "stale news changes nothing");
+            assert_eq!(self.monitor.state(), before.state(), "a stale report changes nothing");
+            assert_eq!(self.monitor.poll_timeout(), before.poll_timeout(), "a stale report changes nothing");
         }
     }
 
@@ -311,7 +311,7 @@ impl Life {
         self.take_actions();
         self.trace.assert_ended();
         assert_eq!(self.monitor.poll_timeout(), None, "S18: no timers after close");
-        assert_eq!(self.monitor.poll_action(self.now), None, "S18: and nothing owed");
+        assert_eq!(self.monitor.poll_action(self.now), None, "S18: no action is owed after close");
         Counts { measured: self.model.measured(), ..self.trace.seen }
     }
 }

@@ -189,7 +189,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
     fn live(mut self) -> Watched {
         let mut over = false;
         for step in 0.. {
-            assert!(step < self.steps_max, "it goes on for ever");
+            assert!(step < self.steps_max, "the run does not end");
             self.settle();
             let line = [Line::Check, Line::Rtt].into_iter().find(|line| self.control.owes_line(self.server, *line));
             match line {
@@ -200,8 +200,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
                 }
                 None if over || self.control.is_ended(self.server) => break,
                 None => {
-                    let due = self.control.poll_timeout().expect("a monitor has something before it");
-                    assert!(due > self.now, "what is due is not left over");
+                    let due = self.control.poll_timeout().expect("a monitor always has a deadline");
+                    assert!(due > self.now, "no due timer is left");
                     self.now = due;
                     self.control.handle_timeout(self.now, &mut self.log);
                 }

@@ -40,7 +40,7 @@ fn nonce() -> Nonce {
 }
 
 fn conversation(mechanism: ScramMechanism, data: &[u8]) {
-    let scram = Scram::new(mechanism, "user", "nobody knows it", nonce()).expect("can be used");
+    let scram = Scram::new(mechanism, "user", "a secret password", nonce()).expect("can be used");
     let mut scram = scram.with_iterations_max(ITERATIONS_MAX);
     let mut failed = false;
     for (index, message) in data.split(|byte| *byte == 0xff).enumerate() {
@@ -51,10 +51,10 @@ fn conversation(mechanism: ScramMechanism, data: &[u8]) {
         let mut said = Vec::new();
         assert_eq!(scram.write_message(&mut said), Ok(()));
         match outcome {
-            Ok(Round::Done) => panic!("a server was believed"),
+            Ok(Round::Done) => panic!("a server without proof was accepted"),
             Ok(Round::Work) => unreachable!("it is done"),
             Ok(Round::Another) => {
-                assert!(index == 0 && !failed, "only the first message can be right");
+                assert!(index == 0 && !failed, "only the first message can be accepted");
                 assert!(message.starts_with(b"r=") && message.windows(6).any(|part| part == b"i=4096"));
                 let nonce = message.split(|byte| *byte == b',').next().unwrap_or_default();
                 assert!(nonce.len() > NONCE.len() + 2);
@@ -80,7 +80,7 @@ fn replies(document: RawDocument<'_>) {
     let mechanisms = [None, Some(Mechanism::SCRAM_SHA_1), Some(Mechanism::SCRAM_SHA_256), Some(Mechanism::Plain)];
     for mechanism in mechanisms {
         for speculative in [false, true] {
-            let credential = Credential { mechanism, ..Credential::new("user", "nobody knows it") };
+            let credential = Credential { mechanism, ..Credential::new("user", "a secret password") };
             let options = AuthenticationOptions {
                 nonce: nonce().with_second("a-second-one-that-is-not-known").expect("a nonce"),
                 speculative,
@@ -98,11 +98,11 @@ fn replies(document: RawDocument<'_>) {
                 let round = authentication.handle_reply(document);
                 outcome = worked(&mut authentication, round);
                 if outcome == Ok(Round::Done) {
-                    assert_eq!(mechanism, Some(Mechanism::Plain), "only there has the server nothing to prove");
+                    assert_eq!(mechanism, Some(Mechanism::Plain), "only PLAIN requires no proof of the server");
                     break;
                 }
             }
-            assert!(outcome != Ok(Round::Another), "a conversation has an end");
+            assert!(outcome != Ok(Round::Another), "the conversation does not end");
         }
     }
 }
@@ -113,7 +113,7 @@ fn worked(authentication: &mut Authentication<'_>, mut round: Result<Round, Auth
     while round == Ok(Round::Work) {
         round = authentication.work();
         steps += 1;
-        assert!(steps <= ITERATIONS_MAX / ITERATIONS_PER_STEP, "more than the server may ask for");
+        assert!(steps <= ITERATIONS_MAX / ITERATIONS_PER_STEP, "the server requested more iterations than allowed");
     }
     round
 }

@@ -111,7 +111,10 @@ pub fn selection(bytes: &[u8]) -> Counts {
             assert!(window.contains(&chosen));
             let most = window.iter().map(|&place| loads(place)).max().unwrap_or(0);
             let busiest = window.iter().filter(|&&place| loads(place) == most).count();
-            assert!(busiest > 1 || window.len() == 1 || loads(chosen) < most, "the busiest of several loses");
+            assert!(
+                busiest > 1 || window.len() == 1 || loads(chosen) < most,
+                "the busiest of several servers was chosen"
+            );
         }
         let criteria = criteria.expect("valid");
         let again = select(&world, &criteria, &query.deprioritized, loads, entropy).expect("valid");

@@ -32,7 +32,7 @@ pub fn topology(data: &[u8]) {
 pub fn lives(data: &[u8]) -> Counts {
     let on_heap = life::<OnHeap>(data);
     let in_place = life::<Fixed<24, 32, 48, 1024>>(data);
-    assert_eq!(on_heap, in_place, "the kind of memory makes no difference");
+    assert_eq!(on_heap, in_place, "the kind of memory must not affect the counts");
     on_heap
 }
 
@@ -169,7 +169,7 @@ impl<M: Memory> Life<M> {
         let seeds = [[HOSTS[0], "", ""], [HOSTS[0], HOSTS[1], ""], [HOSTS[0], HOSTS[1], PATH]];
         let seeds = &seeds[count - 1][..count];
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
-        let config = options.validate().expect("options that go together");
+        let config = options.validate().expect("compatible options");
         let now = Instant::from_nanos(u64::from(choices.byte()));
         let mut told = Told::default();
         let topology = Topology::new(now, TopologyId::new(1), config, &mut told).expect("room for three seeds");
@@ -279,7 +279,7 @@ impl<M: Memory> Life<M> {
         let mut found = BTreeSet::new();
         let mut is_over = false;
         while let Some(action) = self.topology.poll_action() {
-            assert!(!is_over, "selectors are woken last, and once");
+            assert!(!is_over, "selectors must be woken last, and once");
             let is_new = found.insert(match action {
                 TopologyAction::ServerAdded(server) => ModelAction::Added(name(server)),
                 TopologyAction::ServerRemoved(server) => {
@@ -329,7 +329,7 @@ impl<M: Memory> Life<M> {
         assert_eq!(found.servers().count(), state.servers.len());
         for server in found.servers() {
             let wanted = state.servers.get(server.address());
-            compare_server(server, wanted.expect("a server that the model has not"));
+            compare_server(server, wanted.expect("the server is in the model"));
         }
         let copy = found.to_owned();
         assert_eq!(copy.get().to_string(), found.to_string());
@@ -361,7 +361,7 @@ impl<M: Memory> Life<M> {
         let removed = core::iter::from_fn(|| self.topology.poll_action())
             .filter(|action| matches!(action, TopologyAction::ServerRemoved(_)))
             .count();
-        assert_eq!(removed, self.model.state.servers.len(), "every server goes in the end");
+        assert_eq!(removed, self.model.state.servers.len(), "all servers are removed at the end");
         assert_eq!(self.topology.servers().count(), 0);
         self.counts
     }
@@ -464,7 +464,7 @@ fn respelled(reply: &Reply) -> Reply {
 /// are allowed as results.
 fn hostile(data: &[u8]) {
     let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() };
-    let config = options.validate().expect("options that go together");
+    let config = options.validate().expect("compatible options");
     let mut topology: Topology<Fixed<3, 6, 8, 96>> =
         Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room for a seed");
     let text = String::from_utf8_lossy(data);

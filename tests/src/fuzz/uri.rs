@@ -27,7 +27,7 @@ pub fn uri(data: &[u8]) {
         resolves(&uri, &text);
     }
     if let Err(error) = ConnectionString::parse(&named) {
-        assert!(!format!("{error} {error:?}").contains(PASSWORD), "an error with the password in it");
+        assert!(!format!("{error} {error:?}").contains(PASSWORD), "the error contains the password");
     }
     // Strings that contain a part of a password because a character was not escaped.
     for broken in [
@@ -36,7 +36,7 @@ pub fn uri(data: &[u8]) {
     ] {
         if let Some(uri) = whole(&broken) {
             let warned = uri.warnings().iter().any(|warning| format!("{warning} {warning:?}").contains(PASSWORD));
-            assert!(!warned, "a warning with a part of the password in it");
+            assert!(!warned, "the warning contains a part of the password");
         }
     }
     if let Some(uri) = whole(&pieces(data)) {
@@ -55,17 +55,17 @@ fn whole(text: &str) -> Option<ConnectionString> {
         }
     };
     for warning in uri.warnings() {
-        assert!(warning.offset() < text.len(), "a warning is about something");
+        assert!(warning.offset() < text.len(), "the offset of a warning is within the string");
         assert!(!warning.to_string().is_empty());
     }
     let printed = uri.to_string_with_credentials();
-    let again = ConnectionString::parse(printed.expose()).expect("what was printed can be parsed");
+    let again = ConnectionString::parse(printed.expose()).expect("a printed string can be parsed");
     assert_eq!(again, uri, "printed as {}", printed.expose());
-    assert!(again.to_string_with_credentials() == printed, "printing is stable");
+    assert!(again.to_string_with_credentials() == printed, "printing again results in the same string");
 
     let bare = uri.without_credentials();
     assert_eq!(bare.credential(), None);
-    let again = ConnectionString::parse(&uri.to_string()).expect("what was printed can be parsed");
+    let again = ConnectionString::parse(&uri.to_string()).expect("a printed string can be parsed");
     assert_eq!(again, bare, "printed as {uri}");
 
     assert!(!uri.hosts().is_empty());
@@ -83,7 +83,7 @@ fn shows_no_password(uri: &ConnectionString) {
     assert!(uri.credential().is_none_or(|credential| credential.password.is_some()));
     let mut shown = format!("{uri} {uri:?}");
     for warning in uri.warnings() {
-        write!(shown, " {warning} {warning:?}").expect("a string takes everything");
+        write!(shown, " {warning} {warning:?}").expect("writing to a string does not fail");
     }
     assert!(!shown.contains(PASSWORD), "the password is shown");
 }
@@ -98,7 +98,7 @@ fn resolves(uri: &ConnectionString, txt: &str) {
             assert_eq!(resolved.hosts().len(), count);
             assert_eq!(resolved.tls(), uri.tls());
             let printed = resolved.to_string_with_credentials();
-            let again = ConnectionString::parse(printed.expose()).expect("what was printed can be parsed");
+            let again = ConnectionString::parse(printed.expose()).expect("a printed string can be parsed");
             assert_eq!(again, resolved, "printed as {}", printed.expose());
         }
     }

@@ -67,7 +67,10 @@ fn with_checksum(data: &[u8]) -> Vec<u8> {
 
 pub(super) fn document(bytes: &[u8]) {
     let Ok(document) = RawDocument::new(bytes) else {
-        assert!(bson::RawDocument::from_bytes(bytes).is_err(), "the bson crate opens what we do not");
+        assert!(
+            bson::RawDocument::from_bytes(bytes).is_err(),
+            "the bson crate opens a document that poolhouse-wire does not"
+        );
         return;
     };
     let hello = HelloReply::parse(document);
@@ -83,7 +86,7 @@ pub(super) fn document(bytes: &[u8]) {
         let mut rewritten = Vec::new();
         let result = DocumentWriter::write(&mut rewritten, |writer| rewrite(document, writer));
         assert_eq!(result, Ok(bytes.len()));
-        assert_eq!(rewritten, bytes, "written again it is the same");
+        assert_eq!(rewritten, bytes, "writing the elements again must result in the same bytes");
         for element in document {
             let element = element.expect("validated");
             assert!(document.get(element.key).expect("validated").is_some());
@@ -114,7 +117,7 @@ fn compare(document: RawDocument<'_>, verdict: Result<(), WireError>) {
     let theirs = bson::Document::try_from(document);
     match kind {
         Ok(()) => {
-            theirs.expect("the bson crate refuses what we accept");
+            theirs.expect("the bson crate rejects a document that poolhouse-wire accepts");
             let theirs: &bson::RawDocument = document.try_into().expect("opened before");
             assert_eq!(theirs.iter().count(), document.iter().count());
             for (theirs, ours) in theirs.iter().zip(document) {
@@ -122,7 +125,7 @@ fn compare(document: RawDocument<'_>, verdict: Result<(), WireError>) {
                 assert_eq!((key.as_str(), value.element_type() as u8), (ours.key, ours.value.element_type().tag()));
             }
         }
-        Err(kind) => assert!(theirs.is_err(), "the bson crate accepts what we refuse as: {kind}"),
+        Err(kind) => assert!(theirs.is_err(), "the bson crate accepts a document that poolhouse-wire rejects: {kind}"),
     }
 }
 
@@ -161,7 +164,7 @@ fn message(bytes: &[u8], limits: &Limits) {
         assert_offset(value.validate(), bytes.len());
         if value.flags().contains(Flags::CHECKSUM_PRESENT) {
             let (covered, checksum) = bytes[..bytes.len() - rest.len()].split_last_chunk().expect("it has one");
-            assert_eq!(u32::from_le_bytes(*checksum), crc32c::crc32c(covered), "a checksum that is not right");
+            assert_eq!(u32::from_le_bytes(*checksum), crc32c::crc32c(covered), "a wrong checksum was accepted");
         }
         encode_again(&value);
     }
@@ -181,7 +184,7 @@ fn encode_again(message: &Message<'_>) {
     });
     assert_eq!(length, Ok(header.length_bytes as usize));
     let Ok(Decoded::Done { value, rest: [] }) = decode_message(&bytes, &Limits::DEFAULT) else {
-        panic!("what was encoded does not decode");
+        panic!("an encoded message does not decode");
     };
     assert_eq!((value.header(), value.flags(), value.body()), (header, message.flags(), message.body()));
     let names = |message: &Message<'_>| message.sequences().map(|s| s.documents().count()).collect::<Vec<_>>();

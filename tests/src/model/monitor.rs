@@ -329,7 +329,9 @@ impl ModelMonitor {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
         let all = [self.sleeping_until.flatten(), deadline(Line::Check), deadline(Line::Rtt), self.ping_due];
         let earliest = all.into_iter().flatten().min()?;
-        Some(Instant::from_nanos(u64::try_from(earliest).expect("what is beyond the clock is never due")))
+        Some(Instant::from_nanos(
+            u64::try_from(earliest).expect("deadlines beyond the range of the clock are never due"),
+        ))
     }
 
     /// The outcome that has not been applied yet.
@@ -369,7 +371,7 @@ impl ModelMonitor {
     }
 
     fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.clock).expect("the clock came from 64 bits"))
+        Instant::from_nanos(u64::try_from(self.clock).expect("the clock fits into 64 bits"))
     }
 
     fn place_of(&self, line: Line) -> Option<usize> {
@@ -409,7 +411,7 @@ impl ModelMonitor {
     fn ask(&mut self, line: Line, asked: Asked, deadline: Option<u128>) {
         let flight = Some(Flight { asked, taken: false, since: self.clock, deadline });
         if let Some(place) = self.place_of(line) {
-            assert!(self.connections[place].flight.is_none(), "S1: one thing at a time");
+            assert!(self.connections[place].flight.is_none(), "S1: a connection has one operation at a time");
             self.connections[place].flight = flight;
             return;
         }

@@ -314,13 +314,13 @@ impl ModelTopology {
         let is_bad = |text: &String| text.starts_with('/') && !self.paths.contains(text);
         for (field, text) in [("me", &reply.me), ("primary", &reply.primary)] {
             if text.as_ref().is_some_and(is_bad) {
-                return Some(format!("the hello reply's {field} is no address"));
+                return Some(format!("the hello reply's {field} is not a valid address"));
             }
         }
         let lists = [("hosts", &reply.hosts), ("passives", &reply.passives), ("arbiters", &reply.arbiters)];
         lists.into_iter().find_map(|(field, list)| {
             let place = list.iter().position(is_bad)?;
-            Some(format!("the hello reply's {field}[{place}] is no address"))
+            Some(format!("the hello reply's {field}[{place}] is not a valid address"))
         })
     }
 
@@ -494,7 +494,7 @@ fn apply(state: &mut State, address: &str, seeds: usize, deposed: &mut Vec<Strin
         T::Single => {
             let is_wrong = state.set_name.is_some() && server.reply.set_name != state.set_name;
             if server.server_type.is_known() && is_wrong {
-                let error = "the server is not a member of the replica set that is wanted".to_owned();
+                let error = "the server is not a member of the expected replica set".to_owned();
                 state.servers.insert(address.to_owned(), Server::unknown(Some(error)));
             }
         }

@@ -11,7 +11,7 @@ use super::scratch::{Scratch, pick_port, sweep};
 use super::{MongodOptions, MongodTls, process};
 
 #[test]
-fn message_carries_one_document_there_and_back() {
+fn message_round_trips_one_document() {
     let command = doc! { "ping": 1, "$db": "admin" };
     let mut message = encode(7, &command).unwrap();
     assert_eq!(usize::try_from(i32::from_le_bytes(message[..4].try_into().unwrap())).unwrap(), message.len());
@@ -20,7 +20,7 @@ fn message_carries_one_document_there_and_back() {
 }
 
 #[test]
-fn reply_that_is_none_is_an_error() {
+fn malformed_reply_is_an_error() {
     let mut message = encode(7, &doc! { "ok": 1 }).unwrap();
     assert!(decode(&message, 7).unwrap_err().to_string().contains("responseTo"));
     message[8..12].copy_from_slice(&7_i32.to_le_bytes());
@@ -35,7 +35,7 @@ fn reply_that_is_none_is_an_error() {
 }
 
 #[test]
-fn scratch_folder_goes_with_its_value() {
+fn scratch_folder_is_removed_with_its_value() {
     let scratch = Scratch::create().unwrap();
     let path = scratch.path().to_owned();
     assert!(scratch.data().is_dir());
@@ -95,7 +95,7 @@ fn waiting_process(argument: &std::path::Path) -> Child {
 }
 
 #[test]
-fn what_a_killed_process_left_is_ended_and_removed_and_nothing_else() {
+fn only_remains_of_killed_processes_are_ended_and_removed() {
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
     let root = env::temp_dir().join(format!("poolhouse-sweep-{}", std::process::id()));

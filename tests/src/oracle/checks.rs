@@ -104,9 +104,9 @@ fn place(id: &str) -> usize {
         Some(b'P') => 0,
         Some(b'M') => KINDS[0].1,
         Some(b'S') => KINDS[0].1 + KINDS[1].1,
-        _ => panic!("no invariant is called {id:?}"),
+        _ => panic!("unknown invariant {id:?}"),
     };
     let number = bytes.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'));
-    assert!(number > 0, "no invariant is called {id:?}");
+    assert!(number > 0, "unknown invariant {id:?}");
     first + number - 1
 }

@@ -16,7 +16,7 @@ pub(super) fn breaks<S: Clone + Debug, T>(
     judge: impl Fn(&[S]) -> Result<T, Violation>,
 ) {
     if let Err(found) = judge(right) {
-        panic!("{id}: too early: {found}");
+        panic!("{id}: an earlier step fails: {found}");
     }
     let Err(found) = judge(&[right, slice::from_ref(wrong)].concat()) else { panic!("{id}: {wrong:?} passes") };
     assert_eq!(found.id, id, "{found}");
@@ -39,7 +39,7 @@ fn each_invariant_has_an_owner() {
 }
 
 #[test]
-fn what_an_oracle_is_said_to_check_it_checks() {
+fn each_oracle_checks_its_listed_invariants() {
     let lists: [&[&'static str]; 4] = [&pool::CHECKED, &mux::CHECKED, &monitor::CHECKED, &control::CHECKED];
     let checked: BTreeSet<&str> = lists.iter().flat_map(|list| list.iter().copied()).collect();
     for (id, owners) in OWNERS {
@@ -54,12 +54,12 @@ fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str
         "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/world.rs", "tests/src/sim/ops.rs"], &[]),
         "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),
         "world" => (&["tests/src/seeds.rs", "tests/src/world/"], &world::CHECKED),
-        _ => panic!("{generator} is no generator"),
+        _ => panic!("unknown generator {generator}"),
     }
 }
 
 #[test]
-fn who_is_said_to_check_an_invariant_names_it() {
+fn each_owner_of_an_invariant_names_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder");
     let mut found = requirements::invariants();
     requirements::find(root, &mut found).expect("sources");

@@ -95,7 +95,7 @@ impl Trace {
         };
         events
             .iter()
-            .map(|entry| read(entry).ok_or_else(|| format!("no event: {entry}")))
+            .map(|entry| read(entry).ok_or_else(|| format!("not an event: {entry}")))
             .collect::<Result<_, _>>()
             .map(Self)
     }

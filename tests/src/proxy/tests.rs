@@ -55,7 +55,7 @@ fn exchange(stream: &mut TcpStream) -> (Vec<u8>, bool) {
             Ok(0) => return (back, true),
             Ok(count) => back.extend_from_slice(&bytes[..count]),
             Err(error) => {
-                assert_ne!(error.kind(), ErrorKind::WouldBlock, "nothing came");
+                assert_ne!(error.kind(), ErrorKind::WouldBlock, "the read timed out");
                 return (back, false);
             }
         }
@@ -70,13 +70,13 @@ fn always(fault: Fault, after_bytes: u64) -> Weather {
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        assert!(begun.elapsed() < PATIENCE, "condition not met in time: {what}");
         thread::yield_now();
     }
 }
 
 #[test]
-fn in_calm_weather_everything_gets_through_and_sockets_are_counted() {
+fn without_faults_all_bytes_are_forwarded_and_sockets_are_counted() {
     let (proxy, _echo) = proxy(Weather::calm());
     let mut streams = [connect(&proxy), connect(&proxy)];
     for stream in &mut streams {
@@ -88,7 +88,7 @@ fn in_calm_weather_everything_gets_through_and_sockets_are_counted() {
 }
 
 #[test]
-fn cut_comes_after_just_so_many_bytes_of_either_direction() {
+fn cut_occurs_after_exactly_that_number_of_bytes_in_either_direction() {
     for after in [0, 1, 7, 19] {
         for fault in [Fault::Cut, Fault::Reset, Fault::HalfClose] {
             let (proxy, _echo) = proxy(always(fault, after));
@@ -106,7 +106,7 @@ fn cut_comes_after_just_so_many_bytes_of_either_direction() {
 }
 
 #[test]
-fn pardon_is_of_what_is_open_and_was_not_spoiled_yet() {
+fn pardon_affects_open_connections_without_a_fault_so_far() {
     for fault in [Fault::Cut, Fault::Reset, Fault::HalfClose, Fault::Stall, Fault::Garbage] {
         let (proxy, _echo) = proxy(always(fault, MESSAGE.len() as u64 + 1));
         let mut stream = connect(&proxy);
@@ -134,7 +134,7 @@ fn slow_connections_lose_nothing() {
 }
 
 #[test]
-fn garbage_is_not_what_the_server_said() {
+fn garbage_differs_from_the_bytes_of_the_server() {
     let (proxy, _echo) = proxy(always(Fault::Garbage, 3));
     let mut stream = connect(&proxy);
     stream.write_all(MESSAGE).unwrap();
@@ -150,20 +150,20 @@ fn silence_and_stall_end_with_the_client() {
         let (proxy, _echo) = proxy(always(fault, 5));
         let mut stream = connect(&proxy);
         stream.write_all(MESSAGE).unwrap();
-        eventually("it has come true", || proxy.counts().faults[fault.index()] == 1);
-        assert_eq!(proxy.sockets(), sockets, "nobody was told");
+        eventually("the fault is counted", || proxy.counts().faults[fault.index()] == 1);
+        assert_eq!(proxy.sockets(), sockets, "no socket was closed");
         stream.shutdown(Shutdown::Write).unwrap();
         eventually("all are closed", || proxy.sockets() == 0);
     }
 }
 
 #[test]
-fn strike_hits_what_is_open_and_nothing_later() {
+fn strike_affects_only_open_connections() {
     let (proxy, _echo) = proxy(Weather::calm());
     let mut stream = connect(&proxy);
     assert!(exchange(&mut stream).1);
     proxy.strike(Fault::Trickle);
-    assert!(exchange(&mut stream).1, "that is of new connections only");
+    assert!(exchange(&mut stream).1, "slow faults apply to new connections only");
     proxy.strike(Fault::Reset);
     assert_eq!(stream.read(&mut [0]).map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
     assert_eq!(exchange(&mut connect(&proxy)), (MESSAGE.to_vec(), true));
@@ -171,7 +171,7 @@ fn strike_hits_what_is_open_and_nothing_later() {
 }
 
 #[test]
-fn whoever_is_refused_gets_in_afterwards() {
+fn refused_client_can_connect_after_resume() {
     let (proxy, _echo) = proxy(Weather::calm());
     let mut old = connect(&proxy);
     assert!(exchange(&mut old).1);
@@ -179,14 +179,14 @@ fn whoever_is_refused_gets_in_afterwards() {
         proxy.refuse().unwrap();
         let error = TcpStream::connect(proxy.address()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-        assert!(exchange(&mut old).1, "those that are open go on");
+        assert!(exchange(&mut old).1, "open connections continue");
         proxy.resume().unwrap();
         assert!(exchange(&mut connect(&proxy)).1);
     }
 }
 
 #[test]
-fn server_that_is_not_there_is_a_reset() {
+fn unreachable_server_results_in_a_reset() {
     let (_bound, gone) = crate::fake::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let proxy = Proxy::start(gone, 1).unwrap();
     let (back, orderly) = exchange(&mut connect(&proxy));

@@ -170,7 +170,7 @@ fn number(figures: &Value, field: &str) -> u64 {
 }
 
 fn lives(material: &Material) -> Row {
-    let mut draft = Draft::new(material, 2, "lives of the simulators");
+    let mut draft = Draft::new(material, 2, "runs of the simulators");
     let suites: Vec<_> = draft.having("lives").map(|(name, figures)| (name.clone(), figures)).collect();
     for (name, figures) in &suites {
         // Shows the least frequent kind: a kind that never occurred was not tested.
@@ -225,7 +225,7 @@ fn seeds(material: &Material) -> Row {
 }
 
 fn pairs(material: &Material) -> Row {
-    let mut draft = Draft::new(material, 4, "lives that were lived twice and compared");
+    let mut draft = Draft::new(material, 4, "runs that were executed twice and compared");
     let pairs = sum(draft.having("pairs").map(|(_, figures)| number(figures, "pairs")));
     let different = sum(draft.having("pairs").map(|(_, figures)| number(figures, "different")));
     if draft.having("pairs").next().is_some() {
@@ -351,8 +351,8 @@ const CORE: [&str; 7] = ["core", "core/wire", "core/auth", "core/cql", "core/uri
 fn costs(material: &Material, ran: &Ran) -> Row {
     let mut draft = Draft::new(material, 12, "costs");
     for (target, what) in [
-        ("alloc_free", "tests of what allocates nothing, and of what compressors hold, that passed (alloc_free)"),
-        ("mux_allocations", "tests of what a request of a session allocates that passed (mux_allocations)"),
+        ("alloc_free", "passed tests of operations without allocations, and of the memory of compressors (alloc_free)"),
+        ("mux_allocations", "passed tests of the allocations of a session's request (mux_allocations)"),
     ] {
         let passed = ran.of_target(target).passed;
         if passed > 0 {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn what_nobody_measured_is_said_not_to_be() {
+fn missing_figures_are_reported_as_not_measured() {
     let rows = rows(&Material::default());
     assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), (1..=15).collect::<Vec<_>>());
     let text = to_text(&rows, None);
@@ -18,7 +18,7 @@ fn what_nobody_measured_is_said_not_to_be() {
 }
 
 #[test]
-fn figures_of_suites_are_told_and_compared() {
+fn figures_of_suites_are_reported_and_compared() {
     let figures = |states: u64| {
         BTreeMap::from([
             ("search".to_owned(), json!({ "scopes": 2, "complete": 2, "states": states, "other": 1 })),
@@ -64,7 +64,7 @@ fn figures_of_suites_are_told_and_compared() {
 }
 
 #[test]
-fn a_long_run_is_told_as_one_until_there_is_a_newer() {
+fn long_run_is_reported_as_one_until_a_newer_run_exists() {
     let of = |missed: u64| BTreeMap::from([("mutants".to_owned(), json!({ "missed": missed }))]);
     let fuzz = |execs: u64| json!({ "seconds": 600, "execs": execs, "crashes": 0 });
     let mut long = of(3);
@@ -84,7 +84,7 @@ fn a_long_run_is_told_as_one_until_there_is_a_newer() {
 }
 
 #[test]
-fn a_long_soak_is_told_beside_a_short_one() {
+fn long_soak_is_reported_beside_a_short_one() {
     let soak = |seconds: u64, late: u64| {
         let late = json!({ "max": late, "p50": 1, "early": 0 });
         let figures = json!({

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn ids_are_those_of_lists_and_ranges_alone() {
+fn ids_are_found_in_lists_and_short_ranges() {
     let of = |text| mentions::of(text, 12).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
     assert_eq!(of("CMAP-16, MON-07; (SDAM-05) LOG-1"), ["CMAP-16", "MON-07", "SDAM-05", "LOG-01"]);
     assert_eq!(of("CMAP-08..10 and P1, not P1x, XP1, p50, P_1, P1234"), ["CMAP-08", "CMAP-09", "CMAP-10", "P1"]);
@@ -14,14 +14,14 @@ fn ids_are_those_of_lists_and_ranges_alone() {
         of("S1-S3 SDAM-14 to SDAM-15 MON-53..MON-54"),
         ["S1", "S2", "S3", "SDAM-14", "SDAM-15", "MON-53", "MON-54"]
     );
-    assert!(of("CMAP-01..102").is_empty(), "that says what a file is about");
+    assert!(of("CMAP-01..102").is_empty(), "a long range describes a file, not a check");
     assert_eq!(of("P18 to 20, M6-1"), ["P18", "M6"]);
     assert_eq!(of("ü P2 ü"), ["P2"]);
     assert!(mentions::is_id("CMAP-100") && !mentions::is_id("CMAP-") && !mentions::is_id("id"));
 }
 
 #[test]
-fn function_is_the_next_after_a_comment_and_else_the_one_around() {
+fn function_of_an_id_is_the_next_after_a_comment_or_the_enclosing_one() {
     let text = "//! P1\n/// P2\n#[test]\nfn second() {\n    // P3\n    let x = 1;\n    assert!(x, \"P4\");\n}\n\nconst P: u8 = 1; // P5\n";
     let expected = [("P1", None), ("P2", Some("second")), ("P3", Some("second")), ("P4", Some("second")), ("P5", None)];
     let of = |text| -> Vec<(String, Option<String>)> {
@@ -124,7 +124,7 @@ fn naming(file: &str, function: &str, is_test: bool) -> Naming {
 }
 
 #[test]
-fn a_name_counts_in_its_own_programs() {
+fn name_counts_only_in_its_own_programs() {
     let ran = read_log(LOG);
     let passed = |file, function, is_test| ran.passed_of(&naming(file, function, is_test));
     // A helper of a suite stands for the whole suite, and a scenario for itself.
@@ -148,7 +148,7 @@ fn a_name_counts_in_its_own_programs() {
 }
 
 #[test]
-fn programs_that_come_to_no_end_have_failed() {
+fn programs_that_do_not_complete_have_failed() {
     let totals = |log| read_log(log).totals();
     // The contract ended with an error after its first executor, and srv during its only test.
     assert_eq!(totals(LOG), Counts { passed: 6, failed: 3, skipped: 4 });
@@ -158,7 +158,7 @@ fn programs_that_come_to_no_end_have_failed() {
 
 /// ./tests/run counts with a shell function, before any program of this workspace is built.
 #[test]
-fn the_script_counts_as_this_does() {
+fn tests_run_counts_by_the_same_rules() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");
     let log = std::env::temp_dir().join(format!("poolhouse-requirements-{}.log", std::process::id()));
     let told: Vec<String> = [LOG, "", "     Running tests/a.rs (target/debug/deps/a-1)\n"]

@@ -10,9 +10,9 @@ use super::input;
 
 /// Fails if an object has keys that the runner does not support.
 pub(super) fn only_keys(object: &Value, known: &[&str]) -> Result<(), String> {
-    let keys = object.as_object().ok_or_else(|| format!("{object} is no object"))?.keys();
+    let keys = object.as_object().ok_or_else(|| format!("{object} is not an object"))?.keys();
     match keys.into_iter().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(format!("the runner does not know {key}")),
+        Some(key) => Err(format!("the runner does not support {key}")),
         None => Ok(()),
     }
 }
@@ -23,7 +23,7 @@ pub(super) fn outcome(
     topology: TopologyDescription<'_>,
     generation: impl Fn(ServerId) -> Option<u64>,
 ) -> Result<(), String> {
-    for (key, wanted) in outcome.as_object().ok_or("the outcome is no object")? {
+    for (key, wanted) in outcome.as_object().ok_or("the outcome is not an object")? {
         match key.as_str() {
             "topologyType" => same(key, wanted.as_str(), Some(topology.topology_type().name()))?,
             "setName" => same(key, wanted.as_str(), topology.set_name())?,
@@ -37,7 +37,7 @@ pub(super) fn outcome(
                 same("compatibility error", wanted.as_bool(), Some(topology.compatibility_error().is_none()))?;
             }
             "servers" => {
-                let wanted = wanted.as_object().ok_or("servers is no object")?;
+                let wanted = wanted.as_object().ok_or("servers is not an object")?;
                 let found: BTreeMap<_, _> = topology.servers().map(|server| (server.address(), server)).collect();
                 let mut addresses: Vec<&str> = wanted.keys().map(String::as_str).collect();
                 addresses.sort_unstable();
@@ -49,7 +49,7 @@ pub(super) fn outcome(
                 }
             }
             "events" => {}
-            _ => return Err(format!("the runner does not know {key}")),
+            _ => return Err(format!("the runner does not support {key}")),
         }
     }
     Ok(())
@@ -58,7 +58,7 @@ pub(super) fn outcome(
 /// Compares a phase's events, all of them and in order. The warning, which is not an event of the
 /// specification, is left out.
 pub(super) fn events(wanted: &Value, topology: TopologyId, found: &[OwnedSdamEvent]) -> Result<(), String> {
-    let wanted = wanted.as_array().ok_or("events is no list")?;
+    let wanted = wanted.as_array().ok_or("events is not a list")?;
     let found: Vec<_> = found.iter().filter(|event| !matches!(event, OwnedSdamEvent::NoServers { .. })).collect();
     for (number, (wanted, found)) in wanted.iter().zip(&found).enumerate() {
         event(wanted, topology, found).map_err(|error| format!("event {number}: {error}"))?;
@@ -67,7 +67,8 @@ pub(super) fn events(wanted: &Value, topology: TopologyId, found: &[OwnedSdamEve
 }
 
 fn event(wanted: &Value, id: TopologyId, found: &OwnedSdamEvent) -> Result<(), String> {
-    let wanted = wanted.as_object().filter(|wanted| wanted.len() == 1).ok_or("an event is no object of one key")?;
+    let wanted =
+        wanted.as_object().filter(|wanted| wanted.len() == 1).ok_or("an event is not an object with one key")?;
     let (name, fields) = wanted.iter().next().ok_or("an event is empty")?;
     only_keys(fields, &["topologyId", "address", "previousDescription", "newDescription"])?;
     let has_address = |address: &str| same("address", fields["address"].as_str(), Some(address));
@@ -96,7 +97,7 @@ fn event(wanted: &Value, id: TopologyId, found: &OwnedSdamEvent) -> Result<(), S
             topology_description(&fields["previousDescription"], previous.get())?;
             topology_description(&fields["newDescription"], new.get())
         }
-        _ => Err(format!("{name} is wanted, not {found:?}")),
+        _ => Err(format!("expected {name}, found {found:?}")),
     }
 }
 
@@ -118,7 +119,7 @@ fn topology_description(wanted: &Value, found: TopologyDescription<'_>) -> Resul
 
 /// Compares the keys that the test specifies.
 fn description(wanted: &Value, found: ServerDescription<'_>, generation: Option<u64>) -> Result<(), String> {
-    for (key, wanted) in wanted.as_object().ok_or("a server is no object")? {
+    for (key, wanted) in wanted.as_object().ok_or("a server is not an object")? {
         let text = wanted.as_str();
         let int32 = || input::int32(Some(wanted));
         let int64 = || input::int64(Some(wanted));
@@ -148,15 +149,15 @@ fn description(wanted: &Value, found: ServerDescription<'_>, generation: Option<
                 only_keys(wanted, &["generation"])?;
                 same("pool.generation", wanted["generation"].as_u64(), generation)?;
             }
-            _ => return Err(format!("the runner does not know {key}")),
+            _ => return Err(format!("the runner does not support {key}")),
         }
     }
     Ok(())
 }
 
 fn texts(value: &Value) -> Result<Vec<&str>, String> {
-    let list = value.as_array().ok_or_else(|| format!("{value} is no list"))?;
-    list.iter().map(|text| text.as_str().ok_or_else(|| format!("{text} is no text"))).collect()
+    let list = value.as_array().ok_or_else(|| format!("{value} is not a list"))?;
+    list.iter().map(|text| text.as_str().ok_or_else(|| format!("{text} is not a string"))).collect()
 }
 
 /// PossiblePrimary is a kind of Unknown.

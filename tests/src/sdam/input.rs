@@ -90,7 +90,7 @@ pub(super) fn int64(value: Option<&Value>) -> Result<Option<i64>, String> {
             .iter()
             .find_map(|key| value.get(key).and_then(Value::as_str).and_then(|text| text.parse().ok())),
     };
-    number.map(Some).ok_or_else(|| format!("{value} is no integer"))
+    number.map(Some).ok_or_else(|| format!("{value} is not an integer"))
 }
 
 /// Reads a 32-bit integer, plain or as extended JSON.
@@ -108,10 +108,10 @@ fn date(value: Option<&Value>) -> Result<Option<i64>, String> {
 /// Reads an ObjectId as extended JSON.
 pub(super) fn oid(value: Option<&Value>) -> Result<Option<ObjectId>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    let text = value.get("$oid").and_then(Value::as_str).ok_or_else(|| format!("{value} is no ObjectId"))?;
+    let text = value.get("$oid").and_then(Value::as_str).ok_or_else(|| format!("{value} is not an ObjectId"))?;
     let mut bytes = [0; 12];
     if text.len() != 24 {
-        return Err(format!("{text} is no ObjectId"));
+        return Err(format!("{text} is not an ObjectId"));
     }
     for (place, byte) in bytes.iter_mut().enumerate() {
         let digits = text.get(2 * place..2 * place + 2).unwrap_or("");

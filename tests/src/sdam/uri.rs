@@ -11,7 +11,8 @@ pub(super) struct Uri {
 
 impl Uri {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let rest = text.strip_prefix("mongodb://").ok_or_else(|| format!("{text} is no URI of the tests"))?;
+        let rest =
+            text.strip_prefix("mongodb://").ok_or_else(|| format!("{text} is not a mongodb:// connection string"))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, _database) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = hosts.rsplit_once('@').map_or(hosts, |(_credentials, hosts)| hosts);
@@ -25,7 +26,7 @@ impl Uri {
                 "loadbalanced" => uri.load_balanced = value == "true",
                 // It affects only the interval of checks, and this runner has no checks.
                 "heartbeatfrequencyms" => {}
-                _ => return Err(format!("{name} is no option of the tests")),
+                _ => return Err(format!("the runner does not support the option {name}")),
             }
         }
         Ok(uri)

@@ -1,7 +1,8 @@
 //! A control plane of two polled servers: elections, failures, members that are removed and added
 //! again.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::oracle::Checks;
 use crate::reply::Lists;
 use alloc::collections::BTreeMap;
@@ -44,7 +45,7 @@ pub struct Shape {
 #[must_use]
 pub fn scopes() -> Vec<Shape> {
     let shape = Shape { name: "two servers, 8 steps", depth: 8, states: 1_000_000, near_end: false };
-    vec![shape, Shape { name: "two servers, the last that have numbers, 8 steps", near_end: true, ..shape }]
+    vec![shape, Shape { name: "two servers, ids at the end of their range, 8 steps", near_end: true, ..shape }]
 }
 
 /// Scopes that take minutes.
@@ -238,7 +239,10 @@ impl Scope for Shape {
             }
             Input::Failed(place) => {
                 let (server, line) = state.line(place);
-                state.control.handle_failed(now, server, line, Cause::Network, &mut ()).expect("it has the line");
+                state
+                    .control
+                    .handle_failed(now, server, line, Cause::Network, &mut ())
+                    .expect("the monitor has this connection");
                 if !state.kept[&server].waits {
                     state.kept.entry(server).or_default().line = None;
                 }
@@ -249,7 +253,7 @@ impl Scope for Shape {
                 state.now = now.saturating_add(TICK);
                 state.control.handle_timeout(state.now, &mut ());
                 let left = state.control.poll_timeout();
-                assert!(left.is_none_or(|at| at > state.now), "what is due is not done");
+                assert!(left.is_none_or(|at| at > state.now), "due work was not done");
             }
             Input::Close => state.control.close(now, &mut ()),
         }
@@ -278,7 +282,7 @@ impl Scope for Shape {
     fn end(&self, mut state: State) {
         state.control.close(state.now, &mut ());
         state.settle();
-        assert_eq!(state.control.poll_timeout(), None, "nothing is due after the end");
+        assert_eq!(state.control.poll_timeout(), None, "a closed machine has no deadline");
         assert!(state.kept.is_empty(), "every pool is closed");
     }
 }
@@ -344,7 +348,7 @@ impl State {
                     MonitorAction::Dial(line) => (Some(line), false),
                     MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => (Some(line), true),
                     MonitorAction::Hangup(line) => {
-                        assert_eq!(kept.line, Some(line), "a connection is hung up that the host has");
+                        assert_eq!(kept.line, Some(line), "the closed connection is not that of the host");
                         (None, false)
                     }
                 };
@@ -352,20 +356,20 @@ impl State {
         }
         for server in removed {
             self.marks |= mark::REMOVED;
-            let kept = self.kept.remove(&server).expect("a server is removed that was there");
-            assert_eq!(kept.line, None, "the monitor of a server that is gone has a connection");
+            let kept = self.kept.remove(&server).expect("the removed server was a member");
+            assert_eq!(kept.line, None, "the monitor of a removed server has a connection");
         }
         self.check();
     }
 
     fn command(&mut self, server: ServerId, command: PoolCommand) {
         let server_type = self.control.topology().server(server).expect("commands are for members").server_type();
-        let kept = self.kept.get_mut(&server).expect("it was added before");
+        let kept = self.kept.get_mut(&server).expect("the server was added before");
         kept.is_ready = command == PoolCommand::Ready;
         if kept.is_ready {
-            assert!(server_type.is_data_bearing(), "S8: {server_type} is not for it");
+            assert!(server_type.is_data_bearing(), "S8: a pool of type {server_type} must not be marked ready");
         } else {
-            assert!(!server_type.is_known(), "S7: the description comes first");
+            assert!(!server_type.is_known(), "S7: the description must change first");
             self.marks |= mark::CLEARED;
         }
     }
@@ -379,10 +383,10 @@ impl State {
             let is_ready = self.kept[&server.server()].is_ready;
             assert!(
                 !server.server_type().is_data_bearing() || is_ready,
-                "S8: {server} is known, and its pool is not ready"
+                "S8: {server} is known, but its pool is not ready"
             );
             if matches!(server.error(), Some(ServerError::Failed(_))) {
-                assert!(!is_ready, "S7: {server} failed, and its pool is ready");
+                assert!(!is_ready, "S7: {server} failed, but its pool is ready");
             }
             if matches!(server.error(), Some(ServerError::NewerPrimary)) {
                 self.marks |= mark::DEPOSED;
@@ -391,7 +395,7 @@ impl State {
         }
         assert!(primaries <= 1, "SDAM: two primaries");
         let has_primary = topology.description().topology_type() == TopologyType::ReplicaSetWithPrimary;
-        assert_eq!(primaries == 1, has_primary, "SDAM: the topology's type is by its primary");
+        assert_eq!(primaries == 1, has_primary, "SDAM: the topology's type must match its primary");
         if has_primary {
             self.marks |= mark::PRIMARY;
         }

@@ -1,7 +1,8 @@
 //! The monitor: a server that may send any reply at any time, and an application that requests
 //! checks, cancels and closes.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;
@@ -254,21 +255,21 @@ impl Scope for Shape {
             }
             Input::Take => state.take(),
             Input::Dialed(line) => {
-                let id = state.lines[place(line)].expect("the host has one");
+                let id = state.lines[place(line)].expect("the host has a connection");
                 let told = state.monitor.handle_dialed(state.now, id, &mut state.events);
                 let expected = state.model.dialed(state.now, id);
                 state.note(told, expected);
             }
             Input::Reply(line, answer, is_known) => {
                 known = is_known;
-                let (id, reply) = (state.lines[place(line)].expect("the host has one"), reply(answer));
+                let (id, reply) = (state.lines[place(line)].expect("the host has a connection"), reply(answer));
                 let told =
                     state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
                 let expected = state.model.reply(state.now, id, &reply);
                 state.note(told, expected);
             }
             Input::Failed(line, cause) => {
-                let id = state.lines[place(line)].expect("the host has one");
+                let id = state.lines[place(line)].expect("the host has a connection");
                 // After a failed dial there is no connection to close.
                 if state.model.waits_for_reply(id) == Some(false) {
                     state.before[place(line)] = state.lines[place(line)].take();
@@ -276,10 +277,10 @@ impl Scope for Shape {
                 state.fail(id, cause);
             }
             Input::Late(line) => {
-                let id = state.before[place(line)].expect("there was one");
+                let id = state.before[place(line)].expect("the host had a connection");
                 let before = state.monitor.clone();
                 state.fail(id, Cause::Network);
-                assert_eq!(*before, *state.monitor, "stale news changes nothing");
+                assert_eq!(*before, *state.monitor, "a stale report changes nothing");
             }
         }
         state.apply(known);
@@ -322,8 +323,8 @@ impl Scope for Shape {
         state.compare();
         state.trace.assert_ended();
         assert_eq!(state.monitor.poll_timeout(), None, "S18: no timers after close");
-        assert_eq!(state.monitor.poll_action(state.now), None, "S18: and nothing owed");
-        assert_eq!(state.lines, [None; 2], "S18: and no connection");
+        assert_eq!(state.monitor.poll_action(state.now), None, "S18: no action is owed after close");
+        assert_eq!(state.lines, [None; 2], "S18: no connection is left after close");
     }
 }
 
@@ -336,11 +337,11 @@ impl State {
             Some(MonitorAction::Dial(id)) => self.lines[place(id.line())] = Some(id),
             Some(MonitorAction::Hangup(id)) => {
                 let kept = &mut self.lines[place(id.line())];
-                assert_eq!(*kept, Some(id), "a connection is hung up that the host has");
+                assert_eq!(*kept, Some(id), "the closed connection is not that of the host");
                 self.before[place(id.line())] = kept.take();
             }
             Some(MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line }) => {
-                assert_eq!(self.lines[place(line.line())], Some(line), "on the connection that the host has");
+                assert_eq!(self.lines[place(line.line())], Some(line), "the action must be for the host's connection");
             }
             None => panic!("an action is owed"),
         }
@@ -353,7 +354,7 @@ impl State {
     }
 
     fn note(&mut self, told: Result<(), Stale>, expected: bool) {
-        assert_eq!(told.is_ok(), expected, "S21: stale news");
+        assert_eq!(told.is_ok(), expected, "S21: whether the report is stale");
         if told.is_err() {
             self.trace.seen.stale += 1;
         }

@@ -1,7 +1,8 @@
 //! The multiplexed pool: two connections of two streams each, three requests, and peers that reply
 //! late, twice or never.
 
-use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use super::{Figures, Limits, Scope, Stopped, search};
+use crate::canon::Canon;
 use crate::model::mux::{Event, Model, Outcome, Place, Room, Stand};
 use crate::oracle::Checks;
 use crate::oracle::mux::Watched;
@@ -362,7 +363,7 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
                 state.now = state.now.max(due.as_nanos());
                 state.tick();
                 let due = state.mux.poll_timeout();
-                assert!(due.is_none_or(|due| due > state.at()), "what is due is not done");
+                assert!(due.is_none_or(|due| due > state.at()), "due work was not done");
             }
             Input::Reconfigure(distance) => {
                 let options = self.0.reconfigured(distance);
@@ -478,7 +479,7 @@ impl<const CONNS: usize> State<CONNS> {
             None => assert!(!self.owes(), "an action is owed"),
             Some(MuxAction::Wake(waiter)) => {
                 let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-                self.model.took_wake(found.expect("a Wake of a request that is not over").1);
+                self.model.took_wake(found.expect("a Wake of an open request").1);
             }
             Some(MuxAction::Close(conn)) => self.model.took_close(conn.number().get()),
             Some(MuxAction::Heartbeat(conn, stream)) => self.model.took_heartbeat(conn.number().get(), stream),
@@ -507,7 +508,7 @@ impl<const CONNS: usize> State<CONNS> {
         let (waiter, number) = self.waiters[place];
         let outcome = self.mux.claim(self.at(), waiter);
         let is_over = same::claim(outcome, self.model.claim(self.now, number), &mut self.streams);
-        assert!(is_over, "only who was woken claims");
+        assert!(is_over, "only woken waiters claim");
         self.waiters.remove(place);
     }
 
@@ -530,7 +531,7 @@ impl<const CONNS: usize> State<CONNS> {
     fn reply(&mut self, conn: MuxConnId, stream: i32) {
         let told = self.mux.handle_reply(self.at(), conn, stream, &mut self.log);
         assert_eq!(told, self.model.handle_reply(self.now, conn.number().get(), stream), "handle_reply");
-        assert_ne!(told, Err(ReplyError::Stale), "its connection is there");
+        assert_ne!(told, Err(ReplyError::Stale), "its connection exists");
     }
 
     fn established(&mut self, conn: MuxConnId) {
@@ -545,7 +546,7 @@ impl<const CONNS: usize> State<CONNS> {
 }
 
 /// Returns the situation that an event shows.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others show nothing that is looked for")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events show no situation of interest")]
 const fn mark_of(event: &Event) -> u64 {
     match event {
         Event::Queued(_) => mark::QUEUE,

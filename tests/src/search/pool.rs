@@ -66,15 +66,15 @@ pub mod mark {
         "a close with the pool",
         "a check-out failed by a clear",
         "an interrupt",
-        "an establishment given up",
+        "an abandoned establishment",
         "stale news",
-        "no place to wait",
+        "no waiter slot",
         "a grant cancelled",
         "a bound waiter cancelled",
         "a connection handed on",
         "background work",
         "more than maxPoolSize",
-        "no place for a service",
+        "no service slot",
     ];
 }
 

@@ -62,26 +62,30 @@ fn every_state_is_reached_and_counted() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_shortest_way() {
-    let error =
-        search(&Counters { broken: true, blind: false }, Limits::all(16)).expect_err("it is broken").to_string();
+fn failure_is_reported_with_the_shortest_path() {
+    let error = search(&Counters { broken: true, blind: false }, Limits::all(16))
+        .expect_err("the connection is broken")
+        .to_string();
     assert!(error.starts_with("5 inputs:\n"), "{error}");
     assert!(error.ends_with("three and two"), "{error}");
 }
 
 #[test]
-fn a_limit_is_an_error_and_a_depth_is_said() {
+fn state_limit_is_an_error_and_depth_limit_is_reported() {
     let scope = Counters { broken: false, blind: false };
     let error = search(&scope, Limits::all(15)).expect_err("there are 16");
     assert_eq!(error, Stopped::Limit(15));
     let depth = Limits { depth: Some(6), ..Limits::all(16) };
-    assert!(!search(&scope, depth).expect("as deep as it is").complete, "nobody has looked whether there is more");
+    assert!(
+        !search(&scope, depth).expect("as deep as it is").complete,
+        "the states at the depth limit were not expanded"
+    );
     let error = search(&scope, Limits { depth: Some(5), ..depth }).expect_err("it is too far").to_string();
-    assert!(error.ends_with("never met: three and three"), "{error}");
+    assert!(error.ends_with("did not reach: three and three"), "{error}");
 }
 
 #[test]
-fn states_that_are_not_the_same_are_noticed() {
+fn different_states_that_count_as_equal_are_detected() {
     let mut search = Search {
         scope: &Counters { broken: false, blind: true },
         limits: Limits::all(16),
@@ -96,8 +100,8 @@ fn states_that_are_not_the_same_are_noticed() {
     let (start, one, two) = (print([0, 0]), print([1, 0]), print([2, 1]));
     let _start = search.enter(start, 0, None);
     let _one = search.enter(one, 0, Some("left"));
-    assert_eq!(search.compare(&[2, 0], one, 0, "left"), Ok(()), "nothing follows yet that tells them apart");
+    assert_eq!(search.compare(&[2, 0], one, 0, "left"), Ok(()), "the successors of the two states are equal");
     let _two = search.enter(two, 1, Some("right"));
     let error = search.compare(&[0, 1], two, 0, "right").expect_err("not the same").to_string();
-    assert!(error.contains("two states are taken for one"), "{error}");
+    assert!(error.contains("two different states count as equal"), "{error}");
 }

@@ -241,7 +241,10 @@ impl<M: Bounded> World<'_, M> {
                     assert_eq!(reads, 1, "an unobserved check-out that needs the time reads the clock");
                     // Armed fault points fire in one of the two only.
                     let is_alike = outcomes.0 == outcomes.1 && observed == unobserved;
-                    assert!(is_alike || chance::asked() != asked, "observers do not change what a check-out does");
+                    assert!(
+                        is_alike || chance::asked() != asked,
+                        "an observer must not change the result of a check-out"
+                    );
                     self.check_out(None);
                 }
                 if let Some(&place) = self.untimed_leases(false).first() {
@@ -272,7 +275,7 @@ impl<M: Bounded> World<'_, M> {
             self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]);
         } else if kind == Kind::TimeOnly {
             self.now += choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
-            self.note(|| "time goes on".into());
+            self.note(|| "time advances".into());
             return;
         } else if kind == Kind::TimeBack {
             // Only for this call.
@@ -282,7 +285,7 @@ impl<M: Bounded> World<'_, M> {
         self.now = self.now.max(was);
         if kind == Kind::TimeExact {
             let due = self.pool.poll_timeout();
-            assert!(due.is_none_or(|due| due > self.at()), "after handle_timeout something is still due");
+            assert!(due.is_none_or(|due| due > self.at()), "handle_timeout left a due timer");
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn assert_state<M: Memory>(pool: &Pool<M>, model: &Model, services: &
     assert_eq!(pool.generation().get(), model.generation(), "generation");
     assert_eq!(pool.fill_target(), model.fill_target(), "fill target");
     for count in [0, 1, 2, 5] {
-        assert_eq!(pool.is_filled(count), model.is_filled(count), "whether {count} are there");
+        assert_eq!(pool.is_filled(count), model.is_filled(count), "whether {count} connections are established");
     }
     assert_eq!(pool.service_count() as usize, model.service_count(), "services");
     for service in services {
@@ -75,7 +75,7 @@ pub(crate) fn check_out(
             assert_eq!(error, expected);
             return Some(error);
         }
-        (outcome, expected) => panic!("check_out: {outcome:?}, and the model says {expected:?}"),
+        (outcome, expected) => panic!("check_out: the pool returned {outcome:?}, the model {expected:?}"),
     }
     None
 }
@@ -89,7 +89,7 @@ pub(crate) fn claim(outcome: Claim, expected: Option<Outcome>, leases: &mut Vec<
             leases.push(lease);
         }
         (Claim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
-        (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        (outcome, expected) => panic!("claim: the pool returned {outcome:?}, the model {expected:?}"),
     }
     true
 }

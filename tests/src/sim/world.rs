@@ -103,7 +103,7 @@ impl<'a, M: Bounded> World<'a, M> {
 
     pub(super) fn number_of(&self, waiter: WaiterId) -> u64 {
         let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-        found.expect("the pool speaks of a check-out that is not over").1
+        found.expect("the pool wakes an open check-out").1
     }
 
     /// Compares all observable state of the pool with the model.
@@ -134,7 +134,7 @@ impl<'a, M: Bounded> World<'a, M> {
             is_there
         });
         for &conn in &self.gone {
-            assert_eq!(self.pool.conn_generation(conn), None, "{conn:?} is gone");
+            assert_eq!(self.pool.conn_generation(conn), None, "{conn:?} no longer exists");
         }
         self.establishing.retain(|conn| !self.gone.contains(conn));
     }
@@ -238,7 +238,7 @@ impl<'a, M: Bounded> World<'a, M> {
                 self.compare();
             }
         }
-        assert_eq!(self.pool.counts().waiting, 0, "a check-out waits for ever");
+        assert_eq!(self.pool.counts().waiting, 0, "a check-out waits forever");
         self.pool.assert_peace(false);
     }
 
@@ -308,6 +308,6 @@ pub(crate) fn translated(event: &PoolEvent) -> Event {
         }
         PoolEvent::ConnectionCheckedOut { conn, duration, .. } => Event::CheckedOut(id(conn), nanos(duration)),
         PoolEvent::ConnectionCheckedIn { conn, .. } => Event::CheckedIn(id(conn)),
-        _ => unreachable!("an event that the model does not know: {event:?}"),
+        _ => unreachable!("an event that the model does not contain: {event:?}"),
     }
 }

@@ -41,7 +41,7 @@ fn a_shared_stem_gets_its_folder_in_the_name() {
 }
 
 #[test]
-fn a_checkout_with_a_source_folder_will_do() {
+fn checkout_with_a_source_folder_is_accepted() {
     let folder = Folder::new("checkout", &["source/a/one.json"]);
     assert_eq!(names(&folder.0, "a"), ["one"]);
 }

@@ -31,7 +31,7 @@ fn cases_run_and_are_counted() {
 }
 
 #[test]
-fn skipped_suite_ignores_every_case_and_says_why() {
+fn skipped_suite_ignores_every_case_and_reports_the_reason() {
     static COUNTER: AtomicUsize = AtomicUsize::new(0);
     let suite = Suite::new("mongod")
         .skip_if(Some("no mongod"))

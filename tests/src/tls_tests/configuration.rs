@@ -24,7 +24,7 @@ fn fault_of(options: &TlsOptions) -> (&'static str, FileFault) {
 }
 
 #[test]
-fn authorities_that_cannot_be_used_are_named_by_file() {
+fn unusable_authorities_are_reported_by_file() {
     let world = World::new();
     let fault = |name: &str, text: &str| {
         let mut options = TlsOptions::default();
@@ -92,7 +92,7 @@ impl Keys<'_> {
 }
 
 #[test]
-fn certificates_and_keys_that_do_not_go_together_are_named_by_file() {
+fn mismatched_certificates_and_keys_are_reported_by_file() {
     let world = World::new();
     let client = world.root.issue(&Wanted::client("ann")).identity();
     let other = world.root.issue(&Wanted::client("bob")).identity();
@@ -118,7 +118,7 @@ fn certificates_and_keys_that_do_not_go_together_are_named_by_file() {
 }
 
 #[test]
-fn encrypted_key_wants_its_password() {
+fn encrypted_key_requires_its_password() {
     let world = World::new();
     let holder = world.root.issue(&Wanted::client("ann"));
     let identity = holder.identity();
@@ -146,7 +146,7 @@ fn encrypted_key_wants_its_password() {
 
 /// PKCS#8, but encrypted by MD5 and DES.
 #[test]
-fn key_that_is_encrypted_in_the_old_way_is_named_as_such() {
+fn key_with_legacy_encryption_is_reported_as_such() {
     let world = World::new();
     let identity = world.root.issue(&Wanted::client("ann")).identity();
     let mut bytes = vec![0x30, 47, 0x30, 27, 0x06, 9];
@@ -206,7 +206,7 @@ fn options_are_those_of_the_connection_string() {
 }
 
 #[test]
-fn platform_has_roots_or_says_that_it_has_none() {
+fn platform_has_roots_or_reports_that_it_has_none() {
     match TlsConfig::build(&TlsOptions::default()) {
         Ok(config) => assert_eq!(config.warnings(), []),
         Err(error) => assert_eq!(error, TlsError::NoPlatformRoots),
@@ -214,7 +214,7 @@ fn platform_has_roots_or_says_that_it_has_none() {
 }
 
 #[test]
-fn nothing_of_a_holder_is_shown() {
+fn debug_output_of_a_holder_shows_no_content() {
     let text = format!("{:?}", Holder::root("root").identity());
     assert_eq!(text, "Identity");
 }

@@ -9,7 +9,7 @@ use poolhouse_core::{Cause, CertificateFault};
 use rustls::{AlertDescription, CertificateError, Error};
 
 #[test]
-fn faults_of_files_say_what_to_do_about_them() {
+fn faults_of_files_name_the_remedy() {
     let texts = [
         (FileFault::Io(io::ErrorKind::NotFound), "cannot be read: "),
         (FileFault::TooLong, "is longer than 16 MiB"),
@@ -18,19 +18,20 @@ fn faults_of_files_say_what_to_do_about_them() {
         (FileFault::BadCertificate, "has no certificate that can be used"),
         (FileFault::NoKey, "has no private key"),
         (FileFault::ManyKeys, "has more than one private key"),
-        (FileFault::BadKey, "has a private key of a kind that is not known"),
+        (FileFault::BadKey, "has a private key of an unsupported kind"),
         (FileFault::ForeignKey, "has a private key that does not belong to its first certificate"),
         (FileFault::NoPassword, "set tlsCertificateKeyFilePassword"),
         (FileFault::WrongPassword, "that tlsCertificateKeyFilePassword does not decrypt"),
         (FileFault::Encryption, "openssl pkcs8 -topk8"),
-        (FileFault::NoDecryption, "build with the feature encrypted-keys"),
     ];
     for (fault, text) in texts {
         let error = TlsError::File { option: "tlsCAFile", path: PathBuf::from("/x.pem"), fault };
         let told = error.to_string();
         assert!(told.starts_with("tlsCAFile /x.pem: ") && told.contains(text), "{told}");
     }
-    assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile"));
+    assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile, TlsOptions::authorities or"));
+    assert_eq!(TlsError::Authorities(FileFault::Pem).to_string(), "the text of TLS authorities is not PEM");
+    assert!(TlsError::AuthoritiesTwice.to_string().ends_with("together with tlsCAFile"));
     let reason = String::from("SSL_CERT_FILE=/x: not there");
     let error = TlsError::PlatformStore { reason: reason.clone() };
     assert_eq!(error.to_string(), format!("the platform's trusted authorities cannot be loaded: {reason}"));
@@ -39,7 +40,7 @@ fn faults_of_files_say_what_to_do_about_them() {
     assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
     assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
-    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("tlsCAFile: 3 of its certificates"));
+    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("3 certificates of tlsCAFile"));
     for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {
         assert!(warning.to_string().starts_with("INSECURE: "), "{warning}");
     }
@@ -47,7 +48,7 @@ fn faults_of_files_say_what_to_do_about_them() {
 
 /// CMAP-97: a certificate error does not indicate an overloaded server.
 #[test]
-fn handshake_that_fails_says_why_and_whose_fault_it_is() {
+fn failed_handshake_reports_its_reason_and_cause() {
     let of_certificate = |error| Error::InvalidCertificate(error);
     let certificate = Cause::Certificate;
     let cases = [

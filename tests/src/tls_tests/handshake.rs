@@ -1,6 +1,6 @@
 //! Verification of servers by a client, and its errors.
 
-use poolhouse_client::tls::{TlsConfig, TlsWarning};
+use poolhouse_client::tls::{Authorities, TlsConfig, TlsOptions, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_wire::{Labels, Phase};
 
@@ -19,7 +19,7 @@ fn check(config: &TlsConfig, host: &str, server: &ServerTls) -> Result<&'static 
 }
 
 #[test]
-fn good_certificate_is_accepted_in_either_version() {
+fn valid_certificate_is_accepted_in_either_version() {
     let world = World::new();
     let expected = ["TLSv1_3", "TLSv1_2", "TLSv1_3"];
     for (versions, expected) in VERSIONS.into_iter().zip(expected) {
@@ -27,6 +27,20 @@ fn good_certificate_is_accepted_in_either_version() {
         server.versions = versions;
         assert_eq!(check(&world.config(), HOST, &server), Ok(expected));
     }
+}
+
+/// Exclusively: a fallback does not add to them.
+#[test]
+fn authority_in_memory_is_trusted_and_no_other() {
+    let (world, other) = (World::new(), World::new());
+    let config = |authority: &World| {
+        let authorities = |world: &World| Authorities::from_pem(world.root.certificate()).unwrap();
+        let options = TlsOptions::default().authorities(authorities(authority));
+        TlsConfig::build(&options.fallback_authorities(authorities(&world))).unwrap()
+    };
+    assert!(check(&config(&world), HOST, &world.server()).is_ok());
+    let unknown = Err(Cause::Certificate(CertificateFault::UnknownIssuer));
+    assert_eq!(check(&config(&other), HOST, &world.server()), unknown);
 }
 
 #[test]
@@ -49,7 +63,7 @@ fn host_may_be_a_name_or_an_address_and_only_names_are_sent() {
 
 /// A zone selects the route to an address; the certificate does not contain it.
 #[test]
-fn zone_of_an_address_is_no_part_of_its_name() {
+fn zone_of_an_address_is_not_part_of_its_name() {
     let world = World::new();
     let server = || ServerTls::new(world.root.issue(&Wanted::server(&["fe80::1"])).identity());
     for host in ["fe80::1%eth0", "fe80::1%3", "fe80::1"] {
@@ -89,15 +103,19 @@ fn bad_servers(world: &World) -> Vec<(&'static str, ServerTls, CertificateFault)
             CertificateFault::UnknownIssuer,
         ),
         ("self-signed", ServerTls::new(Holder::self_signed(&good).identity()), CertificateFault::UnknownIssuer),
-        ("issued by who may not", ServerTls::new(leaf.issue(&good).identity()), CertificateFault::Invalid),
-        ("issued by who might once", ServerTls::new(lapsed.issue(&good).identity()), CertificateFault::Expired),
+        (
+            "issued by a holder that is not an authority",
+            ServerTls::new(leaf.issue(&good).identity()),
+            CertificateFault::Invalid,
+        ),
+        ("issued by an expired authority", ServerTls::new(lapsed.issue(&good).identity()), CertificateFault::Expired),
         ("an authority itself", issue(&Wanted { is_authority: true, ..good }), CertificateFault::Invalid),
     ]
 }
 
 /// CMAP-97.
 #[test]
-fn bad_certificate_is_refused_for_what_is_wrong_with_it_and_carries_no_label() {
+fn bad_certificate_is_rejected_for_its_fault_and_carries_no_label() {
     let world = World::new();
     for (name, mut server, fault) in bad_servers(&world) {
         for versions in VERSIONS {
@@ -107,13 +125,13 @@ fn bad_certificate_is_refused_for_what_is_wrong_with_it_and_carries_no_label() {
             assert_eq!(error.cause(), Cause::Certificate(fault), "{name} {error}");
             assert_eq!(Labels::for_establishment(Phase::Tls, error.cause()), Labels::NONE);
             let failure = wire.0.borrow().failure.clone();
-            assert!(failure.is_some_and(|failure| failure.contains("alert")), "{name}: the server is not told");
+            assert!(failure.is_some_and(|failure| failure.contains("alert")), "{name}: the server receives no alert");
         }
     }
 }
 
 #[test]
-fn certificates_between_are_followed() {
+fn intermediate_certificates_are_followed() {
     let world = World::new();
     let middle = world.root.issue(&Wanted::authority("middle"));
     let server = ServerTls::new(middle.issue(&Wanted::server(&[HOST])).identity());
@@ -132,7 +150,7 @@ fn self_signed_certificate_is_accepted_where_it_is_named_as_the_authority() {
 }
 
 #[test]
-fn relaxed_names_let_wrong_names_through_and_nothing_else() {
+fn relaxed_names_accept_only_wrong_names() {
     let world = World::new();
     let mut options = world.options();
     options.allow_invalid_hostnames = true;
@@ -150,7 +168,7 @@ fn relaxed_names_let_wrong_names_through_and_nothing_else() {
 }
 
 #[test]
-fn relaxed_certificates_let_everything_through() {
+fn relaxed_certificates_accept_every_certificate() {
     let world = World::new();
     let mut options = world.options();
     options.allow_invalid_certificates = true;
@@ -165,7 +183,7 @@ fn relaxed_certificates_let_everything_through() {
 }
 
 #[test]
-fn without_relaxation_nothing_is_warned_of() {
+fn without_relaxation_there_are_no_warnings() {
     assert_eq!(World::new().config().warnings(), []);
 }
 
@@ -177,7 +195,7 @@ fn demanding(world: &World, required: bool, versions: Versions) -> ServerTls {
 }
 
 #[test]
-fn client_shows_its_certificate_to_servers_that_ask_for_it() {
+fn client_presents_its_certificate_on_request() {
     let world = World::new();
     let client = world.root.issue(&Wanted::client("ann"));
     let mut options = world.options();
@@ -198,7 +216,7 @@ fn client_shows_its_certificate_to_servers_that_ask_for_it() {
 
 /// CMAP-97: in TLS 1.3 the server's verdict arrives after the client has completed the handshake.
 #[test]
-fn client_that_is_refused_says_that_it_is_its_certificate() {
+fn rejected_client_reports_that_its_certificate_is_the_cause() {
     let world = World::new();
     let stranger = Holder::root("stranger").issue(&Wanted::client("ann"));
     let mut options = world.options();
@@ -225,7 +243,7 @@ fn client_that_is_refused_says_that_it_is_its_certificate() {
 }
 
 #[test]
-fn later_handshakes_go_on_with_the_session() {
+fn later_handshakes_resume_the_session() {
     let world = World::new();
     let config = world.config();
     for versions in [Versions::Tls12, Versions::Tls13] {

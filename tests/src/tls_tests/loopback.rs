@@ -99,7 +99,7 @@ fn fake_server_greets_and_answers_over_tls() {
 }
 
 #[test]
-fn fake_servers_faults_work_under_tls() {
+fn faults_of_the_fake_server_work_under_tls() {
     let world = World::new();
     let server = fake(&world, Versions::All);
     let config = world.config();
@@ -116,7 +116,7 @@ fn fake_servers_faults_work_under_tls() {
 }
 
 #[test]
-fn client_in_plain_text_gets_nowhere() {
+fn client_without_tls_cannot_connect() {
     let world = World::new();
     let server = fake(&world, Versions::All);
     let mut plain = BlockingClient::connect(server.address(), PATIENCE).unwrap();

@@ -10,7 +10,7 @@ use crate::tls::Versions;
 
 /// CMAP-98.
 #[test]
-fn handshake_that_is_cut_at_any_byte_is_a_network_error_with_labels() {
+fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         let mut server = world.server();
@@ -37,7 +37,7 @@ fn handshake_that_is_cut_at_any_byte_is_a_network_error_with_labels() {
 
 /// CMAP-97: an error other than an I/O error does not indicate overload.
 #[test]
-fn peer_that_speaks_something_else_breaks_the_protocol() {
+fn peer_of_another_protocol_violates_the_protocol() {
     let config = World::new().config();
     let mongod = [36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0];
     let speeches: [&[u8]; 5] =
@@ -56,7 +56,7 @@ fn peer_that_speaks_something_else_breaks_the_protocol() {
 }
 
 #[test]
-fn peer_that_says_nothing_is_gone() {
+fn silent_peer_at_its_end_is_a_network_error() {
     let error = connect(&World::new().config(), HOST, &Far::script(&[])).unwrap_err();
     assert_eq!(error.cause(), Cause::Network);
 }
@@ -105,7 +105,7 @@ fn host_that_no_certificate_can_name_is_an_error_of_the_certificate() {
 }
 
 #[test]
-fn end_without_a_word_is_an_error_and_an_end_with_one_is_an_end() {
+fn end_without_close_notify_is_an_error_and_with_it_an_end() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         for announced in [false, true] {

@@ -27,7 +27,7 @@ fn open(world: &World, versions: Versions, change: impl FnOnce(&mut Far)) -> (Wi
 }
 
 #[test]
-fn bytes_may_come_and_go_one_at_a_time() {
+fn bytes_can_be_sent_and_received_one_at_a_time() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         let (_, mut stream) = open(&world, versions, |far| {
@@ -70,7 +70,7 @@ fn nothing_is_sent_before_it_is_flushed_and_all_of_it_then() {
 }
 
 #[test]
-fn what_is_written_is_sent_before_a_read_waits() {
+fn written_bytes_are_sent_before_a_read_waits() {
     let world = World::new();
     let (_, mut stream) = open(&world, Versions::All, |_| {});
     assert_eq!(run(stream.write(b"abc")).unwrap(), 3);
@@ -78,7 +78,7 @@ fn what_is_written_is_sent_before_a_read_waits() {
 }
 
 #[test]
-fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
+fn bytes_for_a_peer_that_does_not_read_are_bounded() {
     let world = World::new();
     let (wire, mut stream) = open(&world, Versions::All, |_| {});
     wire.0.borrow_mut().stuck = true;
@@ -86,9 +86,9 @@ fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
     let mut taken = 0;
     while let Some(count) = run_for(stream.write(&piece), 3) {
         taken += count.unwrap();
-        assert!(taken < 200_000, "it keeps {taken} bytes");
+        assert!(taken < 200_000, "it accepts {taken} bytes");
     }
-    assert!(taken >= 60_000, "it keeps {taken} bytes only");
+    assert!(taken >= 60_000, "it accepts only {taken} bytes");
     // Accepted bytes are sent in order once the socket is writable.
     wire.0.borrow_mut().stuck = false;
     run(stream.flush()).unwrap();
@@ -99,7 +99,7 @@ fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
 
 /// The peer may not read until its output was read: a read that waited for a write would deadlock.
 #[test]
-fn read_goes_on_although_nothing_can_be_sent() {
+fn read_continues_while_writes_are_blocked() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         let (wire, mut stream) = open(&world, versions, |far| far.echo = false);
@@ -120,7 +120,7 @@ fn read_goes_on_although_nothing_can_be_sent() {
 }
 
 #[test]
-fn read_that_is_dropped_anywhere_loses_nothing() {
+fn dropped_read_loses_no_bytes() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         // With a single poll this socket never returns bytes.
@@ -146,7 +146,7 @@ fn read_that_is_dropped_anywhere_loses_nothing() {
 }
 
 #[test]
-fn write_that_is_dropped_anywhere_sends_what_it_took_once_and_in_order() {
+fn dropped_write_sends_its_accepted_bytes_once_and_in_order() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         for polls in 1..8 {
@@ -178,7 +178,7 @@ fn write_that_is_dropped_anywhere_sends_what_it_took_once_and_in_order() {
 }
 
 #[test]
-fn handshake_that_is_dropped_anywhere_leaves_nothing_behind() {
+fn dropped_handshake_leaves_no_state() {
     let world = World::new();
     let config = world.config();
     for polls in 1..60 {
@@ -193,7 +193,7 @@ fn handshake_that_is_dropped_anywhere_leaves_nothing_behind() {
 }
 
 #[test]
-fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
+fn dropping_a_stream_sends_close_notify() {
     let world = World::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         let (wire, mut stream) = open(&world, versions, |_| {});
@@ -214,18 +214,18 @@ fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
 
 /// Its state may be inconsistent.
 #[test]
-fn stream_that_is_dropped_by_a_panic_says_nothing_more() {
+fn stream_dropped_by_a_panic_sends_no_further_bytes() {
     let world = World::new();
     let (wire, stream) = open(&world, Versions::All, |_| {});
     let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(move || {
         let _stream = stream;
-        panic!("as the test wants it");
+        panic!("a panic that is part of the test");
     }));
     assert!(panicked.is_err() && !wire.0.borrow_mut().side().said_goodbye());
 }
 
 #[test]
-fn socket_that_takes_no_bytes_at_all_is_an_error() {
+fn socket_that_accepts_no_bytes_is_an_error() {
     let world = World::new();
     let (wire, mut stream) = open(&world, Versions::All, |_| {});
     wire.0.borrow_mut().chunk = 0;
@@ -235,7 +235,7 @@ fn socket_that_takes_no_bytes_at_all_is_an_error() {
 }
 
 #[test]
-fn stream_is_shown_by_its_version_and_lends_its_socket() {
+fn debug_output_of_a_stream_shows_its_version_and_get_ref_its_socket() {
     let world = World::new();
     for (versions, version) in [(Versions::Tls12, "TLSv1_2"), (Versions::Tls13, "TLSv1_3")] {
         let (wire, stream) = open(&world, versions, |_| {});
@@ -245,7 +245,7 @@ fn stream_is_shown_by_its_version_and_lends_its_socket() {
 }
 
 #[test]
-fn write_that_fails_says_why_only_if_the_peer_did() {
+fn failed_write_reports_a_reason_only_if_the_peer_sent_one() {
     let world = World::new();
     // A closing stream does not read an endless peer forever.
     for (patient, chunk) in [(false, usize::MAX), (true, usize::MAX), (false, 97)] {
@@ -301,7 +301,7 @@ fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
         far.say(b"abc");
         far.output.len()
     };
-    assert!(left > 40_000, "{left} bytes are no flood");
+    assert!(left > 40_000, "only {left} bytes are left");
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut buffer = [0; 10];
@@ -315,7 +315,7 @@ fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
             assert!(taken < left / 4, "{taken} bytes at once");
             match polled {
                 Poll::Ready(count) => break count.unwrap(),
-                Poll::Pending => assert!(woken.0.swap(false, Ordering::SeqCst), "it sleeps for ever"),
+                Poll::Pending => assert!(woken.0.swap(false, Ordering::SeqCst), "the pending task was not woken"),
             }
             polls += 1;
         }

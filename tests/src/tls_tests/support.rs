@@ -278,7 +278,7 @@ pub(super) fn run<F: Future>(future: F) -> F::Output {
             return output;
         }
     }
-    panic!("it waits for ever");
+    panic!("the future never completes");
 }
 
 /// Polls a future this many times, then drops it.

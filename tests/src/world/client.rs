@@ -302,13 +302,13 @@ impl<M: Bounded> Client<M> {
     pub(super) fn cancel(&mut self, server: ServerId, waiter: WaiterId) {
         let now = self.now;
         let at = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server));
-        at.expect("a pool stays until all is returned").pool_mut().cancel(now, waiter, &mut self.log);
+        at.expect("a pool exists until all its connections are returned").pool_mut().cancel(now, waiter, &mut self.log);
         self.settle();
     }
 
     fn pool(&mut self, server: ServerId) -> &mut Server<M> {
         let at = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server));
-        at.expect("a pool stays until all is returned")
+        at.expect("a pool exists until all its connections are returned")
     }
 
     /// Reports a failed operation. The server is updated, and its pool cleared if required. Returns
@@ -330,7 +330,10 @@ impl<M: Bounded> Client<M> {
         self.monitors.follow(&self.control, self.now, None, None);
         assert!(!verdict.marked_unknown || generation == pool_generation, "S10: a stale error");
         let timeout = kind == AppErrorKind::NetworkTimeout;
-        assert!(!(timeout && verdict.marked_unknown), "S12: an operation that times out says nothing");
+        assert!(
+            !(timeout && verdict.marked_unknown),
+            "S12: a timeout of an operation must not mark the server Unknown"
+        );
         if let Some(clear) = verdict.clear {
             at.pool_mut().clear(self.now, clear, Some(kind.cause()), &mut self.log).expect("the mode");
         }
@@ -342,7 +345,7 @@ impl<M: Bounded> Client<M> {
     pub(super) fn check_in(&mut self, op: Op, health: Health) {
         let now = self.now;
         let at = self.servers.get_mut(&op.server).or_else(|| self.leaving.get_mut(&op.server));
-        let at = at.expect("a pool stays until all is returned");
+        let at = at.expect("a pool exists until all its connections are returned");
         at.pool_mut().check_in(now, op.lease, health, &mut self.log).expect("ours");
         self.settle();
     }
@@ -354,7 +357,7 @@ impl<M: Bounded> Client<M> {
             return (Op { server, lease }, false);
         };
         let refused = at.pool_mut().check_in(self.now, lease, Health::Healthy, &mut self.log);
-        let ForeignLease(lease) = refused.expect_err("P7: a pool takes what is not its own");
+        let ForeignLease(lease) = refused.expect_err("P7: a pool accepted the lease of another pool");
         self.settle();
         (Op { server, lease }, true)
     }
@@ -446,7 +449,7 @@ impl<M: Bounded> Client<M> {
         if woken && self.selecting && !self.finds() {
             self.control.request_check(self.now);
             self.follow(self.now, None, Some(Call::Request));
-            assert_eq!(self.control.poll_action(), None, "a request changes nothing yet");
+            assert_eq!(self.control.poll_action(), None, "a request for a check owes no action");
         }
         // Calls that concern only pools do not affect the control machine.
         if core::mem::take(&mut self.touched) {
@@ -472,14 +475,17 @@ impl<M: Bounded> Client<M> {
         match command {
             PoolCommand::Ready => {
                 let single = self.control.topology().description().topology_type() == TopologyType::Single;
-                assert!(server_type.is_data_bearing() || (single && server_type.is_known()), "not for it (S8)");
+                assert!(
+                    server_type.is_data_bearing() || (single && server_type.is_known()),
+                    "a pool of this type must not be marked ready (S8)"
+                );
                 if at.pool.state() == PoolState::Paused {
                     self.log.seen.push(Kind::Readied);
                 }
                 at.pool_mut().ready(self.now, &mut self.log);
             }
             PoolCommand::Clear { interrupt_in_use_connections, cause } => {
-                assert!(!server_type.is_known(), "the description comes first (S7)");
+                assert!(!server_type.is_known(), "the description must change first (S7)");
                 assert_eq!(interrupt_in_use_connections, cause == Cause::NetworkTimeout, "(MON-54)");
                 let clear = Clear::All { interrupt_in_use_connections };
                 at.pool_mut().clear(self.now, clear, Some(cause), &mut self.log).expect("the mode");
@@ -539,7 +545,7 @@ impl<M: Bounded> Client<M> {
             for line in [Line::Check, Line::Rtt] {
                 let owed = self.control.poll_line(now, server, line);
                 self.monitors.polled(now, server, line, owed.as_ref());
-                assert!(matches!(owed, None | Some(MonitorAction::Hangup(_))), "a server that is gone owes {owed:?}");
+                assert!(matches!(owed, None | Some(MonitorAction::Hangup(_))), "a removed server owes {owed:?}");
                 assert!(self.control.is_ended(server));
             }
         }
@@ -558,17 +564,17 @@ impl<M: Bounded> Client<M> {
             let is_ready = at.pool.state() == PoolState::Ready;
             let server_type = server.server_type();
             if server_type.is_data_bearing() || (single && server_type.is_known()) {
-                assert!(is_ready, "{server} is known, and its pool is {:?} (S8)", at.pool.state());
+                assert!(is_ready, "{server} is known, but its pool is {:?} (S8)", at.pool.state());
             }
             if matches!(server.error(), Some(ServerError::Failed(_))) {
-                assert!(!is_ready, "{server} failed, and its pool is ready (S7)");
+                assert!(!is_ready, "{server} failed, but its pool is ready (S7)");
             }
             assert_eq!(
                 self.log.is_checking(id.number()),
                 self.control
                     .monitor(id)
                     .is_some_and(|monitor| { monitor.state() == poolhouse_core::monitor::MonitorState::Checking }),
-                "the events say whether {server} is being checked"
+                "the events and the monitor of {server} disagree"
             );
             // S14: the RTT connection exists only during streaming.
             let monitor = self.control.monitor(id).expect("a member is checked");

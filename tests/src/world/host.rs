@@ -21,7 +21,7 @@ impl<M: Bounded> World<'_, M> {
             return;
         }
         let by = u64::from(self.draws.host.below(2_000)) * MS;
-        assert!(by <= BACK_MAX, "what is waited for in the end");
+        assert!(by <= BACK_MAX, "the final bounds allow for BACK_MAX");
         self.skew = self.skew.saturating_sub_unsigned(by);
         self.note(Kind::ClockBack, by / MS);
     }
@@ -50,17 +50,17 @@ impl<M: Bounded> World<'_, M> {
                 1 => self.client.failed(server, line, Cause::NetworkTimeout),
                 _ => self.client.replied(server, line, &HelloReply::OK, Matched::Last),
             };
-            assert!(late.is_err(), "late news of #{server} was taken");
+            assert!(late.is_err(), "a stale report about #{server} was accepted");
             self.note(Kind::LateNews, u64::from(server.number()));
         }
         for (server, conn) in conns {
             let is_good = self.draws.host.one_in(2);
             let late = self.client.late_conn(server, conn, is_good);
             self.counters.checks.add("P41");
-            assert!(late.is_err(), "P41: late news of {conn:?} was taken");
+            assert!(late.is_err(), "P41: a stale report about {conn:?} was accepted");
             self.note(Kind::LateNews, u64::from(server.number()));
         }
-        assert!(self.client.wants.is_empty(), "late news has consequences");
+        assert!(self.client.wants.is_empty(), "a stale report caused requests");
     }
 
     pub(super) fn storm(&mut self) {

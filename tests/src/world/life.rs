@@ -187,16 +187,16 @@ impl<'a, M: Bounded> World<'a, M> {
     /// Advances to the next event.
     pub(super) fn step(&mut self) {
         self.steps += 1;
-        assert!(self.steps < STEPS_MAX, "a life without end");
+        assert!(self.steps < STEPS_MAX, "the run does not end");
         let due = self.due();
         let next = [due, self.net.next_time()].into_iter().flatten().min().expect("tasks never end");
-        assert!(next >= self.now, "time goes on");
+        assert!(next >= self.now, "time advances");
         self.now = next;
         if due == Some(next) {
             let clock = self.clock();
             let did = self.client.advance(clock, false);
             self.counters.checks.add("P20");
-            assert!(did || clock < self.client.now, "P20: poll_timeout says what is due");
+            assert!(did || clock < self.client.now, "P20: work was due at poll_timeout");
             self.settle();
         } else {
             self.client.now = self.client.now.max(self.clock());
@@ -250,7 +250,7 @@ impl<'a, M: Bounded> World<'a, M> {
             assert_eq!(
                 sockets,
                 counts.total() as usize,
-                "P1: the sockets of #{server} are those of its pool: {counts:?}"
+                "P1: the number of sockets of #{server} differs from its pool: {counts:?}"
             );
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct Log {
 
 impl Log {
     fn note(&mut self, now: Instant, line: impl FnOnce() -> String) {
-        assert!(self.latest <= Some(now), "events come in the order of time (LOG-01)");
+        assert!(self.latest <= Some(now), "events are ordered by time (LOG-01)");
         self.latest = Some(now);
         if let Some(lines) = &mut self.lines {
             lines.push(line());
@@ -81,14 +81,14 @@ impl Observer<MonitorEvent> for Log {
         self.note(now, || format!("    #{server} {event}"));
         match *event {
             MonitorEvent::HeartbeatStarted { awaited, .. } => {
-                assert!(self.open.contains(&server), "a check of a server that is no member");
+                assert!(self.open.contains(&server), "a check of a server that is not a member");
                 let beats = self.beats.entry(server).or_default();
                 assert_eq!(beats.started, None, "two checks at once (S1)");
                 beats.started = Some(awaited);
                 match beats.ended {
-                    None => assert!(!awaited, "the first check asks"),
-                    Some((ended, None)) if awaited => assert_eq!(ended, now, "a stream goes on at once"),
-                    Some((_, Some(_))) if awaited => panic!("a stream goes on after a failure"),
+                    None => assert!(!awaited, "the first check is not awaited"),
+                    Some((ended, None)) if awaited => assert_eq!(ended, now, "a stream continues at once"),
+                    Some((_, Some(_))) if awaited => panic!("a stream continues after a failure"),
                     Some((ended, cause)) if now.saturating_since(ended) < MIN_PAUSE => {
                         assert!(cause.is_some_and(Cause::is_network), "a check too soon after {cause:?} (S3)");
                         let last = beats.retried.replace(now);
@@ -111,7 +111,7 @@ impl Observer<MonitorEvent> for Log {
                 let is_given_up = matches!(cause, Cause::Cancelled | Cause::Closed);
                 self.seen.push(if is_given_up { Kind::CheckCancelled } else { Kind::CheckFailed });
             }
-            _ => unreachable!("an event that nobody knows"),
+            _ => unreachable!("an unknown event"),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Observer<SdamEvent<'_>> for Log {
                 self.types.insert(server.number(), ServerType::Unknown);
             }
             SdamEvent::ServerClosed { server, .. } => {
-                assert!(self.open.remove(&server.number()), "a server closes that is not open");
+                assert!(self.open.remove(&server.number()), "a server closes that was not opened");
                 self.types.remove(&server.number());
             }
             SdamEvent::ServerDescriptionChanged { server, previous, new, .. } => {
@@ -143,11 +143,14 @@ impl Observer<SdamEvent<'_>> for Log {
             SdamEvent::TopologyDescriptionChanged { new, .. } => {
                 // The first change is emitted before the servers open.
                 let is_first = !core::mem::replace(&mut self.changed, true);
-                assert!(is_first || new.servers().count() == self.open.len(), "members and their events differ");
+                assert!(
+                    is_first || new.servers().count() == self.open.len(),
+                    "the number of members differs from that of open servers"
+                );
             }
             SdamEvent::TopologyClosed { .. } => self.closed = true,
             SdamEvent::NoServers { .. } => {}
-            _ => unreachable!("an event that nobody knows"),
+            _ => unreachable!("an unknown event"),
         }
     }
 }

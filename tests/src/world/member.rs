@@ -72,11 +72,11 @@ impl<M: Bounded> World<'_, M> {
                 return;
             }
             let header = wire::header(&link.far.input, MESSAGE_BYTES_MAX);
-            let header = header.unwrap_or_else(|error| panic!("the client wrote what nobody can read: {error}"));
+            let header = header.unwrap_or_else(|error| panic!("the client wrote malformed bytes: {error}"));
             let Some(header) = header.filter(|header| header.length <= link.far.input.len()) else { return };
             let frame: Vec<u8> = link.far.input.drain(..header.length).collect();
             let message = wire::decode(&frame);
-            let message = message.unwrap_or_else(|error| panic!("the client wrote what nobody can read: {error}"));
+            let message = message.unwrap_or_else(|error| panic!("the client wrote malformed bytes: {error}"));
             if self.roll_back(id, &[Kind::ResetBefore]).is_some() {
                 let at = self.now + self.delay();
                 self.cut(id, at);
@@ -98,11 +98,11 @@ impl<M: Bounded> World<'_, M> {
                 self.answer_sasl(id, message, answer.unwrap_or_else(|error| error.document(None)));
             }
             "saslContinue" => {
-                let answer = self.auth.go_on(id, body);
+                let answer = self.auth.continue_conversation(id, body);
                 self.answer_sasl(id, message, answer.unwrap_or_else(|error| error.document(None)));
             }
             "ping" | "insert" => self.execute(id, message, name == "insert"),
-            _ => panic!("the client sent a command that nobody told it to send: {name:?}"),
+            _ => panic!("the client sent an unexpected command: {name:?}"),
         }
     }
 
@@ -146,7 +146,7 @@ impl<M: Bounded> World<'_, M> {
         let known = body.get_document("topologyVersion").ok().and_then(|version| self.version_of(member, version));
         let await_ns = body.get_i64("maxAwaitTimeMS").ok().and_then(|ms| u64::try_from(ms).ok()).map(|ms| ms * MS);
         assert_eq!(await_ns, Some(self.plan.heartbeat), "S15: {body}");
-        let now = self.truth.version(member).expect("S15: only who says its version is asked to wait");
+        let now = self.truth.version(member).expect("S15: an awaitable hello requires a member with a topologyVersion");
         let await_ns = self.plan.heartbeat;
         // If the named version is of another process, the member answers immediately.
         let known = known.unwrap_or(Version { process: u32::MAX, counter: 0 });
@@ -213,7 +213,7 @@ impl<M: Bounded> World<'_, M> {
         let number = named.expect("each command of a task has its number");
         // The server of a direct connection may be an arbiter, which has no users.
         if self.plan.login && !link.far.knows_no_users {
-            assert!(!self.auth.users_on(id).is_empty(), "a command before the user was proved: {body}");
+            assert!(!self.auth.users_on(id).is_empty(), "a command before authentication: {body}");
         }
         let is_writable = self.truth.members[member].is_writable();
         let mut reply = doc! { "n": number, "ok": 1.0 };

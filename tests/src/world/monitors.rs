@@ -123,7 +123,10 @@ impl Monitors {
             };
             let more = MORE.into_iter().find(becomes_real);
             let more = more.unwrap_or_else(|| {
-                panic!("S21: nobody knows what {server:?} was told by {call:?}:\n  {:?}\n  {real:?}", **watched)
+                panic!(
+                    "S21: no sequence of calls explains the effect of {call:?} on {server:?}:\n  {:?}\n  {real:?}",
+                    **watched
+                )
             });
             first.iter().chain(more).for_each(|call| tell!(*call, watched, now, known));
             note_known(watched, known);
@@ -136,7 +139,7 @@ impl Monitors {
         self.now = self.now.max(now);
         let Some(watched) = self.kept.get_mut(&server) else { return assert!(action.is_none(), "S18: {action:?}") };
         let own = watched.poll_line(self.now, line);
-        assert_eq!(own.as_ref(), action, "S21: {server:?} wants this of {line:?}");
+        assert_eq!(own.as_ref(), action, "S21: the action of {server:?} for {line:?}");
     }
 
     /// The check counts of the oracles.

@@ -46,7 +46,7 @@ impl<M: Bounded> World<'_, M> {
             }
             Want::Hello { server, line, hello } => self.send_hello(server, line, hello),
             Want::Read { server, line } => {
-                let link = self.net.find(server, Owner::Line(line)).expect("the line stands");
+                let link = self.net.find(server, Owner::Line(line)).expect("the monitor connection exists");
                 let of = self.net.links.get_mut(&link).expect("found");
                 assert!(of.up && !of.near.reads, "S15: one read at a time");
                 of.near.reads = true;
@@ -116,7 +116,7 @@ impl<M: Bounded> World<'_, M> {
         match link.owner {
             Owner::Line(line) => {
                 link.near.work = Work::Line;
-                self.client.dialed(server, line).expect("the line was not given up");
+                self.client.dialed(server, line).expect("the monitor connection was not abandoned");
             }
             Owner::Conn(_) => {
                 let authentication = self.plan.login.then(|| self.authentication());
@@ -147,7 +147,9 @@ impl<M: Bounded> World<'_, M> {
         self.say(|| format!("#{server} {owner:?}: no connection, {cause}"));
         self.net.drop_link(id);
         match owner {
-            Owner::Line(line) => self.client.failed(server, line, cause).expect("the line was not given up"),
+            Owner::Line(line) => {
+                self.client.failed(server, line, cause).expect("the monitor connection was not abandoned")
+            }
             Owner::Conn(conn) => {
                 let phase = if matches!(cause, Cause::Certificate(_)) { Phase::Tls } else { Phase::Connect };
                 self.not_established(server, conn, &HandshakeError::new(phase, cause));
@@ -172,7 +174,7 @@ impl<M: Bounded> World<'_, M> {
     }
 
     fn send_hello(&mut self, server: ServerId, line: LineId, hello: HelloKind) {
-        let id = self.net.find(server, Owner::Line(line)).expect("the line stands");
+        let id = self.net.find(server, Owner::Line(line)).expect("the monitor connection exists");
         let link = self.net.links.get_mut(&id).expect("found");
         assert!(link.up && !link.near.reads, "S15: one exchange at a time");
         let request = link.near.ids.next_id();
@@ -253,7 +255,9 @@ impl<M: Bounded> World<'_, M> {
                     Err(_) => Cause::Protocol,
                     Ok(hello) => {
                         near.reads = false;
-                        client.replied(server, line, &hello, matched).expect("the line was not given up");
+                        client
+                            .replied(server, line, &hello, matched)
+                            .expect("the monitor connection was not abandoned");
                         near.input.drain(..consumed);
                         return self.settle();
                     }
@@ -262,7 +266,7 @@ impl<M: Bounded> World<'_, M> {
         };
         self.say(|| format!("#{server} {line:?}: {failed}"));
         self.net.drop_link(id);
-        self.client.failed(server, line, failed).expect("the line was not given up");
+        self.client.failed(server, line, failed).expect("the monitor connection was not abandoned");
         self.settle();
     }
 

@@ -71,7 +71,7 @@ impl<M: Bounded> World<'_, M> {
             self.step();
         }
         let left: Vec<&Task> = self.tasks.values().filter(|task| !task.hangs).collect();
-        assert!(left.is_empty(), "P51: tasks have no end: {left:?}");
+        assert!(left.is_empty(), "P51: tasks do not end: {left:?}");
         self.client.assert_peace();
         self.probe();
         // If the hung task is still busy, the probes used other connections. A clear of the pool
@@ -135,7 +135,7 @@ impl<M: Bounded> World<'_, M> {
             self.heal();
         }
         self.counters.checks.add("P51");
-        assert!(left.is_empty(), "P51: pools that were ready give no connection that works: {left:?}");
+        assert!(left.is_empty(), "P51: ready pools provide no working connection: {left:?}");
     }
 
     /// Runs one task for each of these servers to its end.
@@ -220,7 +220,7 @@ impl<M: Bounded> World<'_, M> {
             let is_stranger = self.plan.named && is_direct && known.view.server_type == ServerType::RsGhost;
             let right = if known.up && !is_stranger { known.view.server_type } else { ServerType::Unknown };
             let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
-            assert!(is_right, "S19: n{member} is {right}, and the client sees {see}");
+            assert!(is_right, "S19: the client sees {see}, but n{member} is {right}");
         }
         let members: Vec<usize> = seen.keys().copied().collect();
         let right_type = match (self.plan.direct, truth.deployment) {

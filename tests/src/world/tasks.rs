@@ -100,7 +100,7 @@ impl<M: Bounded> World<'_, M> {
         let mut tasks = self.tasks.iter_mut();
         let found = tasks
             .find(|(_, task)| task.server == server && matches!(task.stage, Stage::Waiting(waits) if waits == waiter));
-        let (&id, task) = found.expect("P8: somebody is woken who does not wait");
+        let (&id, task) = found.expect("P8: a task is woken that does not wait");
         task.stage = Stage::Woken(waiter);
         if !self.peace && self.plan.comes(Kind::CancelGranted, &mut self.draws.tasks) {
             return self.cancel(id);
@@ -127,7 +127,7 @@ impl<M: Bounded> World<'_, M> {
                 self.counters.count(if is_timeout { Kind::CheckOutTimeout } else { Kind::CheckOutFailed });
                 let task = self.tasks.remove(&id);
                 let is_probe = task.is_some_and(|task| task.is_probe);
-                assert!(!is_probe, "P51: a check-out fails although nothing is wrong: {error}");
+                assert!(!is_probe, "P51: a check-out fails without a fault: {error}");
             }
             Claim::Waiting | Claim::Stale => panic!("P8: a wake without an outcome: {claim:?}"),
         }
@@ -149,7 +149,7 @@ impl<M: Bounded> World<'_, M> {
         for (server, waiter) in waiting {
             // The call may process a deadline of this instant, and thereby return an outcome.
             let claim = self.client.claim(server, waiter);
-            assert_eq!(claim, Claim::Waiting, "an outcome that nobody was woken for");
+            assert_eq!(claim, Claim::Waiting, "an outcome is available without a wake");
         }
         self.settle();
     }
@@ -241,7 +241,7 @@ impl<M: Bounded> World<'_, M> {
             Ok(Decoded::NeedMore { .. }) => return,
             Err(_) => Outcome::Failed(Cause::Protocol),
             Ok(Decoded::Done { value: (message, _), rest }) => {
-                assert!(rest.is_empty(), "bytes behind a reply are an error");
+                assert!(rest.is_empty(), "bytes after a reply must be an error");
                 let body = message.body();
                 let outcome = match CommandReply::parse(body) {
                     Err(_) => Outcome::Failed(Cause::Protocol),
@@ -256,7 +256,7 @@ impl<M: Bounded> World<'_, M> {
                     Ok(_) => {
                         let found = body.get("n").ok().flatten().and_then(|value| value.as_integer());
                         assert_eq!(found, Some(task.number), "the reply to another command was taken");
-                        assert!(executed.contains(&task.number), "a success of what was never done");
+                        assert!(executed.contains(&task.number), "a command succeeded that was never executed");
                         Outcome::Done
                     }
                 };

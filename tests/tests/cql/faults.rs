@@ -36,11 +36,11 @@ fn replies(client: &mut CqlClient, count: usize) -> Vec<i16> {
 
 fn error_of(client: &mut CqlClient) -> io::Error {
     client.query(11, "echo me").expect("connected");
-    client.reply().expect_err("it is broken")
+    client.reply().expect_err("the connection is broken")
 }
 
 #[test]
-fn delayed_replies_come_late_and_together() {
+fn delayed_replies_are_sent_late_and_together() {
     for version in VERSIONS {
         // Long enough that all requests have arrived when the first is answered.
         let late = SILENCE * 40;
@@ -68,7 +68,7 @@ fn lost_replies_wait_until_their_connection_ends() {
 }
 
 #[test]
-fn held_replies_come_in_the_order_that_was_asked_for() {
+fn held_replies_are_sent_in_the_requested_order() {
     for version in VERSIONS {
         let (_server, mut client) = with(version, Act::Hold { count: 8, order: Order::Reversed });
         queue(&mut client, 16);
@@ -103,7 +103,7 @@ fn held_replies_are_released() {
 }
 
 #[test]
-fn reply_can_have_an_id_that_nobody_uses() {
+fn reply_can_have_an_unused_id() {
     for version in VERSIONS {
         let (_server, mut client) = with(version, Act::Stream(4_711));
         client.query(11, "echo me").expect("connected");
@@ -146,7 +146,7 @@ fn checksums_can_be_wrong() {
             let server = started();
             server.add(Rule::statements(Act::Checksum(part)));
             let mut client = open(&server, Version::V5);
-            client.startup(compression, None).expect("welcome");
+            client.startup(compression, None).expect("the server accepts the handshake");
             let kind = broken_by(&error_of(&mut client)).expect("not the end");
             match part {
                 Part::Header => assert!(matches!(kind, CqlErrorKind::SegmentHeaderChecksum { .. }), "{kind:?}"),
@@ -159,14 +159,14 @@ fn checksums_can_be_wrong() {
 }
 
 #[test]
-fn length_can_be_too_long_or_less_than_nothing() {
+fn length_can_be_too_large_or_negative() {
     for version in VERSIONS {
         for compression in [None, Some(Compression::Lz4)] {
             for length_bytes in [300 << 20, i32::MAX, -1, i32::MIN] {
                 let server = started();
                 server.add(Rule::statements(Act::Length(length_bytes)));
                 let mut client = open(&server, version);
-                client.startup(compression, None).expect("welcome");
+                client.startup(compression, None).expect("the server accepts the handshake");
                 let kind = broken_by(&error_of(&mut client)).expect("not the end");
                 let (CqlErrorKind::TooLong { length_bytes: found, .. }
                 | CqlErrorKind::LengthNegative { length_bytes: found }) = kind
@@ -180,7 +180,7 @@ fn length_can_be_too_long_or_less_than_nothing() {
 }
 
 #[test]
-fn connection_can_end_in_the_midst_of_a_reply() {
+fn connection_can_end_inside_a_reply() {
     for version in VERSIONS {
         for (cut, kind) in [(Cut::Close, io::ErrorKind::UnexpectedEof), (Cut::Reset, io::ErrorKind::ConnectionReset)] {
             let (server, mut client) = with(version, Act::Truncate { bytes: 12, cut });
@@ -194,7 +194,7 @@ fn connection_can_end_in_the_midst_of_a_reply() {
 }
 
 #[test]
-fn connection_can_end_after_so_many_requests() {
+fn connection_can_end_after_a_number_of_requests() {
     for (cut, kind) in [(Cut::Close, io::ErrorKind::UnexpectedEof), (Cut::Reset, io::ErrorKind::ConnectionReset)] {
         let server = started();
         server.add(Rule::statements(Act::Close(cut)).connection(1).statement(4));
@@ -212,7 +212,7 @@ fn connection_can_end_after_so_many_requests() {
 }
 
 #[test]
-fn errors_come_as_often_as_was_asked_for() {
+fn errors_are_sent_the_requested_number_of_times() {
     let server = started();
     server.add(Rule::statements(Act::Error(ErrorCode::OVERLOADED, "too much".into())).skip(1).times(2));
     server.add(Rule::statements(Act::Error(ErrorCode::IS_BOOTSTRAPPING, "too early".into())).text("echo 9"));
@@ -229,7 +229,7 @@ fn errors_come_as_often_as_was_asked_for() {
 }
 
 #[test]
-fn any_bytes_can_be_a_reply_or_come_unasked() {
+fn any_bytes_can_be_a_reply_or_unsolicited() {
     let (server, mut client) = with(Version::V4, Act::Raw(vec![0x84, 0, 0, 3, 2, 0, 0, 0, 0]));
     client.query(1, "echo me").expect("connected");
     let reply = client.reply().expect("an answer");
@@ -239,7 +239,7 @@ fn any_bytes_can_be_a_reply_or_come_unasked() {
 }
 
 #[test]
-fn rules_hold_from_when_they_are_added_until_they_are_removed() {
+fn rules_apply_from_their_addition_to_their_removal() {
     let server = started();
     let mut client = connected(&server, Version::V5);
     assert_eq!(ask(&mut client, 1, "echo me"), b"me");
@@ -256,13 +256,13 @@ fn rules_hold_from_when_they_are_added_until_they_are_removed() {
 }
 
 #[test]
-fn replies_come_in_pieces() {
+fn replies_are_sent_in_pieces() {
     for version in VERSIONS {
         for compression in [None, Some(Compression::Lz4)] {
             let server = started();
             server.set_piece_bytes(1);
             let mut client = open(&server, version);
-            client.startup(compression, None).expect("welcome");
+            client.startup(compression, None).expect("the server accepts the handshake");
             queue(&mut client, 20);
             assert_eq!(replies(&mut client, 20), (0..20).collect::<Vec<_>>());
             let expected: Vec<u8> = b"0123456789abcdef".iter().copied().cycle().take(2_000).collect();
@@ -273,7 +273,7 @@ fn replies_come_in_pieces() {
 }
 
 #[test]
-fn server_that_reads_no_more_lets_the_client_wait_to_write() {
+fn server_that_stops_reading_blocks_writes_of_the_client() {
     for is_one in [false, true] {
         let server = started();
         server.add(Rule::statements(Act::StopReading).text("void stop"));
@@ -293,17 +293,17 @@ fn server_that_reads_no_more_lets_the_client_wait_to_write() {
                 Ok(()) => sent += 1,
                 Err(error) => break error,
             }
-            assert!(sent < 5_000, "300 MB are not kept by any socket");
+            assert!(sent < 5_000, "the socket buffers do not hold 300 MB");
         };
         assert!(matches!(stopped.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{stopped}");
-        assert_eq!(server.counts().requests, before, "nothing was looked at");
+        assert_eq!(server.counts().requests, before, "the server read no request");
         server.resume_reading();
         assert!(server.wait_until(PATIENCE, |server| server.counts().requests > before));
     }
 }
 
 #[test]
-fn mute_server_reads_and_says_nothing() {
+fn mute_server_reads_and_sends_nothing() {
     let server = started();
     let rule = server.add(Rule::any(Act::Mute));
     let mut client = open(&server, Version::V5);

@@ -18,7 +18,7 @@ fn compressions(version: Version) -> impl Iterator<Item = Option<Compression>> {
 }
 
 #[test]
-fn every_version_and_compression_is_spoken_with_and_without_a_password() {
+fn every_version_and_compression_works_with_and_without_a_password() {
     for version in VERSIONS {
         for compression in compressions(version) {
             for credentials in [None, Some(("ada", "pencil"))] {
@@ -28,7 +28,7 @@ fn every_version_and_compression_is_spoken_with_and_without_a_password() {
                 }
                 let server = CqlServer::start(options).expect("loopback");
                 let mut client = open(&server, version);
-                client.startup(compression, credentials).expect("welcome");
+                client.startup(compression, credentials).expect("the server accepts the handshake");
                 assert_eq!(ask(&mut client, 5, "echo short"), b"short");
                 // Many segments, and much to compress.
                 let expected: Vec<u8> = b"ab".iter().copied().cycle().take(300_001).collect();
@@ -56,8 +56,8 @@ fn shake_hands(server: SocketAddr, version: Version) -> CqlNext {
             socket.write_all(&request).expect("connected");
         }
         let count = socket.read(&mut buffer).expect("an answer");
-        assert!(count > 0, "it says something before it closes");
-        let handled = handshake.handle_input(&buffer[..count]).expect("it makes sense");
+        assert!(count > 0, "the server answers before it closes");
+        let handled = handshake.handle_input(&buffer[..count]).expect("the reply is valid");
         assert!(handled.consumed_bytes == count, "one message at a time");
         if matches!(handled.next, CqlNext::Established(_) | CqlNext::Reconnect { .. }) {
             return handled.next;
@@ -66,7 +66,7 @@ fn shake_hands(server: SocketAddr, version: Version) -> CqlNext {
 }
 
 #[test]
-fn core_goes_down_to_the_version_that_is_spoken() {
+fn handshake_downgrades_to_the_supported_version() {
     for spoken in VERSIONS {
         let options = CqlServerOptions::with_versions(&[spoken]).with_credentials("ada", "pencil");
         let server = CqlServer::start(options).expect("loopback");
@@ -75,7 +75,7 @@ fn core_goes_down_to_the_version_that_is_spoken() {
             match shake_hands(server.address(), asked) {
                 CqlNext::Reconnect { version } => asked = version,
                 CqlNext::Established(established) => break established,
-                next @ (CqlNext::Transmit | CqlNext::Receive) => panic!("it is not over: {next:?}"),
+                next @ (CqlNext::Transmit | CqlNext::Receive) => panic!("the handshake has not ended: {next:?}"),
             }
         };
         let CqlEstablished { version, compression, authenticated, .. } = established;
@@ -84,7 +84,7 @@ fn core_goes_down_to_the_version_that_is_spoken() {
 }
 
 #[test]
-fn version_that_is_not_spoken_gets_a_protocol_error_in_one_that_is_and_the_end() {
+fn unsupported_version_is_answered_by_a_protocol_error_and_closed() {
     let server = CqlServer::start(CqlServerOptions::with_versions(&[Version::V3, Version::V4])).expect("loopback");
     // A client of v4, which can decode the answer, sends a v5 header.
     let mut client = open(&server, Version::V4);
@@ -116,7 +116,7 @@ fn options_are_answered_before_and_after_startup() {
         assert_eq!(versions, [Some((3, false)), Some((4, false)), Some((5, false))]);
         assert_eq!(supported.values("COMPRESSION").collect::<Vec<_>>(), ["lz4", "snappy"]);
         if stream == 3 {
-            client.startup(Some(Compression::Lz4), None).expect("welcome");
+            client.startup(Some(Compression::Lz4), None).expect("the server accepts the handshake");
         }
     }
 }
@@ -147,9 +147,9 @@ fn statement_before_startup_and_unknown_compressions_are_protocol_errors() {
     client.query(1, "echo me").expect("connected");
     assert_eq!(client.reply().expect("an answer").error().expect("an error").0, ErrorCode::PROTOCOL_ERROR);
     let error = refused(client.startup(Some(Compression::Snappy), None));
-    assert!(error.to_string().contains("snappy"), "v5 has none: {error}");
+    assert!(error.to_string().contains("snappy"), "v5 does not support snappy: {error}");
     // The connection is unchanged.
-    client.startup(None, None).expect("welcome");
+    client.startup(None, None).expect("the server accepts the handshake");
     assert_eq!(ask(&mut client, 3, "echo me"), b"me");
 
     let mut options = CqlServerOptions::default();
@@ -160,7 +160,7 @@ fn statement_before_startup_and_unknown_compressions_are_protocol_errors() {
 }
 
 #[test]
-fn startup_that_is_refused_or_never_answered_can_be_repeated() {
+fn startup_can_be_repeated_after_a_refusal_or_without_an_answer() {
     for version in VERSIONS {
         let server = started();
         server.add(Rule::on(Opcode::Startup, Act::Error(ErrorCode::IS_BOOTSTRAPPING, "not yet".into())).times(1));
@@ -172,27 +172,27 @@ fn startup_that_is_refused_or_never_answered_can_be_repeated() {
         client.request(6, &Request::Startup(startup)).expect("connected");
         assert!(server.wait_until(PATIENCE, |server| server.struck(lost) == 1));
         assert!(client.is_silent_for(SILENCE).expect("connected"));
-        client.startup(None, None).expect("welcome");
+        client.startup(None, None).expect("the server accepts the handshake");
         assert_eq!(ask(&mut client, 1, "echo me"), b"me");
         assert_eq!((server.counts().startups, server.counts().waiting), (3, 1));
     }
 }
 
 #[test]
-fn ready_that_comes_late_is_not_framed() {
+fn late_ready_is_not_framed() {
     for version in VERSIONS {
         let server = started();
         server.add(Rule::on(Opcode::Startup, Act::Delay(SILENCE)));
         let mut client = open(&server, version);
         let begun = std::time::Instant::now();
-        client.startup(Some(Compression::Lz4), None).expect("welcome");
+        client.startup(Some(Compression::Lz4), None).expect("the server accepts the handshake");
         assert!(begun.elapsed() >= SILENCE);
         assert_eq!(ask(&mut client, 1, "echo me"), b"me");
     }
 }
 
 #[test]
-fn supported_can_be_nonsense() {
+fn supported_can_be_malformed() {
     let server = started();
     server.add(Rule::on(Opcode::Options, Act::Answer { opcode: Opcode::Supported, body: vec![0, 9, 1] }));
     let mut client = open(&server, Version::V4);
@@ -202,7 +202,7 @@ fn supported_can_be_nonsense() {
 }
 
 #[test]
-fn events_go_to_those_who_have_registered() {
+fn events_are_sent_to_registered_connections() {
     use poolhouse_cql::{EVENT_STREAM, Event};
     use poolhouse_tests::cql_server::Push;
 

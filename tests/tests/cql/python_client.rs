@@ -29,7 +29,7 @@ fn runs(name: &str, case: Case) {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped: cql/{name}: {reason}");
         // Not by eprintln: the test runner hides its output in passing tests.
         let line = format!("\nskipped: cql/{name}: {reason}\n");
-        std::io::stderr().write_all(line.as_bytes()).expect("somebody listens");
+        std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
         return;
     };
     let server = CqlServer::start(case.options).expect("loopback");
@@ -47,13 +47,13 @@ fn runs(name: &str, case: Case) {
         .args(case.words)
         .stdin(Stdio::null())
         .output()
-        .expect("it is there");
+        .expect("the program timeout is installed");
     let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{name}: {}: {said}\n{:?}", done.status, server.counts());
     if let Some(version) = case.version {
         let log = server.log();
         assert_eq!(log.last().map(|last| last.version), Some(version), "{said}");
-        assert!(server.counts().waiting_max >= HELD as u64, "many at a time: {:?}", server.counts());
+        assert!(server.counts().waiting_max >= HELD as u64, "too few requests in flight: {:?}", server.counts());
     }
 }
 

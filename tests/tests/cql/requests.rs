@@ -13,7 +13,7 @@ fn outcome(reply: &CqlReply) -> Outcome<'_> {
     let envelope = Envelope { header: reply.header, body: &reply.body };
     match envelope.response() {
         Ok(Response::Result(outcome)) => outcome,
-        other => panic!("no result: {other:?}"),
+        other => panic!("not a RESULT: {other:?}"),
     }
 }
 
@@ -69,7 +69,7 @@ fn statements_are_answered_by_their_text() {
 }
 
 #[test]
-fn delay_in_the_text_delays_that_reply_alone() {
+fn delay_in_the_text_delays_only_that_reply() {
     let server = started();
     let mut client = connected(&server, Version::V5);
     let begun = std::time::Instant::now();
@@ -82,7 +82,7 @@ fn delay_in_the_text_delays_that_reply_alone() {
 }
 
 #[test]
-fn prepared_statements_put_values_where_variables_are() {
+fn prepared_statements_replace_variables_by_values() {
     let server = started();
     for version in VERSIONS {
         let mut client = connected(&server, version);
@@ -113,7 +113,7 @@ fn prepared_statements_put_values_where_variables_are() {
 }
 
 #[test]
-fn cell_is_found_in_nothing_else() {
+fn cell_of_other_results_is_none() {
     let server = started();
     let mut client = connected(&server, Version::V4);
     client.query(1, "SELECT key FROM system.local").expect("connected");
@@ -130,7 +130,7 @@ fn cell_is_found_in_nothing_else() {
 /// Sends `count` requests by few writes, and reads the replies meanwhile.
 fn pipelined(server: &CqlServer, version: Version, compression: Option<Compression>, count: i16) -> CqlClient {
     let mut client = open(server, version);
-    client.startup(compression, None).expect("welcome");
+    client.startup(compression, None).expect("the server accepts the handshake");
     for stream in 0..count {
         client.queue_query(stream, &format!("echo number {stream}")).expect("connected");
     }
@@ -164,7 +164,7 @@ fn every_id_can_be_in_flight_at_once_and_each_reply_is_that_of_its_request() {
 }
 
 #[test]
-fn counts_and_log_tell_what_came() {
+fn counts_and_log_contain_the_received_requests() {
     let server = started();
     let mut client = connected(&server, Version::V4);
     let _other = connected(&server, Version::V3);
@@ -207,7 +207,7 @@ fn log_keeps_the_newest() {
 }
 
 #[test]
-fn bytes_that_break_the_protocol_are_answered_by_an_error_and_the_end() {
+fn bytes_that_violate_the_protocol_are_answered_by_an_error_and_closed() {
     let server = started();
     for version in VERSIONS {
         let mut client = connected(&server, version);

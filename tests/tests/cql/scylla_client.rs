@@ -17,7 +17,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let limit = tokio::time::timeout(PATIENCE * 4, test);
-        limit.await.expect("the test hangs")
+        limit.await.expect("the test exceeded its time limit")
     })
 }
 
@@ -60,7 +60,7 @@ async fn works(session: Session) {
         .collect();
     for task in tasks {
         let (number, reply) = task.await.expect("no panic");
-        assert_eq!(reply, format!("{number} of 1000"), "each reply is that of its request");
+        assert_eq!(reply, format!("{number} of 1000"), "each reply answers its request");
     }
 }
 
@@ -73,7 +73,7 @@ fn scylla_works_with_each_compression_and_a_password() {
         server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
         run(async {
             let session = builder(&server).user("ada", "pencil").compression(compression).build().await;
-            works(session.expect("it is let in")).await;
+            works(session.expect("the server accepts the session")).await;
         });
         assert!(server.connections().iter().all(|connection| connection.version == Some(Version::V4)));
         assert!(server.counts().waiting_max >= HELD as u64, "{:?}", server.counts());
@@ -89,10 +89,10 @@ fn scylla_is_refused_with_a_wrong_password() {
 }
 
 #[test]
-fn scylla_finds_its_replies_among_those_out_of_order_and_its_way_back_from_a_break() {
+fn scylla_assigns_replies_out_of_order_and_reconnects_after_a_break() {
     let server = started();
     run(async {
-        let session = Arc::new(builder(&server).build().await.expect("it is let in"));
+        let session = Arc::new(builder(&server).build().await.expect("the server accepts the session"));
         let rule =
             server.add(Rule::on(Opcode::Query, Act::Hold { count: 50, order: Order::Shuffled(7) }).text("echo "));
         let ask_all = |count: usize| {
@@ -120,10 +120,10 @@ fn scylla_finds_its_replies_among_those_out_of_order_and_its_way_back_from_a_bre
         let accepted = server.counts().accepted;
         server.kill().expect("a socket");
         assert!(session.query_unpaged("echo me", ()).await.is_err());
-        server.resume().expect("the port is ours");
+        server.resume().expect("the port is reserved");
         let begun = std::time::Instant::now();
         while session.query_unpaged("echo me", ()).await.is_err() {
-            assert!(begun.elapsed() < PATIENCE * 3, "it never comes back");
+            assert!(begun.elapsed() < PATIENCE * 3, "the session does not reconnect");
             tokio::time::sleep(core::time::Duration::from_millis(20)).await;
         }
         assert!(server.counts().accepted > accepted);

@@ -128,7 +128,7 @@ impl Bench {
         let mut moves = 0;
         while let Some(at) = poll_fn(|context| sleepers.poll_first(context.waker())).await {
             moves += 1;
-            assert!(moves < MOVES_MAX, "time passes, and somebody waits for ever");
+            assert!(moves < MOVES_MAX, "time passes, but a task waits forever");
             sleepers.wake_until(at, || self.world.now.fetch_max(at, Ordering::Relaxed));
             pause();
         }
@@ -260,7 +260,7 @@ impl Write for Stream {
     /// Accepts one whole message.
     async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
-            panic!("no whole message")
+            panic!("the bytes are not a complete message")
         };
         let world = &self.bench.world;
         let is_ping = message.body().iter().next().and_then(Result::ok).is_some_and(|first| first.key == "ping");

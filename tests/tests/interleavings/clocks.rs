@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// CMAP-25
 #[test]
-fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
+fn task_does_not_wait_for_a_connection_beyond_its_limit() {
     explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let options = PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(SECOND), ..PoolOptions::DEFAULT };
@@ -34,7 +34,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
                 }
                 waiting.check_out().await.map(drop)
             });
-            let error = join(waiting).expect_err("it is not returned");
+            let error = join(waiting).expect_err("the connection is not returned");
             assert!(matches!(error.check_out(), Some(CheckOutError::WaitQueueTimeout { .. })), "{error:?}");
             // The first one's limit may have passed before the second one began.
             let waited = bench.now().saturating_since(begun);
@@ -49,7 +49,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
 
 /// Neither the pool nor a stream enforces its limit, only the clock of the pool.
 #[test]
-fn an_operation_takes_no_longer_than_it_may() {
+fn operation_ends_at_its_limit() {
     explore("the clock of a pool, and an operation", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let client = Client::new(bench.clone()).connected();
@@ -73,8 +73,8 @@ fn an_operation_takes_no_longer_than_it_may() {
 
 /// MON-15: a check is requested earlier than the clock's deadline, while the clock goes to sleep.
 #[test]
-fn a_server_is_checked_as_soon_as_it_is_asked_for() {
-    explore("the clock of monitors, a monitor, and who asks for a check", Depth::Preemptions(4), || {
+fn server_is_checked_as_soon_as_requested() {
+    explore("the clock of monitors, a monitor, and a task that requests a check", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let (client, mut check) = Client::new(bench.clone()).checked();
         // Shorter than the time until the next scheduled check.
@@ -82,7 +82,7 @@ fn a_server_is_checked_as_soon_as_it_is_asked_for() {
         let clock = task(client.clock());
         let checks = bench.clone();
         let check = task(poll_fn(move |context| {
-            assert!(check.as_mut().poll(context).is_pending(), "nobody closes");
+            assert!(check.as_mut().poll(context).is_pending(), "the monitor does not end");
             if checks.hello_count() < 2 { Poll::Pending } else { Poll::Ready(()) }
         }));
         client.hub.request_check();

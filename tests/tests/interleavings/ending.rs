@@ -20,7 +20,7 @@ fn close_ends_a_task_that_waits() {
             let guard = waiting.check_out().await.expect("there");
             let task = task(waiting.clone().ping());
             waiting.hub.close();
-            let error = join(task).expect_err("it was never returned");
+            let error = join(task).expect_err("the connection was never returned");
             assert!(is_closed(&error), "{error:?}");
             drop(guard);
         });
@@ -30,7 +30,7 @@ fn close_ends_a_task_that_waits() {
 }
 
 #[test]
-fn close_meets_a_check_out() {
+fn close_during_a_check_out() {
     let outcomes = explore("close, and a task that pings", Depth::All, || {
         let client = Client::new(Bench::new()).connected();
         let task = task(client.clone().ping());
@@ -49,7 +49,7 @@ fn close_meets_a_check_out() {
 }
 
 #[test]
-fn close_meets_check_outs() {
+fn close_during_check_outs() {
     let outcomes = explore("close, and two tasks that ping", Depth::Preemptions(4), || {
         let client = Client::new(Bench::new()).connected();
         let tasks = [task(client.clone().ping()), task(client.clone().ping())];
@@ -87,7 +87,7 @@ fn close_ends_the_tasks_of_a_server() {
 
 /// After the end of the client, the operation has its own timer.
 #[test]
-fn an_operation_that_outlives_its_client_ends_in_time() {
+fn operation_ends_in_time_after_its_client_is_closed() {
     let outcomes = explore("close, and an operation with a deadline", Depth::All, || {
         let bench = Bench::new();
         let client = Client::new(bench.clone()).connected();
@@ -100,7 +100,7 @@ fn an_operation_that_outlives_its_client_ends_in_time() {
             ping(&mut guard).await
         });
         client.hub.close();
-        let error = join(operation).expect_err("nobody answers");
+        let error = join(operation).expect_err("the peer does not answer");
         assert_eq!(client.counts(), PoolCounts::default());
         if error == OperationError::Timeout {
             return "timeout";
@@ -113,7 +113,7 @@ fn an_operation_that_outlives_its_client_ends_in_time() {
 
 /// CMAP-83, CMAP-84: the monitor's check exceeds its limit, which interrupts connections in use.
 #[test]
-fn an_operation_is_interrupted_when_its_server_is_found_gone() {
+fn operation_is_interrupted_when_a_check_times_out() {
     let outcomes = explore("a check times out, and an operation", Depth::AllInTime, || {
         let bench = Bench::new();
         let (client, mut check) = Client::new(bench.clone()).connected_and_check();
@@ -121,7 +121,7 @@ fn an_operation_is_interrupted_when_its_server_is_found_gone() {
         bench.mute();
         bench.advance(Duration::from_secs(10));
         assert!(poll(&mut clock).is_pending(), "a check is due");
-        assert!(poll(&mut check).is_pending(), "which nobody answers");
+        assert!(poll(&mut check).is_pending(), "the check is not answered");
         bench.let_time_fly(Duration::from_secs(10));
         let operation = client.clone();
         let operation = task(async move {
@@ -129,7 +129,7 @@ fn an_operation_is_interrupted_when_its_server_is_found_gone() {
             ping(&mut guard).await
         });
         let clock = task(clock);
-        let error = join(operation).expect_err("nobody answers");
+        let error = join(operation).expect_err("the peer does not answer");
         client.hub.close();
         join(clock);
         assert_eq!(client.counts(), PoolCounts::default());

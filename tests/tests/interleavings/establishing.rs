@@ -11,7 +11,7 @@ async fn check_out(client: Client) -> Result<(), OperationError> {
 }
 
 #[test]
-fn two_tasks_have_the_connection_that_is_established_for_one() {
+fn two_tasks_share_the_connection_established_for_one() {
     explore("two tasks wait for a worker", Depth::Preemptions(3), || {
         let client = Client::new(Bench::new()).known();
         let worker = task(client.worker());
@@ -28,15 +28,15 @@ fn two_tasks_have_the_connection_that_is_established_for_one() {
 
 /// The pool is cleared, so both waiters fail.
 #[test]
-fn two_tasks_hear_that_no_connection_could_be_established() {
+fn two_tasks_receive_the_error_of_one_establishment() {
     explore("two tasks wait for a worker that fails", Depth::Preemptions(2), || {
         let client = Client::new(Bench::new()).known();
         client.bench.refuse();
         let worker = task(client.worker());
         let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
         for task in tasks {
-            let error = join(task).expect_err("nobody is at home");
-            let error = error.check_out().expect("a check-out's");
+            let error = join(task).expect_err("the peer refuses connections");
+            let error = error.check_out().expect("a check-out error");
             let failed = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
             let cleared = CheckOutError::PoolCleared { cause: Some(Cause::Network) };
             assert!([failed, cleared].contains(error), "{error:?}");

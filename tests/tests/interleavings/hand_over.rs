@@ -35,8 +35,8 @@ async fn give_up(client: Client) -> &'static str {
 }
 
 #[test]
-fn a_connection_goes_past_a_task_that_gives_up() {
-    let outcomes = explore("one of two tasks gives up", Depth::All, || {
+fn connection_is_handed_over_when_a_waiter_is_dropped() {
+    let outcomes = explore("one of two waiters is dropped", Depth::All, || {
         let client = Client::new(Bench::new()).connected();
         let (other, quitter) = (task(client.clone().ping()), task(give_up(client.clone())));
         assert_eq!(join(other), Ok(()));
@@ -49,29 +49,30 @@ fn a_connection_goes_past_a_task_that_gives_up() {
 
 /// A connection that was granted to a dropped waiter is handed to the other task.
 #[test]
-fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
-    let outcomes = explore("one of two tasks gives up while a third returns the connection", Depth::AllInTime, || {
-        let client = Client::new(Bench::new()).connected();
-        let (other, quitter) = {
-            let client = client.clone();
-            block_on(async move {
-                let guard = client.check_out().await.expect("there");
-                let tasks = (task(client.clone().ping()), task(give_up(client.clone())));
-                drop(guard);
-                tasks
-            })
-        };
-        assert_eq!(join(other), Ok(()));
-        let outcome = join(quitter);
-        assert_eq!(client.counts(), AT_REST);
-        outcome
-    });
+fn connection_is_handed_over_when_a_waiter_is_dropped_during_the_return() {
+    let outcomes =
+        explore("one of two waiters is dropped while a third task returns the connection", Depth::AllInTime, || {
+            let client = Client::new(Bench::new()).connected();
+            let (other, quitter) = {
+                let client = client.clone();
+                block_on(async move {
+                    let guard = client.check_out().await.expect("there");
+                    let tasks = (task(client.clone().ping()), task(give_up(client.clone())));
+                    drop(guard);
+                    tasks
+                })
+            };
+            assert_eq!(join(other), Ok(()));
+            let outcome = join(quitter);
+            assert_eq!(client.counts(), AT_REST);
+            outcome
+        });
     assert_eq!(outcomes, ["granted at once", "waited"]);
 }
 
 /// The waker of its first executor has no effect any more.
 #[test]
-fn a_connection_goes_to_a_task_that_has_moved() {
+fn connection_is_granted_to_a_task_that_has_moved() {
     explore("a task that waits moves to another executor", Depth::All, || {
         let client = Client::new(Bench::new()).connected();
         block_on(async move {
@@ -91,13 +92,13 @@ fn a_connection_goes_to_a_task_that_has_moved() {
 /// The clock task takes over the connection, reads the late reply, and checks the connection in;
 /// the waiter then receives it.
 #[test]
-fn a_connection_whose_reply_is_late_goes_to_who_waits() {
+fn connection_with_a_late_reply_is_granted_to_the_waiter() {
     explore("a late reply", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let client = Client::with(bench.clone(), |config| config.late_reply = Duration::from_secs(1)).connected();
         bench.hold();
         let mut clock = client.pool_clock();
-        assert!(poll(&mut clock).is_pending(), "from now on it attends to late replies");
+        assert!(poll(&mut clock).is_pending(), "the clock task reads late replies from now on");
         let clock = task(clock);
         let quitter = client.clone();
         let other = block_on(async move {

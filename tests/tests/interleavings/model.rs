@@ -75,7 +75,7 @@ pub(crate) fn task<T: Send + 'static>(future: impl Future<Output = T> + Send + '
 
 /// The result of a thread. A thread that panics ends the whole model.
 pub(crate) fn join<T>(thread: JoinHandle<T>) -> T {
-    thread.join().unwrap_or_else(|_| panic!("it has not panicked"))
+    thread.join().unwrap_or_else(|_| panic!("the thread has panicked"))
 }
 
 /// Polls a future whenever it is woken, until it is done.

@@ -7,7 +7,7 @@ use core::time::Duration;
 use poolhouse_driver::Wanted;
 
 #[test]
-fn a_task_has_the_server_that_a_check_finds() {
+fn task_receives_the_server_that_a_check_finds() {
     explore("a first check, and a task that waits for a server", Depth::AllInTime, || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
@@ -22,8 +22,8 @@ fn a_task_has_the_server_that_a_check_finds() {
 
 /// SDAM-85: the monitor sleeps, and is woken by the waiter.
 #[test]
-fn a_task_that_waits_for_a_server_has_it_checked() {
-    explore("a check that a task asks for", Depth::Preemptions(2), || {
+fn task_that_waits_for_a_server_requests_its_check() {
+    explore("a check that a task requests", Depth::Preemptions(2), || {
         let bench = Bench::new();
         bench.become_(Role::Secondary);
         let (client, check) = Client::new(bench.clone()).checked();
@@ -40,8 +40,8 @@ fn a_task_that_waits_for_a_server_has_it_checked() {
 }
 
 #[test]
-fn a_task_that_waits_for_a_server_gives_up() {
-    explore("a first check, a task that waits and one that gives up", Depth::Preemptions(3), || {
+fn task_that_waits_for_a_server_is_dropped() {
+    explore("a first check, a task that waits and one that is dropped", Depth::Preemptions(3), || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
         let hub = Arc::clone(&client.hub);
@@ -60,8 +60,8 @@ fn a_task_that_waits_for_a_server_gives_up() {
 
 /// A server that a check discovers is returned to the task that starts the tasks of servers.
 #[test]
-fn who_starts_tasks_hears_of_a_new_server() {
-    explore("a check that adds a server, and who waits for servers", Depth::Preemptions(4), || {
+fn task_that_starts_server_tasks_receives_a_new_server() {
+    explore("a check that adds a server, and the task that waits for servers", Depth::Preemptions(4), || {
         let bench = Bench::new();
         bench.become_(Role::Primary);
         let client = Client::new(bench);

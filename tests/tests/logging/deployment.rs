@@ -23,7 +23,7 @@ impl Deployment {
         let mut kinds: Vec<&str> = Vec::new();
         for requirement in [file, test].iter().filter_map(|part| part["runOnRequirements"].as_array()).flatten() {
             if requirement["auth"] == true {
-                return Ok(Err("it needs a server with authentication".into()));
+                return Ok(Err("the test requires a server with authentication".into()));
             }
             kinds.extend(requirement["topologies"].as_array().into_iter().flatten().filter_map(Value::as_str));
         }
@@ -42,7 +42,7 @@ impl Deployment {
             .map(Ok)
             .map_err(|error| error.to_string());
         }
-        Ok(Err(format!("there is no fake deployment of {kinds:?}")))
+        Ok(Err(format!("no fake deployment of the kinds {kinds:?}")))
     }
 
     /// The connection string without options, to all routers or to one.

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Whether a message is as expected.
 pub(crate) fn message(expected: &Value, found: &Message) -> Result<(), String> {
     if expected["level"] != found.level.as_str() || expected["component"] != found.component.as_str() {
-        return Err(format!("{} of {} instead", found.level, found.component));
+        return Err(format!("the message is {} of {}", found.level, found.component));
     }
     value(&expected["data"], Some(&found.data), true)
 }
@@ -15,7 +15,7 @@ pub(crate) fn message(expected: &Value, found: &Message) -> Result<(), String> {
 ///
 /// - `is_root`: whether additional keys are permitted.
 pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> Result<(), String> {
-    let wrong = || Err(format!("{found:?} instead of {expected}"));
+    let wrong = || Err(format!("expected {expected}, found {found:?}"));
     if let Some((name, operand)) = operator(expected) {
         return match name {
             "$$exists" => {
@@ -34,7 +34,7 @@ pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> R
             }
             "$$unsetOrMatches" => found.map_or(Ok(()), |found| value(operand, Some(found), is_root)),
             "$$matchAsDocument" => {
-                let text = found.and_then(Value::as_str).ok_or("no text of a document")?;
+                let text = found.and_then(Value::as_str).ok_or("the value is not the text of a document")?;
                 let document: Value = serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))?;
                 value(operand, Some(&document), false)
             }
@@ -49,7 +49,7 @@ pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> R
                 value(expected, members.get(key), false).map_err(|error| format!("{key}: {error}"))?;
             }
             match members.keys().find(|key| !is_root && !expected.contains_key(*key)) {
-                Some(key) => Err(format!("{key} is not expected")),
+                Some(key) => Err(format!("unexpected key {key}")),
                 None => Ok(()),
             }
         }

@@ -62,7 +62,7 @@ pub(crate) fn test(file: &Value, test: &Value) -> Result<Outcome, String> {
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
     if test["expectLogMessages"].as_array().is_none_or(Vec::is_empty) {
-        return Ok(Outcome::Skipped("it expects no log messages".into()));
+        return Ok(Outcome::Skipped("the test expects no log messages".into()));
     }
     let deployment = match Deployment::start(file, test)? {
         Ok(deployment) => deployment,
@@ -93,7 +93,7 @@ impl World<'_> {
             match done {
                 Err(Stop::Failed(_)) if may_fail => {}
                 Ok(()) if operation.get("expectError").is_some() => {
-                    return Err(Stop::Failed(format!("no error of {operation}")));
+                    return Err(Stop::Failed(format!("no error from {operation}")));
                 }
                 done => done?,
             }
@@ -137,7 +137,7 @@ impl World<'_> {
         let mut options =
             ClientOptions::parse(&format!("{uri}{glue}{}", pairs.join("&"))).map_err(|error| error.to_string())?;
         if let Some(warning) = options.warnings.first() {
-            return unsupported(format!("an option that is refused: {warning}"));
+            return unsupported(format!("a rejected option: {warning}"));
         }
         let mut log = LogOptions::OFF;
         // Tests of documents require the whole texts.
@@ -294,7 +294,7 @@ impl Entity {
             match next.or(late).await {
                 Some(Notice::Event { event, .. }) => self.seen.push(event),
                 Some(Notice::Lost { .. }) | None => {
-                    return Err(Stop::Failed(format!("{name} did not happen {count} times: {:?}", self.seen)));
+                    return Err(Stop::Failed(format!("{name} did not occur {count} times: {:?}", self.seen)));
                 }
             }
         }

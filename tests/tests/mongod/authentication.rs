@@ -46,7 +46,7 @@ fn start() -> Result<Mongod, Box<dyn core::error::Error>> {
     Ok(mongod)
 }
 
-pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
+pub(super) async fn only_users_authenticate() -> Outcome {
     let mongod = start()?;
     let root = client(&mongod.uri(), ADA)?;
     for (database, name, password, mechanisms) in [

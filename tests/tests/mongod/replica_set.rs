@@ -52,8 +52,10 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     agree(&set, &client, &load).await?;
 
     let killed = load.round("kill -9 of the primary", on(kill_primary)).await?;
-    eventually("the client knows that it is gone", || Ok(server_type(&client, &set, killed) == ServerType::Unknown))
-        .await?;
+    eventually("the client has marked the killed server Unknown", || {
+        Ok(server_type(&client, &set, killed) == ServerType::Unknown)
+    })
+    .await?;
     unblock({
         let set = Arc::clone(&set);
         move || lock(&set).restart(killed)
@@ -64,7 +66,11 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let before: Vec<_> = (0..3).map(|member| generation(&client, &set, member)).collect();
     let stopped = load.round("SIGSTOP of the primary", on(stop_primary)).await?;
     load.more_successes(100).await?;
-    eventually("nobody waits for it any more", || Ok(generation(&client, &set, stopped) > before[stopped])).await?;
+    eventually(
+        "the pool of the stopped server is cleared",
+        || Ok(generation(&client, &set, stopped) > before[stopped]),
+    )
+    .await?;
     unblock({
         let set = Arc::clone(&set);
         move || lock(&set).cont(stopped)
@@ -74,7 +80,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
 
     let before = counts_before(&lock(&set));
     let removed = load.round("reconfig that removes a secondary", on(remove_secondary)).await?;
-    eventually("the client has given it up", || Ok(client.servers().len() == 2)).await?;
+    eventually("the client has removed the server", || Ok(client.servers().len() == 2)).await?;
     // A removed member rejects aggregations, and reports only the number of its connections; a
     // remaining connection of the client would be found after the member was added again.
     let kept = before[removed].0.saturating_sub(before[removed].1);
@@ -93,7 +99,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
 
     let (succeeded, errors) = load.end().await;
     println!("{succeeded} operations succeeded, {} failed", errors.len());
-    assert_eq!(errors, Vec::<String>::new(), "operations failed that a retry could have saved");
+    assert_eq!(errors, Vec::<String>::new(), "operations failed although a retry was possible");
     client.close().await;
     eventually("no connection is left", || {
         let set = lock(&set);
@@ -283,7 +289,7 @@ impl Load {
     async fn rest(&self) -> Outcome {
         self.shared.pause.store(true, Ordering::SeqCst);
         let rests = || Ok(self.shared.running.load(Ordering::SeqCst) == 0);
-        eventually_within(SETTLING, "the load rests", rests).await
+        eventually_within(SETTLING, "no operation is in flight", rests).await
     }
 
     fn go_on(&self) {
@@ -305,7 +311,7 @@ impl Shared {
     fn note(&self, begun: Instant, outcome: &Result<(), Error>) {
         let took = begun.elapsed();
         if took > DEADLINE + SLACK {
-            held(&self.errors).push(format!("outlived its deadline: {took:?}"));
+            held(&self.errors).push(format!("exceeded its deadline: {took:?}"));
         }
         {
             let mut slowest = held(&self.slowest);

@@ -42,7 +42,7 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
         .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
         .case("hello_that_fails_with_91_clears_the_pool", || run(hello_that_fails_with_91_clears_the_pool()))
-        .case("hello_that_is_hung_up_on_clears_nothing", || run(hello_that_is_hung_up_on_clears_nothing()))
+        .case("hello_on_a_closed_connection_clears_nothing", || run(hello_on_a_closed_connection_clears_nothing()))
         .case("hello_that_is_blocked_ends_at_the_connect_timeout", || {
             run(hello_that_is_blocked_ends_at_the_connect_timeout())
         })
@@ -50,11 +50,11 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("command_that_fails_with_91_clears_the_pool", || run(command_that_fails_with_91_clears_the_pool()))
         .case("blocked_command_ends_at_its_deadline", || run(blocked_command_ends_at_its_deadline()))
         .case("replies_are_streamed", || run(replies_are_streamed()))
-        .case("killed_server_comes_back_under_load", || run(killed_server_comes_back_under_load()))
-        .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
+        .case("killed_server_recovers_under_load", || run(killed_server_recovers_under_load()))
+        .case("stopped_server_causes_interrupts_and_recovers", || run(stopped_server_causes_interrupts_and_recovers()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
-        .case("users_get_in_and_nobody_else_does", || run(authentication::users_get_in_and_nobody_else_does()))
+        .case("only_users_authenticate", || run(authentication::only_users_authenticate()))
         .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
@@ -69,7 +69,7 @@ pub(crate) fn main(name: &str) -> ExitCode {
 fn run(case: impl Future<Output = Outcome>) -> Result<(), String> {
     let limit = async {
         sleep(Duration::from_secs(240)).await;
-        Err("the case hangs".into())
+        Err("the case exceeded its time limit".into())
     };
     block_on(case.or(limit)).map_err(|error| error.to_string())
 }
@@ -113,7 +113,7 @@ async fn eventually_within(
     let begun = Instant::now();
     while !condition()? {
         if begun.elapsed() > limit {
-            return Err(format!("never came true: {what}").into());
+            return Err(format!("condition not met in time: {what}").into());
         }
         sleep(Duration::from_millis(5)).await;
     }
@@ -193,7 +193,7 @@ async fn next(
     };
     let limit = async {
         sleep(PATIENCE).await;
-        Err(format!("never seen: {what}").into())
+        Err(format!("event not received: {what}").into())
     };
     found.or(limit).await
 }
@@ -223,14 +223,14 @@ fn turns(events: &mut Subscription) -> Result<(usize, usize), String> {
 
 /// The error of a call that must fail.
 fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Result<Error, String> {
-    result.map_or_else(Ok, |value| Err(format!("not refused: {value:?}")))
+    result.map_or_else(Ok, |value| Err(format!("the call succeeded: {value:?}")))
 }
 
 fn operation(error: &Error) -> Result<OperationError, String> {
     if let Error::Operation(error) = error {
         Ok(error.clone())
     } else {
-        Err(format!("no error of an operation: {error:?}"))
+        Err(format!("not an error of an operation: {error:?}"))
     }
 }
 
@@ -285,7 +285,7 @@ async fn documents_are_inserted_and_found() -> Outcome {
     let again = client.run_command("db", doc! { "insert": "some", "documents": [{ "_id": 1 }] }).await?;
     assert_eq!(again.get_array("writeErrors")?.len(), 1);
     let Error::Command(error) = refused(client.run_command("db", doc! { "noSuchCommand": 1 }).await)? else {
-        return Err("a refusal by the server".into());
+        return Err("expected an error of the server".into());
     };
     assert_eq!((error.code, error.code_name.as_deref()), (59, Some("CommandNotFound")));
     assert_eq!(client.servers()[0].pool.counts.total(), 1);
@@ -311,7 +311,7 @@ async fn hello_that_fails_with_91_clears_the_pool() -> Outcome {
     Ok(())
 }
 
-async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
+async fn hello_on_a_closed_connection_clears_nothing() -> Outcome {
     let mongod = start()?;
     let client = Client::with_options(polling(&mongod))?;
     let held = in_use(&client).await?;
@@ -350,7 +350,7 @@ async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     let begun = Instant::now();
     while let Err(error) = ping(&client).await {
         assert_eq!(error.check_out(), Some(&expected));
-        assert!(begun.elapsed() < PATIENCE, "no handshake is in time");
+        assert!(begun.elapsed() < PATIENCE, "no handshake completes in time");
     }
     assert_eq!(turns(&mut events)?, (0, 0));
     drop(held);
@@ -390,7 +390,9 @@ async fn command_that_fails_with_91_clears_the_pool() -> Outcome {
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["ping"], "errorCode": 91, "appName": APP_NAME };
     mongod.fail_command(FailPointMode::Times(1), data)?;
-    let Error::Command(error) = refused(ping(&client).await)? else { return Err("a refusal by the server".into()) };
+    let Error::Command(error) = refused(ping(&client).await)? else {
+        return Err("expected an error of the server".into());
+    };
     assert_eq!(error.code, 91);
     next(&mut events, "PoolCleared", is_cleared).await?;
     ping(&client).await?;
@@ -422,7 +424,7 @@ async fn blocked_command_ends_at_its_deadline() -> Outcome {
     drop(guard);
     kill_one(&mongod, "ping").await?;
     ping(&client).await?;
-    assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation says nothing of the server");
+    assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation must not clear the pool");
     counts_agree(&mongod, &client, 2).await?;
     client.close().await;
     Ok(())
@@ -525,7 +527,7 @@ fn turning(client: &Client) -> Subscription {
     })
 }
 
-async fn killed_server_comes_back_under_load() -> Outcome {
+async fn killed_server_recovers_under_load() -> Outcome {
     let mut mongod = start()?;
     let mut options = streaming(&mongod);
     // A waiter requests checks, which find the server long before the next scheduled one would.
@@ -552,14 +554,14 @@ async fn killed_server_comes_back_under_load() -> Outcome {
         assert_eq!(turns(&mut events)?, (0, 0), "round {round}: cleared once, ready once");
     }
     is_full(&client).await?;
-    assert!(load.end().await > 0, "nobody noticed");
+    assert!(load.end().await > 0, "no operation failed during the outage");
     counts_agree(&mongod, &client, 2).await?;
     assert_eq!(client.servers()[0].pool.counts.total(), 10);
     client.close().await;
     eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await
 }
 
-async fn stopped_server_interrupts_and_goes_on() -> Outcome {
+async fn stopped_server_causes_interrupts_and_recovers() -> Outcome {
     let mut mongod = start()?;
     let mut options = streaming(&mongod);
     options.timeout = None;
@@ -598,7 +600,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
             return Err(format!("{error:?}").into());
         }
     }
-    assert_eq!(interrupted, 4, "those in flight");
+    assert_eq!(interrupted, 4, "only the operations in flight are interrupted");
     println!("in flight: {interrupted}, ended after {:?}", begun.elapsed());
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     mongod.cont()?;
@@ -627,7 +629,7 @@ async fn shut_down_server_clears_the_pool() -> Outcome {
     .await?;
     mongod.restart()?;
     load.more_successes(50).await?;
-    assert!(load.end().await > 0, "nobody noticed");
+    assert!(load.end().await > 0, "no operation failed during the outage");
     counts_agree(&mongod, &client, 2).await?;
     client.close().await;
     Ok(())

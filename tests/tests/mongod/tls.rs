@@ -19,11 +19,11 @@ use super::{APP_NAME, Outcome, PATIENCE, counts_agree, eventually, next, run};
 
 pub(super) fn cases(suite: Suite) -> Suite {
     suite
-        .case("tls_carries_everything", || run(tls_carries_everything()))
+        .case("tls_carries_all_messages", || run(tls_carries_all_messages()))
         .case("tls_set_survives_an_election", || run(tls_set_survives_an_election()))
         .case("tls_certificate_of_another_host_is_named", || run(tls_certificate_of_another_host_is_named()))
         .case("tls_certificate_that_expires_is_named", || run(tls_certificate_that_expires_is_named()))
-        .case("tls_client_certificate_lets_in", || run(tls_client_certificate_lets_in()))
+        .case("tls_client_certificate_is_accepted", || run(tls_client_certificate_is_accepted()))
         .case("tls_client_certificate_is_a_user", || run(tls_client_certificate_is_a_user()))
 }
 
@@ -72,7 +72,7 @@ async fn ping(client: &Client) -> Result<(), Error> {
     client.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
-async fn tls_carries_everything() -> Outcome {
+async fn tls_carries_all_messages() -> Outcome {
     let pki = Pki::new();
     let mongod = start(pki.server(&here(), true)).await?;
     for uri in [mongod.uri(), mongod.uri().replace("127.0.0.1", "localhost")] {
@@ -126,7 +126,7 @@ async fn refusal(mut options: ClientOptions) -> Result<(Cause, String), Box<dyn 
     let failed = |event: &Event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }));
     let event = next(&mut events, "a check that fails", failed).await?;
     let Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }) = event else { return Err("another".into()) };
-    let error = ping(&client).await.err().ok_or("it got in")?;
+    let error = ping(&client).await.err().ok_or("the authentication succeeded")?;
     assert!(matches!(error, Error::Operation(OperationError::ServerSelection(_))), "{error:?}");
     client.close().await;
     Ok((cause, error.to_string()))
@@ -162,7 +162,7 @@ async fn tls_certificate_that_expires_is_named() -> Outcome {
         Err(MongodError::Exited { .. } | MongodError::Timeout { .. }) => starting(60).await?,
         outcome => outcome?,
     };
-    let Validity::Until(end) = validity else { return Err("it has an end".into()) };
+    let Validity::Until(end) = validity else { return Err("the certificate has no end".into()) };
     // Plus one second for the fractions.
     while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= end + 1 {
         sleep(Duration::from_millis(100)).await;
@@ -173,7 +173,7 @@ async fn tls_certificate_that_expires_is_named() -> Outcome {
     Ok(())
 }
 
-async fn tls_client_certificate_lets_in() -> Outcome {
+async fn tls_client_certificate_is_accepted() -> Outcome {
     let pki = Pki::new();
     let mongod = start(pki.server(&here(), false)).await?;
     // Without a certificate the connection is closed: this server requests one in the handshake,

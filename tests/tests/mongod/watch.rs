@@ -1,4 +1,4 @@
-//! The example `watch`, in a separate process, against genuine servers.
+//! The program `poolhouse-watch`, in a separate process, against genuine servers. It runs on smol.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -26,18 +26,26 @@ const LONGER: u64 = 5;
 /// The number of runs that were repeated.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
+/// Whether the program runs on the runtime under test.
+pub(super) fn is_on_this_runtime() -> bool {
+    Runtime::DRIVER_NAME == "poolhouse-smol"
+}
+
 pub(super) fn cases(suite: Suite) -> Suite {
+    if !is_on_this_runtime() {
+        return suite;
+    }
     suite
-        .case("watch_heeds_the_connection_string", || program().and_then(|_| run(heeds_the_connection_string())))
+        .case("watch_heeds_the_connection_string", || program().and_then(|_| run(applies_the_connection_string())))
         .case("watch_shows_every_member_of_a_set", || program().and_then(|_| run(shows_every_member_of_a_set())))
 }
 
-async fn heeds_the_connection_string() -> Outcome {
+async fn applies_the_connection_string() -> Outcome {
     let mongod = unblock(|| Mongod::start(MongodOptions::default())).await?;
     let address = mongod.address().to_string();
     let most = |shown: &Shown| shown.rows(&address).map(|row| row.connections).max().unwrap_or(0);
 
-    // More than the example's own maximum.
+    // More than the program's own maximum.
     let uri = format!("{}/?minPoolSize=20&noSuchOption=1", mongod.uri());
     let shown = watch_until(&uri, 6, |shown| most(shown) >= 20).await?;
     assert!(shown.0.contains("warning: noSuchOption: unknown option"), "{}", shown.0);
@@ -63,7 +71,7 @@ async fn shows_every_member_of_a_set() -> Outcome {
 /// The output of the program.
 pub(super) struct Shown(pub(super) String);
 
-/// The output line of a server.
+/// A server in an output line.
 struct Row<'s> {
     server_type: &'s str,
     /// The number of connections in use.
@@ -73,11 +81,11 @@ struct Row<'s> {
 impl Shown {
     /// The rows of a server, in order.
     fn rows(&self, address: &str) -> impl Iterator<Item = Row<'_>> {
-        self.0.lines().filter_map(move |line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [first, server_type, _, _, available, in_use, _, _] = words[..] else { return None };
-            let connections = available.parse::<u32>().ok()? + in_use.parse::<u32>().ok()?;
-            (first == address).then_some(Row { server_type, connections })
+        self.0.lines().flat_map(|line| line.split(" | ").skip(1)).filter_map(move |server| {
+            let [first, server_type, counts] = server.split(' ').collect::<Vec<_>>()[..] else { return None };
+            let mut counts = counts.split('/').map(str::parse::<u32>);
+            let (in_use, available) = (counts.next()?.ok()?, counts.next()?.ok()?);
+            (first == address).then_some(Row { server_type, connections: in_use + available })
         })
     }
 
@@ -132,7 +140,7 @@ async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), Strin
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(|error| format!("it does not start: {error}"))?;
+            .map_err(|error| format!("the program does not start: {error}"))?;
         let limit = Instant::now() + Duration::from_secs(seconds) + SLACK;
         let ended = loop {
             match child.try_wait().map_err(|error| error.to_string())? {
@@ -162,14 +170,8 @@ pub(super) fn program() -> Result<&'static Path, String> {
 
 fn build() -> Result<PathBuf, String> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With the arguments of `./tests/run`, so almost nothing is built twice: only other examples of
-    // the same name.
-    cargo.args(["build", "--workspace", "--all-features", "--example", "watch", "--message-format", "json"]);
-    for adapter in
-        ["poolhouse-async-std", "poolhouse-smol"].into_iter().filter(|adapter| *adapter != Runtime::DRIVER_NAME)
-    {
-        cargo.args(["--exclude", adapter]);
-    }
+    // With the arguments of `./tests/run`, so nothing is built twice.
+    cargo.args(["build", "--workspace", "--all-features", "--bin", "poolhouse-watch", "--message-format", "json"]);
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
     // Cargo's variables about this test: build scripts that read them would run again.
     for (name, _) in env::vars_os() {
@@ -181,7 +183,8 @@ fn build() -> Result<PathBuf, String> {
     let output = cargo.output().map_err(|error| format!("cargo does not start: {error}"))?;
     let messages = String::from_utf8_lossy(&output.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut built = messages.filter(|message| message["target"]["name"] == "watch");
+    let mut built = messages.filter(|message| message["target"]["name"] == "poolhouse-watch");
     let path = built.find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    path.filter(|_| output.status.success()).ok_or_else(|| format!("cargo did not build it: {}", output.status))
+    path.filter(|_| output.status.success())
+        .ok_or_else(|| format!("cargo did not build the program: {}", output.status))
 }

@@ -73,7 +73,7 @@ pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
     });
     if let Ok(schedule) = env::var(SCHEDULE) {
         Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(move || work());
-        return String::from("the one that was asked for");
+        return String::from("the requested schedule");
     }
     let again = Work::clone(&work);
     Runner::new(PctScheduler::new_from_seed(SEED, depth, count), config.clone()).run(move || again());

@@ -215,7 +215,7 @@ struct Owned<'l> {
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
         let was_owned = self.life.owned.lock().expect("whole").remove(&self.guard.connection_id());
-        assert!(was_owned, "the connection was returned before");
+        assert!(was_owned, "the connection was already returned");
     }
 }
 
@@ -252,7 +252,7 @@ impl Life {
         asking.told(granted.is_ok());
         let guard = granted?;
         let is_owned = !self.owned.lock().expect("whole").insert(guard.connection_id());
-        assert!(!is_owned, "two have one connection");
+        assert!(!is_owned, "two tasks own one connection");
         Ok(Owned { life: self, guard })
     }
 
@@ -362,7 +362,9 @@ impl Life {
         for attempt in 1.. {
             match self.ping(None, 1).await {
                 Ok(()) => return,
-                Err(error) => assert!(attempt < ATTEMPTS_MAX, "{error:?} though all is well, in {:?}", self.plan),
+                Err(error) => {
+                    assert!(attempt < ATTEMPTS_MAX, "{error:?} after the faults have ended, in {:?}", self.plan)
+                }
             }
         }
     }
@@ -384,8 +386,12 @@ impl Life {
         assert_eq!(created, count(|event| matches!(event, Event::Closed(..))));
         let tally = self.tally.lock().expect("whole");
         assert_eq!(started, tally.granted + tally.refused + tally.dropped);
-        assert!(failed >= tally.refused, "{failed} failed, and {} were told so", tally.refused);
-        assert!(checked_out >= tally.granted, "{checked_out} were granted, and {} were told so", tally.granted);
+        assert!(failed >= tally.refused, "the events report {failed} failures, the tasks received {}", tally.refused);
+        assert!(
+            checked_out >= tally.granted,
+            "the events report {checked_out} grants, the tasks received {}",
+            tally.granted
+        );
         checks
     }
 }
@@ -420,7 +426,7 @@ fn pause(rushes: bool) {
     let mut turns = 0;
     while !is_rash && !engine::is_quiet() {
         turns += 1;
-        assert!(turns < TURNS_MAX, "nobody gets on, and not for want of time: deadlock?");
+        assert!(turns < TURNS_MAX, "deadlock: no task makes progress, and no deadline is pending");
         yield_now();
     }
 }
@@ -473,7 +479,7 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     bench.stop_time();
     join(time);
     assert_eq!(life.client.counts(), PoolCounts::default(), "{:?}", life.plan);
-    assert_eq!(bench.stream_count(), 0, "sockets are left in {:?}", life.plan);
+    assert_eq!(bench.stream_count(), 0, "sockets are left open in {:?}", life.plan);
     assert!(life.owned.lock().expect("whole").is_empty());
     let checks = recorder.as_mut().map(|recorder| life.judge(recorder)).unwrap_or_default();
     let mut sum = sum.lock().expect("whole");
@@ -517,7 +523,7 @@ fn lives(name: &str, depth: usize, schedules: usize) {
             .chain(&["a subscriber", "no subscriber"])
             .filter(|kind| !sum.counts.contains_key(**kind))
             .collect();
-        assert!(missing.is_empty(), "never: {missing:?}");
+        assert!(missing.is_empty(), "never occurred: {missing:?}");
     }
 }
 

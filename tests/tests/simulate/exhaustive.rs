@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ];
     let trial = |(name, options, store, kinds, steps): (&str, PoolOptions, Store, Vec<Kind>, u32)| {
         let shape = Shape::tiny(options, store, &kinds, steps);
-        Trial::test(format!("every life of {steps} steps: {name}"), move || every_life(&shape))
+        Trial::test(format!("every run of {steps} steps: {name}"), move || every_life(&shape))
     };
     cases.into_iter().map(trial).collect()
 }
@@ -50,13 +50,13 @@ fn every_life(shape: &Shape) -> Result<(), Failed> {
             let trace = RefCell::new(Vec::new());
             let mut again = before;
             let _same = sim::caught(|| sim::live(shape, &mut again, &mut Counters::default(), Some(&trace)));
-            return Err(format!("life {lives}:\n{}\n{error}", trace.into_inner().join("\n")).into());
+            return Err(format!("run {lives}:\n{}\n{error}", trace.into_inner().join("\n")).into());
         }
         lives += 1;
         if !choices.advance() {
             break;
         }
     }
-    println!("{lives} lives");
+    println!("{lives} runs");
     Ok(())
 }

@@ -126,7 +126,7 @@ impl Client {
         resolver.config.attempts = 1;
         let uri = ConnectionString::parse(&format!("mongodb+srv://test1.test.build.10gen.cc/{options}"));
         let uri = uri.expect("a string");
-        let question = SrvQuestion::of(&uri).expect("a string of that kind");
+        let question = SrvQuestion::of(&uri).expect("a connection string with SRV lookup");
         let (uri, answer) = block_on(question.look_up(&uri, &resolver, 1)).expect("two hosts");
         let now = Instant::ORIGIN;
         let mut poll = SrvPoll::new(now, question, answer.ttl, HEARTBEAT);
@@ -137,7 +137,7 @@ impl Client {
     /// Advances the time until the next lookup, and performs it. Returns the time that passed, in
     /// seconds.
     fn poll(&mut self, entropy: u64) -> u64 {
-        let due = self.poll.poll_timeout().expect("it goes on");
+        let due = self.poll.poll_timeout().expect("it continues");
         let waited = due.saturating_since(self.now).as_secs();
         self.now = due;
         let name = self.poll.poll_question(due).expect("it is due").srv_name();
@@ -162,7 +162,7 @@ fn set<'a>(hosts: &[&'a str]) -> BTreeSet<&'a str> {
 fn change(hosts: &[&str]) {
     let mut client = Client::start("");
     client.server.change(|records| records.set_srv(NAME, hosts));
-    assert_eq!(client.hosts(), set(&[A, B]), "nothing happens by itself");
+    assert_eq!(client.hosts(), set(&[A, B]), "no polling without a call");
     assert_eq!(client.poll(0), 60);
     assert_eq!(client.hosts(), set(hosts));
     assert_eq!(client.poll(0), 60);
@@ -203,7 +203,7 @@ fn limited(options: &str, hosts: &[&str], count: usize) {
         assert!(!hosts.contains(&A) || client.hosts().contains(A));
         seen.extend(client.hosts.clone());
     }
-    assert_eq!(seen.len(), hosts.len(), "each has its turn");
+    assert_eq!(seen.len(), hosts.len(), "each host was chosen once");
 }
 
 /// Test 12.

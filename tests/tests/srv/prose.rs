@@ -14,7 +14,7 @@ fn resolve(host: &str, target: &str) -> Result<ConnectionString, SeedlistError> 
 
 fn look_up(host: &str, server: &DnsServer) -> Result<ConnectionString, SeedlistError> {
     let uri = ConnectionString::parse(&format!("mongodb+srv://{host}")).expect("a string");
-    let question = SrvQuestion::of(&uri).expect("a string of that kind");
+    let question = SrvQuestion::of(&uri).expect("a connection string with SRV lookup");
     let resolver = BlockingResolver::of(server.address());
     block_on(question.look_up(&uri, &resolver, 0)).map(|(uri, _)| uri)
 }
@@ -64,7 +64,7 @@ fn host_of_a_name_with_two_parts_may_have_three() {
 }
 
 #[test]
-fn text_that_is_not_found_is_no_error_but_one_that_is_not_found_out_is() {
+fn missing_txt_record_is_no_error_but_a_failed_lookup_is() {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv("_mongodb._tcp.x.example.com", &["a.example.com:27017"]);
     let server = DnsServer::start(records).expect("a port");
@@ -74,23 +74,23 @@ fn text_that_is_not_found_is_no_error_but_one_that_is_not_found_out_is() {
     });
     assert_eq!(look_up("x.example.com", &server).expect("a text").options().auth_source.as_deref(), Some("\u{fc}"));
     server.set_fault(Fault::RefuseTxt(2));
-    let error = look_up("x.example.com", &server).expect_err("what options there are is not known");
+    let error = look_up("x.example.com", &server).expect_err("the lookup of options failed");
     let name = "x.example.com".to_owned();
     assert_eq!(error, SeedlistError::Txt { name, error: LookupError::ServerFailed { code: 2 } });
     server.set_fault(Fault::Refuse(5));
-    let error = look_up("x.example.com", &server).expect_err("what hosts there are is not known");
+    let error = look_up("x.example.com", &server).expect_err("the lookup of hosts failed");
     let name = "_mongodb._tcp.x.example.com".to_owned();
     assert_eq!(error, SeedlistError::Srv { name, error: LookupError::ServerFailed { code: 5 } });
 }
 
 #[test]
-fn name_is_not_looked_for_in_domains() {
+fn name_is_not_looked_up_in_search_domains() {
     let server = DnsServer::start(Records::default()).expect("a port");
     let mut resolver = BlockingResolver::of(server.address());
     resolver.config.search = vec!["example.com".to_owned()];
     let uri = ConnectionString::parse("mongodb+srv://db").expect("a string");
-    let question = SrvQuestion::of(&uri).expect("a string of that kind");
-    let error = block_on(question.look_up(&uri, &resolver, 0)).expect_err("there is no such name");
+    let question = SrvQuestion::of(&uri).expect("a connection string with SRV lookup");
+    let error = block_on(question.look_up(&uri, &resolver, 0)).expect_err("the name does not exist");
     let name = "_mongodb._tcp.db".to_owned();
     assert_eq!(error, SeedlistError::Srv { name, error: LookupError::NoSuchName });
     assert!(server.queries().iter().all(|query| query.name == "_mongodb._tcp.db"));

@@ -2,7 +2,7 @@ use super::*;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
 
 #[test]
-fn each_mechanism_has_its_name_and_its_users_database() {
+fn each_mechanism_has_its_name_and_default_database() {
     for (mechanism, name, source) in [
         (Mechanism::SCRAM_SHA_1, "SCRAM-SHA-1", "admin"),
         (Mechanism::SCRAM_SHA_256, "SCRAM-SHA-256", "admin"),
@@ -46,7 +46,7 @@ fn default_is_sha_256_when_listed_and_sha_1_otherwise() {
 }
 
 #[test]
-fn credentials_that_cannot_work_are_refused_before_anything_is_sent() {
+fn unusable_credentials_are_refused_before_a_command_is_sent() {
     use AuthError::{
         PasswordMissing, PasswordProhibited, PasswordUnexpected, SourceNotExternal, UsernameMissing, UsernameProhibited,
     };
@@ -139,7 +139,7 @@ fn passwords_are_digested_for_sha_1() {
 }
 
 #[test]
-fn owned_credential_lends_what_it_was_made_of() {
+fn owned_credential_equals_its_source() {
     let full = Credential::new("u", "p").source("db").mechanism(Mechanism::Plain);
     for credential in [full, Credential::x509(None)] {
         let owned = OwnedCredential::from(credential);

@@ -150,7 +150,7 @@ fn assert_refused(result: Result<Next, HandshakeError>, error: AuthError) {
 /// CMAP-17: the connection is not established before the server has proved its identity. Every
 /// reply is cut at every byte.
 #[test]
-fn begun_with_hello_it_takes_one_more_round() {
+fn speculative_authentication_takes_one_round_after_hello() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, true));
     let request = talk.sent();
@@ -179,7 +179,7 @@ fn begun_with_hello_it_takes_one_more_round() {
 }
 
 #[test]
-fn begun_after_hello_it_takes_two_rounds_or_three() {
+fn authentication_after_hello_takes_two_or_three_rounds() {
     let client = client();
     for long in [false, true] {
         let mut talk = Talk::new(&client, authentication(Some(Mechanism::SCRAM_SHA_256), false));
@@ -205,7 +205,7 @@ fn begun_after_hello_it_takes_two_rounds_or_three() {
 /// If the reply to hello has no answer to the speculative authentication, the authentication begins
 /// again, with another nonce and with a mechanism that the server supports.
 #[test]
-fn unanswered_beginning_falls_back_to_what_the_server_lists() {
+fn unanswered_speculative_authentication_restarts_with_a_listed_mechanism() {
     let client = client();
     for (names, wanted) in [
         (&["SCRAM-SHA-1"][..], "SCRAM-SHA-1"),
@@ -225,7 +225,7 @@ fn unanswered_beginning_falls_back_to_what_the_server_lists() {
 
 /// A speculative authentication may have to begin again, which requires a second nonce.
 #[test]
-fn nothing_is_begun_in_hello_with_a_nonce_that_serves_once() {
+fn without_a_second_nonce_hello_is_not_speculative() {
     let client = client();
     let options = || AuthenticationOptions { nonce: SHA_256.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
     let credential = Credential { mechanism: None, ..Credential::new("user", "pencil") };
@@ -267,7 +267,7 @@ fn mechanism_is_not_weakened() {
 }
 
 #[test]
-fn answer_to_what_was_not_begun_is_ignored() {
+fn unrequested_speculative_reply_is_ignored() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, false));
     assert_eq!(at(&talk.sent(), "speculativeAuthenticate"), None);
@@ -276,7 +276,7 @@ fn answer_to_what_was_not_begun_is_ignored() {
 }
 
 #[test]
-fn bad_answers_to_the_beginning_in_hello_are_refused() {
+fn malformed_speculative_replies_are_refused() {
     let client = client();
     let refused = |payload: &str, error| {
         let mut talk = Talk::new(&client, authentication(None, true));
@@ -336,7 +336,7 @@ fn replies_without_their_fields_are_refused() {
 /// The error of a refusal keeps the server's error labels. Only codes that concern credentials have
 /// the cause `Authentication`.
 #[test]
-fn servers_refusal_is_told_by_its_code() {
+fn refusal_is_classified_by_its_code() {
     let client = client();
     for (code, cause) in [
         (18, Cause::Authentication),
@@ -369,7 +369,7 @@ fn servers_refusal_is_told_by_its_code() {
 
 /// CMAP-96: errors have no labels once authentication has begun.
 #[test]
-fn socket_that_fails_after_hello_gives_no_labels() {
+fn socket_failure_after_hello_has_no_labels() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, true));
     talk.sent();
@@ -390,7 +390,7 @@ fn socket_that_fails_after_hello_gives_no_labels() {
 }
 
 #[test]
-fn x509_is_one_round_or_none() {
+fn x509_takes_one_round_or_none() {
     let client = client();
     let options = |speculative| AuthenticationOptions { speculative, ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
     for name in [None, Some("CN=us")] {
@@ -426,7 +426,7 @@ fn x509_is_one_round_or_none() {
 }
 
 #[test]
-fn plain_is_one_round_and_never_part_of_hello() {
+fn plain_takes_one_round_and_is_never_part_of_hello() {
     let client = client();
     let begun = || {
         let mut talk = Talk::new(&client, authentication(Some(Mechanism::Plain), true));
@@ -448,7 +448,7 @@ fn plain_is_one_round_and_never_part_of_hello() {
 /// mechanisms.
 #[test]
 #[cfg(feature = "std")]
-fn password_for_sha_1_only_waits_for_the_servers_list() {
+fn password_for_sha_1_only_requires_the_list_of_mechanisms() {
     let client = client();
     let begun = |names: &[&str]| {
         let credential = Credential::new("user", "\u{7}");
@@ -468,7 +468,7 @@ fn password_for_sha_1_only_waits_for_the_servers_list() {
 
 /// An arbiter stores no data and has no users, so the client does not authenticate to it.
 #[test]
-fn arbiter_is_not_authenticated_against() {
+fn connection_to_an_arbiter_is_not_authenticated() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, true));
     talk.sent();
@@ -479,7 +479,7 @@ fn arbiter_is_not_authenticated_against() {
 /// Any peer can claim to be an arbiter. The claim is ignored if arbiters are not exempt, and behind
 /// a load balancer.
 #[test]
-fn arbiter_is_authenticated_against_where_none_can_be() {
+fn connection_to_a_claimed_arbiter_is_authenticated_without_the_exemption() {
     let client = client();
     let arbiter = |d: &mut Writer<'_>| d.str("setName", "rs")?.boolean("arbiterOnly", true)?.int32("ok", 1).map(drop);
     let handshake = Handshake::with_authenticator(HandshakeHello::new(&client), authentication(None, true));
@@ -500,7 +500,7 @@ fn arbiter_is_authenticated_against_where_none_can_be() {
 }
 
 #[test]
-fn keys_given_spare_the_next_connection_the_work() {
+fn stored_keys_replace_the_work_of_the_next_connection() {
     let client = client();
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", &[0; 3], 4096).expect("allowed");
     let options = AuthenticationOptions {
@@ -525,7 +525,7 @@ fn keys_given_spare_the_next_connection_the_work() {
 
 /// The Stable API's fields are part of every command, also of the commands of authentication.
 #[test]
-fn stable_api_is_declared_in_every_round() {
+fn stable_api_is_part_of_every_round() {
     let client = client();
     let mut hello_first = HandshakeHello::new(&client);
     hello_first.server_api = Some(ServerApi { version: "1", strict: None, deprecation_errors: None });
@@ -538,7 +538,7 @@ fn stable_api_is_declared_in_every_round() {
 
 /// The authenticator's fields replace those of hello, so no field is written twice.
 #[test]
-fn authenticator_alone_decides_what_hello_carries() {
+fn authenticator_alone_writes_the_authentication_fields_of_hello() {
     let client = client();
     let hello_first = HandshakeHello {
         sasl_supported_mechs: Some("x.y"),
@@ -570,7 +570,7 @@ fn request_that_does_not_fit_can_be_written_later() {
 
 /// An authenticator that is `None` changes nothing.
 #[test]
-fn none_is_no_authentication() {
+fn none_as_authenticator_does_not_authenticate() {
     let client = client();
     let mut none: Option<Authentication<'_>> = None;
     let mut lent = Talk::new(&client, &mut none);
@@ -581,7 +581,7 @@ fn none_is_no_authentication() {
 
 /// Servers without access control need no authentication.
 #[test]
-fn nobody_has_nothing_to_say_and_no_work() {
+fn unauthenticated_sends_no_command_and_has_no_work() {
     let mut nobody = wire::Unauthenticated;
     let mut body = Vec::new();
     DocumentWriter::write(&mut body, |writer| nobody.write_command(writer)).expect("room");
@@ -613,7 +613,7 @@ fn only_scram_has_keys_and_work() {
 
 /// While the mechanism is unknown, no command is written, and a reply is an error.
 #[test]
-fn authentication_that_is_not_settled_says_nothing_and_takes_no_reply() {
+fn authentication_with_an_undecided_mechanism_writes_no_command_and_accepts_no_reply() {
     let options = AuthenticationOptions::new([7; ENTROPY_BYTES]);
     let mut unsettled = Authentication::new(Credential::new("user", "\u{7}"), options).expect("SHA-1 may do");
     assert_eq!((unsettled.mechanism(), unsettled.keys().is_some()), (None, false));
@@ -635,7 +635,7 @@ fn authentication_that_is_not_settled_says_nothing_and_takes_no_reply() {
 
 /// The server chooses the conversation id. It is returned unchanged, as an int32 if it fits.
 #[test]
-fn conversation_has_the_number_that_the_server_gave_it_however_large() {
+fn conversation_id_of_the_server_is_returned_unchanged() {
     let client = client();
     for id in [-1, 7, i64::from(i32::MAX), i64::from(i32::MAX) + 1, i64::MIN] {
         let mut talk = Talk::new(&client, authentication(Some(Mechanism::SCRAM_SHA_256), false));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn known_conversation_is_led_to_its_end_in_two_rounds() {
+fn reference_conversation_completes_in_two_rounds() {
     let mut scram = SHA_256.scram();
     assert_eq!(said(&scram), format!("n,,n=user,r={}", SHA_256.nonce));
     assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
@@ -13,7 +13,7 @@ fn known_conversation_is_led_to_its_end_in_two_rounds() {
 }
 
 #[test]
-fn server_that_is_not_done_gets_one_empty_exchange() {
+fn server_that_is_not_done_receives_one_empty_message() {
     let at_the_end = || {
         let mut scram = SHA_256.scram();
         assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
@@ -38,7 +38,7 @@ fn error_ends_the_conversation() {
 }
 
 #[test]
-fn malformed_first_messages_are_refused_by_what_is_wrong_with_them() {
+fn malformed_first_messages_are_refused_with_the_fault() {
     use AuthError::{
         AttributeMalformed, AttributeMisplaced, AttributeMissing, IterationsTooFew, IterationsTooMany,
         MandatoryExtension, SaltTooLong, ServerError, ServerNonce, ServerNonceTooLong,
@@ -116,7 +116,7 @@ fn truncated_messages_are_refused() {
 }
 
 #[test]
-fn extensions_that_may_be_ignored_are() {
+fn optional_extensions_are_ignored() {
     let mut scram = SHA_256.scram();
     let first = format!("{},x=1,Y=a=b", SHA_256.server_first);
     assert_eq!(tell(&mut scram, first.as_bytes(), false), Ok(Round::Another));
@@ -161,7 +161,7 @@ fn last_messages_without_the_right_signature_are_refused() {
 }
 
 #[test]
-fn wrong_password_makes_another_proof_and_does_not_believe_the_server() {
+fn wrong_password_makes_another_proof_and_rejects_the_servers_signature() {
     let mut scram = Scram::new(ScramMechanism::Sha256, "user", "Pencil", SHA_256.nonce()).expect("can be used");
     assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     assert_ne!(said(&scram), SHA_256.client_final);
@@ -170,7 +170,7 @@ fn wrong_password_makes_another_proof_and_does_not_believe_the_server() {
 }
 
 #[test]
-fn limit_of_iterations_is_the_hosts() {
+fn host_sets_the_maximum_of_iterations() {
     let first = SHA_256.server_first.replace("i=4096", "i=5000");
     let with_max = |max| tell(&mut SHA_256.scram().with_iterations_max(max), first.as_bytes(), false);
     assert_eq!(with_max(5000), Ok(Round::Another));
@@ -182,7 +182,7 @@ fn limit_of_iterations_is_the_hosts() {
 }
 
 #[test]
-fn user_name_is_escaped_and_nothing_else_is() {
+fn only_the_user_name_is_escaped() {
     let first = |user| {
         let scram = Scram::new(ScramMechanism::Sha256, user, "p", SHA_256.nonce()).expect("can be used");
         said(&scram)
@@ -196,7 +196,7 @@ fn user_name_is_escaped_and_nothing_else_is() {
 
 /// The keys of a conversation save the next one the derivation, but only if they fit.
 #[test]
-fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
+fn keys_are_reused_for_the_same_salt_and_iterations() {
     let mut scram = SHA_256.scram();
     assert!(scram.keys().is_none());
     assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
@@ -264,7 +264,7 @@ fn work_is_done_in_steps_unless_keys_are_offered() {
 
 /// The longest message that the limits of its parts allow is accepted; extensions have little room.
 #[test]
-fn first_message_of_a_server_has_a_longest() {
+fn first_message_of_a_server_is_limited_in_length() {
     let nonce = format!("{:x<1$}", SHA_256.nonce, SERVER_NONCE_BYTES_MAX);
     let salt = format!("{}g==", "A".repeat(SALT_BYTES_MAX.div_ceil(3) * 4 - 3));
     let longest = format!("r={nonce},s={salt},i=4096");
@@ -292,7 +292,7 @@ fn nonces_are_printable_and_differ_with_their_entropy() {
 /// The first nonce has been sent when the second one is needed. It must not help an observer to
 /// predict the second.
 #[test]
-fn second_nonce_does_not_follow_from_the_first() {
+fn second_nonce_is_not_derived_from_the_first() {
     use base64ct::{Base64, Encoding};
     use sha2::{Digest, Sha256};
 
@@ -313,7 +313,7 @@ fn second_nonce_does_not_follow_from_the_first() {
 }
 
 #[test]
-fn nonce_of_a_text_has_a_second_if_that_is_given() {
+fn nonce_from_text_has_a_second_if_it_is_supplied() {
     let nonce = SHA_256.nonce();
     assert_eq!(nonce.second(), None);
     let second = nonce.with_second("another-one-of-theirs").expect("a nonce").second();
@@ -321,7 +321,7 @@ fn nonce_of_a_text_has_a_second_if_that_is_given() {
 }
 
 #[test]
-fn conversation_shows_how_far_it_is_and_nothing_else() {
+fn debug_of_a_conversation_shows_its_state_only() {
     let shown = |scram: &Scram<'_>, state: &str| {
         let shown = format!("{scram:?}");
         assert_eq!(shown, format!("Scram {{ mechanism: Sha256, state: \"{state}\", .. }}"));

@@ -23,7 +23,7 @@ fn worked_out(salt: &str) -> Authentication<'static> {
 }
 
 #[test]
-fn keys_are_kept_once_each_and_the_oldest_give_way() {
+fn keys_are_stored_once_and_the_oldest_are_replaced() {
     let salts = ["AAAA", "BBBB", "CCCC", "DDDD", "EEEE"];
     let mut ring = KeyRing::new();
     assert!(ring.is_empty() && !ring.spare(&mut at_work(salts[0])));

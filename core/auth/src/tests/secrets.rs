@@ -144,7 +144,7 @@ fn no_secret_is_in_any_debug_or_display() {
 
 /// The search itself finds a secret that is present.
 #[test]
-fn secrets_would_be_found() {
+fn search_finds_a_secret_that_is_present() {
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "us3r", "p3ncil", b"salt", ITERATIONS_MIN).expect("allowed");
     let secrets = secrets(&keys, "proof");
     let found = |text: &str| secrets.iter().any(|secret| squeezed(text).contains(secret));

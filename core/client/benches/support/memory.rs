@@ -1,5 +1,5 @@
-//! A client whose server is a stream in memory, and whose tasks run only in `turn`: only the cost
-//! of the driver and its locks is measured.
+//! A client whose server is a stream in memory, and whose tasks run only in `turn`. So only the
+//! cost of the driver and its locks is measured.
 
 use alloc::sync::Arc;
 use core::future::{Future, pending};
@@ -151,7 +151,7 @@ pub(crate) fn warm(connections: usize) -> Client<Memory> {
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("a connection is there"),
+        Poll::Pending => unreachable!("a connection is available"),
     }
 }
 

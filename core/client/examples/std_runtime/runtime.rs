@@ -8,8 +8,9 @@
 //! block is retried after 20 µs, then after twice the previous delay, up to 4 ms. Therefore
 //! readiness is detected with a delay of at most the time waited so far, and at most 4 ms; each
 //! waiting socket makes 250 system calls a second. Each connection attempt and each name lookup
-//! uses a thread. A connection attempt that was dropped continues for as long again, or for a
-//! second. A forked child process has none of the threads.
+//! uses a thread. When the future of a connection attempt is dropped, its thread continues for at
+//! most a second or for as long again as it has run. A forked child process has none of the
+//! threads.
 
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_client::{Platform, clock};
@@ -80,7 +81,7 @@ static READY: LazyLock<mpsc::Sender<Arc<Task>>> = LazyLock::new(|| {
     ready
 });
 
-/// A task: its future until it is done; whether it is queued to be polled; whether it was
+/// A task: its future until it has ended; whether it is queued to be polled; whether it was
 /// cancelled.
 struct Task {
     work: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,

@@ -209,7 +209,7 @@ fn log(entries: &[(u64, &str)]) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn address_that_answers_at_once_is_the_only_one_tried() {
+fn address_that_accepts_at_once_is_the_only_one_dialed() {
     let mock = Mock::default();
     let (at, socket) = mock
         .connect(&[("10.0.0.1:1", Accepts { after_ms: 249 }), ("10.0.0.2:1", Accepts { after_ms: 0 })])
@@ -219,7 +219,7 @@ fn address_that_answers_at_once_is_the_only_one_tried() {
 }
 
 #[test]
-fn silent_address_delays_the_next_by_a_quarter_of_a_second_only() {
+fn silent_address_delays_the_next_attempt_by_250_ms() {
     let mock = Mock::default();
     let (at, socket) = mock
         .connect(&[("10.0.0.1:1", Never), ("10.0.0.2:1", Never), ("10.0.0.3:1", Accepts { after_ms: 10 })])
@@ -229,7 +229,7 @@ fn silent_address_delays_the_next_by_a_quarter_of_a_second_only() {
 }
 
 #[test]
-fn slow_address_still_wins_when_the_others_do_not_answer() {
+fn slow_address_is_used_if_the_others_do_not_accept() {
     let mock = Mock::default();
     let (at, socket) = mock
         .connect(&[
@@ -242,7 +242,7 @@ fn slow_address_still_wins_when_the_others_do_not_answer() {
 }
 
 #[test]
-fn address_that_refuses_delays_nobody() {
+fn refusing_address_delays_no_attempt() {
     let mock = Mock::default();
     let (at, socket) = mock
         .connect(&[
@@ -273,7 +273,7 @@ fn unreachable_network_of_one_address_does_not_hide_the_error_of_another() {
 }
 
 #[test]
-fn success_is_preferred_to_a_failure_of_the_same_moment() {
+fn success_is_preferred_to_a_simultaneous_failure() {
     let mock = Mock::default();
     let answers = [
         ("10.0.0.1:1", Refuses { after_ms: 260 }),
@@ -286,7 +286,7 @@ fn success_is_preferred_to_a_failure_of_the_same_moment() {
 }
 
 #[test]
-fn families_take_turns_beginning_with_the_first() {
+fn families_alternate_beginning_with_the_first() {
     let mock = Mock::default();
     let answers = ["[::1]:1", "[::2]:1", "[::3]:1", "10.0.0.1:1"].map(|address| (address, Refuses { after_ms: 0 }));
     let (_, result) = mock.connect(&answers).expect("an end");
@@ -299,7 +299,7 @@ fn families_take_turns_beginning_with_the_first() {
 }
 
 #[test]
-fn silence_of_all_ends_with_the_caller_and_leaves_nothing() {
+fn dropped_connect_drops_every_attempt() {
     let mock = Mock::default();
     assert!(mock.connect(&[("10.0.0.1:1", Never), ("[::1]:1", Never)]).is_none());
     // The future was dropped, as the driver does at its deadline.
@@ -349,7 +349,7 @@ fn address_is_resolved_only_when_it_is_a_name() {
 /// CMAP-97: a lookup that takes until the deadline fails with [`poolhouse_core::Cause::Dns`].
 /// `connect` does not limit the time of dialing; the driver does.
 #[test]
-fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
+fn lookup_that_reaches_the_deadline_is_a_dns_failure() {
     let deadline = |ms: u64| Some(Instant::from_nanos(ms * 1_000_000));
     let tcp = |host| HostAddress::Tcp { host, port: 7 };
     for with_resolver in [false, true] {
@@ -423,7 +423,7 @@ impl Resolver for SrvOnly {
 }
 
 #[test]
-fn host_that_the_resolver_leaves_to_the_platform_is_resolved_there() {
+fn platform_resolves_hosts_that_the_resolver_does_not() {
     let mock = Mock::default();
     let address = socket_address("10.0.0.1:7");
     mock.with(|world| {
@@ -437,7 +437,7 @@ fn host_that_the_resolver_leaves_to_the_platform_is_resolved_there() {
 }
 
 #[test]
-fn host_that_is_an_address_is_looked_up_by_nobody() {
+fn host_that_is_an_address_is_not_looked_up() {
     let mock = Mock::default();
     let addresses = ["10.0.0.1:7", "[::1]:7"].map(socket_address);
     mock.with(|world| world.answers = addresses.map(|address| (address, Accepts { after_ms: 0 })).to_vec());
@@ -452,7 +452,7 @@ fn host_that_is_an_address_is_looked_up_by_nobody() {
 
 /// The only intermediary of a Unix domain socket is this machine's kernel.
 #[test]
-fn sockets_are_shown_by_their_kind_and_private_by_it() {
+fn kind_of_a_socket_determines_its_debug_text_and_privacy() {
     use super::super::Stream;
     let mock = Mock::default();
     let address = socket_address("10.0.0.1:7");
@@ -478,7 +478,7 @@ fn sockets_are_shown_by_their_kind_and_private_by_it() {
 
 /// CMAP-97: the cause is not one of an overloaded server.
 #[test]
-fn resolver_without_addresses_has_not_resolved_the_name() {
+fn empty_result_of_a_resolver_is_a_dns_failure() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));
     let address = HostAddress::Tcp { host: "a.test", port: 7 };
@@ -487,7 +487,7 @@ fn resolver_without_addresses_has_not_resolved_the_name() {
 }
 
 #[test]
-fn secret_bytes_are_the_systems() {
+fn secret_bytes_are_supplied_by_the_system() {
     let mut bytes = [[0; 32]; 2];
     for half in &mut bytes {
         Mock::default().fill_secret(half).expect("the system has some");

@@ -24,7 +24,7 @@ fn establishing(cause: Cause) -> Error {
 }
 
 #[test]
-fn every_limit_that_has_passed_is_a_timeout() {
+fn every_expired_limit_is_a_timeout() {
     let timeouts = [
         Error::Operation(OperationError::Timeout),
         selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }),
@@ -37,7 +37,7 @@ fn every_limit_that_has_passed_is_a_timeout() {
 }
 
 #[test]
-fn what_failed_at_once_is_no_timeout() {
+fn immediate_failure_is_no_timeout() {
     let others = [
         selection(SelectionFailure::Incompatible(WireMismatch::ServerTooOld(5))),
         selection(SelectionFailure::Closed),
@@ -83,7 +83,7 @@ fn chain_of_sources_ends_at_the_underlying_error() {
 }
 
 #[test]
-fn variant_without_text_of_its_own_is_no_link_of_the_chain() {
+fn variant_without_text_is_no_link_of_the_chain() {
     for error in [
         Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
         Error::from(OptionError::new("replicaSet", "", "not be empty")),
@@ -106,7 +106,7 @@ fn refused(code: i32) -> Error {
 }
 
 #[test]
-fn each_error_says_what_went_wrong() {
+fn each_error_has_its_text() {
     let texts = [
         (Error::from(ConfigError::new("maxPoolSize", 1, "be more")), "maxPoolSize"),
         (Error::from(OptionError::new("replicaSet", "", "not be empty")), "replicaSet is \"\", but must not be empty"),
@@ -116,17 +116,20 @@ fn each_error_says_what_went_wrong() {
             "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
              tlsAllowInvalid.., or set allow_plain_without_tls",
         ),
-        (Error::Setup(SetupError::LookupNeeded), "the hosts of a mongodb+srv:// string must be looked up"),
+        (
+            Error::Setup(SetupError::LookupNeeded),
+            "the hosts of a mongodb+srv:// string must be looked up: use ClientOptions::resolve",
+        ),
         (
             Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() }))),
-            "SRV lookup of a.b: no host",
+            "SRV lookup of a.b: the reply contains no host",
         ),
         (Error::Setup(SetupError::Unsupported("this")), "not implemented: this"),
         (
             Error::Setup(SetupError::Forked),
-            "this process was forked from one that had made a client: fork before the first, or exec",
+            "this process was forked from a process that had created a client: fork before the first client is created, or call exec after the fork",
         ),
-        (Error::Setup(SetupError::OutOfMemory), "no memory for the client"),
+        (Error::Setup(SetupError::OutOfMemory), "out of memory: the client was not created"),
         (Error::from(OperationError::Closed), "the client is closed"),
         (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
         (Error::Bson("odd".into()), "BSON: odd"),
@@ -138,7 +141,7 @@ fn each_error_says_what_went_wrong() {
 }
 
 #[test]
-fn only_what_a_server_did_not_do_is_worth_another_attempt() {
+fn only_operations_that_a_server_did_not_execute_are_retryable() {
     use poolhouse_driver::AttemptError;
     let of = |error: &Error| (AttemptError::is_retryable(error), AttemptError::is_transient(error));
     assert_eq!(of(&establishing(Cause::Network)), (true, true));
@@ -174,7 +177,7 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
 }
 
 #[test]
-fn error_of_a_command_says_what_the_server_has_said_and_no_more() {
+fn error_of_a_command_contains_the_servers_code_and_message_only() {
     use alloc::string::ToString;
     let error = CommandError {
         code: 13,

@@ -1,7 +1,8 @@
-//! Lines for operators about changes of the deployment: one line for one fact, at levels that are usually enabled.
+//! Lines for operators about changes of the deployment: one line for one fact, at levels that are
+//! usually enabled.
 //!
-//! A fact is found by comparing a description with the previous one: a server that stays down is
-//! reported once. A consequence has no line: a server that is down also has a failed heartbeat and
+//! A fact is found by comparing a description with the previous one, so a server that stays down is
+//! reported once. Consequences have no line: a server that is down also has a failed heartbeat and
 //! a cleared pool.
 
 use super::{DEPLOYMENT, Failure, Name, UNKNOWN};
@@ -41,7 +42,8 @@ pub(super) enum Fact<'a> {
 }
 
 impl<'a> Fact<'a> {
-    /// Whether events of this kind can report a fact: not those of check-outs and check-ins, which are frequent.
+    /// Whether events of this kind can report a fact: not those of check-outs and check-ins, which
+    /// are frequent.
     #[inline]
     pub(super) const fn may_be_in(event: &PoolEvent) -> bool {
         matches!(event, PoolEvent::PoolCleared { .. } | PoolEvent::ConnectionClosed { .. })
@@ -71,7 +73,8 @@ impl<'a> Fact<'a> {
         }
     }
 
-    /// Reports the facts in a change of a topology: of its primary first, then of the other servers.
+    /// Reports the facts in a change of a topology: of its primary first, then of the other
+    /// servers.
     ///
     /// - `reason`: the reason of the failure that caused the change.
     ///
@@ -149,8 +152,8 @@ fn is_refused(server: &ServerDescription<'_>) -> bool {
     server.error() == Some(ServerError::Failed(Cause::Authentication))
 }
 
-/// Why a server is down. A server that answers, but has lost an election or refuses a credential,
-/// is not.
+/// Why a server is down. `None` for a server that answers but has lost an election or refuses a
+/// credential.
 fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     let error = server.error()?;
     let is_up = matches!(

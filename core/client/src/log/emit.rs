@@ -2,25 +2,25 @@
 //!
 //! A field of an `Option` that is `None` is not recorded (LOG-33).
 
-use super::{CONNECTION, Failure, Said, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
+use super::{CONNECTION, Extra, Failure, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::{PoolEvent, PoolOptions};
 use poolhouse_core::topology::SdamEvent;
 
 macro_rules! connection {
-    ($message:literal, $said:expr $(, $name:literal = $value:expr)* $(,)?) => {{
-        let (host, port) = host_and_port($said.address);
+    ($message:literal, $extra:expr $(, $name:literal = $value:expr)* $(,)?) => {{
+        let (host, port) = host_and_port($extra.address);
         tracing::debug!(target: CONNECTION, message = $message, "serverHost" = host, "serverPort" = port $(, $name = $value)*)
     }};
 }
 
 macro_rules! heartbeat {
-    ($message:literal, $said:expr, $id:expr, $awaited:expr $(, $name:literal = $value:expr)* $(,)?) => {{
-        let (host, port) = host_and_port($said.address);
+    ($message:literal, $extra:expr, $id:expr, $awaited:expr $(, $name:literal = $value:expr)* $(,)?) => {{
+        let (host, port) = host_and_port($extra.address);
         tracing::debug!(
             target: TOPOLOGY,
             message = $message,
-            "topologyId" = $said.topology.map(|topology| topology.get()),
+            "topologyId" = $extra.topology.map(|topology| topology.get()),
             "serverHost" = host,
             "serverPort" = port,
             "driverConnectionId" = $id.connection,
@@ -31,13 +31,13 @@ macro_rules! heartbeat {
     }};
 }
 
-pub(super) fn pool(event: &PoolEvent, said: &Said<'_>) {
+pub(super) fn pool(event: &PoolEvent, extra: &Extra<'_>) {
     match event {
         PoolEvent::PoolCreated { options, .. } => {
             let of = |name| stated(options, name);
             connection!(
                 "Connection pool created",
-                said,
+                extra,
                 "maxIdleTimeMS" = of("maxIdleTimeMS"),
                 "minPoolSize" = of("minPoolSize"),
                 "maxPoolSize" = of("maxPoolSize"),
@@ -45,43 +45,43 @@ pub(super) fn pool(event: &PoolEvent, said: &Said<'_>) {
                 "waitQueueTimeoutMS" = of("waitQueueTimeoutMS"),
             );
         }
-        PoolEvent::PoolReady { .. } => connection!("Connection pool ready", said),
+        PoolEvent::PoolReady { .. } => connection!("Connection pool ready", extra),
         PoolEvent::PoolCleared { service_id, .. } => {
-            connection!("Connection pool cleared", said, "serviceId" = service_id.map(display));
+            connection!("Connection pool cleared", extra, "serviceId" = service_id.map(display));
         }
-        PoolEvent::PoolClosed { .. } => connection!("Connection pool closed", said),
+        PoolEvent::PoolClosed { .. } => connection!("Connection pool closed", extra),
         PoolEvent::ConnectionCreated { conn, .. } => {
-            connection!("Connection created", said, "driverConnectionId" = conn.connection_id().get());
+            connection!("Connection created", extra, "driverConnectionId" = conn.connection_id().get());
         }
         PoolEvent::ConnectionReady { conn, duration, .. } => connection!(
             "Connection ready",
-            said,
+            extra,
             "driverConnectionId" = conn.connection_id().get(),
             "durationMS" = millis(*duration),
         ),
         PoolEvent::ConnectionClosed { conn, reason, cause, .. } => connection!(
             "Connection closed",
-            said,
+            extra,
             "driverConnectionId" = conn.connection_id().get(),
             "reason" = closed_reason(*reason),
             "error" = cause.map(display),
         ),
-        PoolEvent::ConnectionCheckOutStarted { .. } => connection!("Connection checkout started", said),
+        PoolEvent::ConnectionCheckOutStarted { .. } => connection!("Connection checkout started", extra),
         PoolEvent::ConnectionCheckOutFailed { reason, error, duration, .. } => connection!(
             "Connection checkout failed",
-            said,
+            extra,
             "reason" = failed_reason(*reason),
             "error" = failed_error(*reason, error).map(display),
             "durationMS" = millis(*duration),
         ),
         PoolEvent::ConnectionCheckedOut { conn, duration, .. } => connection!(
             "Connection checked out",
-            said,
+            extra,
             "driverConnectionId" = conn.connection_id().get(),
             "durationMS" = millis(*duration),
         ),
         PoolEvent::ConnectionCheckedIn { conn, .. } => {
-            connection!("Connection checked in", said, "driverConnectionId" = conn.connection_id().get());
+            connection!("Connection checked in", extra, "driverConnectionId" = conn.connection_id().get());
         }
         _ => {}
     }
@@ -92,24 +92,24 @@ fn stated(options: &PoolOptions, name: &str) -> Option<u64> {
     options.non_default().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
-pub(super) fn heartbeat(event: &MonitorEvent, said: &Said<'_>) {
+pub(super) fn heartbeat(event: &MonitorEvent, extra: &Extra<'_>) {
     match event {
-        MonitorEvent::HeartbeatStarted { id, awaited } => heartbeat!("Server heartbeat started", said, id, *awaited),
+        MonitorEvent::HeartbeatStarted { id, awaited } => heartbeat!("Server heartbeat started", extra, id, *awaited),
         MonitorEvent::HeartbeatSucceeded { id, awaited, duration } => heartbeat!(
             "Server heartbeat succeeded",
-            said,
+            extra,
             id,
             *awaited,
             "durationMS" = millis(*duration),
-            "reply" = said.reply.as_ref().map(display),
+            "reply" = extra.reply.as_ref().map(display),
         ),
         MonitorEvent::HeartbeatFailed { id, awaited, duration, cause } => heartbeat!(
             "Server heartbeat failed",
-            said,
+            extra,
             id,
             *awaited,
             "durationMS" = millis(*duration),
-            "failure" = display(Failure(*cause, said.reason)),
+            "failure" = display(Failure(*cause, extra.reason)),
         ),
         _ => {}
     }

@@ -5,7 +5,7 @@
 mod tests;
 
 use super::deployment::{self, Fact};
-use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
+use super::{Extra, LogOptions, Logs, Reply, TOPOLOGY, Truncated};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +29,8 @@ pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 ///
 /// Events are emitted in the order of their changes, and never by two threads at the same time
 /// (LOG-01). The first task that delivers events after the change emits them. If a subscriber
-/// panics, its message is lost, and nothing else is affected. When more than [`LOG_QUEUE_EVENTS`]
-/// or [`LOG_QUEUE_BYTES`] are kept, the newest are lost, and a warning contains their number.
+/// panics, only that message is lost. When [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] is exceeded,
+/// the newest events are dropped, and a warning reports their number.
 ///
 /// Clones share the queue.
 #[derive(Clone, Debug)]
@@ -39,7 +39,8 @@ pub struct LogQueue {
     shared: Arc<Shared>,
     /// Address of the server of these events. Entries share it instead of copying it.
     address: Option<Arc<str>>,
-    /// The server has refused a credential, and no connection to it has been established since.
+    /// Whether the server has refused a credential, and no connection to it has been established
+    /// since.
     refused: Arc<AtomicBool>,
 }
 
@@ -55,7 +56,7 @@ struct Queue {
     entries: Backlog<Entry>,
     /// The last copy of a description of the topology: consecutive events share it.
     last: Option<OwnedTopologyDescription>,
-    /// A task is emptying the queue.
+    /// Whether a task is emptying the queue.
     emptied: bool,
 }
 
@@ -104,7 +105,7 @@ impl LogQueue {
         let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
         let event = event.copy_after(last);
         let reason = context.reason.cloned().unwrap_or_default();
-        // A shared address counts in each entry: it is short.
+        // A shared address is counted for each entry: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;
         (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
@@ -127,7 +128,7 @@ impl LogQueue {
         self.push(|_| (Entry { content, topology: None, address: None, reply: None, reason: Reason::NONE }, bytes));
     }
 
-    /// Adds the line about the deployment for a pool's event, if there is a new fact in it.
+    /// Adds the line about the deployment for a pool's event, if the event contains a new fact.
     fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
         if matches!(event, PoolEvent::ConnectionReady { .. }) {
             self.refused.store(false, Ordering::Relaxed);
@@ -140,7 +141,8 @@ impl LogQueue {
             return;
         }
         let is_news = match fact {
-            // If the whole pool was cleared, its server is down: the topology reports that.
+            // If the whole pool was cleared, its server is down, and the topology's event reports
+            // that.
             Fact::PoolCleared { service, .. } => service.is_some(),
             Fact::AuthenticationFailed { .. } => !self.refused.swap(true, Ordering::Relaxed),
             Fact::PrimaryLost { .. }
@@ -155,11 +157,11 @@ impl LogQueue {
 
     fn emit(&self, entry: &Entry) {
         let reply = entry.reply.as_deref().map(Reply::Text);
-        let said =
-            Said { topology: entry.topology, address: entry.address.as_deref(), reply, reason: Some(&entry.reason) };
+        let extra =
+            Extra { topology: entry.topology, address: entry.address.as_deref(), reply, reason: Some(&entry.reason) };
         match &entry.content {
-            Content::Event(Event::Pool(event)) => self.logs.pool(event, &said),
-            Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &said),
+            Content::Event(Event::Pool(event)) => self.logs.pool(event, &extra),
+            Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &extra),
             Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
             Content::Event(_) => {}
             Content::Line(level, line) => deployment::emit(*level, line),
@@ -170,7 +172,7 @@ impl LogQueue {
 impl Publish for LogQueue {
     #[inline]
     fn is_active(&self) -> bool {
-        // The level is checked first, because it needs no call of a subscriber.
+        // The level is checked first, because that does not call a subscriber.
         LevelFilter::current() >= LevelFilter::WARN
             && contain(|| {
                 self.logs.logs_connections()
@@ -230,8 +232,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties the queue, unless another task is doing that: it also emits entries that are added
-    /// meanwhile.
+    /// Empties the queue, unless another task is emptying it: that task also emits entries that are
+    /// added meanwhile.
     fn empty(&self, mut emit: impl FnMut(Next<Entry>)) {
         {
             let mut queue = self.lock();
@@ -241,14 +243,14 @@ impl Shared {
             queue.emptied = true;
         }
         while let Some(next) = self.next() {
-            // A panic of a subscriber loses only its own message: neither the change before it nor
-            // the messages after it.
+            // If a subscriber panics, only its message is lost. The change is complete, and later
+            // messages are emitted.
             let _ = contain(|| emit(next));
         }
     }
 
-    /// Takes the next entry. If the queue is empty, clears `emptied` under the same lock: no entry
-    /// is missed.
+    /// Takes the next entry. If the queue is empty, clears `emptied` under the same lock, so an
+    /// entry that is added afterwards is emitted by its own task.
     fn next(&self) -> Option<Next<Entry>> {
         let mut queue = self.lock();
         if let Some(next) = queue.entries.pop() {

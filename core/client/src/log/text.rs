@@ -1,22 +1,22 @@
-//! The unstructured messages: a sentence for each (LOG-40). An unknown value is left out, with the
-//! words around it.
+//! The unstructured messages: one sentence for each (LOG-40). An unknown value is left out,
+//! together with the words that introduce it.
 
-use super::{Failure, Said, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
+use super::{Extra, Failure, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
 use core::fmt;
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 
 /// A message of a pool.
-pub(super) struct Pool<'a>(pub(super) &'a PoolEvent, pub(super) &'a Said<'a>);
+pub(super) struct Pool<'a>(pub(super) &'a PoolEvent, pub(super) &'a Extra<'a>);
 
 /// A message of a heartbeat.
-pub(super) struct Heartbeat<'a>(pub(super) &'a MonitorEvent, pub(super) &'a Said<'a>);
+pub(super) struct Heartbeat<'a>(pub(super) &'a MonitorEvent, pub(super) &'a Extra<'a>);
 
 /// A message of a topology.
 pub(super) struct Sdam<'a>(pub(super) &'a SdamEvent<'a>);
 
-impl Said<'_> {
+impl Extra<'_> {
     fn address(&self) -> &str {
         self.address.unwrap_or(UNKNOWN)
     }
@@ -80,37 +80,37 @@ impl fmt::Display for Pool<'_> {
 
 impl fmt::Display for Heartbeat<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(event, said) = self;
+        let Self(event, extra) = self;
         let awaited = event.awaited();
         match event {
             MonitorEvent::HeartbeatStarted { id, .. } => {
                 f.write_str("Heartbeat started")?;
-                on_connection(f, id, said)?;
+                on_connection(f, id, extra)?;
                 write!(f, ". Awaited: {awaited}")
             }
             MonitorEvent::HeartbeatSucceeded { id, duration, .. } => {
                 write!(f, "Heartbeat succeeded in {} ms", millis(*duration))?;
-                on_connection(f, id, said)?;
+                on_connection(f, id, extra)?;
                 write!(f, ". Awaited: {awaited}")?;
-                said.reply.as_ref().map_or(Ok(()), |reply| write!(f, ". Reply: {reply}"))
+                extra.reply.as_ref().map_or(Ok(()), |reply| write!(f, ". Reply: {reply}"))
             }
             MonitorEvent::HeartbeatFailed { id, duration, cause, .. } => {
                 write!(f, "Heartbeat failed in {} ms", millis(*duration))?;
-                on_connection(f, id, said)?;
-                write!(f, ". Awaited: {awaited}. Failure: {}", Failure(*cause, said.reason))
+                on_connection(f, id, extra)?;
+                write!(f, ". Awaited: {awaited}. Failure: {}", Failure(*cause, extra.reason))
             }
             _ => event.fmt(f),
         }
     }
 }
 
-fn on_connection(f: &mut fmt::Formatter<'_>, id: &HeartbeatId, said: &Said<'_>) -> fmt::Result {
-    let address = said.address();
+fn on_connection(f: &mut fmt::Formatter<'_>, id: &HeartbeatId, extra: &Extra<'_>) -> fmt::Result {
+    let address = extra.address();
     write!(f, " for {address} on connection with driver-generated ID {}", id.connection)?;
     if let Some(id) = id.server_connection {
         write!(f, " and server-generated ID {id}")?;
     }
-    said.topology.map_or(Ok(()), |topology| write!(f, " in topology with ID {}", topology.get()))
+    extra.topology.map_or(Ok(()), |topology| write!(f, " in topology with ID {}", topology.get()))
 }
 
 impl fmt::Display for Sdam<'_> {

@@ -40,10 +40,6 @@ impl Publish for Metrics {
     }
 
     fn of_server(&self, address: &str) -> Self {
-        #[cfg(feature = "sim")]
-        if poolhouse_core::sim::is_without_metrics() {
-            return Self::new();
-        }
         Self { pool: contain(|| PoolMetrics::new(address)).map(Mutex::new).map(Arc::new) }
     }
 }

@@ -228,7 +228,7 @@ fn waiting_check_outs_and_timeouts_are_counted() {
 }
 
 #[test]
-fn limits_are_told_until_the_pool_is_closed() {
+fn gauges_of_limits_are_set_until_the_pool_is_closed() {
     let mut world = World::new(PoolOptions { max_pool_size: 8, min_pool_size: 2, ..PoolOptions::DEFAULT });
     let of = |kept: &Kept| (kept.value("max"), kept.value("idle.max"), kept.value("idle.min"));
     assert_eq!(of(&world.kept), (8.0, 8.0, 2.0));
@@ -239,7 +239,7 @@ fn limits_are_told_until_the_pool_is_closed() {
 }
 
 #[test]
-fn dropped_pool_leaves_nothing_behind() {
+fn dropped_pool_is_subtracted_from_the_gauges() {
     let mut world = World::new(PoolOptions::DEFAULT);
     let lease = world.lease_new();
     let other = world.lease_new();
@@ -333,7 +333,7 @@ mod panicking {
     /// The recorder is not called again for this pool, and the panic does not reach the caller that
     /// changes the pool.
     #[test]
-    fn recorder_that_panics_is_passed_over() {
+    fn panic_of_a_recorder_is_caught() {
         for at_once in [false, true] {
             ::metrics::with_local_recorder(&Panicking { at_once }, || {
                 let metrics = Metrics::new().of_server("a:1");
@@ -352,7 +352,7 @@ mod panicking {
 
 /// This occurs if the observer becomes active while a connection is checked out.
 #[test]
-fn connection_that_comes_back_without_having_been_seen_to_go_has_no_time_of_use() {
+fn check_in_without_an_observed_check_out_has_no_time_of_use() {
     let kept = Kept::default();
     let mut late = with_local_recorder(&kept, || PoolMetrics::new("a:1"));
     let conn = World::new(PoolOptions::DEFAULT).lease_new().conn();

@@ -21,7 +21,7 @@ pub enum RequestError {
     TimedOut {
         /// The host that had the request last.
         address: String,
-        /// Whether the request may have been sent, or will be, to this host or an earlier one. Then
+        /// Whether the request was sent, or may still be sent, to this host or an earlier one. Then
         /// a server may execute it.
         sent: bool,
     },
@@ -70,12 +70,11 @@ pub struct Rejection {
 pub enum RejectionReason {
     /// The pool rejected it.
     Pool(AcquireError),
-    /// The connection failed before any part of the request was sent. Or it failed later, and the
-    /// request may be repeated.
+    /// The connection failed before any byte of the request was sent, or the request is idempotent.
     Lost {
         /// Why the connection failed.
         cause: Cause,
-        /// Whether some of the request was sent.
+        /// Whether bytes of the request were sent.
         sent: bool,
     },
     /// The server answered that it cannot serve the request now.
@@ -144,12 +143,12 @@ impl fmt::Display for RequestError {
             Self::TimedOut { address, sent: false } => write!(f, "{address} did not take the request in time"),
             Self::Lost { address, cause } => write!(f, "the connection to {address} failed: {cause}"),
             Self::Server(error) => error.fmt(f),
-            Self::Reply(error) => write!(f, "the answer makes no sense: {error}"),
-            Self::Encode(error) => write!(f, "the request cannot be written: {error}"),
-            Self::Unsupported(opcode) => write!(f, "{opcode} is for the session to say"),
+            Self::Reply(error) => write!(f, "malformed response: {error}"),
+            Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
+            Self::Unsupported(opcode) => write!(f, "opcode {opcode} cannot be sent by the application"),
             Self::Closed => f.write_str("the session is closed"),
-            Self::Abandoned => f.write_str("the tasks of the session were dropped"),
-            Self::Forked => f.write_str("the session is of the process that this one was forked from"),
+            Self::Abandoned => f.write_str("the executor dropped the tasks of the session: create a new session"),
+            Self::Forked => f.write_str("the session belongs to the parent process: create a session in this process"),
         }
     }
 }
@@ -157,12 +156,12 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // It adds no text to its error, so it is no link of the chain.
+            // This variant adds no text to its error, so it is no link of the chain.
             Self::Server(error) => error.source(),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Lost { cause, .. } => Some(cause),
-            // The reason of the first host: an error has only one source.
+            // An error has only one source, so this is the error of the first host.
             Self::NoHost(hosts) => match &hosts.first()?.reason {
                 RejectionReason::Pool(error) => Some(error),
                 RejectionReason::Lost { cause, .. } => Some(cause),
@@ -174,7 +173,7 @@ impl core::error::Error for RequestError {
 }
 
 impl Rejection {
-    /// Whether the host's server may have executed the request, which is then idempotent.
+    /// Whether the host's server may have executed the request. Such a request is idempotent.
     #[must_use]
     pub fn may_have_executed(&self) -> bool {
         match self.reason {

@@ -1,11 +1,12 @@
 //! One host of a session: its pool, its requests, and the output of its connections, all under one
 //! lock.
 //!
-//! Every change is made by a [`Change`], which holds the lock. Its [`Effects`] on other tasks (tasks
-//! to wake, connections to establish) are collected under the lock and run after it is released.
+//! Every change is made by a [`Change`], which holds the lock. Its [`Effects`] on other tasks
+//! (tasks to wake, connections to establish) are collected under the lock and run after it is
+//! released.
 //!
-//! A request has a *slot* from the time when the pool queues it or grants it a stream id until its
-//! future takes the outcome. A connection, here a *link*, maps stream ids to slots.
+//! A request has a *slot* while the pool queues it or it has a stream id, and until its future
+//! takes the outcome. A connection, called a *link* here, maps stream ids to slots.
 
 use super::link::Incoming;
 use super::options::{CqlHost, LOWER_VERSION_FOR};
@@ -27,12 +28,13 @@ use poolhouse_cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Ve
 use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
 use std::sync::Mutex;
 
-/// Not a slot.
+/// The value for "no slot".
 const NONE: u32 = u32::MAX;
-/// Not a slot. The envelope with this stream id is not sent yet: a reply on it is a protocol error.
+/// The value for "no slot, and the envelope with this stream id has not been sent". A reply on such
+/// an id is a protocol error.
 const UNSENT: u32 = u32::MAX - 1;
-/// Limit in bytes on the output of a connection. A connection with more, because its peer does not
-/// read, takes no more requests.
+/// The maximum output of a connection in bytes. A connection with more output, because its peer
+/// does not read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A host of a session.
@@ -52,18 +54,18 @@ struct State {
     /// success.
     refusal: Option<String>,
     limits: Limits,
-    /// By the connection's index.
+    /// The connections, by slot index of the pool.
     links: Vec<Option<Link>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// The slots of the requests in the pool's queue, by the waiter's index.
+    /// The slots of the requests in the pool's queue, by the waiter's slot index.
     queued: Vec<u32>,
     /// The deadlines of requests, by slot.
     deadlines: Deadlines<Heap<Instant>>,
-    /// The instant until which the keeper task sleeps at most. It then calls [`Change::expire`].
+    /// The latest time at which the keeper task wakes up and calls [`Change::expire`].
     armed: Option<Instant>,
-    /// Whether a connection had no free stream id when the pool's timeout was last read. The
-    /// timeout may then become earlier when an id is free.
+    /// Whether a connection had no free stream id when the pool's timeout was last read. When an id
+    /// becomes free, the pool's timeout may become earlier.
     is_tight: bool,
 }
 
@@ -73,7 +75,8 @@ struct Link {
     version: Version,
     /// Envelopes that the connection's task has not taken yet.
     out: Vec<u8>,
-    /// The stream ids in `out` without a slot: those of cancelled requests and of heartbeats.
+    /// The stream ids of envelopes in `out` that have no slot: those of cancelled requests and of
+    /// heartbeats.
     unsent: Vec<u16>,
     /// Number of bytes that the connection's task has taken from `out` so far.
     taken: u64,
@@ -160,7 +163,7 @@ pub(super) struct Effects {
     dropped: Option<Waker>,
     /// Connections to establish.
     pub(super) establish: Vec<(Arc<Host>, MuxConnId)>,
-    /// The keeper task must establish connections, or read the deadlines again.
+    /// Whether the keeper task must establish connections, or read the deadlines again.
     pub(super) wake_keeper: bool,
 }
 
@@ -188,7 +191,7 @@ impl Effects {
     }
 }
 
-/// Notes why connections are closed, and forwards every event.
+/// Records why connections are closed, and forwards every event.
 struct HostObserver<'a> {
     tap: Tap<'a, Subscribers>,
     closed: Vec<(MuxConnId, Cause)>,
@@ -275,8 +278,7 @@ impl Host {
         Some(outcome)
     }
 
-    /// Returns whether the pool still needs a connection. If so, its task is woken when that
-    /// changes.
+    /// Whether the pool still needs a connection. If so, `waker` is woken when that changes.
     pub(super) fn is_wanted(&self, conn: MuxConnId, waker: &Waker) -> bool {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
@@ -285,8 +287,8 @@ impl Host {
         true
     }
 
-    /// Takes the whole output of a connection. Its task is woken when there is more output, and
-    /// when the connection must be closed.
+    /// Takes the whole output of a connection. `waker` is woken when there is more output, and when
+    /// the connection must be closed.
     ///
     /// - `into`: receives the output; its content, which was sent before, is overwritten.
     pub(super) fn take_output(&self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
@@ -391,8 +393,8 @@ impl Change<'_> {
         Ok(slot)
     }
 
-    /// [`Host::outcome`]; if there is none, keeps the waker. Sends a queued request to which the
-    /// pool has granted a stream id.
+    /// [`Host::outcome`]; if there is none yet, stores the waker. If the pool has granted a stream
+    /// id to a queued request, sends the request.
     ///
     /// - `waker`: as [`register`] takes it.
     pub(super) fn poll(
@@ -446,8 +448,8 @@ impl Change<'_> {
         }
     }
 
-    /// Returns the request's waiter or stream id to the pool. Returns whether some of the request
-    /// was sent, or will be.
+    /// Returns the request's waiter or stream id to the pool. The result is whether bytes of the
+    /// request were sent or will be sent.
     fn release(&mut self, state: SlotState) -> bool {
         match state {
             SlotState::Queued(waiter) => {
@@ -458,13 +460,13 @@ impl Change<'_> {
                 if let Some(link) = link_of(&mut self.state.links, stream.conn()) {
                     let sent = start < link.taken;
                     link.put_owner(stream.id(), if sent { NONE } else { UNSENT });
-                    // Already in the output between other envelopes; it will be sent.
+                    // The envelope is in the output between other envelopes, so it will be sent.
                     if !sent {
                         link.unsent.push(stream.id());
                     }
                 }
                 let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
-                debug_assert!(foreign.is_ok(), "of this pool");
+                debug_assert!(foreign.is_ok(), "the stream is of this pool");
                 true
             }
             SlotState::Free | SlotState::Answered(_) | SlotState::Failed(_) => false,
@@ -512,7 +514,8 @@ impl Change<'_> {
 
 /// Operations of connections' tasks.
 impl Change<'_> {
-    /// The server refused newer versions: this version is tried first for [`LOWER_VERSION_FOR`].
+    /// Records that the server refused newer versions: this version is tried first for
+    /// [`LOWER_VERSION_FOR`].
     pub(super) fn lower(&mut self, version: Version) {
         if version < self.state.version_at(self.now) {
             self.state.lowered = Some((version, self.now.saturating_add(LOWER_VERSION_FOR)));
@@ -524,7 +527,7 @@ impl Change<'_> {
         self.state.refusal = refusal;
     }
 
-    /// The connection is established. Fails if the pool has closed it.
+    /// Records that the connection is established. Fails if the pool has closed it.
     pub(super) fn established(&mut self, conn: MuxConnId, version: Version) -> Result<(), Stale> {
         self.state.refusal = None;
         if let Some(link) = link_of(&mut self.state.links, conn) {
@@ -533,11 +536,11 @@ impl Change<'_> {
         self.state.mux.handle_established(self.now, conn, &mut self.observer)
     }
 
-    /// The connection failed, or was not established.
+    /// Records that the connection failed, or was not established.
     pub(super) fn failed(&mut self, conn: MuxConnId, cause: Cause) {
         let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.observer);
         if establishing.is_err() {
-            // If this fails too, the pool has closed the connection already.
+            // If the connection was not being established either, the pool has already closed it.
             let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.observer);
         }
     }
@@ -545,7 +548,7 @@ impl Change<'_> {
     /// Passes received replies to their requests. A reply that no request waits for, or that
     /// arrives before its request was sent, closes the connection.
     pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Incoming>) {
-        // If the connection is closed already, the loop below finds no link.
+        // If the connection is already closed, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);
         for incoming in batch.drain(..) {
             let Incoming { header, body } = incoming;
@@ -567,7 +570,8 @@ impl Change<'_> {
                 Err(_) => return,
             }
             let (Some(owner), Some(slot)) = (owner, slot) else {
-                // The stream id is granted, but nothing was written with it yet.
+                // The stream id was granted, but its request has not been written, so no reply can
+                // be expected.
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             };
@@ -576,7 +580,7 @@ impl Change<'_> {
                 core::mem::replace(&mut slot.state, SlotState::Answered(Answer { header, body }))
             {
                 let foreign = mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
-                debug_assert!(foreign.is_ok(), "of this pool");
+                debug_assert!(foreign.is_ok(), "the stream is of this pool");
             }
             self.effects.wake(&mut slot.waker);
         }
@@ -699,7 +703,7 @@ impl Change<'_> {
             slot.state = SlotState::Failed(Failure::Lost { cause, sent: start < link.taken });
             self.effects.wake(&mut slot.waker);
             self.state.deadlines.remove(owner);
-            // The stream id is gone with its connection.
+            // The stream id is no longer valid after the close of its connection.
             let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
         }
     }

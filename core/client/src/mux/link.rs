@@ -1,8 +1,8 @@
 //! A connection of a session: one task that establishes it, then reads and writes until the pool
 //! closes the connection or it fails.
 //!
-//! One poll writes, then reads. Each of the two is a future that is created, polled once and
-//! dropped, which loses no byte ([`Runtime::Stream`](poolhouse_driver::Runtime::Stream),
+//! Each poll writes, then reads. The futures of both are created, polled once and dropped, which
+//! loses no byte ([`Runtime::Stream`](poolhouse_driver::Runtime::Stream),
 //! [`TlsStream`](crate::tls::TlsStream)). One write sends all requests since the previous write.
 //! The replies of one read are passed on under one lock.
 
@@ -30,9 +30,9 @@ use poolhouse_driver::{BaseRuntime as _, Runtime as _};
 use poolhouse_wire::peer_text::one_line;
 use zeroize::Zeroizing;
 
-/// Most bytes of one read.
+/// The maximum number of bytes of one read.
 const INPUT_BYTES: usize = 32 * 1024;
-/// Most bytes of one read before the connection is established.
+/// The maximum number of bytes of one read before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
 /// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
@@ -46,7 +46,7 @@ pub(super) struct Incoming {
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
-    let established = until_unwanted(&host, conn, establish(&shared, &host)).await;
+    let established = until_closed(&host, conn, establish(&shared, &host)).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(cause)) => {
@@ -89,7 +89,7 @@ impl<P: Platform> Drop for End<P> {
             // In the child of a fork, the connection belongs to the parent process.
             return;
         }
-        // This may run during a panic, when another panic would abort the process. The clock is
+        // The drop may run during a panic, in which another panic aborts the process. The clock is
         // read before any change, so a step in which the clock panics can be repeated.
         let _done = (0..3).any(|_| {
             Net::<P>::contain(|| self.shared.step(&self.host, |change| change.failed(self.conn, self.cause))).is_some()
@@ -98,7 +98,7 @@ impl<P: Platform> Drop for End<P> {
 }
 
 /// Returns the result of `work`, or `None` if the pool closes the connection first.
-async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
+async fn until_closed<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
         if !host.is_wanted(conn, context.waker()) {
@@ -150,12 +150,12 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
                     report: report.map(|reason| one_line(&reason.to_string()).collect()),
                 }
             })?;
-            match shake(shared, stream, version).await? {
+            match perform_handshake(shared, stream, version).await? {
                 Ok(established) => return Ok(established),
-                // Each attempt uses an older version than the last, so the loop ends, even if the
-                // version of the host changes meanwhile.
+                // Each attempt uses an older version than the previous one, so the loop ends even
+                // if the version of the host changes meanwhile.
                 Err(older) => {
-                    debug_assert!(older < version, "the handshake never asks for a newer version");
+                    debug_assert!(older < version, "the handshake never requests a newer version");
                     version = older;
                     shared.step(host, |change| change.lower(older));
                 }
@@ -173,7 +173,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
 }
 
 /// Performs the handshake. Returns an older version to try if the server does not support this one.
-async fn shake<P: Platform>(
+async fn perform_handshake<P: Platform>(
     shared: &Shared<P>,
     mut stream: Stream<P>,
     version: Version,
@@ -194,13 +194,13 @@ async fn shake<P: Platform>(
         .credential
         .as_ref()
         .map(|who| Password { username: who.username.as_str(), password: who.password.expose() });
-    let who_bytes = who.as_ref().map_or(0, |who| who.username.len() + who.password.len());
+    let credential_bytes = who.as_ref().map_or(0, |who| who.username.len() + who.password.len());
     let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
     let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
     loop {
-        // May contain the password. The capacity suffices for all of it: a buffer that grows would
-        // leave copies in memory.
-        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + who_bytes));
+        // The output may contain the password. Its capacity suffices for all of it, because a
+        // buffer that grows would leave copies in memory.
+        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + credential_bytes));
         if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
             write_all::<P>(&mut stream, &output).await?;
         }
@@ -213,7 +213,8 @@ async fn shake<P: Platform>(
             let handled = handshake.handle_input(rest).map_err(|error| refused(&handshake, error))?;
             rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
             match handled.next {
-                // Bytes that arrive before they were requested: the handshake rejects them.
+                // Bytes arrived before the request that they could answer. The handshake rejects
+                // them.
                 CqlNext::Transmit if !rest.is_empty() => {}
                 CqlNext::Transmit | CqlNext::Receive => break,
                 CqlNext::Reconnect { version } => return Ok(Err(version)),
@@ -251,7 +252,7 @@ struct Io<'a, P: Platform> {
     host: &'a Arc<Host>,
     conn: MuxConnId,
     socket: Established<P>,
-    /// Envelopes to send. `segments` is sent instead if the encoder is not plain.
+    /// Envelopes to send. If the encoder compresses or makes segments, `segments` is sent instead.
     envelopes: Vec<u8>,
     segments: Vec<u8>,
     /// Number of bytes of the current buffer that are sent.
@@ -276,8 +277,8 @@ impl<'a, P: Platform> Io<'a, P> {
             return Poll::Ready(Ok(()));
         }
         if self.poll_read(context)? {
-            // The tasks with replies run first, and their next requests are sent together. By then
-            // more input may have arrived.
+            // The tasks that received replies run before this one, so their next requests are sent
+            // together, and more input may have arrived.
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -295,7 +296,7 @@ impl<'a, P: Platform> Io<'a, P> {
                     bytes.clear();
                     bytes.shrink_to(KEEP_BYTES_MAX);
                 }
-                // Output that was added since then wakes the task.
+                // Output that is added from here on wakes the task.
                 if core::mem::replace(&mut has_taken, true) {
                     break;
                 }
@@ -311,8 +312,8 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Ready(Ok(0)) => return Err(Cause::Network),
                 Poll::Ready(Ok(count)) => *sent += count,
                 Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
-                // The peer may never read. The task must nevertheless be woken when the pool closes
-                // the connection.
+                // The peer may never read. The task registers nevertheless to be woken when the
+                // pool closes the connection.
                 Poll::Pending => return Ok(host.is_wanted(*conn, context.waker())),
             }
             *flush_is_due = true;
@@ -327,7 +328,7 @@ impl<'a, P: Platform> Io<'a, P> {
         Ok(true)
     }
 
-    /// Reads once, and processes the input. Returns whether there was any.
+    /// Reads once, and processes the input. Returns whether bytes were received.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
         let count = match pin!(self.socket.stream.read(&mut self.input)).poll(context) {
             Poll::Ready(Ok(0)) => return Err(Cause::Network),
@@ -344,8 +345,8 @@ impl<'a, P: Platform> Io<'a, P> {
     /// Processes the input that was received with the end of the handshake.
     fn take_in_leftover(&mut self) -> Result<(), Cause> {
         let leftover = core::mem::take(&mut self.socket.leftover);
-        // Also if `leftover` is empty: the decoder may hold envelopes of the segment that contained
-        // the last message of the handshake.
+        // Done even if `leftover` is empty: the decoder may hold envelopes of the segment that
+        // contained the last message of the handshake.
         self.take_in(&leftover)
     }
 
@@ -360,8 +361,8 @@ impl<'a, P: Platform> Io<'a, P> {
             self.batch.clear();
         }
         if let Some(memory) = self.socket.decoder.idle_memory() {
-            for pile in memory {
-                pile.shrink_to(KEEP_BYTES_MAX);
+            for buffer in memory {
+                buffer.shrink_to(KEEP_BYTES_MAX);
             }
         }
         decoded
@@ -372,7 +373,7 @@ impl<'a, P: Platform> Io<'a, P> {
             let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
             let Some(envelope) = step.envelope else { return Ok(()) };
-            // The session has not registered for events.
+            // Events are unexpected: the session does not register for them.
             if envelope.header.stream == EVENT_STREAM {
                 continue;
             }

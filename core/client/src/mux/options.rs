@@ -19,11 +19,12 @@ use poolhouse_wire::peer_text;
 /// The port of a host address without a port.
 pub const PORT_DEFAULT: u16 = 9042;
 
-/// How long new connections to a host try an older version of the protocol first, after the host
-/// refused a newer version. Then [`SessionOptions::version`] is tried again.
+/// How long new connections to a host try an older protocol version first, after the host refused a
+/// newer one. After that time, [`SessionOptions::version`] is tried first again.
 ///
 /// Without TLS, an attacker on the network path can forge that refusal, which disables the
-/// checksums of v5. The limit restricts that to this time and to one host.
+/// checksums of v5. This time limits the effect of such a refusal, which also concerns one host
+/// only.
 pub const LOWER_VERSION_FOR: Duration = Duration::from_secs(600);
 
 /// Limit on the number of hosts; larger than any cluster.
@@ -51,7 +52,7 @@ impl CqlHost {
         Self { address: address.into(), distance: Distance::Local }
     }
 
-    /// Creates a remote host: it receives requests when no local host takes them.
+    /// Creates a remote host: it receives requests only when no local host takes them.
     #[must_use]
     pub fn remote(address: impl Into<String>) -> Self {
         Self { address: address.into(), distance: Distance::Remote }
@@ -105,8 +106,8 @@ pub struct SessionOptions {
     /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
-    /// Resolves the names of hosts. Names for which it returns `None` are resolved by the platform.
-    /// Default: the platform.
+    /// Resolves the names of hosts. The platform resolves the names for which it returns `None`.
+    /// Default: the platform resolves all names.
     pub resolver: Option<Arc<dyn Resolver>>,
 }
 
@@ -218,7 +219,7 @@ impl SessionOptions {
         let mut bytes = 0;
         for (name, value) in &self.startup_options {
             if OWN_STARTUP_OPTIONS.contains(&name.as_str()) {
-                return Err(OptionError::new("startupOptions", name, "leave that to the session").into());
+                return Err(OptionError::new("startupOptions", name, "not be an option that the session sets").into());
             }
             bytes += name.len() + value.len() + 4;
         }
@@ -261,7 +262,7 @@ pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
     for pair in places.windows(2) {
         if let [(one, port, _), (other, other_port, address)] = *pair {
             if (one, port) == (other, other_port) {
-                return Err(OptionError::new("hosts", address, "be there once").into());
+                return Err(OptionError::new("hosts", address, "be listed once").into());
             }
         }
     }

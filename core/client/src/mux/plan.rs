@@ -1,4 +1,4 @@
-//! The query plan: the order in which hosts are asked.
+//! The query plan: the order in which hosts are tried.
 
 use super::Shared;
 use super::error::{Rejection, RejectionReason};
@@ -30,14 +30,15 @@ impl Hosts {
     }
 }
 
-/// The hosts to ask, in their order.
+/// The hosts to try, in their order.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
-    /// Number of the plan. Rotates the local hosts, and the remote hosts.
+    /// The number of the plan. It determines the first host among the local hosts, and among the
+    /// remote hosts.
     turn: usize,
     asked: usize,
-    /// Hosts that were asked before the last `renew`.
+    /// Hosts that were tried before the last `renew`.
     known: Vec<MuxId>,
 }
 
@@ -51,8 +52,8 @@ impl<'o> Plan<'o> {
         Self { hosts, chosen, turn, asked: 0, known: Vec::new() }
     }
 
-    /// If an asked host was removed meanwhile, continues with the current hosts, except those that
-    /// were asked. Returns whether it continues.
+    /// If a tried host was removed meanwhile, continues with the current hosts, except those that
+    /// were tried. Returns whether it continues.
     pub(super) fn renew<P: Platform>(&mut self, shared: &Shared<P>, rejections: &[Rejection]) -> bool {
         self.renew_by(&shared.hosts(), rejections)
     }
@@ -67,7 +68,8 @@ impl<'o> Plan<'o> {
         true
     }
 
-    /// Returns the next host; each at most once, unless `chosen` has it twice.
+    /// Returns the next host. Each host is returned at most once, unless `chosen` contains it
+    /// twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
         let Self { hosts, chosen, turn, asked, known } = self;
         if let Some(chosen) = chosen {

@@ -28,7 +28,7 @@ impl Reply {
 
     /// Decodes the answer.
     ///
-    /// Cost: linear in the body, except that of a RESULT, which the caller decodes.
+    /// Cost: linear in the body. The body of a RESULT is not read: the caller decodes it.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ pub struct RequestOptions<'o> {
     /// Whether executing the request twice is harmless. If so, it is sent to the next host when its
     /// connection fails or the server is overloaded.
     pub idempotent: bool,
-    /// The hosts to ask, in this order; a host may be repeated, and other hosts are skipped.
+    /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
     /// `None`: the local hosts in rotation, then the remote hosts.
     pub hosts: Option<&'o [MuxId]>,
 }
@@ -101,10 +101,10 @@ impl<P: Platform> Session<P> {
         let is_over = |now| deadline.is_some_and(|at| at <= now);
         loop {
             let Some(host) = plan.next() else {
-                // The hosts may have been replaced while removed ones were asked.
+                // The hosts may have been replaced while removed ones were tried.
                 if plan.renew(shared, &rejections) { continue } else { break }
             };
-            let reason = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
+            let reason = match (Flight { shared, host, slot: None }).wait(message, now, deadline).await? {
                 Ok(answer) => match understood(shared, host, answer)? {
                     Ok(reply) => return Ok(reply),
                     Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
@@ -180,8 +180,10 @@ struct Flight<'a, P: Platform> {
 }
 
 impl<P: Platform> Flight<'_, P> {
+    /// Waits for the answer.
+    ///
     /// - `now`: the time of the first poll.
-    async fn land(
+    async fn wait(
         mut self,
         message: Message<'_>,
         now: Instant,
@@ -229,7 +231,7 @@ impl<P: Platform> Drop for Flight<'_, P> {
         if let Some(slot) = self.slot.take() {
             // In the child of a fork, the slot belongs to the parent process.
             if !self.shared.is_inherited() {
-                // This may run during a panic of the clock. A time in the past is safe: a pool
+                // The drop may run during a panic of the clock. A time in the past is safe: a pool
                 // replaces it by the latest time that it has received.
                 let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
                 self.shared.step_at(now, self.host, |change| change.cancel(slot));

@@ -142,7 +142,7 @@ impl Rig {
 }
 
 #[test]
-fn a_reply_is_handed_to_the_request_with_its_id_whatever_the_order() {
+fn replies_reach_their_requests_in_any_order() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let slots: Vec<_> = (0..3).map(|_| rig.begin("a", None).expect("a slot")).collect();
@@ -160,7 +160,7 @@ fn a_reply_is_handed_to_the_request_with_its_id_whatever_the_order() {
 }
 
 #[test]
-fn a_reply_to_what_was_not_sent_yet_closes_the_connection() {
+fn a_reply_to_an_unsent_request_closes_the_connection() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let early = rig.begin("a", None).expect("a slot");
@@ -175,7 +175,7 @@ fn a_reply_to_what_was_not_sent_yet_closes_the_connection() {
 }
 
 #[test]
-fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent() {
+fn requests_of_a_failed_connection_report_whether_they_were_sent() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let sent = rig.begin("a", None).expect("a slot");
@@ -192,7 +192,7 @@ fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent(
 }
 
 #[test]
-fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
+fn requests_time_out_in_every_state_and_late_replies_are_dropped() {
     let mut rig = Rig::new(one_connection(2));
     let conn = rig.establish();
     let at = rig.now.saturating_add(Duration::from_millis(10));
@@ -221,7 +221,7 @@ fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
 }
 
 #[test]
-fn who_gives_up_leaves_nothing_behind() {
+fn cancelled_requests_free_their_slots_and_ids() {
     let mut rig = Rig::new(one_connection(1));
     let conn = rig.establish();
     let first = rig.begin("a", None).expect("a slot");
@@ -240,7 +240,7 @@ fn who_gives_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_request_that_cannot_be_written_costs_no_id() {
+fn a_request_that_cannot_be_encoded_uses_no_id() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let large = String::from_utf8(vec![b'a'; 2000]).expect("text");
@@ -251,7 +251,7 @@ fn a_request_that_cannot_be_written_costs_no_id() {
 }
 
 #[test]
-fn a_silent_peer_is_asked_and_lost_if_it_says_nothing() {
+fn a_silent_peer_receives_a_heartbeat_and_is_closed_without_a_reply() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let due = rig.step(|change| change.expire()).expect("a heartbeat is due");
@@ -272,7 +272,7 @@ fn a_silent_peer_is_asked_and_lost_if_it_says_nothing() {
 }
 
 #[test]
-fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
+fn waiters_are_woken_once_although_a_waker_panics() {
     struct Count(AtomicU32, bool);
     impl Wake for Count {
         fn wake(self: Arc<Self>) {
@@ -301,7 +301,7 @@ fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
 }
 
 #[test]
-fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
+fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     let hosts = Arc::new(Hosts::new(vec![
         host(Distance::Remote, 10),
         host(Distance::Local, 1),
@@ -326,7 +326,7 @@ fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
 }
 
 #[test]
-fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connection() {
+fn a_reply_to_a_request_cancelled_before_sending_closes_the_connection() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let slot = rig.begin("a", None).expect("a slot");
@@ -338,7 +338,7 @@ fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connecti
 }
 
 #[test]
-fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner_goes_on() {
+fn a_reply_on_an_id_without_a_written_request_closes_the_connection() {
     let mut rig = Rig::new(one_connection(1));
     let conn = rig.establish();
     let (first, second) = (rig.begin("a", None).expect("a slot"), rig.begin("b", None).expect("a slot"));
@@ -351,7 +351,7 @@ fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner
 }
 
 #[test]
-fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pause() {
+fn load_during_a_pause_opens_a_connection_after_the_pause() {
     let local = HostOptions {
         core_connections: 1,
         max_connections: 2,
@@ -382,7 +382,7 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
 /// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It
 /// returns to the usual interval when an id is free.
 #[test]
-fn the_keeper_is_woken_in_time_when_ids_were_used_up() {
+fn the_keeper_is_woken_in_time_after_all_ids_were_in_use() {
     let options = MuxOptions { streams_per_connection: 1, ..one_connection(1) };
     let mut rig = Rig::new(options);
     let conn = rig.establish();
@@ -398,7 +398,7 @@ fn the_keeper_is_woken_in_time_when_ids_were_used_up() {
 }
 
 #[test]
-fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
+fn a_connection_with_too_much_unread_output_takes_no_more_requests() {
     let limits = Limits { body_bytes_max: 20_000_000 };
     let mut rig = Rig::with_limits(MuxOptions::DEFAULT, limits);
     rig.establish();
@@ -417,7 +417,7 @@ fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
 }
 
 #[test]
-fn a_plan_goes_on_with_the_hosts_that_have_replaced_others() {
+fn a_plan_continues_with_replaced_hosts() {
     use super::error::{Rejection, RejectionReason};
     let closed = |number| Rejection {
         host: MuxId::new(number),
@@ -445,7 +445,7 @@ fn rejection(reason: RejectionReason) -> Rejection {
 }
 
 #[test]
-fn errors_say_which_host_failed_how() {
+fn errors_contain_each_host_and_its_reason() {
     use poolhouse_cql::ErrorCode;
     let address = || String::from("db:1");
     let refused =
@@ -471,11 +471,14 @@ fn errors_say_which_host_failed_how() {
             RequestError::Lost { address: address(), cause: Cause::NetworkTimeout },
             "the connection to db:1 failed: network timeout".into(),
         ),
-        (RequestError::Encode(CqlEncodeError::Full), "the request cannot be written: no room left to write".into()),
-        (RequestError::Unsupported(Opcode::Startup), "STARTUP is for the session to say".into()),
+        (
+            RequestError::Encode(CqlEncodeError::Full),
+            "the request cannot be encoded: the buffer has no room for the message".into(),
+        ),
+        (RequestError::Unsupported(Opcode::Startup), "opcode STARTUP cannot be sent by the application".into()),
         (RequestError::Closed, "the session is closed".into()),
-        (RequestError::Abandoned, "the tasks of the session were dropped".into()),
-        (RequestError::Forked, "the session is of the process that this one was forked from".into()),
+        (RequestError::Abandoned, "the executor dropped the tasks of the session: create a new session".into()),
+        (RequestError::Forked, "the session belongs to the parent process: create a session in this process".into()),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
@@ -486,7 +489,7 @@ fn errors_say_which_host_failed_how() {
 }
 
 #[test]
-fn what_may_have_been_executed_is_told_from_what_was_not() {
+fn errors_report_whether_a_request_may_have_been_executed() {
     use poolhouse_cql::ErrorCode;
     let address = || String::from("db:1");
     let lost = |sent| rejection(RejectionReason::Lost { cause: Cause::Network, sent });
@@ -515,7 +518,7 @@ fn what_may_have_been_executed_is_told_from_what_was_not() {
 }
 
 #[test]
-fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
+fn option_out_of_range_is_refused_by_name() {
     use super::{CqlHost, SessionOptions};
     let built = || SessionOptions::new(["db:1"]);
     let startup = |options: &[(&str, usize)]| {
@@ -542,7 +545,10 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
         ),
         (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0; None is no limit"),
         (built().request_timeout(Duration::ZERO), "requestTimeoutMS is 0, but must be more than 0; None is no limit"),
-        (startup(&[("COMPRESSION", 1)]), "startupOptions is \"COMPRESSION\", but must leave that to the session"),
+        (
+            startup(&[("COMPRESSION", 1)]),
+            "startupOptions is \"COMPRESSION\", but must not be an option that the session sets",
+        ),
         (
             startup(&[("A", 1), ("APPLICATION_NAME", 32_768 - 16 - 4)]),
             "startupOptions is \"[too long]\", but must be at most 32768 bytes long in all",
@@ -550,7 +556,7 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
         (hosts(0), "hosts is 0, but must be from 1 to 4096"),
         (hosts(4097), "hosts is 4097, but must be from 1 to 4096"),
         (SessionOptions::new(["db", "db:x"]), host_rule),
-        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be there once"),
+        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be listed once"),
     ];
     for (options, told) in bad {
         assert_eq!(options.validate().expect_err(told).to_string(), told);
@@ -587,7 +593,7 @@ fn reply_is_shown_without_its_body() {
 }
 
 #[test]
-fn error_of_a_server_is_told_in_its_words_once() {
+fn error_of_a_server_contains_its_message_once() {
     use super::ServerError;
     use core::error::Error as _;
     use poolhouse_cql::ErrorCode;
@@ -601,14 +607,14 @@ fn error_of_a_server_is_told_in_its_words_once() {
     assert!(error.may_have_executed() && !error.is_timeout());
     let wrong = reply_of(Opcode::Error, &[0, 0]).response().expect_err("that is no code");
     let error = RequestError::Reply(wrong);
-    assert_eq!(error.to_string(), alloc::format!("the answer makes no sense: {wrong}"));
+    assert_eq!(error.to_string(), alloc::format!("malformed response: {wrong}"));
     assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&wrong));
     assert!(error.may_have_executed() && !error.is_timeout());
 }
 
 /// A text that does not fit is cut off, and its formatter returns an error.
 #[test]
-fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
+fn text_that_does_not_fit_is_a_formatter_error() {
     struct Room(usize);
     impl core::fmt::Write for Room {
         fn write_str(&mut self, text: &str) -> core::fmt::Result {
@@ -633,7 +639,7 @@ fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
 
 /// A slot that was never assigned, or that its owner has released already, is rejected.
 #[test]
-fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
+fn unknown_slot_has_no_outcome_and_cannot_be_cancelled() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let lost = rig.poll(9, "a");
@@ -649,7 +655,7 @@ fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
 
 /// The connection's task continues to read until it is notified of the close.
 #[test]
-fn replies_of_a_connection_that_is_gone_are_nobodys() {
+fn replies_on_a_closed_connection_are_dropped() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let slot = rig.begin("a", None).expect("a slot");

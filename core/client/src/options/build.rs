@@ -87,7 +87,8 @@ impl ClientOptions {
         self
     }
 
-    /// Adds a library on top of those added earlier. Has no effect if an equal entry exists.
+    /// Adds a library that uses the client and the libraries added earlier. Has no effect if an
+    /// equal entry exists.
     #[must_use]
     pub fn driver_info(mut self, info: DriverInfo) -> Self {
         if !self.driver_info.contains(&info) {
@@ -113,14 +114,14 @@ impl ClientOptions {
         self
     }
 
-    /// `readConcernLevel`, for libraries on top.
+    /// `readConcernLevel`, for libraries that use the client.
     #[must_use]
     pub fn read_concern_level(mut self, level: impl Into<String>) -> Self {
         self.read_concern_level = Some(level.into());
         self
     }
 
-    /// `w`, `journal` and `wTimeoutMS`, for libraries on top.
+    /// `w`, `journal` and `wTimeoutMS`, for libraries that use the client.
     #[must_use]
     pub fn write_concern(mut self, concern: WriteConcern) -> Self {
         self.write_concern = concern;
@@ -189,8 +190,8 @@ impl ClientOptions {
     }
 
     /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection;
-    /// `None`, the default, is no limit. It does not apply to an operation with a time limit:
-    /// `timeout` is preferable.
+    /// `None`, the default, is no limit. It does not apply to an operation with a time limit.
+    /// Prefer `timeout`.
     #[must_use]
     pub fn wait_queue_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.pool.wait_queue_timeout = limit.into();
@@ -228,8 +229,8 @@ impl ClientOptions {
         self
     }
 
-    /// `localThresholdMS`: how much slower than the nearest server a server may be and still be
-    /// chosen. Default 15 ms.
+    /// `localThresholdMS`: a server is suitable only if its round-trip time is at most this much
+    /// longer than that of the nearest server. Default 15 ms.
     #[must_use]
     pub fn local_threshold(mut self, difference: Duration) -> Self {
         self.local_threshold = difference;
@@ -244,17 +245,18 @@ impl ClientOptions {
         self
     }
 
-    /// `socketTimeoutMS`: the time limit of each command, from when it is sent, if neither
-    /// `timeout` nor the operation sets a limit; `None`, the default, is no limit. `timeout` is
-    /// preferable.
+    /// `socketTimeoutMS`: the time limit of each command, from the time it is sent, if neither
+    /// `timeout` nor the operation sets a limit; `None`, the default, is no limit. Prefer
+    /// `timeout`.
     #[must_use]
     pub fn socket_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.socket_timeout = limit.into();
         self
     }
 
-    /// Sets the drain timeout: how long the client waits in the background for the reply to a
-    /// cancelled operation, to avoid closing its connection. Zero disables the wait. Default 1 s.
+    /// Sets the drain timeout: how long the client waits in the background for the reply to an
+    /// operation that timed out or was cancelled. If the reply arrives in time, the connection
+    /// stays open. Zero disables the wait. Default 1 s.
     #[must_use]
     pub fn late_reply(mut self, limit: Duration) -> Self {
         self.late_reply = limit;

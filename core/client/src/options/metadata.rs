@@ -28,8 +28,8 @@ impl ClientOptions {
 
     /// Checks that the metadata of these options fits for any platform.
     pub(super) fn check_metadata(&self) -> Result<(), MetadataError> {
-        // Platform and environment are truncated or omitted if they do not fit, so they are left
-        // empty here.
+        // Platform and environment are truncated or omitted if they do not fit, so they are empty
+        // in this check.
         self.metadata_of(self.driver(LONGEST_NAME, LONGEST_VERSION, ""), &Environment::default()).map(drop)
     }
 
@@ -51,7 +51,7 @@ impl ClientOptions {
         })
     }
 
-    /// Joins the names, versions and platforms of the driver and the libraries on top of it.
+    /// Joins the names, versions and platforms of the driver and of the libraries that use it.
     ///
     /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
     pub(super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {

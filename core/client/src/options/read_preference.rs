@@ -39,8 +39,8 @@ impl OwnedReadPreference {
         }
     }
 
-    /// Borrows the tags, the first step of [`borrowed`](Self::borrowed). Without tags, nothing is
-    /// allocated.
+    /// Borrows the tags; the first step of [`borrowed`](Self::borrowed). Allocates only if there
+    /// are tags.
     pub(in super::super) fn pairs(&self) -> Vec<Vec<(&str, &str)>> {
         self.tag_sets
             .iter()

@@ -8,7 +8,7 @@ use poolhouse_uri::{Compressor, UriOptions};
 
 #[cfg(feature = "tls")]
 #[test]
-fn tls_is_as_the_string_says() {
+fn tls_options_are_those_of_the_string() {
     let of = |uri| ClientOptions::parse(uri).expect("the string is right").tls;
     assert_eq!(of("mongodb://a"), None);
     assert_eq!(of("mongodb://a/?tls=false&tlsInsecure=true"), None);
@@ -153,7 +153,7 @@ fn every_option_of_connection_strings_has_its_method() {
 /// `authSource`, `authMechanism`: as in the string, without the password in `Debug`.
 #[cfg(feature = "auth")]
 #[test]
-fn credential_of_the_string_is_said_by_a_method() {
+fn credential_of_the_string_equals_that_of_the_method() {
     use poolhouse_auth::{Credential, Mechanism, ScramMechanism};
     let by_string = ClientOptions::parse("mongodb://ann:hunter2@a/?authSource=b&authMechanism=SCRAM-SHA-1").unwrap();
     let mechanism = Mechanism::Scram(ScramMechanism::Sha1);
@@ -211,7 +211,7 @@ fn times_of_zero_in_a_string_are_no_limits() {
 }
 
 #[test]
-fn hosts_and_database_of_a_string_are_said_by_methods_too() {
+fn hosts_and_database_of_a_string_have_methods() {
     let by_string = ClientOptions::parse("mongodb://A,b:2,%2Ftmp%2Fc.sock/d.e").unwrap();
     let by_method = built().host("b:2").host("/tmp/c.sock").default_database("d");
     assert_eq!(format!("{by_string:?}"), format!("{by_method:?}"));
@@ -267,11 +267,11 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
         (built().driver_info(DriverInfo::new("")), r#"driver_info.name is "", but must not be empty"#),
         (
             built().driver_info(info.clone().version("1|2")),
-            r#"driver_info.version is "1|2", but must have no |, which separates libraries"#,
+            r#"driver_info.version is "1|2", but must not contain |, which separates libraries"#,
         ),
         (
             built().driver_info(info.platform("|")),
-            r#"driver_info.platform is "|", but must have no |, which separates libraries"#,
+            r#"driver_info.platform is "|", but must not contain |, which separates libraries"#,
         ),
         (
             built().host("b:0"),
@@ -288,7 +288,7 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
 
 /// A platform text that is too long is cut off; all other fields are sent whole.
 #[test]
-fn library_of_a_long_platform_is_told_all_the_same() {
+fn long_platform_of_a_library_is_truncated() {
     built().driver_info(DriverInfo::new("lib").platform("p".repeat(600))).validate().unwrap();
     let name_and_version = DriverInfo::new("n".repeat(160)).version("1".repeat(40));
     built().app_name("n".repeat(128)).driver_info(name_and_version).validate().unwrap();
@@ -303,7 +303,7 @@ fn password_without_a_file_is_refused_by_validate() {
 }
 
 #[test]
-fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
+fn connection_string_in_place_of_a_host_is_detected_and_not_shown() {
     let error = ClientOptions::new("mongodb://ann:hunter2@a").validate().unwrap_err();
     let told = format!("{error} {error:?}");
     assert!(told.contains("ClientOptions::parse") && !told.contains("hunter2"), "{told}");
@@ -314,7 +314,7 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
 }
 
 #[test]
-fn what_stands_before_an_at_sign_of_a_host_is_not_shown() {
+fn text_before_an_at_sign_of_a_host_is_not_shown() {
     let error = ClientOptions::new("ann:hunter2@a").validate().unwrap_err();
     let Error::Setup(SetupError::Option(error)) = error else { panic!("{error}") };
     assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
@@ -323,7 +323,7 @@ fn what_stands_before_an_at_sign_of_a_host_is_not_shown() {
 
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
-fn libraries_on_top_are_told_in_their_order_and_once() {
+fn libraries_are_listed_once_and_in_order() {
     let inner = DriverInfo::new("inner").version("1.2").platform("p");
     let options = built().driver_info(inner.clone()).driver_info(DriverInfo::new("outer")).driver_info(inner);
     let told = options.driver("poolhouse", "0.1", "Rust");
@@ -332,7 +332,7 @@ fn libraries_on_top_are_told_in_their_order_and_once() {
 
 /// An option that connection strings do not have.
 #[test]
-fn late_replies_are_waited_for_as_long_as_is_said() {
+fn drain_timeout_is_that_of_the_options() {
     assert_eq!(built().late_reply, secs(1));
     assert_eq!(built().late_reply(secs(7)).late_reply, secs(7));
     built().late_reply(Duration::ZERO).validate().expect("not at all");
@@ -340,7 +340,7 @@ fn late_replies_are_waited_for_as_long_as_is_said() {
 
 #[cfg(feature = "tracing")]
 #[test]
-fn log_is_as_the_options_say() {
+fn log_options_are_passed_to_the_client() {
     use crate::log::LogStyle;
     let log = LogOptions { style: LogStyle::Text, ..LogOptions::OFF };
     assert_eq!(built().log(log).log, log);

@@ -83,7 +83,7 @@ impl ClientOptions {
             ];
             for (option, text) in texts {
                 if let Some(text) = text.filter(|text| text.contains('|')) {
-                    return Err(OptionError::new(option, text, "have no |, which separates libraries").into());
+                    return Err(OptionError::new(option, text, "not contain |, which separates libraries").into());
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::dial::tests::Mock;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 #[test]
-fn file_that_is_not_there_or_not_text_is_read_as_far_as_it_goes() {
+fn missing_file_is_read_as_empty_text() {
     assert_eq!(read(Path::new("/nonexistent/resolv.conf")), "");
     assert_eq!(read(Path::new("/")), "", "a folder");
     let path = std::env::temp_dir().join(std::format!("poolhouse-resolver-{}", std::process::id()));
@@ -25,7 +25,7 @@ const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// RFC 8305, "Hostname Resolution Query Handling": both families are queried at once, and the wait
 /// for IPv6 is short.
 #[test]
-fn families_are_looked_up_side_by_side() {
+fn families_are_looked_up_concurrently() {
     use LookupError::{NoRecords, NoSuchName, Timeout};
     const NEVER: u64 = u64::MAX;
     let cases = [
@@ -69,7 +69,7 @@ fn one_server() -> ResolverConfig {
 
 /// No question is sent if no time is left.
 #[test]
-fn lookup_that_has_no_time_ends_before_it_has_begun() {
+fn lookup_without_time_ends_before_a_query() {
     let (mock, resolver) = resolver(ResolverConfig { timeout: Duration::ZERO, ..one_server() });
     assert_eq!(mock.run(resolver.lookup_srv("_mongodb._tcp.a.test")), Some(Err(LookupError::Timeout)));
     assert_eq!(mock.now(), Instant::ORIGIN);
@@ -77,7 +77,7 @@ fn lookup_that_has_no_time_ends_before_it_has_begun() {
 
 /// The platform of these tests has no datagrams.
 #[test]
-fn host_whose_servers_cannot_be_asked_is_not_looked_for_in_other_domains() {
+fn unreachable_name_servers_end_the_search_of_domains() {
     let config = ResolverConfig { search: vec!["b.test".into(), "c.test".into()], ..one_server() };
     let (mock, resolver) = resolver(config);
     let found = mock.run(resolver.lookup_addresses("host-that-is-in-no-file"));
@@ -88,7 +88,7 @@ fn host_whose_servers_cannot_be_asked_is_not_looked_for_in_other_domains() {
 }
 
 #[test]
-fn resolver_of_the_system_leaves_hosts_to_the_platform_and_asks_for_all_else() {
+fn system_resolver_leaves_only_hosts_to_the_platform() {
     let mock = Mock::default();
     let resolver = DnsResolver::new(mock.clone());
     assert_eq!(mock.run(resolver.lookup_addresses("a.test")), Some(None));

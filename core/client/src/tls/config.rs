@@ -1,8 +1,9 @@
 //! TLS configuration, built from options.
 
-#[cfg(all(test, feature = "webpki-roots"))]
+#[cfg(test)]
 mod tests;
 
+use super::authorities::Authorities;
 use super::error::{FileFault, TlsError};
 use super::options::{TlsOptions, TlsWarning};
 use super::verify::{AnyCertificate, AnyName};
@@ -23,8 +24,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Limit in bytes on the data for sending that a connection buffers: once for plaintext, once for
-/// encrypted data.
+/// The maximum number of bytes to send that a connection buffers, for plaintext and for encrypted
+/// data each.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// TLS configuration of connections: validated, cheap to clone, shared by all connections of a
@@ -45,14 +46,14 @@ impl TlsConfig {
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: an option that cannot be met, and its file; a platform's store without a
-    /// usable root, and the reason. A part of the store that cannot be read is only a warning.
+    /// [`TlsError`]: it names the option that cannot be met and its file, or the reason why the
+    /// platform's store has no usable root. A part of the store that cannot be read is only a
+    /// warning.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
         options.check()?;
         let mut warnings = Vec::new();
         let verifier = verifier(options, &mut warnings)?;
-        // An explicit provider, not the default of the process, which other users of rustls may
-        // set.
+        // An explicit provider, because another user of rustls may set the default of the process.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Other(error.to_string()))?
@@ -117,23 +118,22 @@ impl fmt::Debug for TlsConfig {
 }
 
 fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    // A named CA file is read even if nothing is verified: a missing file is found now.
+    // A named CA file is read even if nothing is verified, so a missing file is reported.
     let named = match &options.ca_file {
-        None => None,
+        None => options.authorities.clone(),
         Some(path) => {
-            let (roots, unusable) = pem::authorities(path).map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?;
-            if unusable > 0 {
-                warnings.push(TlsWarning::UnusableAuthorities(unusable));
-            }
-            Some(roots)
+            let authorities = pem::read(path).and_then(|text| pem::authorities(&text));
+            Some(authorities.map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?)
         }
     };
+    let named = named.map(|authorities| authorities.store(warnings));
     let provider = Arc::new(ring::default_provider());
     if options.allow_invalid_certificates {
         warnings.push(TlsWarning::InvalidCertificates);
         return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
     }
-    let roots = Arc::new(named.map_or_else(|| platform_roots(warnings), Ok)?);
+    let fallback = options.fallback_authorities.as_ref();
+    let roots = Arc::new(named.map_or_else(|| platform_roots(fallback, warnings), Ok)?);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
     let verifier = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
     if options.allow_invalid_hostnames {
@@ -147,8 +147,8 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
 const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The certificates of the platform's store.
-fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
-    // An empty list of folders names no store.
+fn platform_roots(fallback: Option<&Authorities>, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+    // A variable with an empty list of folders names no store.
     let names_store = |name: &str, value: &OsString| {
         name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
     };
@@ -157,19 +157,24 @@ fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsEr
         Some(format!("{name}={}", value.display()))
     };
     let named: Vec<String> = STORE_VARIABLES.into_iter().filter_map(value).collect();
-    roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
+    roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), fallback, warnings)
 }
 
-/// The certificates of a store that can be used. Files that cannot be read are left out with a warning, as other programs leave them out.
+/// The certificates of a store that can be used. Files that cannot be read are left out with a
+/// warning, as other programs leave them out.
 ///
-/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not
-///   replace a store that was named.
-fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+/// - `named`: the environment variables that name the store, with their values; empty if none does.
+/// - `fallback`: replaces a store without a usable certificate, but not one that was named.
+fn roots_of(
+    store: CertificateResult,
+    named: &str,
+    fallback: Option<&Authorities>,
+    warnings: &mut Vec<TlsWarning>,
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(store.certs);
-    #[cfg(feature = "webpki-roots")]
-    if roots.is_empty() && named.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(fallback) = fallback.filter(|_| roots.is_empty() && named.is_empty()) {
+        roots = fallback.store(warnings);
     }
     let fault = match store.errors.as_slice() {
         [] if !roots.is_empty() => return Ok(roots),
@@ -186,7 +191,8 @@ fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning
     Ok(roots)
 }
 
-/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
+/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name
+/// nor a readable reason.
 fn store_fault(error: &rustls_native_certs::Error) -> String {
     let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }

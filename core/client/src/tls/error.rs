@@ -22,8 +22,13 @@ pub enum TlsError {
         /// The fault of the file.
         fault: FileFault,
     },
-    /// The platform has no trusted authorities, or does not report them: set `tlsCAFile`, or build
-    /// with the feature `webpki-roots`.
+    /// The text of [`Authorities::from_pem`](super::Authorities::from_pem) cannot be used.
+    Authorities(FileFault),
+    /// `tlsCAFile` together with [`TlsOptions::authorities`](super::TlsOptions::authorities).
+    AuthoritiesTwice,
+    /// The platform has no trusted authorities, or does not report them: set `tlsCAFile`,
+    /// [`TlsOptions::authorities`](super::TlsOptions::authorities) or
+    /// [`TlsOptions::fallback_authorities`](super::TlsOptions::fallback_authorities).
     NoPlatformRoots,
     /// None of the platform's authorities can be loaded.
     PlatformStore {
@@ -36,7 +41,7 @@ pub enum TlsError {
     Other(String),
 }
 
-/// The fault of a file.
+/// The fault of a file, or of a text in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFault {
@@ -66,23 +71,21 @@ pub enum FileFault {
     /// Its private key is encrypted in an unsupported way. Supported: PKCS#8 with PBES2, as
     /// `openssl pkcs8 -topk8` writes it.
     Encryption,
-    /// Its private key is encrypted, and this build has no feature `encrypted-keys`.
-    NoDecryption,
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { option, path, fault } => write!(f, "{option} {}: {fault}", path.display()),
+            Self::Authorities(fault) => write!(f, "the text of TLS authorities {fault}"),
+            Self::AuthoritiesTwice => f.write_str("TlsOptions::authorities cannot be given together with tlsCAFile"),
             Self::NoPlatformRoots => f.write_str(
-                "the platform has no trusted authorities: set tlsCAFile, or build with the feature webpki-roots",
+                "the platform has no trusted authorities: set tlsCAFile, TlsOptions::authorities or TlsOptions::fallback_authorities",
             ),
             Self::PlatformStore { reason } => {
                 write!(f, "the platform's trusted authorities cannot be loaded: {reason}")
             }
-            Self::PasswordWithoutFile => {
-                f.write_str("tlsCertificateKeyFilePassword cannot be given without tlsCertificateKeyFile")
-            }
+            Self::PasswordWithoutFile => f.write_str("tlsCertificateKeyFilePassword requires tlsCertificateKeyFile"),
             Self::Other(why) => write!(f, "TLS: {why}"),
         }
     }
@@ -100,12 +103,11 @@ impl fmt::Display for FileFault {
             Self::BadCertificate => "has no certificate that can be used",
             Self::NoKey => "has no private key",
             Self::ManyKeys => "has more than one private key",
-            Self::BadKey => "has a private key of a kind that is not known (RSA from 2048 bits, ECDSA P-256 or P-384, Ed25519)",
+            Self::BadKey => "has a private key of an unsupported kind (supported: RSA from 2048 bits, ECDSA P-256 or P-384, Ed25519)",
             Self::ForeignKey => "has a private key that does not belong to its first certificate",
             Self::NoPassword => "has an encrypted private key: set tlsCertificateKeyFilePassword",
             Self::WrongPassword => "has a private key that tlsCertificateKeyFilePassword does not decrypt",
-            Self::Encryption => "has a private key that is encrypted in a way that is not known: write it anew with openssl pkcs8 -topk8",
-            Self::NoDecryption => "has an encrypted private key: build with the feature encrypted-keys",
+            Self::Encryption => "has a private key that is encrypted in an unsupported way: convert it with openssl pkcs8 -topk8",
         })
     }
 }
@@ -155,23 +157,23 @@ impl TlsHandshakeError {
 /// Adds a hint if the server probably does not use TLS, or an authority is missing.
 impl fmt::Display for TlsHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ASKED: &str = "does the server use TLS?";
+        const HINT: &str = "does the server use TLS?";
         match (&self.0, self.library_error()) {
             (
                 _,
                 Some(rustls::Error::InvalidMessage(
                     rustls::InvalidMessage::InvalidContentType | rustls::InvalidMessage::UnknownProtocolVersion,
                 )),
-            ) => write!(f, "the server's bytes are not TLS; {ASKED}"),
+            ) => write!(f, "the server's bytes are not TLS; {HINT}"),
             (_, Some(error)) => {
                 write!(f, "TLS handshake: {error}")?;
                 let is_unknown = self.cause() == Cause::Certificate(CertificateFault::UnknownIssuer);
                 if is_unknown { f.write_str("; tlsCAFile names the authorities to trust") } else { Ok(()) }
             }
             (Fault::Io(error), None) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(f, "the server closed the connection during the TLS handshake; {ASKED}")
+                write!(f, "the server closed the connection during the TLS handshake; {HINT}")
             }
-            (Fault::Io(error), None) => write!(f, "TLS handshake: {error}; {ASKED}"),
+            (Fault::Io(error), None) => write!(f, "TLS handshake: {error}; {HINT}"),
             (Fault::Name | Fault::Tls(_), None) => {
                 f.write_str("TLS handshake: the host has a name that no certificate can have")
             }
@@ -223,8 +225,8 @@ fn tls_cause(error: &rustls::Error) -> Cause {
     if let Error::InvalidCertificate(error) = error {
         return Cause::Certificate(certificate_fault(error));
     }
-    // A server refuses the client's certificate by one of these alerts. Any other alert is an error
-    // of the protocol: it does not show which side is at fault.
+    // A server refuses the client's certificate by one of these alerts. Any other alert is a
+    // protocol error, because it does not show which side is at fault.
     let refused = matches!(
         error,
         Error::AlertReceived(
@@ -255,7 +257,7 @@ fn certificate_fault(error: &CertificateError) -> CertificateFault {
     } else if matches!(error, E::NotValidYet | E::NotValidYetContext { .. }) {
         CertificateFault::NotYetValid
     } else if matches!(error, E::UnknownIssuer | E::BadSignature) {
-        // The signature is bad if an authority was created again under its old name.
+        // The signature is wrong if an authority was created again under the same name.
         CertificateFault::UnknownIssuer
     } else if super::verify::is_of_name(error) {
         CertificateFault::WrongName

@@ -1,5 +1,6 @@
 //! TLS options of the user, and warnings about them.
 
+use super::authorities::Authorities;
 use super::error::TlsError;
 use alloc::string::String;
 use core::fmt;
@@ -14,13 +15,19 @@ pub struct TlsOptions {
     /// `tlsCAFile`: PEM certificates of the authorities to trust, exclusively. `None`: those of the
     /// platform.
     pub ca_file: Option<PathBuf>,
-    /// `tlsCertificateKeyFile`: one PEM file with this client's certificate, the certificates
-    /// between it and its authority, and its private key. A mongod that requires a certificate and
+    /// Authorities to trust, exclusively, as those of `ca_file`. An error together with `ca_file`.
+    pub authorities: Option<Authorities>,
+    /// Authorities to trust if neither `ca_file` nor `authorities` is set and the platform has no
+    /// usable authority. They do not replace a store that an environment variable names
+    /// (`SSL_CERT_FILE`, `SSL_CERT_DIR`).
+    pub fallback_authorities: Option<Authorities>,
+    /// `tlsCertificateKeyFile`: one PEM file with this client's certificate, the intermediate
+    /// certificates, and its private key. A mongod that requires a certificate and
     /// receives none, or a wrong one, closes the connection after the handshake without a reason:
-    /// the client reports a network error. The log of the mongod has more.
+    /// the client reports a network error. The log of the mongod contains the reason.
     pub certificate_key_file: Option<PathBuf>,
-    /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature
-    /// `encrypted-keys`. Ignored if the key is not encrypted.
+    /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2). Ignored if the key is not
+    /// encrypted.
     pub certificate_key_file_password: Option<Secret>,
     /// `tlsAllowInvalidCertificates`, `tlsInsecure`: any certificate is accepted, from any
     /// issuer and for any host. An attacker on the network path can read and change all data.
@@ -40,11 +47,25 @@ impl TlsOptions {
         let insecure = given.tls_insecure.unwrap_or_default();
         uri.tls().then(|| Self {
             ca_file: given.tls_ca_file.clone().map(PathBuf::from),
+            authorities: None,
+            fallback_authorities: None,
             certificate_key_file: given.tls_certificate_key_file.clone().map(PathBuf::from),
             certificate_key_file_password: given.tls_certificate_key_file_password.clone(),
             allow_invalid_certificates: insecure || given.tls_allow_invalid_certificates.unwrap_or_default(),
             allow_invalid_hostnames: insecure || given.tls_allow_invalid_hostnames.unwrap_or_default(),
         })
+    }
+
+    /// Sets the authorities to trust, exclusively.
+    #[must_use]
+    pub fn authorities(self, authorities: impl Into<Authorities>) -> Self {
+        Self { authorities: Some(authorities.into()), ..self }
+    }
+
+    /// Sets the authorities to trust if the platform has none.
+    #[must_use]
+    pub fn fallback_authorities(self, authorities: impl Into<Authorities>) -> Self {
+        Self { fallback_authorities: Some(authorities.into()), ..self }
     }
 
     /// Whether a server must prove that it is the host that was dialed.
@@ -56,6 +77,9 @@ impl TlsOptions {
     pub(crate) const fn check(&self) -> Result<(), TlsError> {
         if self.certificate_key_file_password.is_some() && self.certificate_key_file.is_none() {
             return Err(TlsError::PasswordWithoutFile);
+        }
+        if self.authorities.is_some() && self.ca_file.is_some() {
+            return Err(TlsError::AuthoritiesTwice);
         }
         Ok(())
     }
@@ -69,8 +93,8 @@ pub enum TlsWarning {
     InvalidCertificates,
     /// `tlsAllowInvalidHostnames`: servers are verified, but not by their names.
     InvalidHostnames,
-    /// The number of certificates of `tlsCAFile` that cannot be used as authorities, and are left
-    /// out.
+    /// The number of certificates of `tlsCAFile`, or of authorities in memory, that cannot be used
+    /// as authorities, and are left out.
     UnusableAuthorities(usize),
     /// A part of the platform's store of certificates cannot be read, and is left out.
     PlatformStore {
@@ -83,15 +107,17 @@ impl fmt::Display for TlsWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidCertificates => f.write_str(
-                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and anyone on the way can read and change everything",
+                "INSECURE: tlsAllowInvalidCertificates or tlsInsecure is set; any server is trusted, and an attacker on the network path can read and change all data",
             ),
             Self::InvalidHostnames => f.write_str(
-                "INSECURE: tlsAllowInvalidHostnames is set; whoever has a valid certificate for any host can pose as the server",
+                "INSECURE: tlsAllowInvalidHostnames is set; an attacker with a valid certificate for any host can impersonate the server",
             ),
             Self::PlatformStore { reason } => {
                 write!(f, "a part of the platform's trusted authorities cannot be loaded and is left out: {reason}")
             }
-            Self::UnusableAuthorities(count) => write!(f, "tlsCAFile: {count} of its certificates cannot be used and are left out"),
+            Self::UnusableAuthorities(count) => {
+                write!(f, "{count} certificates of tlsCAFile or TlsOptions cannot be used as authorities and are left out")
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Reads the two files that options name.
+//! Reads PEM: the two files that options name, and authorities in memory.
 
+use super::authorities::Authorities;
 use super::error::{FileFault, TlsError};
 use alloc::vec::Vec;
+use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use poolhouse_uri::Secret;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -22,7 +24,7 @@ pub(super) fn fault(option: &'static str, path: &Path, fault: FileFault) -> TlsE
 }
 
 /// Reads a file, which may contain a private key.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
     let io = |error: std::io::Error| FileFault::Io(error.kind());
     let file = File::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
@@ -44,11 +46,11 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> 
     if certificates.is_empty() { Err(FileFault::NoCertificate) } else { Ok(certificates) }
 }
 
-/// Returns the authorities of a file, and the number of its certificates that are unusable.
-pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, usize), FileFault> {
+/// Returns the authorities of a PEM text.
+pub(super) fn authorities(text: &[u8]) -> Result<Authorities, FileFault> {
     let mut roots = RootCertStore::empty();
-    let (usable, unusable) = roots.add_parsable_certificates(certificates(&read(path)?)?);
-    if usable == 0 { Err(FileFault::BadCertificate) } else { Ok((roots, unusable)) }
+    let (usable, unusable) = roots.add_parsable_certificates(certificates(text)?);
+    if usable == 0 { Err(FileFault::BadCertificate) } else { Ok(Authorities::new(roots.roots, unusable)) }
 }
 
 /// Returns the certificates and the private key of a file.
@@ -93,15 +95,7 @@ fn encrypted_section(text: &[u8]) -> Result<Option<&[u8]>, FileFault> {
     if contains(rest, BEGIN) { Err(FileFault::ManyKeys) } else { Ok(Some(section)) }
 }
 
-#[cfg(not(feature = "encrypted-keys"))]
-const fn decrypt(_section: &[u8], _password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, FileFault> {
-    Err(FileFault::NoDecryption)
-}
-
-#[cfg(feature = "encrypted-keys")]
 fn decrypt(section: &[u8], password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, FileFault> {
-    use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
-    use rustls::pki_types::PrivatePkcs8KeyDer;
     let password = password.ok_or(FileFault::NoPassword)?;
     let section = core::str::from_utf8(section).map_err(|_| FileFault::Pem)?;
     let (_, document) = SecretDocument::from_pem(section).map_err(|_| FileFault::Pem)?;

@@ -13,12 +13,13 @@ use embedded_io_async::{ErrorType, Read, Write};
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 use std::io::{self, Read as _, Write as _};
 
-/// Most encrypted bytes of one read: a whole record.
+/// The maximum number of encrypted bytes of one read: a whole record.
 const INPUT_BYTES: usize = 16 * 1024 + 256;
-/// Limit on the reads that search for the reason of a failed write.
+/// The maximum number of reads that search for the reason of a failed write.
 const LAST_READS_MAX: usize = 16;
-/// Consecutive rounds without plaintext after which a read yields to other futures of its task.
-const FRUITLESS_ROUNDS_MAX: u32 = 32;
+/// The number of consecutive rounds without plaintext after which a read yields to other futures of
+/// its task.
+const EMPTY_ROUNDS_MAX: u32 = 32;
 /// A larger buffer of encrypted output is freed when it is empty.
 const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 
@@ -28,15 +29,15 @@ const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 ///   awaited.
 /// - A write returns as soon as its bytes are encrypted and buffered, at most 64 KiB of them. If
 ///   the buffer is full, its content is sent first. [`Write::flush`] sends the rest. A write or
-///   flush that is dropped has either accepted its bytes or not. Encrypted bytes that it leaves
-///   behind are sent first by the next operation, because a truncated or missing record would end
-///   the connection.
+///   flush that is dropped has accepted either all of its bytes or none. The next operation first
+///   sends the encrypted bytes that are left, because a truncated or missing record would end the
+///   connection.
 /// - A read also sends pending output, because the peer may wait for it. It reads even while that
 ///   output cannot be sent, because the peer may wait until its own output is read.
-/// - A read yields to other futures of its task at intervals: deadlines then apply to a peer that
+/// - A read yields to other futures of its task at intervals, so deadlines apply even if the peer
 ///   sends only empty records.
-/// - If the inner stream ends without the peer's close notification, that is an error
-///   (`UnexpectedEof`), not an end of the stream.
+/// - The end of the inner stream without the peer's close notification is an error
+///   (`UnexpectedEof`), not the end of this stream.
 /// - Dropping the stream tries once, without waiting, to send a close notification to the peer.
 ///
 /// The reads and writes of the inner stream must lose no byte when they are dropped, and a new one
@@ -63,8 +64,8 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
     /// - `host`: the name or address that was dialed, for which the server's certificate must be
     ///   issued. A name is also sent unencrypted (SNI), an address is not.
     ///
-    /// Waits without a time limit: the caller must limit the time, and drop the future. Dropping it
-    /// closes `socket`.
+    /// The handshake has no time limit: the caller must limit the time, and drop the future.
+    /// Dropping it closes `socket`.
     ///
     /// # Errors
     ///
@@ -89,7 +90,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
-        // The last flight: the server completes the handshake only when it receives this.
+        // Sends the last flight: the server completes the handshake only when it has received this.
         stream.send_all().await?;
         Ok(stream)
     }
@@ -141,8 +142,8 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         taken
     }
 
-    /// Decrypts as much of the buffered input as there is capacity for. `false`: there is no input,
-    /// because the inner stream has ended.
+    /// Decrypts as much of the buffered input as the plaintext buffer can hold. `false`: no input
+    /// is left, because the inner stream has ended.
     fn take(&mut self) -> io::Result<bool> {
         let mut rest = self.input.get(self.taken..self.received).unwrap_or_default();
         let count = self.tls.read_tls(&mut rest)?;
@@ -170,7 +171,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
             match self.socket.write(rest).await {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count.min(rest.len()),
-                Err(error) => return Err(self.last_words().unwrap_or(error)),
+                Err(error) => return Err(self.close_reason().unwrap_or(error)),
             }
             self.flush_is_due = true;
         }
@@ -185,9 +186,9 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
     }
 
     /// Returns the peer's reason for closing the connection, if it has arrived. When a server
-    /// refuses this side's certificate, the reset that follows the alert may make a write fail
-    /// before the alert is read.
-    fn last_words(&mut self) -> Option<io::Error> {
+    /// refuses this side's certificate, it sends an alert and resets the connection; the reset may
+    /// make a write fail before the alert is read.
+    fn close_reason(&mut self) -> Option<io::Error> {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..LAST_READS_MAX {
             if self.taken == self.received {
@@ -211,7 +212,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         None
     }
 
-    /// Sends output until that would wait.
+    /// Sends as much output as possible without waiting.
     fn send_at_once(&mut self) {
         let sending = pin!(self.send_all());
         // No caller needs the result: complete, pending or failed.
@@ -242,11 +243,11 @@ impl<S: Read<Error = io::Error> + Write> Read for TlsStream<S> {
         loop {
             match self.tls.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && more => {
-                    if rounds == FRUITLESS_ROUNDS_MAX {
-                        // A peer with an endless supply of empty records must not keep the task
-                        // from checking deadlines.
+                    if rounds == EMPTY_ROUNDS_MAX {
+                        // Yields, so a peer that sends empty records without end cannot keep the
+                        // task from checking deadlines.
                         rounds = 0;
-                        give_way().await;
+                        yield_once().await;
                     }
                     rounds += 1;
                     more = self.take_in().await?;
@@ -286,8 +287,8 @@ impl<S: Read<Error = io::Error> + Write> fmt::Debug for TlsStream<S> {
     }
 }
 
-/// Is pending once, then ready.
-async fn give_way() {
+/// Returns `Pending` once, then `Ready`.
+async fn yield_once() {
     let mut given = false;
     poll_fn(|context| {
         if core::mem::replace(&mut given, true) {

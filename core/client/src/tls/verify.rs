@@ -1,4 +1,4 @@
-//! Verifiers that accept more than a full check does.
+//! Verifiers that accept more than a full check would.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Accepts any certificate, and any signature: a valid signature would prove nothing, because an
+/// Accepts any certificate and any signature: a valid signature would prove nothing, because an
 /// attacker can create a certificate for a new key.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) WebPkiSupportedAlgorithms);

@@ -2,7 +2,7 @@ use super::*;
 
 /// Computed by another implementation, bit by bit.
 #[test]
-fn headers_have_the_checksums_that_others_give_them() {
+fn header_checksums_equal_those_of_another_implementation() {
     for (header, checksum) in [
         (&[0, 0, 0][..], 0x7d_e777),
         (&[1, 0, 2], 0xac_5672),
@@ -17,7 +17,7 @@ fn headers_have_the_checksums_that_others_give_them() {
 
 /// Computed by zlib's `crc32`, over the four initial bytes and these.
 #[test]
-fn payloads_have_the_checksums_that_others_give_them() {
+fn payload_checksums_equal_those_of_another_implementation() {
     let mut counted = [0; 1024];
     for (byte, value) in counted.iter_mut().zip((0..=u8::MAX).cycle()) {
         *byte = value;

@@ -8,9 +8,9 @@ const BODY_LZ4: &str = "00000054cf0000004d53454c454354206101002ba02046524f4d2074
 const BODY_SNAPPY: &str = "542c0000004d53454c4543542061f60100242046524f4d2074000100";
 
 fn inflate(compression: Compression, data: &[u8], limit: usize) -> Result<Vec<u8>, (CqlErrorKind, u32)> {
-    let mut pile = Pile::new(Vec::new());
-    match compression.inflate_body(data, limit, &mut pile) {
-        Ok(()) => Ok(pile.bytes().to_vec()),
+    let mut buffer = Buffer::new(Vec::new());
+    match compression.inflate_body(data, limit, &mut buffer) {
+        Ok(()) => Ok(buffer.bytes().to_vec()),
         Err(error) => Err((error.kind(), error.offset())),
     }
 }
@@ -28,7 +28,7 @@ fn each_has_its_name_and_its_versions() {
 }
 
 #[test]
-fn bodies_that_others_have_compressed_are_inflated() {
+fn bodies_of_other_implementations_are_inflated() {
     for compression in available() {
         let data = match compression {
             Compression::Lz4 => BODY_LZ4,
@@ -41,7 +41,7 @@ fn bodies_that_others_have_compressed_are_inflated() {
 }
 
 #[test]
-fn compressed_bodies_survive_and_are_shorter_or_not_compressed() {
+fn bodies_are_compressed_only_if_they_become_shorter() {
     for compression in available() {
         let mut deflater = Deflater::new();
         for length in [0, 1, 31, 32, 33, 200, 5_000, 70_000, 300_000] {
@@ -87,7 +87,7 @@ fn empty_bodies_are_compressed_by_some() {
 }
 
 #[test]
-fn sizes_that_so_few_bytes_cannot_have_are_refused() {
+fn sizes_beyond_the_expansion_limit_are_refused() {
     for (compression, data, size_bytes, max_bytes) in [
         (Compression::Lz4, "0fffffff00112233", 0x0fff_ffff, 4 * 255),
         (Compression::Lz4, "ffffffff00112233", u32::MAX, 4 * 255),
@@ -132,17 +132,17 @@ fn data_that_are_malformed_or_of_another_size_are_refused() {
 }
 
 #[test]
-fn memory_that_does_not_suffice_is_this_sides_error() {
+fn lack_of_memory_is_an_error_of_this_side() {
     if Compression::Lz4.is_available() {
-        let mut pile = Pile::new(heapless::Vec::<u8, 83>::new());
-        let error = Compression::Lz4.inflate_body(&hex(BODY_LZ4), 100, &mut pile).expect_err("83 bytes");
+        let mut buffer = Buffer::new(heapless::Vec::<u8, 83>::new());
+        let error = Compression::Lz4.inflate_body(&hex(BODY_LZ4), 100, &mut buffer).expect_err("83 bytes");
         assert_eq!(error.kind(), CqlErrorKind::NoMemory { needed_bytes: 84 });
         assert_eq!(poolhouse_wire::Cause::from(error), poolhouse_wire::Cause::Resources);
     }
 }
 
 #[test]
-fn what_compresses_shows_nothing_of_what_it_has_seen() {
+fn debug_of_a_deflater_shows_no_data() {
     let mut deflater = Deflater::new();
     for compression in available() {
         deflater.deflate(compression, false, &b"hunter2 ".repeat(9), &mut Vec::new()).expect("it grows");

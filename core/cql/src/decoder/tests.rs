@@ -57,7 +57,7 @@ fn refused(make: impl Fn() -> Decoder<Vec<u8>>, bytes: &[u8]) -> (usize, CqlErro
 }
 
 #[test]
-fn envelopes_of_older_versions_come_one_after_the_other() {
+fn envelopes_of_older_versions_are_decoded_in_order() {
     for version in [Version::V3, Version::V4, Version::V5] {
         let first = version.number() | 0x80;
         let bytes = [
@@ -83,7 +83,7 @@ fn envelopes_of_older_versions_come_one_after_the_other() {
 }
 
 #[test]
-fn envelope_that_is_whole_is_lent_out_of_the_input() {
+fn whole_envelope_is_borrowed_from_the_input() {
     let bytes = [result(1, &[1; 50]), result(2, &[2; 50])].concat();
     for (mut decoder, bytes) in [(decoder(Version::V5), bytes.clone()), (framed(), segment(&bytes, true))] {
         let mut rest = &bytes[..];
@@ -100,7 +100,7 @@ fn envelope_that_is_whole_is_lent_out_of_the_input() {
 }
 
 #[test]
-fn segments_of_others_are_decoded() {
+fn segments_of_other_implementations_are_decoded() {
     let make = || {
         let mut decoder = Decoder::new(Version::V5, Direction::Request, Limits::DEFAULT, Vec::new(), Vec::new());
         decoder.set_started();
@@ -167,7 +167,7 @@ fn segments_begin_when_startup_is_answered() {
 }
 
 #[test]
-fn header_that_breaks_a_rule_is_found_out_at_its_byte() {
+fn invalid_header_is_detected_at_its_byte() {
     let good = envelope(0x84, 0, 1, 8, &[1]);
     for (bytes, kind, offset) in [
         (hex("85"), CqlErrorKind::VersionOther { expected: Version::V4, found: Version::V5 }, 0),
@@ -186,7 +186,7 @@ fn header_that_breaks_a_rule_is_found_out_at_its_byte() {
 }
 
 #[test]
-fn header_in_a_segment_is_judged_in_the_same_way() {
+fn header_in_a_segment_is_checked_in_the_same_way() {
     for (bytes, kind, offset) in [
         (hex("840000000200000000"), CqlErrorKind::VersionOther { expected: Version::V5, found: Version::V4 }, 0),
         (hex("850000000700000000"), CqlErrorKind::OpcodeMisplaced { opcode: Opcode::Query }, 4),
@@ -201,7 +201,7 @@ fn header_in_a_segment_is_judged_in_the_same_way() {
 }
 
 #[test]
-fn segment_that_breaks_a_rule_is_refused() {
+fn invalid_segment_is_refused() {
     let good = segment(&result(1, &[1; 20]), true);
     let mut wrong = good.clone();
     wrong[0] ^= 1;
@@ -231,7 +231,7 @@ fn segment_that_breaks_a_rule_is_refused() {
 
 /// A part of a header is enough to detect the error.
 #[test]
-fn front_of_a_header_in_a_segment_is_judged_too() {
+fn front_of_a_header_in_a_segment_is_checked() {
     let other = CqlErrorKind::VersionOther { expected: Version::V5, found: Version::V4 };
     assert_eq!(refused(framed, &segment(&[0x84], true)), (0, other, 0));
     assert_eq!(refused(framed, &segment(&[0x84], false)), (0, other, 0));
@@ -243,7 +243,7 @@ fn front_of_a_header_in_a_segment_is_judged_too() {
 }
 
 #[test]
-fn error_is_given_again() {
+fn error_is_returned_again() {
     let good = envelope(0x84, 0, 1, 2, &[]);
     for bad in [hex("04"), envelope(0x84, 1, 1, 8, &[1; 10])] {
         let mut decoder = decoder(Version::V4);
@@ -254,7 +254,7 @@ fn error_is_given_again() {
 }
 
 #[test]
-fn limit_holds_for_what_comes_and_for_what_is_inflated() {
+fn limit_applies_to_received_and_to_inflated_bytes() {
     let limits = Limits { body_bytes_max: 50 };
     let make = || Decoder::new(Version::V4, Direction::Response, limits, Vec::new(), Vec::new());
     assert_eq!(decode_all_ways(make, &envelope(0x84, 0, 1, 8, &[1; 50])).1, None);
@@ -277,7 +277,7 @@ fn limit_holds_for_what_comes_and_for_what_is_inflated() {
 }
 
 #[test]
-fn compressed_body_without_an_agreement_is_refused() {
+fn compressed_body_without_negotiation_is_refused() {
     let bytes = envelope(0x84, 1, 1, 8, &[0; 12]);
     assert_eq!(refused(|| decoder(Version::V4), &bytes), (0, CqlErrorKind::CompressionNotAgreed, 1));
     // In v5 the flag has no meaning, in a segment or before segments are used.
@@ -291,7 +291,7 @@ fn compressed_body_without_an_agreement_is_refused() {
 
 #[cfg(all(feature = "lz4", feature = "snappy"))]
 #[test]
-fn compressed_bodies_of_others_are_inflated() {
+fn compressed_bodies_of_other_implementations_are_inflated() {
     let lz4 = hex("04010009070000001f00000054cf0000004d53454c454354206101002ba02046524f4d2074000100");
     let snappy = hex("03010009070000001c542c0000004d53454c4543542061f60100242046524f4d2074000100");
     for (version, compression, bytes) in
@@ -317,7 +317,7 @@ fn compressed_bodies_of_others_are_inflated() {
 
 #[cfg(feature = "lz4")]
 #[test]
-fn compressed_segments_that_break_a_rule_are_refused() {
+fn invalid_compressed_segments_are_refused() {
     let whole = result(1, &[7; 400]);
     let bytes = {
         let mut sink = Vec::new();
@@ -359,7 +359,7 @@ fn compression_that_the_version_does_not_have_is_not_accepted() {
 }
 
 #[test]
-fn memory_of_a_fixed_size_bounds_what_comes_in_pieces() {
+fn memory_of_fixed_size_limits_data_in_pieces() {
     let bytes = envelope(0x84, 0, 1, 8, &[1; 91]);
     let mut room = [0; 100];
     let mut none = [0; 0];
@@ -392,7 +392,7 @@ fn memory_of_a_fixed_size_bounds_what_comes_in_pieces() {
 }
 
 #[test]
-fn memory_grows_with_what_has_come_and_not_with_what_is_claimed() {
+fn memory_grows_with_received_bytes_and_not_with_declared_lengths() {
     let mut plain = decoder(Version::V4);
     let mut claim = envelope(0x84, 0, 1, 8, &[1; 100]);
     claim[5..9].copy_from_slice(&(1_u32 << 28).to_be_bytes());
@@ -425,8 +425,8 @@ fn memory_can_be_made_smaller_between_envelopes() {
 }
 
 #[test]
-#[should_panic(expected = "the input does not go on where it was left")]
-fn input_that_does_not_go_on_is_the_callers_fault() {
+#[should_panic(expected = "the input does not continue where the last call stopped")]
+fn input_that_does_not_continue_panics() {
     let bytes = segment(&[result(1, &[]), result(2, &[1; 20])].concat(), true);
     let mut decoder = framed();
     let consumed = decoder.decode(&bytes).expect("good").consumed_bytes;
@@ -436,7 +436,7 @@ fn input_that_does_not_go_on_is_the_callers_fault() {
 /// An envelope that was collected and lent is no longer kept, and the caller can take the memory
 /// between two envelopes.
 #[test]
-fn decoder_keeps_nothing_once_an_envelope_that_came_in_pieces_was_lent() {
+fn decoder_stores_nothing_after_a_collected_envelope_was_returned() {
     let bytes = envelope(0x84, 0, 7, 8, b"body");
     let mut decoder = decoder(Version::V4);
     assert!(decoder.is_between());
@@ -453,7 +453,7 @@ fn decoder_keeps_nothing_once_an_envelope_that_came_in_pieces_was_lent() {
 
 /// A decoder that accepts any version uses no segments, and accepts every available compression.
 #[test]
-fn segments_begin_only_where_the_version_is_settled() {
+fn segments_require_a_known_version() {
     let ready = envelope(0x85, 0, 0, 2, &[]);
     for (version, is_framed) in [(None, false), (Some(Version::V4), false), (Some(Version::V5), true)] {
         let mut decoder = decoder(Version::V4);

@@ -39,13 +39,13 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn small_envelopes_share_a_segment_as_others_make_it() {
+fn small_envelopes_share_a_segment_as_in_another_implementation() {
     assert_eq!(encoded(Version::V5, None, &two_requests()), two_in_a_segment());
     assert_eq!(decoded(Version::V5, None, &two_in_a_segment()), plain(&two_requests()));
 }
 
 #[test]
-fn large_envelopes_are_cut_as_others_cut_them() {
+fn large_envelopes_are_split_as_in_another_implementation() {
     let body = noise(200_000);
     let whole = envelope(0x85, 0, 3, 8, &body);
     let bytes = encoded(Version::V5, None, &whole);
@@ -64,7 +64,7 @@ fn large_envelopes_are_cut_as_others_cut_them() {
 }
 
 #[test]
-fn what_does_not_become_shorter_is_left_as_it_is_as_others_do() {
+fn incompressible_envelopes_are_sent_as_in_another_implementation() {
     if !Compression::Lz4.is_available() {
         return;
     }
@@ -105,7 +105,7 @@ fn envelopes_fill_segments_up_to_their_last_byte() {
 }
 
 #[test]
-fn compressed_segments_survive_and_are_shorter() {
+fn compressed_segments_are_shorter_and_decoded() {
     if !Compression::Lz4.is_available() {
         return;
     }
@@ -122,7 +122,7 @@ fn compressed_segments_survive_and_are_shorter() {
 }
 
 #[test]
-fn older_versions_travel_as_they_are_or_with_compressed_bodies() {
+fn older_versions_are_sent_unchanged_or_with_compressed_bodies() {
     for version in [Version::V3, Version::V4] {
         let number = version.number();
         let text = b"pool house ".repeat(100);
@@ -154,7 +154,7 @@ fn snappy_is_not_in_version_5() {
 }
 
 #[test]
-fn bytes_that_are_no_envelopes_are_refused_and_leave_nothing() {
+fn incomplete_envelopes_are_refused_and_nothing_is_written() {
     let two = two_requests();
     for (version, compression) in
         [(Version::V5, None), (Version::V5, Some(Compression::Lz4)), (Version::V4, Some(Compression::Lz4))]

@@ -13,7 +13,7 @@ fn strings(texts: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn nodes_come_and_go_and_change_their_status() {
+fn events_of_nodes_are_read() {
     let node = "127.0.0.1:9042".parse().expect("an address");
     let inet = hex("047f00000100002352");
     for change in ["NEW_NODE", "REMOVED_NODE", "MOVED_NODE", "whatever comes"] {
@@ -46,6 +46,6 @@ fn schema_changes_name_what_was_changed() {
 }
 
 #[test]
-fn kinds_that_are_not_known_are_named() {
+fn unknown_kinds_are_named() {
     assert_eq!(read(&strings(&["CLIENT_ROUTES_CHANGE", "x"])), Ok(Event::Other { kind: "CLIENT_ROUTES_CHANGE" }));
 }

@@ -89,7 +89,7 @@ fn established(version: Version, compression: Option<Compression>, authenticated
 }
 
 #[test]
-fn server_that_asks_nobody_is_ready_after_startup() {
+fn server_without_authentication_is_ready_after_startup() {
     for (options, version) in [(V4, Version::V4), (V5, Version::V5)] {
         let options = CqlHandshakeOptions { driver_name: Some("pool"), ..options };
         let mut shake = new(options, Unauthenticated);
@@ -106,7 +106,7 @@ fn server_that_asks_nobody_is_ready_after_startup() {
 }
 
 #[test]
-fn password_is_sent_when_it_is_asked_for_and_in_version_5_in_a_segment() {
+fn requested_password_is_sent_and_in_version_5_in_a_segment() {
     let token = [&[0, 0, 0, 12][..], b"\0ada\0hunter2"].concat();
     for version in [Version::V3, Version::V4] {
         let mut shake = started(CqlHandshakeOptions { version, ..V4 }, Some(ADA));
@@ -134,7 +134,7 @@ fn password_is_sent_when_it_is_asked_for_and_in_version_5_in_a_segment() {
 }
 
 #[test]
-fn decoder_goes_on_where_the_handshake_ended() {
+fn decoder_continues_after_the_handshake() {
     let event = envelope(0x85, 0, -1, 0x0c, &string("X"));
     let limits = Limits { body_bytes_max: 3 };
     let mut shake = started(CqlHandshakeOptions { limits, ..V5 }, Unauthenticated);
@@ -150,7 +150,7 @@ fn decoder_goes_on_where_the_handshake_ended() {
 }
 
 #[test]
-fn best_compression_that_both_have_is_agreed_on() {
+fn preferred_common_compression_is_negotiated() {
     let lz4 = Compression::Lz4.is_available().then_some(Compression::Lz4);
     let snappy = Compression::Snappy.is_available().then_some(Compression::Snappy);
     for (version, theirs, expected) in [
@@ -200,7 +200,7 @@ fn answers_may_be_compressed_as_soon_as_startup_was_sent() {
 }
 
 #[test]
-fn server_that_names_its_versions_is_met_at_the_newest_of_both() {
+fn newest_common_version_is_selected() {
     let at = |tried: Version, versions: &[&str]| {
         let mut shake = asked(CqlHandshakeOptions { version: tried, ..V4 });
         told(&mut shake, &supported(tried.number(), &[CQL, ("PROTOCOL_VERSIONS", versions)]))
@@ -221,7 +221,7 @@ fn server_that_names_its_versions_is_met_at_the_newest_of_both() {
 }
 
 #[test]
-fn supported_that_makes_no_sense_is_refused() {
+fn malformed_supported_is_refused() {
     for entries in [&[][..], &[("COMPRESSION", &["lz4"][..])], &[("CQL_VERSION", &[])], &[("CQL_VERSION", &["2.0.0"])]]
     {
         let refused = told(&mut asked(V4), &supported(4, entries));
@@ -238,7 +238,7 @@ fn supported_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn version_that_the_server_refuses_is_followed_by_an_older_one() {
+fn refused_version_is_followed_by_an_older_one() {
     let words = "Invalid or unsupported protocol version (5); the lowest supported version is 3 and the greatest is 4";
     let beta = "Beta version of the protocol used (5/v5-beta), but USE_BETA flag is unset";
     let after = |tried: Version, answered: u8, message: &str| {
@@ -273,7 +273,7 @@ fn version_that_the_server_refuses_is_followed_by_an_older_one() {
 
 /// From the newest version, at most three attempts are made.
 #[test]
-fn attempts_come_to_an_end() {
+fn number_of_attempts_is_bounded() {
     let mut options = V5;
     let mut count = 0;
     loop {
@@ -289,7 +289,7 @@ fn attempts_come_to_an_end() {
 }
 
 #[test]
-fn error_ends_the_handshake_with_its_code_and_words() {
+fn error_ends_the_handshake_with_its_code_and_message() {
     for (code, cause) in [
         (ErrorCode::OVERLOADED, Cause::Command { code: 0x1001 }),
         (ErrorCode::IS_BOOTSTRAPPING, Cause::Command { code: 0x1002 }),
@@ -321,7 +321,7 @@ fn error_ends_the_handshake_with_its_code_and_words() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_refused() {
+fn unrequested_messages_are_refused() {
     let unexpected = |opcode| Err(CqlError::new(CqlErrorKind::Unexpected { opcode }, 4).into());
     let bodies = [
         (Opcode::Ready, Vec::new()),
@@ -359,7 +359,7 @@ fn what_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn server_that_asks_nobody_who_is_there_gets_an_error_as_answer() {
+fn authentication_request_without_credential_is_an_error() {
     let wish = reply(4, Opcode::Authenticate, &string(CLASS));
     let missing = CqlHandshakeError::Authentication(AuthError::UsernameMissing);
     assert_eq!(told(&mut started(V4, Unauthenticated), &wish), Err(missing));
@@ -405,7 +405,7 @@ impl CqlAuthenticator for Patient {
 }
 
 #[test]
-fn challenges_are_answered_one_after_the_other_but_not_for_ever() {
+fn number_of_challenges_is_bounded() {
     let challenge = framed(None, &reply(5, Opcode::AuthChallenge, &[&hex("00000004")[..], b"more"].concat()));
     let mut shake = authenticating(V5, Patient::default());
     for round in 1..=16_u8 {
@@ -422,7 +422,7 @@ fn challenges_are_answered_one_after_the_other_but_not_for_ever() {
 }
 
 #[test]
-fn what_does_not_fit_can_be_said_again() {
+fn message_that_does_not_fit_can_be_written_again() {
     for options in [V4, V5] {
         let mut shake = started(options, ADA);
         let wish = reply(options.version.number(), Opcode::Authenticate, &string(CLASS));
@@ -473,19 +473,19 @@ fn errors_say_what_went_wrong() {
 }
 
 #[test]
-fn each_failure_says_what_the_server_did() {
+fn each_handshake_error_has_a_text() {
     let wire = CqlError::new(CqlErrorKind::Utf8, 3);
     let texts = [
-        (CqlHandshakeError::Wire(wire), "the server broke the protocol: invalid UTF-8 at byte 3"),
+        (CqlHandshakeError::Wire(wire), "the server violated the protocol: invalid UTF-8 at byte 3"),
         (
             CqlHandshakeError::NoCommonVersion { tried: Version::V3 },
-            "the server speaks neither protocol version 3 nor an older one that is spoken here",
+            "the server supports neither protocol version 3 nor an older one that this client supports",
         ),
         (
             CqlHandshakeError::Authentication(AuthError::UsernameMissing),
-            "the server wants to know who is calling: the mechanism needs a user name",
+            "the server requires authentication: the mechanism needs a user name",
         ),
-        (CqlHandshakeError::Encode(CqlEncodeError::Full), "no room left to write"),
+        (CqlHandshakeError::Encode(CqlEncodeError::Full), "the buffer has no room for the message"),
         (CqlHandshakeError::Ended, "the handshake has ended"),
     ];
     for (error, text) in texts {
@@ -496,7 +496,7 @@ fn each_failure_says_what_the_server_did() {
 
 /// Without a password, and with an authenticator that is `None`.
 #[test]
-fn nobody_says_nothing_and_takes_nothing() {
+fn unauthenticated_writes_no_token_and_accepts_none() {
     let mut nobody = Unauthenticated;
     assert_eq!(nobody.handle_authenticate(CLASS), Err(AuthError::UsernameMissing));
     assert_eq!(nobody.handle_challenge(None), Err(AuthError::Ended));
@@ -508,7 +508,7 @@ fn nobody_says_nothing_and_takes_nothing() {
 }
 
 #[test]
-fn nobody_has_no_answer_to_whatever_is_asked() {
+fn unauthenticated_fails_on_every_request() {
     use crate::CqlAuthenticator;
     fn answers(mut of: impl CqlAuthenticator) -> [Result<(), AuthError>; 3] {
         [of.handle_authenticate(CLASS), of.handle_challenge(None), of.handle_success(None)]

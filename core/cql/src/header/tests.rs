@@ -22,7 +22,7 @@ fn header(first: u8, stream: i16, opcode: u8, length: i32) -> Vec<u8> {
 }
 
 #[test]
-fn header_of_every_kind_survives_being_written_and_read() {
+fn header_of_every_kind_is_read_back_as_written() {
     for version in Version::ALL {
         for opcode in Opcode::ALL {
             let stream = if opcode == Opcode::Event { -1 } else { 32_767 };
@@ -37,7 +37,7 @@ fn header_of_every_kind_survives_being_written_and_read() {
 }
 
 #[test]
-fn header_has_the_bytes_that_others_give_it() {
+fn header_bytes_equal_those_of_another_implementation() {
     let header = Header {
         version: Version::V4,
         direction: Direction::Request,
@@ -54,7 +54,7 @@ fn header_has_the_bytes_that_others_give_it() {
 }
 
 #[test]
-fn header_that_ends_anywhere_needs_the_rest() {
+fn incomplete_header_needs_more_bytes() {
     let bytes = header(0x84, 5, 2, 0);
     for end in 0..HEADER_BYTES {
         assert_eq!(decode(&bytes[..end]), Ok(Decoded::NeedMore { bytes_min: HEADER_BYTES - end }), "at {end}");
@@ -63,7 +63,7 @@ fn header_that_ends_anywhere_needs_the_rest() {
 }
 
 #[test]
-fn version_that_is_not_spoken_is_found_out_by_its_byte() {
+fn unsupported_version_is_detected_at_its_byte() {
     for number in [0_u8, 1, 2, 6, 65, 66, 127] {
         for bit in [0, 0x80] {
             let error = (CqlErrorKind::VersionUnknown { number }, 0);
@@ -74,7 +74,7 @@ fn version_that_is_not_spoken_is_found_out_by_its_byte() {
 }
 
 #[test]
-fn version_that_is_not_the_connections_is_refused() {
+fn version_other_than_that_of_the_connection_is_refused() {
     for found in [Version::V3, Version::V5] {
         let error = (CqlErrorKind::VersionOther { expected: Version::V4, found }, 0);
         assert_eq!(refused(&[found.number() | 0x80]), error);
@@ -89,7 +89,7 @@ fn wrong_direction_is_refused() {
 }
 
 #[test]
-fn opcode_is_judged_with_its_byte() {
+fn opcode_is_checked_at_its_byte() {
     for opcode in [0x04, 0x11, 0x80, 0xff] {
         assert_eq!(refused(&header(0x84, 0, opcode, 0)[..5]), (CqlErrorKind::OpcodeUnknown { opcode }, 4));
     }
@@ -100,7 +100,7 @@ fn opcode_is_judged_with_its_byte() {
 }
 
 #[test]
-fn negative_stream_is_for_events_and_events_have_no_other() {
+fn negative_stream_id_is_for_events_only() {
     for stream in [i16::MIN, -2, -1] {
         assert_eq!(refused(&header(0x84, stream, 8, 0)[..5]), (CqlErrorKind::Stream { stream }, 2));
     }
@@ -112,7 +112,7 @@ fn negative_stream_is_for_events_and_events_have_no_other() {
 }
 
 #[test]
-fn length_beyond_the_limit_or_below_nothing_is_refused_before_a_byte_of_the_body() {
+fn invalid_length_is_refused_before_the_body_arrives() {
     for length_bytes in [-1, i32::MIN, i32::MIN + 1] {
         assert_eq!(refused(&header(0x84, 0, 8, length_bytes)), (CqlErrorKind::LengthNegative { length_bytes }, 5));
     }
@@ -126,7 +126,7 @@ fn length_beyond_the_limit_or_below_nothing_is_refused_before_a_byte_of_the_body
 /// Every value of every byte except the length's, compared with a second implementation of the
 /// rules.
 #[test]
-fn every_front_is_judged_by_the_rules() {
+fn every_incomplete_header_is_checked() {
     let opcodes = [0, 2, 3, 6, 8, 0x0c, 0x0e, 0x10];
     for first in 0..=u8::MAX {
         for opcode in 0..=u8::MAX {
@@ -142,7 +142,7 @@ fn every_front_is_judged_by_the_rules() {
 }
 
 #[test]
-fn flags_that_are_not_known_are_kept_and_mean_nothing() {
+fn unknown_flags_are_kept_and_ignored() {
     let flags = Flags::from_bits(0xe0);
     assert!(!flags.contains(Flags::TRACING));
     assert_eq!(flags.union(Flags::TRACING).without(Flags::TRACING), flags);
@@ -150,7 +150,7 @@ fn flags_that_are_not_known_are_kept_and_mean_nothing() {
 }
 
 #[test]
-fn versions_and_opcodes_know_their_numbers() {
+fn versions_and_opcodes_have_their_numbers() {
     for version in Version::ALL {
         assert_eq!(Version::from_number(version.number()), Some(version));
     }

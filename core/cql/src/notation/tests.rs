@@ -19,7 +19,7 @@ fn assert_truncated(bytes: &[u8], read: impl Fn(&mut Reader<'_>) -> Result<(), C
 }
 
 #[test]
-fn everything_that_ends_too_early_is_truncated() {
+fn every_incomplete_value_is_truncated() {
     let text = string("né");
     assert_truncated(&text, |reader| reader.string().map(drop));
     assert_truncated(&[0, 0, 0, 2, 7, 7], |reader| reader.bytes().map(drop));
@@ -31,7 +31,7 @@ fn everything_that_ends_too_early_is_truncated() {
 }
 
 #[test]
-fn text_that_is_not_utf_8_says_where_it_begins() {
+fn text_that_is_not_utf_8_is_an_error_at_its_offset() {
     let bytes = [0, 2, 0, 1, b'a', 0, 2, 0xc3, 0x28];
     let error = reader(&bytes).strings().expect_err("not UTF-8");
     assert_eq!((error.kind(), error.offset()), (CqlErrorKind::Utf8, 9 + 7));
@@ -51,7 +51,7 @@ fn negative_lengths_of_bytes_stand_for_null() {
 }
 
 #[test]
-fn lists_and_maps_are_walked_through_in_order() {
+fn lists_and_maps_are_iterated_in_order() {
     let bytes = multimap(&[("k", &["a", "b"]), ("other", &[]), ("k", &["c"])]);
     let map = reader(&bytes).multimap().expect("good");
     assert_eq!((map.len(), map.count()), (3, 3));

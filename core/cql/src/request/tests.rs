@@ -15,14 +15,14 @@ fn assert_bytes(request: &Request<'_>, version: Version, stream: i16, digits: &s
 }
 
 #[test]
-fn options_has_the_bytes_that_others_give_it() {
+fn options_bytes_equal_those_of_another_implementation() {
     assert_bytes(&Request::Options, Version::V3, 0, "030000000500000000");
     assert_bytes(&Request::Options, Version::V4, 0, "040000000500000000");
     assert_bytes(&Request::Options, Version::V5, 0, "050000000500000000");
 }
 
 #[test]
-fn startup_says_what_there_is_to_say() {
+fn startup_contains_the_options_that_are_set() {
     let startup = Startup { compression: Some(Compression::Lz4), driver_name: Some("pool"), ..Startup::default() };
     let body = "0003000b43514c5f56455253494f4e0005332e302e30000b434f4d5052455353494f4e00036c7a34000b4452495645525f4e414d450004706f6f6c";
     assert_bytes(&Request::Startup(startup), Version::V4, 1, &alloc::format!("04000001010000003b{body}"));
@@ -34,7 +34,7 @@ fn startup_says_what_there_is_to_say() {
 }
 
 #[test]
-fn query_has_the_bytes_that_others_give_it() {
+fn query_bytes_equal_those_of_another_implementation() {
     let parameters = Parameters {
         serial_consistency: Some(Consistency::LocalSerial),
         page_size: Some(5000),
@@ -74,7 +74,7 @@ fn values_are_bytes_or_null_or_left_as_they_are() {
 
 /// The parts of EXECUTE, for callers that write its body themselves.
 #[test]
-fn parameters_stand_in_execute_as_in_query() {
+fn parameters_are_encoded_in_execute_as_in_query() {
     let values = [Value::Bytes(b"v")];
     let parameters = Parameters { page_size: Some(7), ..Parameters::new(Consistency::Two).values(&values) };
     let execute = |version: Version| {
@@ -127,7 +127,7 @@ fn token_may_be_null() {
 }
 
 #[test]
-fn consistencies_know_their_numbers() {
+fn consistencies_have_their_numbers() {
     for (consistency, number) in Consistency::ALL.into_iter().zip(0_u16..) {
         assert_eq!(consistency.number(), number);
         assert_eq!(Consistency::read(&mut Reader::new(&number.to_be_bytes(), 0)), Ok(consistency));
@@ -154,7 +154,7 @@ fn debug_shows_no_secret() {
 }
 
 #[test]
-fn debug_shows_what_is_no_secret() {
+fn debug_shows_everything_except_secrets() {
     use crate::EventKind;
     let values = [Value::Null, Value::Unset, Value::Bytes(b"abc")];
     assert_eq!(alloc::format!("{values:?}"), "[Null, Unset, Bytes(3)]");

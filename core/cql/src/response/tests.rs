@@ -83,7 +83,7 @@ fn result_is_its_kind_and_bytes() {
 }
 
 #[test]
-fn outcome_tells_keyspace_id_and_schema_change() {
+fn outcome_contains_keyspace_id_and_schema_change() {
     let set = Outcome { kind: OutcomeKind::SetKeyspace, body: &string("ks") };
     assert_eq!((set.keyspace(), set.prepared_id(), set.schema_change()), (Ok(Some("ks")), Ok(None), Ok(None)));
     let prepared = Outcome { kind: OutcomeKind::Prepared, body: &hex("0002abcd00") };
@@ -100,7 +100,7 @@ fn outcome_tells_keyspace_id_and_schema_change() {
 
 /// Every combination of the parts before the message.
 #[test]
-fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
+fn trace_warnings_and_payload_are_skipped_by_their_flags() {
     let trace = [7; 16];
     let warnings = [&[0, 2][..], &string("careful"), &string("slow")].concat();
     let payload = [&[0, 1][..], &string("key"), &[0, 0, 0, 1, 9]].concat();
@@ -133,7 +133,7 @@ fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
 
 /// v3 has neither warnings nor payloads: the bits are among those without a meaning.
 #[test]
-fn version_3_knows_only_the_trace() {
+fn version_3_supports_only_the_trace() {
     let body = [&[7; 16][..], &hex("00000001")].concat();
     let bytes = envelope(0x83, 0x0e, 3, 8, &body);
     let parts = open(&bytes).parts().expect("well-formed");
@@ -192,7 +192,7 @@ fn debug_shows_the_kind_and_no_token() {
 }
 
 #[test]
-fn event_is_a_response_that_nobody_asked_for() {
+fn event_is_decoded_as_a_response() {
     let body = [string("STATUS_CHANGE"), string("UP"), hex("047f00000100002352")].concat();
     let bytes = envelope(0x84, 0, -1, Opcode::Event.number(), &body);
     let Ok(Response::Event(event)) = open(&bytes).response() else { panic!("an event") };

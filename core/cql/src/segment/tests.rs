@@ -14,7 +14,7 @@ fn segment(payload: &[u8], format: Format, inflated: Option<usize>, self_contain
 }
 
 #[test]
-fn headers_survive_being_written_and_read() {
+fn headers_are_read_back_as_written() {
     let sizes = [1, 2, 255, 256, 65_535, 65_536, SEGMENT_PAYLOAD_BYTES_MAX];
     for format in EACH {
         for payload_bytes in sizes {
@@ -32,7 +32,7 @@ fn headers_survive_being_written_and_read() {
 }
 
 #[test]
-fn headers_have_the_bytes_that_others_give_them() {
+fn header_bytes_of_segments_equal_those_of_another_implementation() {
     let largest =
         SegmentHeader { payload_bytes: SEGMENT_PAYLOAD_BYTES_MAX, inflated_bytes: None, self_contained: false };
     assert_eq!(largest.to_bytes(Format::Plain)[..6], [0xff, 0xff, 0x01, 0x38, 0x91, 0xfe]);
@@ -44,7 +44,7 @@ fn headers_have_the_bytes_that_others_give_them() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_header_is_found_out() {
+fn every_flipped_bit_of_a_header_is_detected() {
     for format in EACH {
         let inflated = Some(500).filter(|_| format == Format::Compressed);
         let whole = segment(&[7; 300], format, inflated, true);
@@ -60,7 +60,7 @@ fn every_flipped_bit_of_a_header_is_found_out() {
 }
 
 #[test]
-fn payload_is_what_its_checksum_says() {
+fn payload_with_another_checksum_is_refused() {
     for format in EACH {
         let whole = segment(b"pool house", format, None, true);
         let front = format.header_bytes();
@@ -85,7 +85,7 @@ fn segment_without_payload_is_refused() {
 }
 
 #[test]
-fn bits_of_padding_mean_nothing() {
+fn padding_bits_are_ignored() {
     for (format, padding) in [(Format::Plain, 0b1111_1100), (Format::Compressed, 0b1111_1000)] {
         let header = SegmentHeader { payload_bytes: 5, inflated_bytes: None, self_contained: true };
         let mut bytes = header.to_bytes(format);

@@ -41,7 +41,7 @@ fn direction_follows_from_the_opcode_and_the_stream_must_fit_it() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_leaves_nothing() {
+fn too_long_values_are_refused_and_nothing_is_written() {
     let limits = Limits { body_bytes_max: 10 };
     let mut sink = hex("aabb");
     let mut encode = |length: usize| {
@@ -77,7 +77,7 @@ fn sink_that_is_full_at_any_byte_is_left_as_it_was() {
 }
 
 #[test]
-fn debug_shows_the_shape_alone() {
+fn debug_shows_lengths_only() {
     let mut shown = alloc::string::String::new();
     written(|body| {
         body.string("hunter2")?;
@@ -90,7 +90,7 @@ fn debug_shows_the_shape_alone() {
 
 /// `Unauthenticated` writes an empty token, and refuses every message of the server.
 #[test]
-fn nobody_writes_an_empty_token_and_takes_none() {
+fn unauthenticated_writes_an_empty_token_and_refuses_messages() {
     use crate::CqlAuthenticator;
     use poolhouse_wire::{AuthError, Unauthenticated};
     let mut nobody = Unauthenticated;

@@ -7,7 +7,7 @@ use crate::task_guard::{Guarded, TaskGuard};
 use core::future::{pending, poll_fn};
 use core::ops::Deref;
 use core::pin::pin;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::{ConnId, EstablishError};
 use poolhouse_core::storage::Store as _;
@@ -50,8 +50,13 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Opens a connection after the pause that earlier failures require; `None` if the pool abandons
     /// it.
     async fn open(&self, conn: ConnId) -> Option<Result<M::Connection, Failure<M::Error>>> {
-        while let Some(at) = self.state.with(|state| state.retry_at).filter(|at| *at > self.runtime.now()) {
-            self.unless_abandoned(conn, self.runtime.sleep_until(at)).await?;
+        while let Some(at) = self.retry_at() {
+            let mut expiry = pin!(self.runtime.sleep_until(at));
+            let paused = poll_fn(|context| match self.retry_at() {
+                Some(_) => expiry.as_mut().poll(context),
+                None => Poll::Ready(()),
+            });
+            self.unless_abandoned(conn, paused).await?;
         }
         let opened = self.unless_abandoned(conn, self.limited(self.manager.connect())).await?;
         Some(match opened {
@@ -61,14 +66,20 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         })
     }
 
+    /// The earliest time of the next attempt to connect; `None` if it has passed.
+    fn retry_at(&self) -> Option<Instant> {
+        self.state.with(|state| state.retry_at).filter(|at| *at > self.runtime.now())
+    }
+
     /// The result of `work`; `None` if the pool abandons the connection before.
     async fn unless_abandoned<T>(&self, conn: ConnId, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|context| {
-            if let Poll::Ready(result) = work.as_mut().poll(context) {
-                return Poll::Ready(Some(result));
+            // Registers the waker before the work is polled, so no wake-up is lost between them.
+            if self.poll_interrupted(conn, context.waker()).is_ready() {
+                return Poll::Ready(None);
             }
-            self.poll_interrupted(conn, context.waker()).map(|()| None)
+            work.as_mut().poll(context).map(Some)
         })
         .await
     }
@@ -96,12 +107,30 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     fn opened(&self, conn: ConnId, connection: M::Connection) {
-        self.state.with(|state| (state.failures, state.retry_at, state.is_error_last) = (0, None, false));
+        let was_failing = self.state.with(|state| {
+            (state.failures, state.is_error_last) = (0, false);
+            state.retry_at.take().is_some()
+        });
         let now = self.runtime.now();
         let expiry = self.expiry(now);
         let abandoned = self.established(now, conn, hold(connection), expiry);
         self.step(|state, _| state.set_due_earlier(expiry));
         let _ = R::contain(|| drop(abandoned));
+        if was_failing {
+            self.end_pauses();
+        }
+    }
+
+    /// Wakes the workers that pause before their next attempt, and others that open connections.
+    #[cold]
+    fn end_pauses(&self) {
+        for place in 0..self.with(|state| state.cells.slots().len()) {
+            let waker = self.with(|state| {
+                let cell = state.cells.slots_mut().get_mut(place)?;
+                if cell.socket.is_none() && cell.known.is_none() { cell.waker.take() } else { None }
+            });
+            let _ = R::contain(|| waker.map(Waker::wake));
+        }
     }
 
     /// The end of the lifetime of a connection that is opened now.

@@ -292,7 +292,7 @@ fn work_that_panics_when_it_is_made_is_made_again_after_a_rest() {
         assert!(times > 1, "as the test wants it");
         async {}
     };
-    let mut kept = Box::pin(restart(&bench, begin));
+    let mut kept = Box::pin(crate::task_guard::restart(&bench, begin));
     assert!(poll(&mut kept).is_pending());
     pass(&bench, REST - Duration::from_nanos(1));
     assert!(poll(&mut kept).is_pending(), "it rests");

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::future::pending;
+use core::future::{pending, poll_fn};
 use core::pin::Pin;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
@@ -24,6 +24,8 @@ use std::sync::Mutex;
 struct Peer {
     refuses: bool,
     hangs: bool,
+    /// The wakers of attempts to connect that hang.
+    hanging: Vec<Waker>,
     panics: bool,
     check_panics: bool,
     /// Connections up to this number fail their checks.
@@ -53,9 +55,15 @@ impl Manager for Opener {
     type Error = &'static str;
 
     async fn connect(&self) -> Result<Line, &'static str> {
-        if self.0.lock().unwrap().hangs {
-            pending::<()>().await;
-        }
+        poll_fn(|context| {
+            let mut peer = self.0.lock().unwrap();
+            if !peer.hangs {
+                return Poll::Ready(());
+            }
+            peer.hanging.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
         let mut peer = self.0.lock().unwrap();
         if peer.panics {
             drop(peer);
@@ -304,6 +312,31 @@ fn pauses_double_up_to_their_limit() {
         pauses.push(house.now().saturating_since(begun));
     }
     assert_eq!(pauses, [Duration::ZERO, 50 * MS, 100 * MS, 150 * MS], "the entropy of the test is zero");
+}
+
+/// A worker that pauses after failures continues as soon as another worker has opened a connection.
+#[test]
+fn pause_ends_when_another_connection_is_opened() {
+    let mut house = House::open(Options { max_connecting: 2, wait_timeout: None, ..PLAIN });
+    house.peer(|peer| peer.hangs = true);
+    let mut first = house.begin();
+    assert!(poll(&mut first).is_pending());
+    house.run();
+    house.peer(|peer| (peer.hangs, peer.refuses) = (false, true));
+    assert_eq!(house.get().err(), Some(PoolError::Connect("refused")));
+    let mut second = house.begin();
+    assert!(poll(&mut second).is_pending());
+    house.run();
+    assert!(poll(&mut second).is_pending(), "the worker pauses");
+    let hanging = house.peer(|peer| {
+        peer.refuses = false;
+        core::mem::take(&mut peer.hanging)
+    });
+    hanging.into_iter().for_each(Waker::wake);
+    house.run();
+    let held = poll(&mut first);
+    assert!(matches!(held, Poll::Ready(Ok(_))));
+    assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))), "no time has passed");
 }
 
 #[test]

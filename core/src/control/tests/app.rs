@@ -130,7 +130,7 @@ fn no_check_at_once_after_a_network_error() {
 
 /// SDAM-71, S12
 #[test]
-fn network_timeout_of_an_operation_says_nothing_of_the_server() {
+fn network_timeout_of_an_operation_does_not_change_the_server() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     rig.check("a", &standalone());
@@ -160,7 +160,7 @@ fn error_of_another_generation_changes_nothing() {
 
 /// SDAM-81, SDAM-83, S11
 #[test]
-fn state_change_asks_for_a_check_and_clears_only_when_it_shuts_down() {
+fn state_change_requests_a_check_and_clears_only_at_shutdown() {
     for (code, clear) in [(91, Some(ALL)), (11_600, Some(ALL)), (10_107, None), (189, None)] {
         let mut rig = open(&["a", "b"]);
         let a = rig.id("a");

@@ -115,7 +115,7 @@ impl Rig {
 
 /// The description, then the pool, then waiting selectors, all within one step (MON-52, SDAM-64).
 #[test]
-fn good_check_tells_the_topology_and_then_the_pool() {
+fn successful_check_updates_the_topology_and_then_the_pool() {
     let mut rig = Rig::new();
     let line = rig.dial(at(0));
     assert_eq!(rig.actions()[..], []);
@@ -228,7 +228,7 @@ fn close_ends_everything_and_is_final() {
 }
 
 #[test]
-fn clock_asks_to_be_called_when_something_is_due_and_not_before() {
+fn timeout_is_the_instant_of_the_next_step() {
     let mut rig = Rig::new();
     let line = rig.dial(at(0));
     rig.reply(at(5), line);

@@ -24,7 +24,7 @@ fn at_the_start_every_seed_is_announced_and_checked() {
 
 /// SDAM-53, SDAM-59, LOG-07, LOG-11
 #[test]
-fn servers_that_come_are_checked_and_those_that_go_are_ended_whatever_was_in_flight() {
+fn added_servers_are_checked_and_monitors_of_removed_servers_end() {
     let mut rig: Rig = set_of_three();
     let (a, b, c) = (rig.id("a"), rig.id("b"), rig.id("c"));
     rig.at(10_000).timeout();
@@ -71,7 +71,7 @@ fn reply_that_removes_its_own_server_ends_its_monitor() {
 
 /// Slots of servers are reused for servers with other names.
 #[test]
-fn place_is_used_again_by_another_server_and_old_news_is_stale() {
+fn slot_is_reused_by_another_server_and_late_results_are_stale() {
     let mut rig: Rig = set_of_three();
     let b = rig.id("b");
     rig.at(10_000).timeout();
@@ -294,7 +294,7 @@ fn seeds_that_do_not_fit_are_refused() {
 /// servers are added and removed in a step. A host that carries out a step's actions before the
 /// next step never has two servers in one slot.
 #[test]
-fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
+fn slot_of_a_removed_server_is_not_reused_in_the_same_step() {
     let mut rig: Rig = set_of_three();
     let mut election = 1;
     for round in 0..20_u64 {
@@ -318,7 +318,7 @@ fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
 
 /// The touched slots include every server with a pending action, and every server that ended.
 #[test]
-fn whatever_owes_something_new_is_at_a_place_that_was_touched() {
+fn every_slot_with_a_new_action_is_in_the_touched_range() {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b", "c"], ..TopologyOptions::default() }, POLLING);
     let owing = |rig: &Rig| -> Vec<usize> {
         let servers = rig.control.topology().servers().map(|description| description.server());

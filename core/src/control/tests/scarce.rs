@@ -7,7 +7,7 @@ use crate::topology::tests::scarce::OnScarce;
 /// If no memory is available for the monitor of a member, the member is checked after the next
 /// input for which memory is available.
 #[test]
-fn member_without_memory_for_its_monitor_gets_one_with_the_next_news() {
+fn member_without_memory_for_its_monitor_has_one_after_the_next_input() {
     let mut late = 0;
     for count in 0.. {
         let ((rig, members), is_out) = with_memory_for(count, || {
@@ -63,7 +63,7 @@ fn member_without_memory_for_its_monitor_gets_one_with_the_next_news() {
 
 /// The same for a member that is added later. The checks of existing members continue.
 #[test]
-fn members_that_are_there_are_checked_while_memory_is_out_for_others() {
+fn existing_members_are_checked_while_memory_for_others_is_exhausted() {
     let mut late = 0;
     for count in 0.. {
         let mut rig: Rig<OnScarce> =

@@ -32,7 +32,7 @@ fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
 
 /// SDAM-63, S8
 #[test]
-fn pool_of_a_member_without_data_is_not_made_ready_but_for_a_direct_connection() {
+fn pool_of_a_member_without_data_is_ready_only_for_a_direct_connection() {
     let hosts = ["a"];
     let others = [
         HelloReply { arbiter_only: true, ..member(&hosts) },
@@ -152,7 +152,7 @@ fn every_check_that_ends_wakes_selectors() {
 /// S9, SDAM-85: an application's error is newer than a reply that was in flight. Selectors that
 /// still wait request further checks.
 #[test]
-fn server_that_stays_unknown_by_an_old_reply_is_checked_as_often_as_selectors_ask() {
+fn server_unknown_after_an_old_reply_is_checked_at_each_request() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     rig.check("a", &versioned(standalone(), 5));

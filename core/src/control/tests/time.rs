@@ -33,7 +33,7 @@ fn poll_timeout_is_exact_for_many_servers() {
 
 /// One call does all work that is due, the earliest first.
 #[test]
-fn one_call_does_all_that_is_due() {
+fn one_call_handles_all_due_work() {
     let mut rig = open(&["a", "b", "c"]);
     rig.at(20).check("a", &mongos());
     rig.at(10).check("b", &mongos());
@@ -49,7 +49,7 @@ fn one_call_does_all_that_is_due() {
 /// SDAM-85, MON-17: while a selector waits and requests a check at each wake-up, a server is
 /// checked every 500 ms.
 #[test]
-fn server_is_checked_every_500_ms_while_somebody_waits() {
+fn server_is_checked_every_500_ms_while_a_selector_waits() {
     let mut rig = open(&["a"]);
     let mut starts = Vec::new();
     rig.control.request_check(rig.now);
@@ -70,7 +70,7 @@ fn server_is_checked_every_500_ms_while_somebody_waits() {
 
 /// If the clock goes back, the latest time holds for all monitors.
 #[test]
-fn clock_that_goes_back_is_held() {
+fn clock_that_goes_back_keeps_the_latest_time() {
     let mut rig = open(&["a", "b"]);
     rig.at(5_000).check("a", &mongos());
     rig.at(100).check("b", &mongos());
@@ -85,7 +85,7 @@ fn clock_that_goes_back_is_held() {
 
 /// A call before anything is due changes nothing, and a call at the end of time ends.
 #[test]
-fn calls_at_odd_times_end() {
+fn early_and_very_late_calls_return() {
     let mut rig = open(&["a"]);
     let before = (rig.control.poll_timeout(), rig.lines());
     rig.timeout();
@@ -103,7 +103,7 @@ fn calls_at_odd_times_end() {
 }
 
 #[test]
-fn control_is_shown_by_the_number_of_its_servers() {
+fn debug_of_a_control_machine_shows_the_number_of_servers() {
     let rig: Rig = open_with(TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }, POLLING);
     assert_eq!(format!("{:?}", rig.control), "Control { servers: 2, .. }");
 }

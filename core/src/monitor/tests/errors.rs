@@ -15,7 +15,7 @@ fn known_and_checking() -> (Rig, LineId) {
 
 /// MON-53.
 #[test]
-fn mon_53_a_failed_check_closes_the_connection_and_says_so_before_anything_follows() {
+fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
     // LOG-14: the event carries the failure. It is emitted before the outcome is applied, and its
     // consequences follow after.
     let (mut rig, line) = known_and_checking();
@@ -105,7 +105,7 @@ fn mon_55_the_first_check_of_a_server_is_not_retried() {
 
 /// MON-57.
 #[test]
-fn mon_57_an_applications_error_that_made_the_server_unknown_takes_the_retry_away() {
+fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry() {
     let (mut rig, line) = known_and_checking();
     rig.known = false;
     assert_eq!(rig.monitor.state(), MonitorState::Checking);
@@ -154,7 +154,7 @@ fn a_server_whose_check_was_cancelled_counts_as_unknown() {
 
 /// MON-55.
 #[test]
-fn a_server_that_greets_and_hangs_up_is_retried_once_in_500_ms() {
+fn a_server_that_closes_after_the_handshake_is_retried_once_in_500_ms() {
     let mut rig = Rig::streaming_from_the_start();
     let first = rig.monitor.check.conn().expect("connected").id;
     rig.fail(first, Cause::Network).expect("current");
@@ -198,7 +198,7 @@ fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
 
 /// MON-50.
 #[test]
-fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_leaves_the_time() {
+fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_keeps_the_due_time() {
     let mut rig = Rig::polling();
     let line = rig.connect();
     rig.reply(line, &OK).expect("current");
@@ -220,7 +220,7 @@ fn cancelling_a_dial_that_the_host_has_not_begun_owes_nothing() {
 }
 
 #[test]
-fn cancelling_while_an_outcome_is_applied_stops_what_would_follow() {
+fn cancelling_while_an_outcome_is_applied_cancels_the_next_step() {
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");
@@ -255,7 +255,7 @@ fn mon_49_close_ends_a_streamed_wait_at_once() {
 }
 
 #[test]
-fn closing_while_an_outcome_is_applied_drops_it_and_settling_is_then_nothing() {
+fn closing_while_an_outcome_is_applied_drops_the_outcome() {
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");
@@ -280,7 +280,7 @@ fn an_idle_connection_that_breaks_is_no_failed_check() {
 }
 
 #[test]
-fn late_news_about_an_old_connection_is_stale_and_changes_nothing() {
+fn late_results_of_an_old_connection_are_stale() {
     let (mut rig, line) = known_and_checking();
     rig.fail(line, Cause::Network).expect("current");
     rig.settle();
@@ -296,7 +296,7 @@ fn late_news_about_an_old_connection_is_stale_and_changes_nothing() {
 
 /// If the host drops an outcome, its effect on the server is lost, but the monitor continues.
 #[test]
-fn what_follows_a_check_begins_at_the_next_call_that_is_due() {
+fn step_after_a_check_begins_at_the_next_due_call() {
     let (mut rig, line) = known_and_checking();
     rig.fail(line, Cause::Network).expect("current");
     assert_eq!(rig.due(), Some(rig.now));

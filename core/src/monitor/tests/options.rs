@@ -30,7 +30,7 @@ fn mon_24_heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule()
 
 /// MON-24.
 #[test]
-fn mon_24_heartbeat_frequency_of_500_ms_is_taken() {
+fn mon_24_heartbeat_frequency_of_500_ms_is_accepted() {
     const CONFIG: Result<MonitorConfig, ConfigError> =
         MonitorOptions { heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT }.validate();
     assert_eq!(CONFIG.map(|config| config.options().heartbeat_frequency), Ok(ms(500)));

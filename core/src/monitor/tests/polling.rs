@@ -46,7 +46,7 @@ fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
 
 /// MON-05.
 #[test]
-fn mon_05_legacy_hello_until_the_server_says_hello_ok_on_each_connection_anew() {
+fn mon_05_legacy_hello_is_used_on_each_connection_until_hello_ok() {
     let hello_ok = (HelloReply { hello_ok: true, ..OK.0 }, OK.1);
     let mut rig = Rig::polling();
     rig.start();
@@ -79,7 +79,7 @@ fn mon_05_legacy_hello_stays_without_hello_ok() {
 
 /// MON-05.
 #[test]
-fn mon_05_stable_api_says_hello_from_the_start() {
+fn mon_05_stable_api_uses_hello_from_the_start() {
     let mut rig = Rig::new(MonitorOptions { server_api: true, ..MonitorOptions::DEFAULT });
     rig.start();
     let line = rig.only_dial();
@@ -214,7 +214,7 @@ fn mon_34_zero_connect_timeout_is_unlimited() {
 }
 
 #[test]
-fn news_at_the_instant_of_the_deadline_is_too_late() {
+fn results_at_the_instant_of_the_deadline_are_too_late() {
     let mut rig = Rig::polling();
     rig.start();
     let line = rig.only_dial();
@@ -235,7 +235,7 @@ fn news_at_the_instant_of_the_deadline_is_too_late() {
 
 /// MON-10.
 #[test]
-fn mon_10_a_server_that_hangs_does_not_hold_up_another() {
+fn mon_10_a_silent_server_does_not_delay_another() {
     let mut hung = Rig::polling();
     let mut other = Rig::polling();
     hung.connect();
@@ -275,7 +275,7 @@ fn log_16_events_name_server_and_connection() {
 }
 
 #[test]
-fn a_clock_that_goes_back_is_held() {
+fn a_clock_that_goes_back_keeps_the_latest_time() {
     let mut rig = Rig::polling();
     let line = rig.at(5_000).connect();
     rig.at(1_000).reply(line, &OK).expect("current");
@@ -289,7 +289,7 @@ fn a_clock_that_goes_back_is_held() {
 }
 
 #[test]
-fn an_instant_that_the_clock_cannot_say_never_comes() {
+fn an_instant_beyond_the_clock_never_expires() {
     let mut rig = Rig::polling();
     rig.now = Instant::MAX;
     let line = rig.connect();

@@ -5,7 +5,7 @@ use crate::monitor::HeartbeatId;
 use alloc::string::ToString;
 
 #[test]
-fn every_event_is_told_on_one_line() {
+fn every_event_is_displayed_on_one_line() {
     let id = HeartbeatId { server: ServerId::new(7), connection: 1, server_connection: None };
     let duration = Duration::from_micros(1500);
     let lines = [
@@ -34,7 +34,7 @@ fn modes_have_the_names_of_the_specification_and_auto_is_the_default() {
 }
 
 #[test]
-fn monitor_tells_its_options_and_where_it_is() {
+fn monitor_returns_its_options_and_state() {
     let mut rig = Rig::polling();
     assert_eq!(rig.monitor.config().options().server_monitoring_mode, ServerMonitoringMode::Poll);
     assert_eq!(rig.monitor.state(), MonitorState::New);

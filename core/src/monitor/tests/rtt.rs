@@ -24,7 +24,7 @@ fn mon_47_the_first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
 
 /// MON-44.
 #[test]
-fn mon_44_the_minimum_is_zero_until_two_samples_and_forgets_after_ten() {
+fn mon_44_the_minimum_is_zero_until_two_samples_and_covers_ten() {
     let mut rtt = Rtt::new();
     assert_eq!(rtt.minimum(), ms(0));
     rtt.add_sample(ms(2));
@@ -56,7 +56,7 @@ fn mon_48_no_sample_is_negative_or_too_long() {
 
 /// MON-47.
 #[test]
-fn mon_47_rounding_does_not_gather() {
+fn mon_47_rounding_errors_do_not_accumulate() {
     let mut rtt = Rtt::new();
     let sample = Duration::from_nanos(9_120_001);
     for _ in 0..10_000 {
@@ -67,7 +67,7 @@ fn mon_47_rounding_does_not_gather() {
 
 /// MON-38, MON-42.
 #[test]
-fn mon_38_and_mon_42_the_rtt_line_says_hello_each_heartbeat_frequency_and_only_the_time_counts() {
+fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and_only_the_time_is_used() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let line = rtt_line(&rig);
@@ -143,7 +143,7 @@ fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
 
 /// MON-43.
 #[test]
-fn mon_43_a_dial_of_the_rtt_line_that_takes_too_long_is_given_up() {
+fn mon_43_a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
     let mut rig = Rig::streaming_from_the_start();
     let line = rtt_line(&rig);
     assert_eq!(rig.due(), Some(at(10_000)));
@@ -156,7 +156,7 @@ fn mon_43_a_dial_of_the_rtt_line_that_takes_too_long_is_given_up() {
 
 /// MON-39.
 #[test]
-fn mon_39_the_rtt_line_goes_when_the_server_stops_streaming() {
+fn mon_39_the_rtt_connection_is_closed_when_the_server_stops_streaming() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let line = rtt_line(&rig);
@@ -169,7 +169,7 @@ fn mon_39_the_rtt_line_goes_when_the_server_stops_streaming() {
 
 /// MON-47.
 #[test]
-fn mon_47_a_failed_check_forgets_the_samples() {
+fn mon_47_a_failed_check_discards_the_samples() {
     let mut rig = Rig::polling();
     let line = rig.connect();
     rig.at(5).reply(line, &OK).expect("current");
@@ -225,7 +225,7 @@ fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
 
 /// Two monitors with equal future behavior have equal hashes, whatever times they have measured.
 #[test]
-fn hashes_tell_lines_apart_and_leave_round_trip_times_out() {
+fn hashes_distinguish_connections_and_omit_round_trip_times() {
     use crate::storage::tests::hash;
     let mut rtt = Rtt::new();
     rtt.add_sample(ms(3));

@@ -7,7 +7,7 @@ fn check_line(rig: &Rig) -> LineId {
 
 /// MON-26.
 #[test]
-fn mon_26_streaming_starts_when_a_reply_carries_topology_version() {
+fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
     // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
     // heartbeatFrequencyMS.
     let mut rig = Rig::streaming();
@@ -151,7 +151,7 @@ fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
 
 /// MON-31.
 #[test]
-fn mon_31_every_failure_of_a_stream_closes_the_connection_and_starts_anew() {
+fn mon_31_every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() {
     for (fault, retried) in [
         (Ok(REFUSED), false),
         (Ok((REFUSED.0, Matched::MoreComes)), false),
@@ -188,7 +188,7 @@ fn mon_31_every_failure_of_a_stream_closes_the_connection_and_starts_anew() {
 }
 
 #[test]
-fn a_handshake_reply_that_promises_another_is_a_breach_of_protocol() {
+fn a_handshake_reply_that_announces_another_is_a_protocol_error() {
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &STREAMED).expect("current");
@@ -197,7 +197,7 @@ fn a_handshake_reply_that_promises_another_is_a_breach_of_protocol() {
 }
 
 #[test]
-fn a_reply_that_nobody_asked_for_closes_the_connection() {
+fn an_unsolicited_reply_closes_the_connection() {
     let mut rig = Rig::streaming();
     let line = rig.connect();
     rig.reply(line, &OK).expect("current");

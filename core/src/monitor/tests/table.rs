@@ -137,7 +137,7 @@ fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
 }
 
 #[test]
-fn every_input_in_every_state_does_what_the_table_says() {
+fn every_input_in_every_state_follows_the_table() {
     #[rustfmt::skip]
     let table: [(char, [&str; 12]); 14] = [
         //     start req  canc clos dialed reply  vers   strm   refus  failed early due
@@ -182,7 +182,7 @@ fn commands_while_an_outcome_is_applied_leave_it_or_end_it() {
 }
 
 #[test]
-fn the_rtt_line_takes_every_input_too() {
+fn the_rtt_connection_accepts_every_input() {
     // The RTT connection being dialed, its handshake sent, and idle between two measurements.
     for stage in 0..3 {
         for input in ["dialed", "reply", "refused", "streamed", "failed", "due"] {
@@ -217,7 +217,7 @@ fn the_rtt_line_takes_every_input_too() {
 
 /// A dial is under way only after the host has taken it.
 #[test]
-fn dial_is_under_way_from_when_the_host_was_told() {
+fn dial_is_in_progress_after_the_host_has_polled_it() {
     let mut rig = Rig::streaming();
     rig.start();
     let line = &rig.monitor.check;

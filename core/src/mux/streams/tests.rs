@@ -17,7 +17,7 @@ fn free(streams: &mut Streams<Heap>, id: u32) {
 
 /// M1
 #[test]
-fn every_id_is_given_out_once_and_none_beyond() {
+fn every_id_is_assigned_once_and_none_beyond() {
     for ids in [1, 2, 63, 64, 65, 127, 128, 129, 4096, 4097, 32_768] {
         let mut streams = streams(ids);
         let mut seen = BTreeSet::new();
@@ -83,7 +83,7 @@ fn few_requests_use_few_ids() {
 }
 
 #[test]
-fn uses_follow_what_is_told() {
+fn uses_follow_the_calls() {
     let mut streams = streams(128);
     let id = streams.take().expect("one is free");
     assert_eq!(streams.of(id), Use::Waiting);
@@ -92,7 +92,7 @@ fn uses_follow_what_is_told() {
     free(&mut streams, id);
     assert_eq!(streams.of(id), Use::Free);
     let id = streams.take().expect("one is free");
-    streams.give_up(id);
+    streams.abandon(id);
     assert_eq!((streams.of(id), streams.late_count()), (Use::Late, 1));
     streams.assert_invariants();
     free(&mut streams, id);
@@ -105,7 +105,7 @@ fn uses_follow_what_is_told() {
 
 /// Compared with a naive set.
 #[test]
-fn random_lives_agree_with_a_set() {
+fn random_calls_agree_with_a_set() {
     for seed in 1..200_u64 {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut draw = |limit: u32| {
@@ -139,7 +139,7 @@ fn random_lives_agree_with_a_set() {
                             streams.answer(*id);
                             *taken_for = Use::Answered;
                         } else {
-                            streams.give_up(*id);
+                            streams.abandon(*id);
                             *taken_for = Use::Late;
                         }
                     }
@@ -156,7 +156,7 @@ fn random_lives_agree_with_a_set() {
 }
 
 #[test]
-fn a_fixed_store_has_room_for_what_it_says() {
+fn a_fixed_store_holds_the_ids_of_its_capacity() {
     let mut streams = Streams::<heapless::Vec<u64, { words(128) }>>::empty();
     streams.reset(128).expect("there is room");
     assert!(streams.reset(129).is_err());
@@ -165,7 +165,7 @@ fn a_fixed_store_has_room_for_what_it_says() {
 }
 
 #[test]
-fn what_is_free_is_not_freed_again_and_an_id_that_is_not_there_is_free() {
+fn free_ids_are_not_freed_again_and_unknown_ids_are_free() {
     let mut streams = streams(4096);
     let taken = streams.take().expect("one is free");
     let before = streams.clone();
@@ -179,7 +179,7 @@ fn what_is_free_is_not_freed_again_and_an_id_that_is_not_there_is_free() {
 /// No id follows the last 64 ids under a summary word, so the search continues with the next one,
 /// and from the beginning after the last one.
 #[test]
-fn behind_the_last_ids_under_a_word_the_turn_goes_on_with_the_next_ones() {
+fn rotation_continues_after_the_last_ids_under_a_word() {
     let mut streams = streams(8192);
     while streams.take().is_some() {}
     for wanted in [4094, 5000, 1] {

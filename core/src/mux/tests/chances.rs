@@ -6,7 +6,7 @@ use crate::sim::chance::tests::with;
 use crate::sim::chance::{Point, fired};
 
 #[test]
-fn the_newest_of_those_that_are_as_busy_takes_a_request_and_none_is_busier_by_two() {
+fn the_newest_of_equally_busy_connections_takes_a_request() {
     with(Point::NewestOfEqual, || {
         let mut world = world(MuxOptions::DEFAULT_128);
         world.establish();
@@ -32,7 +32,7 @@ fn the_newest_of_those_that_are_as_busy_takes_a_request_and_none_is_busier_by_tw
 }
 
 #[test]
-fn a_request_that_is_refused_a_place_is_told_so_and_leaves_nothing() {
+fn a_request_without_a_waiter_slot_is_rejected() {
     with(Point::RefuseRequest, || {
         let mut world = world(SMALL);
         let outcome = world.acquire();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn answer_before_the_peer_was_asked_is_one_that_nobody_waits_for() {
+fn reply_before_its_heartbeat_was_sent_is_unexpected() {
     let mut world = world(SMALL);
     world.establish();
     let conn = world.stream().conn();
@@ -55,7 +55,7 @@ fn end_of_time_is_never_due() {
 }
 
 #[test]
-fn newest_in_the_trash_that_is_still_of_use_is_resurrected() {
+fn newest_usable_trashed_connection_is_resurrected() {
     let mut world = world(SMALL);
     world.establish();
     let mut streams: Vec<_> = (0..9)
@@ -101,7 +101,7 @@ fn hysteresis_of_a_small_threshold_is_at_least_one_request() {
 }
 
 #[test]
-fn place_of_a_closed_connection_is_taken_at_once_in_fixed_memory() {
+fn slot_of_a_closed_connection_is_reused_at_once_in_fixed_memory() {
     let mut world = World::<MuxFixed<1, 2, { stream_words(8) }>>::new(SMALL);
     world.establish();
     let stream = world.stream();
@@ -118,14 +118,14 @@ fn place_of_a_closed_connection_is_taken_at_once_in_fixed_memory() {
 }
 
 #[test]
-fn pool_without_room_for_connections_says_so() {
+fn pool_without_connection_slots_rejects_requests() {
     let mut world = World::<MuxFixed<0, 1, 4>>::new(SMALL);
     assert_eq!(world.acquire(), Err(AcquireError::Down { cause: Cause::Resources }));
     assert_eq!(world.mux.poll_timeout(), None);
 }
 
 #[test]
-fn connection_in_fixed_memory_has_as_many_ids_as_there_is_room_for() {
+fn ids_of_a_connection_are_limited_by_fixed_memory() {
     for (ids, expected) in [(200, 64), (64, 64), (63, 63), (65, 64), (1, 1), (32_768, 64)] {
         let local = HostOptions { max_requests_per_connection: 1, new_connection_threshold: 1, ..SMALL.local };
         let options = MuxOptions { streams_per_connection: ids, local, remote: local, ..SMALL };
@@ -144,7 +144,7 @@ fn connection_in_fixed_memory_has_as_many_ids_as_there_is_room_for() {
 }
 
 #[test]
-fn connection_that_is_gone_has_nothing_in_flight() {
+fn closed_connection_has_no_requests_in_flight() {
     let mut world = world(SMALL);
     world.establish();
     let conn = world.stream().conn();
@@ -156,7 +156,7 @@ fn connection_that_is_gone_has_nothing_in_flight() {
 }
 
 #[test]
-fn options_that_are_in_force_are_right_whatever_they_were_changed_to() {
+fn options_stay_valid_after_every_change() {
     let mut world = world(SMALL);
     world.establish();
     world.act(|mux, now, seen| mux.reconfigure(now, MuxConfig::DEFAULT, seen));
@@ -167,7 +167,7 @@ fn options_that_are_in_force_are_right_whatever_they_were_changed_to() {
 }
 
 #[test]
-fn peer_that_sends_a_long_reply_is_there() {
+fn peer_that_sends_a_long_reply_is_alive() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();
@@ -198,7 +198,7 @@ fn peer_that_sends_a_long_reply_is_there() {
 }
 
 #[test]
-fn request_whose_time_is_over_does_not_wait() {
+fn expired_request_does_not_wait() {
     let mut world = world(SMALL);
     let now = world.now;
     let late = world.act(|mux, _, seen| mux.acquire(now, Some(now), seen));
@@ -209,7 +209,7 @@ fn request_whose_time_is_over_does_not_wait() {
 }
 
 #[test]
-fn outcome_that_nobody_claims_can_be_given_up_once() {
+fn unclaimed_outcome_can_be_cancelled_once() {
     let mut world = world(SMALL);
     let deadline = world.now.saturating_add(SECOND);
     let Ok(Acquire::Queued(waiter)) = world.act(|mux, now, seen| mux.acquire(now, Some(deadline), seen)) else {
@@ -225,7 +225,7 @@ fn outcome_that_nobody_claims_can_be_given_up_once() {
 }
 
 #[test]
-fn connection_that_the_host_was_not_told_of_is_gone_without_a_close() {
+fn connection_that_was_not_polled_needs_no_close() {
     let now = Instant::from_nanos(1_000);
     let mut mux = Mux::<MuxOnHeap>::new(now, MuxId::new(7), SMALL.validate().expect("right"), &mut ());
     mux.close(now, &mut ());
@@ -237,7 +237,7 @@ fn connection_that_the_host_was_not_told_of_is_gone_without_a_close() {
 }
 
 #[test]
-fn room_that_was_made_is_there() {
+fn reserved_memory_is_available() {
     let mut world = world(SMALL);
     assert_eq!(world.act(|mux, _, _| mux.reserve(64)), Ok(()));
     world.establish();
@@ -245,7 +245,7 @@ fn room_that_was_made_is_there() {
 }
 
 #[test]
-fn host_that_is_ignored_needs_no_connection_whatever_the_load() {
+fn ignored_host_needs_no_connection_under_any_load() {
     let mut world = world(SMALL);
     assert_eq!([0, 4, 9].map(|load| world.mux.needed(load)), [1, 2, 3]);
     let ignored = MuxOptions { distance: Distance::Ignored, ..SMALL };

@@ -32,7 +32,7 @@ where
 }
 
 #[test]
-fn copies_on_the_heap_and_in_fixed_memory_are_equal_and_go_their_own_ways() {
+fn copies_on_the_heap_and_in_fixed_memory_are_equal_and_independent() {
     copies_go_their_own_ways::<MuxOnHeap>();
     copies_go_their_own_ways::<MuxFixed<3, 3, { stream_words(8) }>>();
 }
@@ -40,7 +40,7 @@ fn copies_on_the_heap_and_in_fixed_memory_are_equal_and_go_their_own_ways() {
 /// Two pools with equal future behavior have equal hashes, whatever ids closed connections had
 /// used.
 #[test]
-fn hash_passes_over_the_stream_ids_of_connections_that_are_gone() {
+fn hash_omits_the_stream_ids_of_closed_connections() {
     let mut unused = world(SMALL);
     let mut used = world(SMALL);
     unused.establish();
@@ -61,7 +61,7 @@ fn hash_passes_over_the_stream_ids_of_connections_that_are_gone() {
 /// A stream is returned to its pool, and the same one to the pool's copy.
 #[cfg(feature = "sim")]
 #[test]
-fn stream_for_a_copy_is_taken_by_it() {
+fn stream_can_be_released_to_a_copy() {
     let mut world = world(SMALL);
     world.establish();
     let stream = world.stream();

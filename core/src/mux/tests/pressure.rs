@@ -13,7 +13,7 @@ fn reconfigure<M: MuxMemory>(world: &mut World<M>, options: MuxOptions) {
 }
 
 #[test]
-fn connection_in_the_only_place_is_replaced_at_once_when_it_fails() {
+fn failed_connection_in_the_only_slot_is_replaced_at_once() {
     let one = of(HostOptions { max_connections: 1, ..SMALL.local });
     let mut world = World::<MuxFixed<1, 3, { stream_words(8) }>>::new(one);
     world.establish();
@@ -49,7 +49,7 @@ fn options_beyond_the_fixed_memory_do_not_keep_a_failed_connection_from_being_re
 }
 
 #[test]
-fn options_for_more_stream_ids_are_cut_to_those_that_connections_have() {
+fn options_are_limited_to_the_stream_ids_of_connections() {
     let mut world = world(MuxOptions::DEFAULT_128);
     world.establish();
     let wide = HostOptions { core_connections: 1, max_connections: 8, ..MuxOptions::DEFAULT.local };
@@ -78,7 +78,7 @@ fn options_for_more_stream_ids_are_cut_to_those_that_connections_have() {
 }
 
 #[test]
-fn options_for_more_stream_ids_than_there_is_memory_for_are_cut() {
+fn options_are_limited_to_the_memory_for_stream_ids() {
     let many = MuxOptions { streams_per_connection: 200, ..SMALL };
     let local = HostOptions { max_requests_per_connection: 150, new_connection_threshold: 100, ..SMALL.local };
     let world = World::<MuxFixed<3, 1, { stream_words(64) }>>::new(MuxOptions { local, ..many });
@@ -89,7 +89,7 @@ fn options_for_more_stream_ids_than_there_is_memory_for_are_cut() {
 }
 
 #[test]
-fn connection_whose_ids_are_all_in_use_is_given_the_time_of_a_heartbeat() {
+fn connection_without_free_ids_has_the_heartbeat_timeout_in_addition() {
     let all =
         HostOptions { max_connections: 1, max_requests_per_connection: 8, new_connection_threshold: 8, ..SMALL.local };
     let mut world = world(of(all));
@@ -131,7 +131,7 @@ fn trashed_connection_is_resurrected_while_another_one_is_being_established() {
 }
 
 #[test]
-fn another_connection_is_opened_when_the_resurrected_one_has_no_room() {
+fn another_connection_is_opened_if_the_resurrected_one_is_full() {
     let wide = HostOptions { max_requests_per_connection: 8, new_connection_threshold: 8, ..SMALL.local };
     let mut world = world(of(wide));
     world.establish();
@@ -156,7 +156,7 @@ fn another_connection_is_opened_when_the_resurrected_one_has_no_room() {
 }
 
 #[test]
-fn host_that_is_ignored_for_a_moment_keeps_what_it_owes_and_starts_anew() {
+fn briefly_ignored_host_keeps_its_owed_actions_and_opens_connections_again() {
     let mut world = world(SMALL);
     world.establish();
     let old = world.stream();
@@ -183,7 +183,7 @@ fn host_that_is_ignored_for_a_moment_keeps_what_it_owes_and_starts_anew() {
 
 /// A peer that completes handshakes and then closes the connection.
 #[test]
-fn host_that_takes_connections_and_answers_nothing_is_called_on_after_pauses_that_grow() {
+fn host_that_answers_nothing_is_retried_after_growing_pauses() {
     let mut world = world(of(HostOptions { max_connections: 1, ..SMALL.local }));
     let mut pauses = Vec::new();
     for _ in 0..5 {

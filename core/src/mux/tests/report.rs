@@ -5,7 +5,7 @@ use alloc::format;
 
 /// The events of a connection from its creation to its close.
 #[test]
-fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
+fn every_event_contains_pool_and_connection_and_is_displayed_on_one_line() {
     let conn = {
         let mut world = world(SMALL);
         world.establish.pop().expect("a core connection")
@@ -54,7 +54,7 @@ fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
 }
 
 #[test]
-fn errors_say_what_happened() {
+fn errors_have_their_texts() {
     let texts = [
         (
             AcquireError::TimedOut { in_flight: 4, queued: 2 }.to_string(),
@@ -62,13 +62,13 @@ fn errors_say_what_happened() {
         ),
         (
             AcquireError::Down { cause: Cause::Dns }.to_string(),
-            "there is no connection to the host: host name not resolved",
+            "no connection to the host is open: host name not resolved",
         ),
         (AcquireError::Ignored.to_string(), "the host is ignored"),
         (AcquireError::Closed.to_string(), "the pool is closed"),
         (AcquireError::Cancelled.to_string(), "cancelled by the caller"),
-        (ReplyError::Stale.to_string(), "a reply on a connection that is gone"),
-        (ReplyError::Unknown { stream: -3 }.to_string(), "a reply by stream id -3, which no request has"),
+        (ReplyError::Stale.to_string(), "a reply arrived on a connection that has left the pool"),
+        (ReplyError::Unknown { stream: -3 }.to_string(), "a reply has stream id -3, which no request uses"),
     ];
     for (said, text) in texts {
         assert_eq!(said, text);
@@ -82,7 +82,7 @@ fn errors_say_what_happened() {
 }
 
 #[test]
-fn pool_is_shown_by_its_number_and_state() {
+fn debug_of_a_pool_shows_its_number_and_state() {
     let mut world = world(SMALL);
     world.establish();
     assert_eq!(world.mux.id(), MuxId::new(7));

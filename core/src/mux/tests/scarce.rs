@@ -19,7 +19,7 @@ const DOWN: AcquireError = AcquireError::Down { cause: Cause::Resources };
 /// ids, a waiter or its deadline, the caller receives an error at once. When memory is available
 /// again, the pool works as if nothing had happened.
 #[test]
-fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
+fn request_without_memory_fails_at_once_and_the_next_succeeds() {
     let one = HostOptions { max_connections: 1, ..SMALL.local };
     let options = MuxOptions { local: one, ..SMALL };
     let (mut busy, mut down) = (0, 0);
@@ -82,7 +82,7 @@ fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
 }
 
 #[test]
-fn room_that_was_reserved_is_all_that_those_who_wait_need() {
+fn reserved_memory_suffices_for_waiting_requests() {
     let mut world = World::<OnScarce>::new(SMALL);
     for count in 0..3 {
         let mut copy = world.mux.clone();
@@ -99,7 +99,7 @@ fn room_that_was_reserved_is_all_that_those_who_wait_need() {
 
 /// With fewer words than even one id needs, the pool never has a connection, and returns an error.
 #[test]
-fn fixed_memory_without_room_for_a_stream_id_has_no_connection() {
+fn fixed_memory_without_stream_ids_has_no_connection() {
     let mut world = World::<MuxFixed<2, 2, { stream_words(1) - 1 }>>::new(SMALL);
     assert_eq!(world.mux.config().options().streams_per_connection, 8, "as they were");
     for _ in 0..3 {
@@ -110,12 +110,12 @@ fn fixed_memory_without_room_for_a_stream_id_has_no_connection() {
 }
 
 #[test]
-fn closed_pool_wants_no_connection_whoever_presses() {
+fn closed_pool_opens_no_connection() {
     let mut world = world(SMALL);
     world.establish();
-    assert!(world.mux.wants_growth(true) && !world.mux.wants_growth(false));
+    assert!(world.mux.needs_growth(true) && !world.mux.needs_growth(false));
     world.act(|mux, now, seen| mux.close(now, seen));
-    assert!(!world.mux.wants_growth(true));
+    assert!(!world.mux.needs_growth(true));
     assert_eq!(world.acquire(), Err(AcquireError::Closed));
     assert_eq!((world.mux.poll_timeout(), world.state()), (None, HostState::default()));
 }

@@ -101,7 +101,7 @@ fn prepared(state: fn(&mut World<OnHeap>) -> ConnId) -> (World<OnHeap>, ConnId) 
 
 /// P5, P7, P41, P47; late results of a closed connection
 #[test]
-fn every_state_of_a_connection_knows_what_to_do_with_every_input() {
+fn every_state_of_a_connection_handles_every_input() {
     for (place, (state, prepare)) in STATES.into_iter().enumerate() {
         for (input, act, accepted) in INPUTS {
             let (mut world, conn) = prepared(prepare);
@@ -146,7 +146,7 @@ fn every_state_of_a_connection_survives_every_command() {
 
 /// P5: a connection ends exactly once, in whatever state the pool is closed
 #[test]
-fn a_connection_is_closed_exactly_once_wherever_it_was() {
+fn a_connection_is_closed_exactly_once_in_every_state() {
     for (state, prepare) in STATES {
         let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
         world.ready();
@@ -223,7 +223,7 @@ fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
 
 /// P47: ids that this pool never issued
 #[test]
-fn ids_that_were_never_issued_name_nothing() {
+fn ids_that_were_never_issued_are_stale() {
     let mut other = World::<OnHeap>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
     other.ready();
     let waiters = [(); 5].map(|()| other.queue());

@@ -13,7 +13,7 @@ fn ready(options: PoolOptions) -> Pool<Fixed<4, 4>> {
 }
 
 #[test]
-fn who_is_not_served_is_served_in_the_call_that_is_due_at_once() {
+fn unserved_waiters_are_served_in_the_next_call() {
     let at = Instant::from_nanos(1_000);
     with(Point::ServeOne, || {
         let mut pool = ready(PoolOptions { max_pool_size: 1, ..DEFAULT });
@@ -34,7 +34,7 @@ fn who_is_not_served_is_served_in_the_call_that_is_due_at_once() {
 }
 
 #[test]
-fn what_is_populated_later_is_populated() {
+fn delayed_population_happens() {
     with(Point::PopulateLater, || {
         let mut pool = ready(PoolOptions { min_pool_size: 1, ..DEFAULT });
         if let Some(due) = pool.poll_timeout() {
@@ -47,7 +47,7 @@ fn what_is_populated_later_is_populated() {
 }
 
 #[test]
-fn the_oldest_that_is_taken_is_available_and_the_others_stay_in_order() {
+fn the_oldest_available_connection_is_taken_and_the_order_kept() {
     let at = Instant::from_nanos(1_000);
     with(Point::OldestAvailable, || {
         let mut pool = ready(PoolOptions { max_connecting: 3, max_idle_time: Some(Duration::from_secs(1)), ..DEFAULT });
@@ -93,7 +93,7 @@ fn check_out_that_closes_an_idle_connection_and_takes_another_refills() {
 }
 
 #[test]
-fn a_check_out_that_is_refused_a_place_is_told_so() {
+fn a_check_out_without_a_waiter_slot_is_refused() {
     let at = Instant::from_nanos(1_000);
     with(Point::RefuseWaiter, || {
         let mut pool = ready(DEFAULT);

@@ -18,7 +18,7 @@ fn a_healthy_connection_becomes_available_again() {
 
 /// CMAP-20, CMAP-73, P31
 #[test]
-fn a_broken_connection_is_closed_whatever_broke_it() {
+fn a_broken_connection_is_closed_for_every_cause() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         for cause in [Cause::Network, Cause::NetworkTimeout, Cause::Protocol, Cause::Cancelled] {
@@ -130,7 +130,7 @@ fn a_lease_of_another_pool_is_handed_back_and_nothing_changes() {
 
 /// P7: the type system refuses a second check-in; the pool refuses a forged one
 #[test]
-fn a_lease_of_a_connection_that_is_not_out_is_refused() {
+fn a_lease_of_a_connection_that_is_not_in_use_is_refused() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let lease = world.lease();
@@ -150,7 +150,7 @@ fn a_lease_of_a_connection_that_is_not_out_is_refused() {
 
 /// CMAP-21, CMAP-50
 #[test]
-fn each_state_counts_where_it_should() {
+fn each_state_is_counted_correctly() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..DEFAULT }, |world| {
         world.ready();
         let [_used, back, broken] = world.leases::<3>();
@@ -165,7 +165,7 @@ fn each_state_counts_where_it_should() {
 
 /// CMAP-04, CMAP-19, P26
 #[test]
-fn a_connection_is_idle_only_when_it_was_available_for_longer_than_it_may() {
+fn a_connection_perishes_only_after_max_idle_time() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |world| {
         world.ready();
         let lease = world.lease();

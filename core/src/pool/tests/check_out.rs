@@ -19,7 +19,7 @@ fn a_new_pool_is_paused_at_generation_zero_and_empty() {
 
 /// CMAP-16
 #[test]
-fn connection_ids_start_at_one_and_rise_by_one_whatever_becomes_of_the_connections() {
+fn connection_ids_start_at_one_and_rise_by_one() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         for id in 1..=20 {
@@ -77,7 +77,7 @@ fn the_newest_available_connection_is_taken_and_by_one_at_a_time() {
 
 /// CMAP-62, P15
 #[test]
-fn perished_connections_met_on_the_way_are_closed_and_never_fail_a_check_out() {
+fn perished_connections_are_closed_and_never_fail_a_check_out() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |world| {
         world.ready();
         world.fill::<3>();
@@ -133,7 +133,7 @@ fn a_closed_pool_refuses_as_closed() {
 
 /// CMAP-68, CMAP-51
 #[test]
-fn an_establishment_stops_nobody_from_checking_out() {
+fn an_establishment_blocks_no_check_out() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let lease = world.lease();
@@ -152,7 +152,7 @@ fn an_establishment_stops_nobody_from_checking_out() {
 
 /// CMAP-64, CMAP-35
 #[test]
-fn a_check_out_waits_for_either_limit_and_then_goes_on() {
+fn a_check_out_waits_for_either_limit_and_is_then_served() {
     on_each_memory!(PoolOptions { max_pool_size: 2, max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let waiters = [(); 3].map(|()| world.queue());
@@ -183,7 +183,7 @@ fn a_lease_names_its_pool_and_its_connection() {
 
 /// CMAP-69, P13
 #[test]
-fn a_grant_is_given_once() {
+fn a_grant_is_claimed_once() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let waiter = world.queue();

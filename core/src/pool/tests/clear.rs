@@ -4,7 +4,7 @@ use super::*;
 
 /// CMAP-41, CMAP-42, P29
 #[test]
-fn ready_is_told_once() {
+fn ready_emits_one_event() {
     on_each_memory!(DEFAULT, |world| {
         world.events();
         world.ready();
@@ -16,7 +16,7 @@ fn ready_is_told_once() {
 
 /// CMAP-76, CMAP-77, P34
 #[test]
-fn a_clear_raises_the_generation_and_pauses_and_then_says_so() {
+fn a_clear_raises_the_generation_pauses_and_then_emits_its_event() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.fill::<2>();
@@ -36,7 +36,7 @@ fn a_clear_raises_the_generation_and_pauses_and_then_says_so() {
 /// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it
 /// emits no event
 #[test]
-fn a_clear_of_a_paused_pool_raises_the_generation_in_silence() {
+fn a_clear_of_a_paused_pool_raises_the_generation_without_an_event() {
     on_each_memory!(DEFAULT, |world| {
         world.events();
         world.clear(ALL);
@@ -49,7 +49,7 @@ fn a_clear_of_a_paused_pool_raises_the_generation_in_silence() {
 
 /// CMAP-78, CMAP-79
 #[test]
-fn a_second_clear_makes_stale_what_the_first_let_finish() {
+fn a_second_clear_makes_connections_stale_that_were_established_after_the_first() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let lease = world.lease();
@@ -87,7 +87,7 @@ fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
 
 /// CMAP-81
 #[test]
-fn the_event_tells_whether_connections_in_use_are_interrupted() {
+fn the_event_contains_whether_connections_in_use_are_interrupted() {
     on_each_memory!(DEFAULT, |world| {
         for (clear, flag) in [(ALL, false), (INTERRUPT, true)] {
             world.ready();
@@ -103,7 +103,7 @@ fn the_event_tells_whether_connections_in_use_are_interrupted() {
 
 /// CMAP-82, CMAP-84, P40
 #[test]
-fn each_connection_in_use_is_interrupted_exactly_once_and_dies_at_its_check_in() {
+fn each_connection_in_use_is_interrupted_once_and_closed_at_its_check_in() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let [one, two] = world.leases();
@@ -128,7 +128,7 @@ fn each_connection_in_use_is_interrupted_exactly_once_and_dies_at_its_check_in()
 
 /// CMAP-82, P41
 #[test]
-fn a_check_in_before_the_interrupt_was_fetched_revokes_it() {
+fn a_check_in_before_the_interrupt_was_polled_revokes_it() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let lease = world.lease();
@@ -161,7 +161,7 @@ fn a_second_interrupt_reaches_connections_two_generations_old_and_none_that_is_n
 
 /// CMAP-85, P30: with the flag, establishments are interrupted at once
 #[test]
-fn an_interrupt_ends_what_is_being_established_in_the_order_cleared_closed_failed() {
+fn an_interrupt_ends_establishments_in_the_order_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let [one, two] = [(); 2].map(|()| world.queue());
@@ -193,7 +193,7 @@ fn a_grant_that_was_not_claimed_yet_is_interrupted_like_any_other() {
 
 /// CMAP-75
 #[test]
-fn a_clear_by_service_is_refused_where_there_are_no_services() {
+fn a_clear_by_service_is_refused_without_services() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.events();
@@ -232,7 +232,7 @@ fn an_operation_error_clears_before_the_connection_is_checked_in() {
 
 /// CMAP-30, CMAP-100
 #[test]
-fn a_forked_child_gives_up_every_connection_and_every_waiter() {
+fn a_forked_child_abandons_every_connection_and_every_waiter() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let [used, idle] = world.leases();

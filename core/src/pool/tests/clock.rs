@@ -8,7 +8,7 @@ fn no_clock() -> Instant {
 }
 
 #[test]
-fn clock_is_read_where_idle_connections_perish_and_otherwise_not() {
+fn clock_is_read_only_if_idle_connections_perish() {
     for (max_idle_time, reads) in [(None, 0), (Some(ms(10)), 1)] {
         let mut world = World::<OnHeap>::new(PoolOptions { max_idle_time, ..DEFAULT });
         world.ready();

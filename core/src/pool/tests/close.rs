@@ -4,7 +4,7 @@ use super::*;
 
 /// CMAP-36, CMAP-40, P42
 #[test]
-fn close_ends_connections_and_waiters_and_then_says_so() {
+fn close_ends_connections_and_waiters_and_then_emits_its_event() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let leases: [Lease; 3] = world.leases();
@@ -22,7 +22,7 @@ fn close_ends_connections_and_waiters_and_then_says_so() {
 
 /// CMAP-36
 #[test]
-fn close_closes_available_connections_before_it_says_so() {
+fn close_closes_available_connections_before_its_event() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.fill::<2>();
@@ -90,7 +90,7 @@ fn ready_after_close_is_a_no_op() {
 
 /// CMAP-39
 #[test]
-fn close_twice_is_told_once() {
+fn closing_twice_emits_one_event() {
     on_each_memory!(DEFAULT, |world| {
         world.events();
         world.close();
@@ -101,7 +101,7 @@ fn close_twice_is_told_once() {
 
 /// CMAP-39, P33: no call reopens the pool or changes it
 #[test]
-fn a_closed_pool_is_deaf() {
+fn a_closed_pool_ignores_every_call() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.close();
@@ -117,7 +117,7 @@ fn a_closed_pool_is_deaf() {
 
 /// P43
 #[test]
-fn a_closed_pool_that_has_everything_back_is_empty_and_asks_for_nothing() {
+fn a_closed_pool_is_empty_after_all_check_ins() {
     on_each_memory!(
         PoolOptions { min_pool_size: 2, max_idle_time: Some(ms(10)), wait_queue_timeout: Some(ms(10)), ..DEFAULT },
         |world| {

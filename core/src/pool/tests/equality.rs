@@ -34,12 +34,12 @@ where
 }
 
 #[test]
-fn copies_in_fixed_memory_are_equal_and_go_their_own_ways() {
+fn copies_in_fixed_memory_are_equal_and_independent() {
     copies_are_equal_and_go_their_own_ways::<Fixed<2, 2>>();
 }
 
 #[test]
-fn copies_on_the_heap_are_equal_and_go_their_own_ways() {
+fn copies_on_the_heap_are_equal_and_independent() {
     copies_are_equal_and_go_their_own_ways::<OnHeap>();
 }
 
@@ -73,7 +73,7 @@ fn check_out_without_memory_for_a_connection_fails() {
 /// check-out.
 #[cfg(feature = "sim")]
 #[test]
-fn population_without_memory_is_tried_again_after_a_pause() {
+fn population_without_memory_is_repeated_after_a_pause() {
     use crate::sim::chance::{Point, arm};
     let mut refused = 0;
     for seed in 0..400 {
@@ -97,7 +97,7 @@ fn population_without_memory_is_tried_again_after_a_pause() {
 /// A lease is returned to its pool, and the same lease to the pool's copy.
 #[cfg(feature = "sim")]
 #[test]
-fn lease_for_a_copy_is_taken_by_it_once() {
+fn lease_can_be_returned_to_a_copy_once() {
     let mut world = World::<OnHeap>::new(DEFAULT);
     world.ready();
     let lease = world.lease();

@@ -71,7 +71,7 @@ fn a_failed_establishment_closes_its_connection_and_fails_its_check_out() {
 
 /// CMAP-46, CMAP-95, CMAP-96, CMAP-97, CMAP-98, P46
 #[test]
-fn labels_of_an_overloaded_server_reach_the_caller_as_they_were_given() {
+fn labels_of_an_overloaded_server_reach_the_caller_unchanged() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         for overloaded in [true, false] {
@@ -88,7 +88,7 @@ fn labels_of_an_overloaded_server_reach_the_caller_as_they_were_given() {
 /// CMAP-53, CMAP-86: the verdict arrives with the failure, so the pool is cleared before the
 /// connection is closed
 #[test]
-fn a_failure_that_clears_is_told_as_cleared_closed_failed() {
+fn a_failure_that_clears_emits_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let [first, second, third] = [(); 3].map(|()| world.queue());
@@ -110,7 +110,7 @@ fn a_failure_that_clears_is_told_as_cleared_closed_failed() {
 
 /// CMAP-49, P36
 #[test]
-fn what_finishes_after_a_clear_is_closed_as_stale_and_never_handed_out() {
+fn a_connection_established_after_a_clear_is_closed_as_stale() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let waiter = world.queue();
@@ -144,7 +144,7 @@ fn a_connection_in_the_background_is_not_available_before_it_is_established() {
 
 /// P41
 #[test]
-fn news_is_absorbed_once() {
+fn repeated_results_are_stale() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..DEFAULT }, |world| {
         world.ready();
         let waiters = [(); 4].map(|()| world.queue());
@@ -163,7 +163,7 @@ fn news_is_absorbed_once() {
 
 /// CMAP-45
 #[test]
-fn an_establishment_that_was_never_fetched_can_end_as_well() {
+fn an_establishment_that_was_not_polled_can_end() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.events();

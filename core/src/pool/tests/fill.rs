@@ -51,7 +51,7 @@ fn connections_in_use_count_for_the_target() {
 
 /// CMAP-01
 #[test]
-fn a_target_is_no_higher_than_the_maximum_of_the_time() {
+fn a_target_is_limited_by_the_current_maximum() {
     on_each_memory!(PoolOptions { max_pool_size: 4, ..DEFAULT }, |world| {
         world.ready();
         world.fill_to(100);
@@ -69,7 +69,7 @@ fn a_target_is_no_higher_than_the_maximum_of_the_time() {
 }
 
 #[test]
-fn a_target_is_no_higher_than_the_room() {
+fn a_target_is_limited_by_the_capacity() {
     let mut world = World::<Fixed<2, 2, 0>>::new(PoolOptions { max_pool_size: 0, ..DEFAULT });
     world.ready();
     world.fill_to(7);
@@ -102,7 +102,7 @@ fn a_target_survives_a_clear() {
 }
 
 #[test]
-fn a_target_can_be_taken_back_and_goes_with_the_pool() {
+fn a_target_can_be_removed_and_ends_with_the_pool() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.fill_to(3);
@@ -119,7 +119,7 @@ fn a_target_can_be_taken_back_and_goes_with_the_pool() {
 
 /// CMAP-53
 #[test]
-fn a_failure_makes_the_filling_pause_unless_it_is_asked_for_anew() {
+fn a_failure_pauses_the_filling_unless_the_target_is_raised() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.fill_to(2);
@@ -138,7 +138,7 @@ fn a_failure_makes_the_filling_pause_unless_it_is_asked_for_anew() {
 
 /// CMAP-55, CMAP-57
 #[test]
-fn a_pool_without_a_background_works_by_itself_until_it_is_filled() {
+fn a_pool_without_background_work_fills_itself_to_the_target() {
     on_each_memory!(PoolOptions { background: false, min_pool_size: 1, ..DEFAULT }, |world| {
         world.ready();
         assert_eq!(world.counts(), [0; 4]);

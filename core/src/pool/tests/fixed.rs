@@ -5,7 +5,7 @@ use alloc::string::ToString;
 
 /// With a full waiter table the pool returns `Busy`, and stays usable
 #[test]
-fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() {
+fn a_full_waiter_table_refuses_as_busy_until_a_waiter_leaves() {
     let mut world = World::<Fixed<1, 3>>::new(DEFAULT);
     world.ready();
     let lease = world.lease();
@@ -27,7 +27,7 @@ fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() 
 
 /// An outcome keeps its slot until it is claimed
 #[test]
-fn an_outcome_that_nobody_claimed_keeps_its_place() {
+fn an_unclaimed_outcome_keeps_its_slot() {
     let mut world = World::<Fixed<1, 1>>::new(PoolOptions { wait_queue_timeout: Some(ms(5)), ..DEFAULT });
     world.ready();
     let _lease = world.lease();
@@ -40,7 +40,7 @@ fn an_outcome_that_nobody_claimed_keeps_its_place() {
 
 /// A full waiter table is no obstacle when a connection is available
 #[test]
-fn without_a_place_to_wait_a_connection_that_is_there_is_granted() {
+fn without_a_waiter_slot_an_available_connection_is_granted() {
     let mut world = World::<Fixed<2, 1>>::new(DEFAULT);
     world.ready();
     let one = world.lease();
@@ -53,7 +53,7 @@ fn without_a_place_to_wait_a_connection_that_is_there_is_granted() {
 
 /// CMAP-01: `maxPoolSize` is limited to the size of the table
 #[test]
-fn more_connections_than_places_are_never_created() {
+fn more_connections_than_slots_are_never_created() {
     let mut world = World::<Fixed<2, 4>>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
     world.ready();
     for _ in 0..4 {
@@ -66,7 +66,7 @@ fn more_connections_than_places_are_never_created() {
 
 /// A closed connection keeps its slot until its socket is released
 #[test]
-fn a_place_is_free_once_the_close_was_fetched_and_then_the_next_is_created() {
+fn a_slot_is_free_after_the_close_was_polled() {
     let mut world = World::<Fixed<1, 2>>::new(DEFAULT);
     world.ready();
     let lease = world.lease();
@@ -86,7 +86,7 @@ fn a_place_is_free_once_the_close_was_fetched_and_then_the_next_is_created() {
 
 /// The same for a connection that was being established
 #[test]
-fn a_place_is_free_once_the_interrupt_of_an_establishment_was_fetched() {
+fn a_slot_is_free_after_the_interrupt_of_an_establishment_was_polled() {
     let mut world = World::<Fixed<1, 2>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
     world.ready();
     let begun = world.begin();
@@ -101,7 +101,7 @@ fn a_place_is_free_once_the_interrupt_of_an_establishment_was_fetched() {
 
 /// CMAP-90: no slot for another service
 #[test]
-fn a_service_without_a_place_is_refused_and_one_that_has_its_place_is_not() {
+fn a_service_without_a_slot_is_refused() {
     let options = PoolOptions { load_balanced: true, max_connecting: 4, ..DEFAULT };
     let mut world = World::<Fixed<4, 4, 1>>::new(options);
     world.ready();
@@ -127,7 +127,7 @@ fn a_service_without_a_place_is_refused_and_one_that_has_its_place_is_not() {
 
 /// A pool without slots
 #[test]
-fn a_pool_without_places_refuses_everybody() {
+fn a_pool_without_slots_refuses_every_check_out() {
     let mut world = World::<Fixed<0, 0>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
     world.ready();
     assert_eq!(world.check_out(None), Err(CheckOutError::Busy { waiting: 0 }));
@@ -137,7 +137,7 @@ fn a_pool_without_places_refuses_everybody() {
 
 /// Storage is reserved, and the size of a pool is that of its tables
 #[test]
-fn reserving_beyond_a_fixed_capacity_is_not_asked_for() {
+fn reserving_beyond_a_fixed_capacity_has_no_effect() {
     let mut world = World::<Fixed<1, 1>>::new(DEFAULT);
     assert_eq!(world.act(|pool, _, _| pool.reserve(1_000, 1_000)), Ok(()));
     let mut world = World::<OnHeap>::new(DEFAULT);

@@ -65,7 +65,7 @@ fn available_connections_of_a_cleared_service_are_swept_and_others_kept() {
 
 /// CMAP-90, P45
 #[test]
-fn a_service_is_forgotten_with_its_last_connection() {
+fn a_service_is_removed_with_its_last_connection() {
     on_each_memory!(BALANCED, |world| {
         world.ready();
         let (one, other) = (world.lease_of(ONE), world.lease_of(ONE));
@@ -81,7 +81,7 @@ fn a_service_is_forgotten_with_its_last_connection() {
 
 /// CMAP-91
 #[test]
-fn a_connection_takes_the_generation_of_its_service_when_hello_tells_it() {
+fn a_connection_takes_the_generation_of_its_service_from_hello() {
     on_each_memory!(BALANCED, |world| {
         world.ready();
         let _kept = world.lease_of(ONE);
@@ -175,7 +175,7 @@ fn a_clear_of_an_unknown_service_keeps_no_entry() {
 
 /// CMAP-93
 #[test]
-fn a_timeout_tells_what_the_connections_are_in_use_for() {
+fn a_timeout_contains_the_use_of_the_connections() {
     on_each_memory!(PoolOptions { max_pool_size: 4, wait_queue_timeout: Some(ms(5)), ..BALANCED }, |world| {
         world.ready();
         let leases = [(); 4].map(|()| world.lease_of(ONE));
@@ -202,7 +202,7 @@ fn a_timeout_tells_what_the_connections_are_in_use_for() {
 
 /// CMAP-90
 #[test]
-fn the_service_of_a_connection_is_noted_once_and_while_it_is_being_established() {
+fn the_service_of_a_connection_is_recorded_once_during_its_establishment() {
     on_each_memory!(BALANCED, |world| {
         world.ready();
         world.queue();

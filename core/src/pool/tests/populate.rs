@@ -6,7 +6,7 @@ const MIN_3: PoolOptions = PoolOptions { min_pool_size: 3, ..DEFAULT };
 
 /// CMAP-33, CMAP-43, CMAP-52, CMAP-54
 #[test]
-fn a_ready_pool_is_filled_to_its_minimum_after_it_said_that_it_is_ready() {
+fn a_ready_pool_is_filled_to_its_minimum_after_its_event() {
     on_each_memory!(MIN_3, |world| {
         world.events();
         world.tick(1);
@@ -38,7 +38,7 @@ fn connections_in_use_count_for_the_minimum() {
 
 /// CMAP-54
 #[test]
-fn a_connection_that_is_lost_is_replaced() {
+fn a_failed_connection_is_replaced() {
     on_each_memory!(MIN_3, |world| {
         world.ready();
         for _ in 0..3 {
@@ -80,7 +80,7 @@ fn the_background_never_goes_beyond_the_minimum() {
 
 /// CMAP-56, P17
 #[test]
-fn a_populated_connection_is_there_before_its_slot_lets_another_be_created() {
+fn a_populated_connection_is_available_before_another_is_created() {
     on_each_memory!(PoolOptions { min_pool_size: 1, max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let waiter = world.queue();
@@ -132,7 +132,7 @@ fn a_failure_in_the_background_that_clears_pauses_the_pool_without_a_further_att
 
 /// CMAP-51, CMAP-55
 #[test]
-fn without_a_background_a_check_out_triggers_the_filling_and_waits_for_none_of_it() {
+fn without_background_work_a_check_out_triggers_the_filling() {
     on_each_memory!(PoolOptions { background: false, ..MIN_3 }, |world| {
         world.ready();
         world.tick(1);
@@ -153,7 +153,7 @@ fn without_a_background_a_check_out_triggers_the_filling_and_waits_for_none_of_i
 
 /// CMAP-55, CMAP-57
 #[test]
-fn without_a_background_only_waiters_ask_for_a_wake_up() {
+fn without_background_work_only_waiters_have_timeouts() {
     on_each_memory!(
         PoolOptions { background: false, min_pool_size: 2, max_idle_time: Some(ms(10)), ..DEFAULT },
         |world| {
@@ -173,7 +173,7 @@ fn without_a_background_only_waiters_ask_for_a_wake_up() {
 
 /// CMAP-55, P53
 #[test]
-fn without_a_background_the_filling_goes_on_once_its_wait_is_over() {
+fn without_background_work_the_filling_continues_after_its_pause() {
     on_each_memory!(PoolOptions { background: false, min_pool_size: 2, ..DEFAULT }, |world| {
         world.ready();
         let waiter = world.queue();
@@ -194,7 +194,7 @@ fn without_a_background_the_filling_goes_on_once_its_wait_is_over() {
 
 /// CMAP-57, CMAP-58, P44
 #[test]
-fn a_clear_makes_the_background_run_due_at_once_and_it_closes_what_perished() {
+fn a_clear_makes_the_background_run_due_which_closes_stale_connections() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         world.fill::<3>();
@@ -243,7 +243,7 @@ fn idle_connections_below_the_minimum_are_replaced() {
 
 /// CMAP-59, P44
 #[test]
-fn a_run_of_the_background_does_what_can_be_done_now_and_ends() {
+fn a_background_run_does_all_possible_work() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..MIN_3 }, |world| {
         world.ready();
         let _black_hole = world.begin();

@@ -24,7 +24,7 @@ fn connections_beyond_a_lower_maximum_are_closed_the_oldest_first() {
 }
 
 #[test]
-fn connections_in_use_beyond_a_lower_maximum_go_when_they_are_returned() {
+fn connections_in_use_beyond_a_lower_maximum_are_closed_at_check_in() {
     on_each_memory!(PoolOptions { max_pool_size: 4, ..DEFAULT }, |world| {
         world.ready();
         let [one, two, three] = world.leases::<3>();
@@ -47,7 +47,7 @@ fn connections_in_use_beyond_a_lower_maximum_go_when_they_are_returned() {
 }
 
 #[test]
-fn connection_that_becomes_one_too_many_while_it_is_established_is_closed_if_nobody_waits() {
+fn surplus_connection_is_closed_when_established_without_a_waiter() {
     on_each_memory!(PoolOptions { max_pool_size: 2, ..DEFAULT }, |world| {
         world.ready();
         let one = world.lease();
@@ -64,7 +64,7 @@ fn connection_that_becomes_one_too_many_while_it_is_established_is_closed_if_nob
 }
 
 #[test]
-fn whoever_waits_is_served_when_a_limit_is_raised() {
+fn waiters_are_served_when_a_limit_is_raised() {
     on_each_memory!(PoolOptions { max_pool_size: 1, max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let one = world.lease();
@@ -93,7 +93,7 @@ fn whoever_waits_is_served_when_a_limit_is_raised() {
 
 /// CMAP-54
 #[test]
-fn pool_is_filled_to_a_higher_minimum_and_keeps_what_it_has_beyond_a_lower_one() {
+fn pool_is_filled_to_a_higher_minimum_and_a_lower_one_closes_nothing() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         assert_eq!(world.counts(), [0; 4]);
@@ -109,7 +109,7 @@ fn pool_is_filled_to_a_higher_minimum_and_keeps_what_it_has_beyond_a_lower_one()
 
 /// CMAP-25
 #[test]
-fn timeout_of_the_queue_is_that_of_its_time() {
+fn queue_timeout_is_that_at_the_start_of_the_wait() {
     on_each_memory!(PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let _lease = world.lease();

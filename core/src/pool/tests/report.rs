@@ -5,7 +5,7 @@ use alloc::string::ToString;
 
 /// CMAP-12, CMAP-101
 #[test]
-fn every_event_names_its_pool_and_has_the_name_that_the_specification_gives_it() {
+fn every_event_contains_its_pool_and_has_its_specified_name() {
     on_each_memory!(PoolOptions { max_pool_size: 1, ..DEFAULT }, |world| {
         world.ready();
         let lease = world.lease();
@@ -38,7 +38,7 @@ fn every_event_names_its_pool_and_has_the_name_that_the_specification_gives_it()
 
 /// CMAP-102, CMAP-32
 #[test]
-fn the_created_event_carries_the_options() {
+fn the_created_event_contains_the_options() {
     on_each_memory!(PoolOptions { max_pool_size: 8, ..DEFAULT }, |world| {
         let events = world.events();
         let [PoolEvent::PoolCreated { options, .. }] = events[..] else { panic!("{events:?}") };
@@ -127,7 +127,7 @@ fn a_cleared_error_is_retryable_and_names_its_cause() {
 
 /// CMAP-84
 #[test]
-fn an_interrupted_operations_cause_says_so() {
+fn an_interrupted_operation_has_the_cause_interrupted() {
     let text = "interrupted due to server monitor timeout";
     assert_eq!(Cause::Interrupted.to_string(), text);
     assert!(CheckOutError::PoolCleared { cause: Some(Cause::Interrupted) }.to_string().ends_with(text));
@@ -135,7 +135,7 @@ fn an_interrupted_operations_cause_says_so() {
 
 /// CMAP-12
 #[test]
-fn nobody_needs_to_watch() {
+fn an_observer_is_optional() {
     let mut pool = Pool::<Fixed<1, 1>>::new(Instant::ORIGIN, PoolId::new(1), PoolConfig::DEFAULT, &mut ());
     pool.ready(Instant::ORIGIN, &mut None::<()>);
     let Ok(CheckOut::Queued(waiter)) = pool.check_out(Instant::ORIGIN, None, &mut &mut ()) else { panic!("empty") };
@@ -145,7 +145,7 @@ fn nobody_needs_to_watch() {
 
 /// CMAP-102
 #[test]
-fn every_event_is_told_on_one_line_with_what_it_carries() {
+fn every_event_is_displayed_on_one_line_with_its_fields() {
     let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 8, min_pool_size: 0, ..DEFAULT });
     world.ready();
     let waiter = world.queue();
@@ -196,7 +196,7 @@ fn every_event_is_told_on_one_line_with_what_it_carries() {
 }
 
 #[test]
-fn errors_that_the_specification_does_not_name_say_what_happened() {
+fn errors_outside_the_specification_have_texts() {
     let texts = [
         (
             CheckOutError::EstablishFailed { cause: Cause::Dns, overloaded: false },
@@ -210,10 +210,13 @@ fn errors_that_the_specification_does_not_name_say_what_happened() {
     for (error, name, text) in texts {
         assert_eq!((error.name(), error.to_string().as_str()), (name, text));
     }
-    assert_eq!(WrongMode.to_string(), "this way to clear a pool belongs to the other mode");
+    assert_eq!(
+        WrongMode.to_string(),
+        "this kind of clear belongs to the other mode: clear a load-balanced pool by service, any other pool as a whole"
+    );
     assert_eq!(ServiceError::Stale.to_string(), Stale.to_string());
     assert_eq!(ServiceError::WrongMode.to_string(), "the pool is not load-balanced");
-    assert_eq!(ServiceError::Full.to_string(), "every place for a service is taken");
+    assert_eq!(ServiceError::Full.to_string(), "no slot for another service is free");
     let mut world = World::<OnHeap>::new(DEFAULT);
     world.ready();
     let lease = world.lease();
@@ -225,7 +228,7 @@ fn errors_that_the_specification_does_not_name_say_what_happened() {
 }
 
 #[test]
-fn every_cause_says_what_happened_and_each_something_else() {
+fn every_cause_has_a_different_text() {
     use crate::CertificateFault::{Expired, Invalid, NotYetValid, RefusedByPeer, Revoked, UnknownIssuer, WrongName};
     let plain = [
         Cause::Network,
@@ -251,12 +254,12 @@ fn every_cause_says_what_happened_and_each_something_else() {
     texts.sort_unstable();
     texts.dedup();
     assert_eq!(texts.len(), plain.len() + faults.len());
-    assert_eq!(Full.to_string(), "no place left in the store");
-    assert_eq!(Stale.to_string(), "late news of a connection that is given up");
+    assert_eq!(Full.to_string(), "no room left");
+    assert_eq!(Stale.to_string(), "stale id: the object no longer exists");
 }
 
 #[test]
-fn debug_of_a_pool_shows_who_it_is_its_state_and_its_counts() {
+fn debug_of_a_pool_shows_id_state_and_counts() {
     on_each_memory!(PoolOptions { max_pool_size: 2, ..DEFAULT }, |world| {
         assert_eq!(
             alloc::format!("{:?}", world.pool),

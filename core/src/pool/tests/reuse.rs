@@ -101,7 +101,7 @@ fn connection_that_is_being_established_is_not_retired() {
 }
 
 #[test]
-fn wait_limit_includes_establishing_if_the_options_say_so() {
+fn wait_limit_includes_establishing_with_limits_establishing() {
     for limits_establishing in [false, true] {
         let limit = Some(ms(10));
         let mut world = World::<OnHeap>::new(PoolOptions { limits_establishing, wait_queue_timeout: limit, ..DEFAULT });

@@ -19,7 +19,7 @@ const NO_CONN: CheckOutError = CheckOutError::EstablishFailed { cause: Cause::Re
 /// check-out waits without need. When memory is available again, the pool works as if nothing had
 /// happened.
 #[test]
-fn check_out_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
+fn check_out_without_memory_fails_at_once_and_the_next_succeeds() {
     let (mut busy, mut without_conn) = (0, 0);
     for count in 0.. {
         let options = PoolOptions { max_pool_size: 2, wait_queue_timeout: Some(ms(5)), ..DEFAULT };
@@ -70,7 +70,7 @@ fn check_out_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
 }
 
 #[test]
-fn population_without_memory_is_put_off_and_room_that_was_reserved_needs_none() {
+fn population_without_memory_is_delayed_and_reserved_memory_suffices() {
     let options = PoolOptions { min_pool_size: 1, wait_queue_timeout: Some(ms(500)), ..DEFAULT };
     let mut world = World::<OnScarce>::new(options);
     let ((), is_out) = with_memory_for(0, || world.ready());

@@ -10,7 +10,7 @@ fn timeout() -> CheckOutError {
 
 /// CMAP-06, CMAP-25, CMAP-70, P18, P19, P21
 #[test]
-fn a_waiter_fails_exactly_when_its_time_is_over() {
+fn a_waiter_fails_exactly_at_its_deadline() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
@@ -51,7 +51,7 @@ fn without_a_timeout_a_waiter_waits_for_ever() {
 
 /// A deadline at the end of time counts as none
 #[test]
-fn a_deadline_at_the_end_of_time_asks_for_no_wake_up() {
+fn a_deadline_at_the_end_of_time_has_no_timeout() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(Duration::MAX), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
@@ -145,7 +145,7 @@ fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
 
 /// CMAP-26: waitQueueTimeoutMS no longer applies to a waiter that is bound later
 #[test]
-fn a_waiter_that_gets_a_connection_coming_is_no_longer_subject_to_the_queue_timeout() {
+fn the_queue_timeout_does_not_apply_to_a_waiter_that_was_bound() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let first = world.queue();
@@ -178,7 +178,7 @@ fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
 
 /// P19, P21: an expired deadline stays expired, whichever of two is checked first
 #[test]
-fn two_waiters_whose_times_end_together_both_fail() {
+fn two_waiters_with_equal_deadlines_both_fail() {
     on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let bound = world.queue_until(Some(at(10)));
@@ -199,7 +199,7 @@ fn two_waiters_whose_times_end_together_both_fail() {
 
 /// P19
 #[test]
-fn a_late_call_fails_everybody_whose_time_is_over() {
+fn a_late_call_fails_every_expired_waiter() {
     on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(30)), ..DEFAULT }, |world| {
         world.ready();
         let waiters = [Some(at(20)), Some(at(5)), None, Some(at(25)), None].map(|own| world.queue_until(own));
@@ -238,7 +238,7 @@ fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
 
 /// P20
 #[test]
-fn the_wake_up_follows_deadlines_that_come_and_go_in_any_order() {
+fn the_timeout_follows_deadlines_in_any_order() {
     on_each_memory!(FULL, |world| {
         world.ready();
         let _lease = world.lease();
@@ -260,7 +260,7 @@ fn the_wake_up_follows_deadlines_that_come_and_go_in_any_order() {
 
 /// P21
 #[test]
-fn a_deadline_that_has_passed_refuses_at_once_unless_a_connection_is_there() {
+fn an_expired_deadline_fails_unless_a_connection_is_available() {
     on_each_memory!(FULL, |world| {
         world.ready();
         world.at(5);
@@ -273,7 +273,7 @@ fn a_deadline_that_has_passed_refuses_at_once_unless_a_connection_is_there() {
 
 /// P25
 #[test]
-fn a_clock_that_goes_back_is_held() {
+fn a_clock_that_goes_back_keeps_the_latest_time() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         world.at(100);
@@ -351,7 +351,7 @@ fn a_call_before_anything_is_due_changes_nothing() {
 }
 
 #[test]
-fn instants_are_shown_in_seconds_since_the_origin() {
+fn instants_are_displayed_in_seconds_since_the_origin() {
     use alloc::format;
     assert_eq!(format!("{:?} {:?}", Instant::ORIGIN, at(12_345)), "0.000000000s 12.345000000s");
     assert_eq!(Instant::from_nanos(u64::MAX), Instant::MAX);

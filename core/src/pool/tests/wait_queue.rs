@@ -21,7 +21,7 @@ fn waiters_are_served_in_the_order_of_their_arrival() {
 
 /// CMAP-66
 #[test]
-fn a_newcomer_never_gets_what_an_older_one_waits_for() {
+fn a_new_check_out_never_overtakes_an_older_waiter() {
     on_each_memory!(ONE, |world| {
         world.ready();
         let lease = world.lease();
@@ -54,7 +54,7 @@ fn a_returned_connection_serves_the_oldest_although_another_is_being_established
 
 /// First come, first served: no waiter is left
 #[test]
-fn a_connection_that_nobody_waits_for_any_more_becomes_available() {
+fn a_connection_without_a_waiter_becomes_available() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let lease = world.lease();
@@ -89,7 +89,7 @@ fn the_connection_that_is_ready_first_goes_to_the_oldest() {
 
 /// P11
 #[test]
-fn a_cancelled_waiter_is_gone_at_once_and_the_next_one_takes_its_turn() {
+fn a_cancelled_waiter_leaves_the_queue_at_once() {
     on_each_memory!(ONE, |world| {
         world.ready();
         let lease = world.lease();
@@ -107,7 +107,7 @@ fn a_cancelled_waiter_is_gone_at_once_and_the_next_one_takes_its_turn() {
 
 /// P12
 #[test]
-fn a_cancelled_waiters_connection_goes_to_the_next_that_has_none_coming() {
+fn a_cancelled_waiters_connection_goes_to_the_next_unbound_waiter() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let [first, second] = [(); 2].map(|()| world.queue());
@@ -121,7 +121,7 @@ fn a_cancelled_waiters_connection_goes_to_the_next_that_has_none_coming() {
 
 /// P12
 #[test]
-fn a_cancelled_waiters_connection_becomes_available_when_nobody_else_waits() {
+fn a_cancelled_waiters_connection_becomes_available_without_other_waiters() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let waiter = world.queue();
@@ -136,7 +136,7 @@ fn a_cancelled_waiters_connection_becomes_available_when_nobody_else_waits() {
 
 /// P13
 #[test]
-fn a_grant_that_was_never_seen_goes_to_the_next_in_the_same_step() {
+fn an_unclaimed_grant_goes_to_the_next_waiter_in_the_same_step() {
     on_each_memory!(ONE, |world| {
         world.ready();
         let lease = world.lease();
@@ -152,7 +152,7 @@ fn a_grant_that_was_never_seen_goes_to_the_next_in_the_same_step() {
 
 /// P13
 #[test]
-fn a_grant_that_was_never_seen_becomes_available_when_nobody_else_waits() {
+fn an_unclaimed_grant_becomes_available_without_other_waiters() {
     on_each_memory!(ONE, |world| {
         world.ready();
         let waiter = world.queue();
@@ -165,7 +165,7 @@ fn a_grant_that_was_never_seen_becomes_available_when_nobody_else_waits() {
 
 /// P13
 #[test]
-fn a_failure_that_was_never_seen_is_forgotten() {
+fn an_unclaimed_failure_is_dropped_by_a_cancel() {
     on_each_memory!(DEFAULT, |world| {
         world.ready();
         let waiter = world.queue();
@@ -230,7 +230,7 @@ fn a_broken_connection_makes_room_for_one_for_the_next_waiter() {
 
 /// P10
 #[test]
-fn nobody_waits_while_something_could_be_done_for_it() {
+fn no_waiter_waits_while_it_could_be_served() {
     // `assert_invariants`, which every step ends with, checks the rule. This test covers every kind
     // of step.
     on_each_memory!(
@@ -254,7 +254,7 @@ fn nobody_waits_while_something_could_be_done_for_it() {
 
 /// CMAP-26, CMAP-35: no establishment is unbound while a check-out waits
 #[test]
-fn a_newcomer_is_bound_to_the_connection_that_is_being_established_for_nobody() {
+fn a_new_waiter_is_bound_to_an_unbound_pending_connection() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let gone = world.queue();

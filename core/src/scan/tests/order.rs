@@ -35,7 +35,7 @@ fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
 
 /// MON-61, MON-62: a seed leads to a possible primary, and its reply to the remaining members.
 #[test]
-fn servers_that_are_discovered_are_checked_in_the_same_scan() {
+fn discovered_servers_are_checked_in_the_same_scan() {
     let mut world = World::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
     world.operate(&WRITE);
     assert_eq!(world.asked(), ["b:1", "a:1", "c:1"]);
@@ -107,7 +107,7 @@ fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
 
 /// A scan ends, whatever names a server invents.
 #[test]
-fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
+fn a_scan_of_servers_with_invented_names_ends() {
     let config = TopologyOptions { seeds: &["h0:1"], ..TopologyOptions::default() }.validate().expect("valid");
     let options = ScanOptions::DEFAULT.validate().expect("valid");
     let mut scan: Scan<Memory> =

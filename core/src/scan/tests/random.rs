@@ -125,7 +125,7 @@ fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
 /// Every selection ends, every heartbeat has its end, and every connection is closed, for any
 /// behavior of the servers.
 #[test]
-fn two_thousand_random_lives_come_to_an_end() {
+fn two_thousand_random_runs_end() {
     let (mut served, mut refused) = (0, 0);
     for seed in 0..2_000 {
         let result = std::panic::catch_unwind(|| life(seed));

@@ -6,7 +6,7 @@ use crate::topology::tests::scarce::OnScarce;
 
 /// Servers without memory for their slots are never checked. The others are, and a selection ends.
 #[test]
-fn selection_ends_where_memory_is_out_for_the_places_of_servers() {
+fn selection_ends_without_memory_for_server_slots() {
     let mut unplaced = 0;
     for count in 0.. {
         let (scan, is_out) = with_memory_for(count, || {
@@ -55,7 +55,7 @@ fn selection_ends_where_memory_is_out_for_the_places_of_servers() {
 
 /// While a check is under way no other begins, and each of its actions is returned once.
 #[test]
-fn while_a_server_is_checked_there_is_work_and_nothing_else_begins() {
+fn no_second_check_begins_during_a_check() {
     let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
     let mut selecting = world.scan.begin(world.time());
     let mut step = |world: &mut World| world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut world.events);
@@ -73,7 +73,7 @@ fn while_a_server_is_checked_there_is_work_and_nothing_else_begins() {
 
 /// A hang-up follows only if the host has taken the dial.
 #[test]
-fn close_hangs_up_a_dial_that_the_host_knows_of() {
+fn close_hangs_up_a_polled_dial() {
     for is_told in [false, true] {
         let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
         let mut selecting = world.scan.begin(at_ms(0));
@@ -94,7 +94,7 @@ fn close_hangs_up_a_dial_that_the_host_knows_of() {
 /// While no check is under way a failure has no effect, and neither has a hang-up of a server that
 /// is no member.
 #[test]
-fn failure_of_no_check_and_hang_up_of_no_server_change_nothing() {
+fn failures_without_a_check_and_hang_ups_without_a_server_change_nothing() {
     let mut world = healthy();
     let address = world.operate(&WRITE);
     world.work();

@@ -14,7 +14,7 @@ fn failure(world: &mut World) -> SelectionFailure {
 
 /// MON-60: serverSelectionTryOnce, the default.
 #[test]
-fn an_operation_that_finds_nobody_fails_after_one_scan() {
+fn an_operation_without_a_suitable_server_fails_after_one_scan() {
     let mut world = World::set(SET);
     assert_eq!(failure(&mut world), SelectionFailure::TriedOnce);
     assert_eq!(world.done().len(), 3, "each server was dialed once");
@@ -28,7 +28,7 @@ fn an_operation_that_finds_nobody_fails_after_one_scan() {
 /// MON-60: a topology that was scanned recently, and has no suitable server, is scanned before the
 /// error.
 #[test]
-fn a_failed_selection_scans_even_if_the_last_scan_is_young() {
+fn a_failed_selection_scans_even_after_a_recent_scan() {
     let mut world = World::set(SET).with("b:1", SECONDARY).with("c:1", SECONDARY);
     let secondary = SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary));
     world.operate(&secondary);
@@ -54,7 +54,7 @@ fn scans_are_repeated_until_the_timeout() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_found_by_a_later_scan() {
+fn a_restarted_server_is_found_by_a_later_scan() {
     let mut world = World::new(
         &["a:1"],
         TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() },
@@ -104,7 +104,7 @@ fn a_server_that_changed_while_its_connection_was_idle_is_not_selected() {
 
 /// MON-55, MON-64: an idle connection that the peer has closed costs one dial.
 #[test]
-fn an_idle_connection_that_was_cut_is_replaced_at_once() {
+fn an_idle_connection_that_the_peer_closed_is_replaced_at_once() {
     let mut world = healthy();
     let socket = world.select(&WRITE).expect("a primary");
     world.scan.check_in(world.time(), socket, Health::Healthy).expect("checked out");
@@ -161,7 +161,7 @@ fn an_incompatible_server_is_an_error_at_once() {
 }
 
 #[test]
-fn a_connection_that_was_not_given_back_is_closed_by_the_next_selection() {
+fn a_connection_that_was_not_checked_in_is_closed_by_the_next_selection() {
     let mut world = healthy();
     let first = world.select(&WRITE).expect("a primary");
     let second = world.select(&WRITE).expect("a primary");

@@ -57,7 +57,7 @@ fn a_check_without_answer_fails_at_the_deadline() {
 
 /// MON-55: the cooldown begins only after the retry.
 #[test]
-fn a_known_server_that_fails_by_the_network_is_tried_again_once() {
+fn a_known_server_is_checked_again_once_after_a_network_error() {
     let options = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
     let mut direct = World::new(&["a:1"], options, ScanOptions::DEFAULT).with("a:1", MONGOS);
     direct.operate(&WRITE);
@@ -95,7 +95,7 @@ fn a_labelled_reply_does_not_close_the_connection() {
 
 /// MON-63: a connection with an incomplete handshake cannot be used yet.
 #[test]
-fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
+fn a_new_connection_repeats_a_hello_that_overload_answered() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(462, true));
     world.select(&WRITE).expect_err("nothing is known of it");
     assert_eq!(world.done(), ["dial a:1", "greet a:1"]);
@@ -170,7 +170,7 @@ fn a_timeout_of_an_operation_costs_the_connection_only() {
 
 /// Late results of connections that were closed change nothing.
 #[test]
-fn news_of_connections_that_are_given_up_is_stale() {
+fn results_of_closed_connections_are_stale() {
     let mut world = World::set(&["a:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
     let mut selecting = world.scan.begin(at_ms(0));
     world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
@@ -188,7 +188,7 @@ fn news_of_connections_that_are_given_up_is_stale() {
 }
 
 #[test]
-fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
+fn a_reply_before_the_hello_was_sent_is_a_protocol_error() {
     let mut world = World::set(&["a:1"]);
     let mut selecting = world.scan.begin(at_ms(0));
     world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
@@ -223,7 +223,7 @@ fn a_dial_ends_once() {
 /// MON-53: every result at or after the deadline is a timeout, whether or not `handle_timeout` was
 /// called.
 #[test]
-fn what_comes_too_late_is_a_timeout() {
+fn late_results_are_timeouts() {
     let late = at_ms(10_000);
     let error = |world: &World, socket: SocketId| {
         world.scan.assert_invariants();
@@ -262,7 +262,7 @@ fn without_a_limit_nothing_is_late() {
 }
 
 #[test]
-fn a_reply_after_the_deadline_is_told_as_a_failed_check() {
+fn a_reply_after_the_deadline_is_a_failed_check() {
     let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
     let mut selecting = world.scan.begin(world.time());
     let step = world.scan.select(world.time(), &mut selecting, &WRITE, &[], 1, &mut world.events);
@@ -287,7 +287,7 @@ fn a_reply_after_the_deadline_is_told_as_a_failed_check() {
 /// During the handshake every kind of error makes a connection unusable; later an error of a
 /// command does not.
 #[test]
-fn an_error_of_a_command_spoils_a_connection_that_is_not_ready_yet() {
+fn a_command_error_closes_a_connection_that_is_not_ready() {
     for (phase, spoiled) in [(HandshakePhase::Before, true), (HandshakePhase::After, false)] {
         let mut world = healthy();
         let socket = world.select(&WRITE).expect("a primary");
@@ -304,7 +304,7 @@ fn an_error_of_a_command_spoils_a_connection_that_is_not_ready_yet() {
 
 /// Events of heartbeats carry a context: their topology and the address of their server.
 #[test]
-fn heartbeats_are_told_with_their_server_and_their_topology() {
+fn heartbeats_have_server_and_topology_as_context() {
     struct Contexts(Vec<(Option<TopologyId>, Option<String>)>);
     impl Observer<MonitorEvent> for Contexts {
         fn on_event(&mut self, _now: Instant, _event: &MonitorEvent) {}

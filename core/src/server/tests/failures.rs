@@ -120,7 +120,7 @@ fn a_failed_check_of_a_silent_server_interrupts_a_command() {
 
 /// SDAM-78 to SDAM-83, for each code: whether the server becomes Unknown, and the pool is cleared.
 #[test]
-fn errors_in_replies_are_judged() {
+fn errors_in_replies_are_applied() {
     for (code, unknown, cleared) in [(10_107, true, 0), (91, true, 1), (26, false, 0)] {
         let client = client();
         let mut world = heap(&client);
@@ -266,7 +266,7 @@ fn each_inverted_bit_of_a_reply_is_a_value_or_an_error() {
 }
 
 #[test]
-fn bytes_that_no_request_has_caused_break_the_connection() {
+fn unsolicited_bytes_break_the_connection() {
     let client = client();
     let mut world = heap(&client);
     world.run();

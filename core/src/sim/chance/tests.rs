@@ -2,7 +2,7 @@ use super::*;
 use crate::hooks::fires;
 
 #[test]
-fn nothing_fires_that_is_not_armed() {
+fn points_that_are_not_armed_do_not_fire() {
     assert!(Point::ALL.into_iter().all(|point| !fires(point)));
     let armed = arm(1, &[]);
     assert!(Point::ALL.into_iter().all(|point| !fires(point)));
@@ -11,7 +11,7 @@ fn nothing_fires_that_is_not_armed() {
 }
 
 #[test]
-fn a_quarter_is_on_and_fires_a_quarter_of_the_times() {
+fn a_quarter_of_the_points_fires_in_a_quarter_of_evaluations() {
     let (mut on, mut times) = (0, 0);
     for seed in 0..4_000 {
         let armed = arm(seed, &Point::ALL);

@@ -11,7 +11,7 @@ fn at(nanos: u64) -> Instant {
 }
 
 #[test]
-fn the_earliest_leaves_first_and_of_equal_ones_the_lowest_place() {
+fn the_earliest_deadline_is_first_and_of_equal_ones_the_lowest_owner() {
     let mut deadlines = OnHeap::empty();
     for waiter in 0..100 {
         deadlines.insert(waiter, at(u64::from(waiter / 3))).expect("room");
@@ -64,7 +64,7 @@ fn any_order_of_adding_and_removing_agrees_with_a_sorted_set() {
 }
 
 #[test]
-fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
+fn an_owner_beyond_a_fixed_capacity_is_refused() {
     let mut deadlines = Fixed::<3>::empty();
     for waiter in 0..3 {
         deadlines.insert(waiter, at(9 - u64::from(waiter))).expect("room");
@@ -75,7 +75,7 @@ fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
 }
 
 #[test]
-fn room_that_was_reserved_is_enough() {
+fn reserved_memory_suffices_for_deadlines() {
     let mut deadlines = OnHeap::empty();
     deadlines.insert(0, at(5)).expect("room");
     deadlines.reserve(1_000).expect("memory");
@@ -97,7 +97,7 @@ fn a_deadline_at_the_end_of_time_is_none() {
 }
 
 #[test]
-fn room_that_is_there_is_not_made_again_and_room_that_is_refused_changes_nothing() {
+fn existing_leaves_are_kept_and_a_refused_allocation_changes_nothing() {
     use crate::storage::tests::{Scarce, with_memory_for};
     let mut deadlines = Deadlines::<Scarce<Instant>>::empty();
     deadlines.reserve(20).expect("memory");

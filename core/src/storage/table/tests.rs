@@ -22,7 +22,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     for value in 0..3 {
         table.insert(0, value).expect("room");
     }
-    assert!(!table.has_place());
+    assert!(!table.has_free_slot());
     assert_eq!(table.insert(0, 9), Err(Full));
     table.remove(0);
     let next = table.insert(0, 9).expect("a place became free");
@@ -45,7 +45,7 @@ fn lists_keep_order_when_slots_move() {
 }
 
 #[test]
-fn a_place_that_was_never_made_is_moved_and_removed_without_effect() {
+fn a_slot_that_never_existed_is_moved_and_removed_without_effect() {
     let mut table = Small::empty();
     table.insert(0, 10).expect("room");
     let before = table.clone();
@@ -64,7 +64,7 @@ fn a_place_that_was_never_made_is_moved_and_removed_without_effect() {
 }
 
 #[test]
-fn hashes_tell_keys_and_tables_apart_but_not_by_what_free_slots_were_used_for() {
+fn hashes_distinguish_tables_but_omit_the_contents_of_free_slots() {
     use crate::storage::tests::hash;
     let mut table = Small::empty();
     let first = table.insert(0, 10).expect("room");

@@ -2,7 +2,7 @@ use super::*;
 
 /// An index of 16 bits must represent each text or name, and "none".
 #[test]
-fn fixed_memory_is_limited_by_what_its_numbers_can_name() {
+fn fixed_memory_is_limited_by_the_range_of_its_indices() {
     let limits = [(0, 0), (5, 5), (0xfffe, 0xfffe), (0xffff, 0xfffe), (0x1_0000, 0xfffe), (usize::MAX, 0xfffe)];
     for (count, limit) in limits {
         assert_eq!(at_most_u16(count), limit, "{count}");

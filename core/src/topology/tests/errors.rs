@@ -100,7 +100,7 @@ fn any_other_error_of_a_handshake_marks_unknown_and_clears() {
 
 /// SDAM-75: except failures that this side causes.
 #[test]
-fn own_failure_says_nothing_of_the_server() {
+fn own_failure_does_not_change_the_server() {
     for cause in [Cause::Cancelled, Cause::Closed, Cause::Forked, Cause::Interrupted, Cause::Resources] {
         assert!(is_ignored(&error(Other(cause), Before)));
     }
@@ -125,7 +125,7 @@ fn timeout_of_an_operation_changes_nothing() {
 
 /// SDAM-72, SDAM-73, SDAM-74, MON-50
 #[test]
-fn network_error_marks_unknown_clears_and_cancels_but_asks_for_no_check() {
+fn network_error_marks_unknown_clears_and_cancels_but_requests_no_check() {
     let (verdict, mut net) = judged(&error(Network, After));
     assert_eq!(
         verdict,
@@ -138,7 +138,7 @@ fn network_error_marks_unknown_clears_and_cancels_but_asks_for_no_check() {
 
 /// SDAM-76, SDAM-80, SDAM-81, SDAM-82, SDAM-83
 #[test]
-fn state_change_codes_do_what_their_kind_asks_for() {
+fn state_change_codes_have_the_effects_of_their_kind() {
     use StateChange::{NotWritablePrimary, Recovering, ShuttingDown};
     for (code, change, text) in [
         (11_600, ShuttingDown, "the node is shutting down (code 11600)"),
@@ -165,7 +165,7 @@ fn state_change_codes_do_what_their_kind_asks_for() {
 
 /// SDAM-77: messages are compared only without a code.
 #[test]
-fn message_tells_only_without_a_code() {
+fn message_is_evaluated_only_without_a_code() {
     for (message, change) in [
         ("not master", Some(StateChange::NotWritablePrimary)),
         ("err: not master now", Some(StateChange::NotWritablePrimary)),
@@ -243,12 +243,12 @@ fn limits_that_a_reply_exceeds_are_named_with_their_numbers() {
     assert_eq!(of(Limit::Texts), "more than 5 different addresses and tags");
     assert_eq!(of(Limit::Servers), "more than 5 members, or too many replaced at once");
     let bad = |field, place| ServerError::BadAddress { field, place }.to_string();
-    assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is no address");
-    assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is no address");
+    assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is not a valid address");
+    assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is not a valid address");
 }
 
 #[test]
-fn a_failed_handshake_is_to_a_topology_what_its_cause_says() {
+fn a_failed_handshake_is_classified_by_its_cause() {
     let of = |cause| HandshakeError::new(Phase::Hello, cause);
     assert_eq!(AppErrorKind::from(&of(Cause::Network)), AppErrorKind::Network);
     assert_eq!(AppErrorKind::from(&of(Cause::NetworkTimeout)), AppErrorKind::NetworkTimeout);

@@ -19,7 +19,7 @@ fn topology_opens_with_its_seeds_unknown() {
 
 /// LOG-06: with members that are added and removed in one update.
 #[test]
-fn servers_that_change_go_and_come_are_told_before_the_topology() {
+fn events_of_servers_precede_that_of_the_topology() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "c", "d"]));
     assert_eq!(
@@ -36,7 +36,7 @@ fn servers_that_change_go_and_come_are_told_before_the_topology() {
 }
 
 #[test]
-fn deposed_primary_is_told_after_the_new_one() {
+fn event_of_a_deposed_primary_follows_that_of_the_new_one() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
     net.drain();
@@ -48,7 +48,7 @@ fn deposed_primary_is_told_after_the_new_one() {
 
 /// LOG-05: a description that is replaced twice in one step causes one event, or none.
 #[test]
-fn stale_primary_that_insists_makes_no_events() {
+fn repeated_reply_of_a_stale_primary_emits_no_events() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 1));
     net.hello("b", &elected(&["a", "b"], 1, 1));
@@ -84,7 +84,7 @@ fn removed_responder_is_only_closed() {
 
 /// SDAM-10, LOG-02, LOG-07, LOG-08
 #[test]
-fn close_tells_servers_then_unknown_then_the_end() {
+fn close_emits_servers_then_unknown_then_the_end() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
     net.drain();
@@ -133,7 +133,7 @@ fn load_balanced_topology_opens_and_closes_in_order() {
 
 /// LOG-01, LOG-09
 #[test]
-fn every_event_carries_the_id_of_its_topology() {
+fn every_event_contains_the_id_of_its_topology() {
     struct Ids(Vec<(TopologyId, Instant)>);
     impl Observer<SdamEvent<'_>> for Ids {
         fn on_event(&mut self, now: Instant, event: &SdamEvent<'_>) {
@@ -162,7 +162,7 @@ impl Observer<SdamEvent<'_>> for Copies {
 }
 
 #[test]
-fn copy_of_an_event_shows_what_its_original_showed() {
+fn copy_of_an_event_displays_the_same_text() {
     let mut copies = Copies::default();
     let now = Instant::from_nanos(1_000);
     let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };

@@ -30,7 +30,7 @@ fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
 }
 
 #[test]
-fn reply_with_more_members_than_can_be_held_leaves_the_topology_as_it_is() {
+fn reply_with_too_many_members_does_not_change_the_topology() {
     let many = hosts(0..2_047 + 512);
     let many = borrowed(&many);
     let (seeds, more) = many.split_at(2_000);
@@ -48,7 +48,7 @@ fn reply_with_more_members_than_can_be_held_leaves_the_topology_as_it_is() {
 }
 
 #[test]
-fn fields_of_addresses_have_the_names_that_they_have_in_a_reply() {
+fn fields_of_addresses_have_their_names_in_a_reply() {
     let fields =
         [AddressField::Hosts, AddressField::Passives, AddressField::Arbiters, AddressField::Me, AddressField::Primary];
     assert_eq!(fields.map(AddressField::name), ["hosts", "passives", "arbiters", "me", "primary"]);
@@ -81,7 +81,7 @@ fn reply_with_a_bad_address_makes_its_server_unknown() {
 }
 
 #[test]
-fn contradictory_roles_are_settled_by_their_order() {
+fn contradictory_roles_are_resolved_by_their_order() {
     let all = HelloReply {
         is_writable_primary: true,
         secondary: true,
@@ -106,7 +106,7 @@ fn contradictory_roles_are_settled_by_their_order() {
 }
 
 #[test]
-fn strange_numbers_are_taken_as_they_are() {
+fn unusual_numbers_are_accepted() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &HelloReply { set_version: Some(-1), ..elected(&["a", "b"], 1, 0) });
     assert_eq!(net.topology.description().max_set_version(), Some(-1));
@@ -135,7 +135,7 @@ fn primary_without_hosts_empties_the_set() {
 
 /// SDAM-21
 #[test]
-fn ghost_that_names_hosts_is_not_believed() {
+fn hosts_of_a_ghost_are_ignored() {
     let mut net = ready(&["a"]);
     net.hello("a", &HelloReply { is_replica_set: true, ..primary(&["x", "y"]) });
     assert_eq!(net.types(), [("a:27017".into(), ServerType::RsGhost)]);
@@ -165,7 +165,7 @@ fn fixed_memory_follows_a_set_that_fits() {
 }
 
 #[test]
-fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
+fn exceeding_fixed_memory_is_a_temporary_error() {
     let (long, longer) = ("x".repeat(200), "x".repeat(256));
     for (hello, limit, count) in [
         (primary(&["a", "b", "c", "d", "e"]), Limit::Names, 4),
@@ -186,7 +186,7 @@ fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
 /// A set whose members were all replaced between two checks, or whose seeds have other names than
 /// its members: the first reply makes room for the second.
 #[test]
-fn members_that_do_not_fit_beside_those_they_replace_come_with_the_next_check() {
+fn members_that_do_not_fit_are_added_by_the_next_check() {
     let beyond = ServerError::Beyond { limit: Limit::Servers, count: 4 };
     for hosts in [["a", "d", "e"], ["d", "e", "f"]] {
         let mut net = small();
@@ -228,7 +228,7 @@ fn seeds_beyond_fixed_memory_are_refused() {
 
 /// Texts that are no longer referenced make room for others.
 #[test]
-fn fixed_memory_outlives_any_number_of_names() {
+fn fixed_memory_serves_any_number_of_successive_names() {
     let mut net = small();
     for round in 0..1_000 {
         let other = format!("h{round}");
@@ -243,7 +243,7 @@ fn fixed_memory_outlives_any_number_of_names() {
 
 /// A peer that invents names cannot make the memory grow without limit.
 #[test]
-fn growable_memory_forgets_names_of_the_past() {
+fn growable_memory_releases_unused_names() {
     let mut net = ready(&["a"]);
     for round in 0..200 {
         let mut listed = hosts(round * 50..round * 50 + 50);
@@ -357,7 +357,7 @@ fn hosts_of(round: usize) -> Vec<String> {
 }
 
 #[test]
-fn tag_that_is_said_twice_is_one() {
+fn repeated_tag_is_stored_once() {
     let mut net = ready(&["a"]);
     let tags = &[("dc", "ny"), ("rack", "1"), ("dc", "ny"), ("dc", "la")];
     net.hello("a", &Lists { hosts: &["a"], tags, ..Lists::default() }.of(primary(&[])));
@@ -366,7 +366,7 @@ fn tag_that_is_said_twice_is_one() {
 
 /// Routers and ghosts keep their type with a set name and without.
 #[test]
-fn set_name_that_comes_or_goes_is_a_change() {
+fn added_or_removed_set_name_is_a_change() {
     let mut net = ready(&["a"]);
     let named = HelloReply { set_name: Some("rs"), ..mongos() };
     for (hello, name) in

@@ -5,7 +5,7 @@ use crate::replies::pairs;
 
 /// SDAM-05, SDAM-07
 #[test]
-fn topology_starts_as_its_options_say() {
+fn topology_starts_with_the_type_of_its_options() {
     let start = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced };
         options.validate().unwrap().topology_type()
@@ -30,7 +30,7 @@ fn contradicting_options_are_refused() {
     assert_eq!(check(&["a"], Some("rs"), false, true), TopologyConfigError::LoadBalancedWithReplicaSet);
     let error = check(&["a", "b:x"], None, false, false);
     assert_eq!(error, TopologyConfigError::BadSeed(1));
-    assert_eq!(error.to_string(), "the host at place 1 is no address");
+    assert_eq!(error.to_string(), "the host at index 1 is not a valid address");
 }
 
 /// SDAM-04, SDAM-28
@@ -67,7 +67,7 @@ fn a_path_of_255_bytes_is_an_address_and_a_longer_one_is_none() {
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn invalid_addresses_are_refused() {
     let long = "x".repeat(256);
     let nul = "/tmp/\0.sock";
     for text in [
@@ -104,7 +104,7 @@ fn what_is_no_address_is_refused() {
 }
 
 #[test]
-fn seed_that_is_given_twice_is_one_server() {
+fn repeated_seed_is_one_server() {
     let net = ready(&["a", "A:27017", "b"]);
     assert_eq!(net.topology.server_count(), 2);
 }
@@ -152,7 +152,7 @@ fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
 
 /// SDAM-26, SDAM-29, SDAM-30
 #[test]
-fn description_shows_what_the_reply_said() {
+fn description_contains_the_fields_of_the_reply() {
     let mut net = ready(&["a"]);
     let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 4 };
     let lists = Lists { hosts: &["A", "b"], passives: &["C:1"], arbiters: &["d"], tags: &[("dc", "ny"), ("e", "")] };
@@ -279,7 +279,7 @@ fn only_an_older_topology_version_of_the_same_process_is_ignored() {
 }
 
 #[test]
-fn clock_that_goes_back_is_held() {
+fn clock_that_goes_back_keeps_the_latest_time() {
     let mut net = ready(&["a"]);
     net.hello("a", &primary(&["a"]));
     let latest = net.now;
@@ -290,7 +290,7 @@ fn clock_that_goes_back_is_held() {
 
 /// SDAM-62: a copy is a snapshot; later changes do not affect it.
 #[test]
-fn copies_show_the_topology_as_it_was() {
+fn copies_do_not_change_with_the_topology() {
     let mut net = ready(&["a", "b"]);
     let tags = Lists { hosts: &["a", "b"], tags: &[("dc", "ny")], ..Lists::default() };
     net.hello("a", &HelloReply { me: Some("a"), ..tags.of(primary(&[])) });
@@ -314,7 +314,7 @@ fn copies_show_the_topology_as_it_was() {
 /// A copy stores its servers without gaps. An id still finds its server there, and the id of a
 /// removed server finds none.
 #[test]
-fn copies_find_servers_by_their_ids_wherever_they_are() {
+fn copies_find_servers_by_their_ids() {
     let mut net = ready(&["a", "b", "c"]);
     let [a, b, c] = ["a", "b", "c"].map(|address| net.at(address));
     net.hello("b", &primary(&["b", "c"]));
@@ -328,7 +328,7 @@ fn copies_find_servers_by_their_ids_wherever_they_are() {
 }
 
 #[test]
-fn descriptions_show_the_fields_that_tell_servers_apart() {
+fn debug_of_descriptions_shows_the_distinguishing_fields() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 9));
     let shown = format!("{:?}", net.topology.description());
@@ -347,7 +347,7 @@ fn descriptions_show_the_fields_that_tell_servers_apart() {
 
 /// SDAM-06
 #[test]
-fn texts_of_refused_options_say_which_ones_they_are() {
+fn texts_of_refused_options_name_the_options() {
     let of = |options: TopologyOptions<'_>| options.validate().unwrap_err().to_string();
     let balanced = TopologyOptions { load_balanced: true, ..TopologyOptions::default() };
     assert_eq!(
@@ -362,7 +362,7 @@ fn texts_of_refused_options_say_which_ones_they_are() {
 
 /// SDAM-35
 #[test]
-fn server_that_this_client_cannot_speak_to_is_named() {
+fn incompatible_server_is_named_in_the_error() {
     let mut net = ready(&["a"]);
     net.hello("a", &HelloReply { min_wire_version: 999, max_wire_version: 1000, ..standalone() });
     let description = net.topology.description();

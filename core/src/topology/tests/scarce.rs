@@ -44,7 +44,7 @@ fn tagged<'a>(hosts: &'a [&'a str], tags: &'a [(&'a str, &'a str)]) -> Hello<'a>
 /// A primary lists the members, and memory is exhausted at some allocation: the reply either makes
 /// the primary Unknown for that reason, or is applied whole, but never in part.
 #[test]
-fn reply_for_which_memory_is_out_makes_its_server_unknown_and_is_taken_later() {
+fn reply_without_memory_makes_its_server_unknown() {
     let mut limits = Vec::new();
     for count in 0.. {
         let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }.validate().unwrap();
@@ -80,7 +80,7 @@ fn reply_for_which_memory_is_out_makes_its_server_unknown_and_is_taken_later() {
 /// Without memory for the previous names, the event has the previous description without them.
 /// Nothing else differs.
 #[test]
-fn event_without_memory_for_the_names_before_tells_those_of_now() {
+fn event_without_memory_for_previous_names_contains_the_new_ones() {
     let mut told = Vec::new();
     for count in 0..2 {
         let mut net: Net<OnScarce> = open_in(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() });
@@ -100,7 +100,7 @@ fn event_without_memory_for_the_names_before_tells_those_of_now() {
 
 /// New hosts of a router without memory for them: no server is added or removed.
 #[test]
-fn seeds_for_which_memory_is_out_change_nothing() {
+fn seeds_without_memory_change_nothing() {
     for count in 0.. {
         let mut net: Net<OnScarce> = open_in(TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() });
         net.drain();

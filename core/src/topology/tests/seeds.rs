@@ -19,7 +19,7 @@ fn change<M: Memory>(net: &mut Net<M>, seeds: &[&str]) -> Result<(), Full> {
 }
 
 #[test]
-fn hosts_that_are_gone_go_and_new_ones_come_in_one_update() {
+fn hosts_are_removed_and_added_in_one_update() {
     let mut net = sharded(&["a", "b", "c"]);
     let (b, kept) = (net.at("b"), net.at("a"));
     change(&mut net, &["A:27017", "d", "c", "d"]).unwrap();
@@ -69,7 +69,7 @@ fn no_hosts_at_all_change_nothing() {
 }
 
 #[test]
-fn members_of_other_topologies_are_their_own_affair() {
+fn looked_up_hosts_do_not_change_other_topologies() {
     let set = TopologyOptions { seeds: &["a"], replica_set: Some("rs"), ..TopologyOptions::default() };
     let single = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
     let balanced = TopologyOptions { seeds: &["a"], load_balanced: true, ..TopologyOptions::default() };
@@ -88,7 +88,7 @@ fn members_of_other_topologies_are_their_own_affair() {
 }
 
 #[test]
-fn unknown_topology_may_have_other_hosts_and_becomes_what_they_are() {
+fn unknown_topology_accepts_other_hosts_and_takes_their_type() {
     // A single remaining host may be a standalone server; with several hosts, a standalone server
     // is removed.
     let mut net = ready(&["a", "b"]);
@@ -106,7 +106,7 @@ fn unknown_topology_may_have_other_hosts_and_becomes_what_they_are() {
 }
 
 #[test]
-fn news_of_a_host_that_is_gone_changes_nothing() {
+fn results_of_a_removed_host_change_nothing() {
     let mut net = sharded(&["a", "b"]);
     let a = net.at("a");
     change(&mut net, &["b"]).unwrap();

@@ -30,7 +30,7 @@ fn pair() -> Net<OnHeap> {
 
 /// SDAM-02: one seed is enough, and the set is followed while members fail and others replace them.
 #[test]
-fn set_is_discovered_from_one_seed_and_followed_through_deaths_and_reconfiguration() {
+fn set_is_discovered_from_one_seed_and_followed_through_failures_and_reconfiguration() {
     let mut net = ready(&["a"]);
     net.hello("a", &secondary(&["a", "b"]));
     net.hello("b", &secondary(&["a", "b", "c"]));
@@ -86,7 +86,7 @@ fn possible_primary_counts_as_unknown() {
 /// SDAM-22: each way to become Unknown has its own error text, and the text is removed when the
 /// server is known again.
 #[test]
-fn unknown_server_says_in_words_what_happened() {
+fn unknown_server_has_an_error_text() {
     let causes = [
         Cause::Network,
         Cause::NetworkTimeout,
@@ -145,7 +145,7 @@ fn unknown_server_says_in_words_what_happened() {
 
 /// SDAM-21, SDAM-39
 #[test]
-fn unknown_servers_and_ghosts_say_nothing_of_the_deployment() {
+fn unknown_servers_and_ghosts_do_not_determine_the_type() {
     let mut net = ready(&["a", "b"]);
     net.fail("a", Cause::Network);
     assert!(net.hello("b", &HelloReply { is_replica_set: true, ..member(&["b", "c"]) }));
@@ -156,7 +156,7 @@ fn unknown_servers_and_ghosts_say_nothing_of_the_deployment() {
 
 /// SDAM-42
 #[test]
-fn first_member_of_a_set_makes_it_one_with_or_without_a_primary() {
+fn first_member_of_a_set_determines_the_topology_type() {
     let hosts = ["a", "b", "c"];
     for (hello, server_type, topology_type) in [
         (primary(&hosts), ServerType::RsPrimary, TopologyType::ReplicaSetWithPrimary),
@@ -177,7 +177,7 @@ fn first_member_of_a_set_makes_it_one_with_or_without_a_primary() {
 
 /// SDAM-44
 #[test]
-fn set_without_a_primary_keeps_unknown_servers_and_ghosts_and_removes_what_is_of_no_set() {
+fn set_without_a_primary_removes_servers_of_no_set() {
     let options =
         TopologyOptions { seeds: &["a", "b", "c", "d", "e"], replica_set: Some("rs"), ..TopologyOptions::default() };
     let mut net = open(options);
@@ -194,7 +194,7 @@ fn set_without_a_primary_keeps_unknown_servers_and_ghosts_and_removes_what_is_of
 
 /// SDAM-45
 #[test]
-fn set_has_no_primary_when_its_primary_is_something_else() {
+fn set_has_no_primary_when_its_primary_changes_its_type() {
     type Change = fn(&mut Net<OnHeap>, &str);
     let changes: [(bool, Change); 5] = [
         (true, |net, of| net.fail(of, Cause::Network)),
@@ -220,7 +220,7 @@ fn set_has_no_primary_when_its_primary_is_something_else() {
 
 /// SDAM-46
 #[test]
-fn member_without_a_primary_names_the_set_and_adds_hosts_and_removes_nobody() {
+fn member_without_a_primary_sets_the_name_and_adds_hosts() {
     let mut net = ready(&["a", "b", "x"]);
     let lists = Lists { hosts: &["a", "c"], passives: &["d"], arbiters: &["e"], ..Lists::default() };
     net.hello("a", &lists.of(secondary(&[])));
@@ -236,7 +236,7 @@ fn member_without_a_primary_names_the_set_and_adds_hosts_and_removes_nobody() {
 
 /// SDAM-49
 #[test]
-fn primary_of_another_set_is_removed_and_its_hosts_mean_nothing() {
+fn primary_of_another_set_is_removed_and_its_hosts_ignored() {
     let mut net = pair();
     net.hello("a", &foreign(primary(&["a", "x"])));
     assert_eq!(net.types(), [("b:27017".into(), ServerType::RsSecondary)]);

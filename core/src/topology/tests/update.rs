@@ -12,7 +12,7 @@ fn new_topology_owes_its_servers_and_nothing_else() {
 
 /// SDAM-23: the tuples are in the text.
 #[test]
-fn stale_primary_says_which_election_is_newer() {
+fn error_of_a_stale_primary_contains_the_newer_election() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 1));
     net.hello("b", &elected(&["a", "b"], 1, 3));
@@ -80,7 +80,7 @@ fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
 
 /// SDAM-33: whatever type the server has, neither its type nor its hosts change the topology.
 #[test]
-fn direct_connection_stays_one_to_whatever_the_server_becomes() {
+fn direct_connection_keeps_its_type_for_every_server_type() {
     let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
     for (hello, becomes) in [
         (primary(&["a", "b"]), ServerType::RsPrimary),
@@ -99,7 +99,7 @@ fn direct_connection_stays_one_to_whatever_the_server_becomes() {
 
 /// SDAM-34
 #[test]
-fn direct_connection_to_another_set_says_so() {
+fn direct_connection_to_another_set_is_an_error() {
     let options = TopologyOptions {
         seeds: &["a"],
         replica_set: Some("other"),
@@ -117,7 +117,7 @@ fn direct_connection_to_another_set_says_so() {
 
 /// SDAM-35: the texts, and that they are removed with their cause.
 #[test]
-fn incompatible_server_makes_the_topology_unusable_as_long_as_it_is_there() {
+fn incompatible_server_makes_the_topology_unusable_while_it_is_known() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &HelloReply { max_wire_version: 7, ..mongos() });
     assert_eq!(
@@ -157,7 +157,7 @@ fn topology_without_servers_warns() {
 
 /// SDAM-37, SDAM-59: late results of a removed server, even when another one has its slot.
 #[test]
-fn news_of_a_removed_server_changes_nothing() {
+fn results_of_a_removed_server_change_nothing() {
     let mut net = ready(&["a", "b"]);
     let old = net.at("b");
     net.hello("a", &primary(&["a"]));
@@ -186,7 +186,7 @@ fn last_of_several_seeds_that_is_standalone_is_removed() {
 
 /// SDAM-48: the `me` part.
 #[test]
-fn member_that_calls_itself_otherwise_is_removed_while_there_is_a_primary() {
+fn member_with_another_me_is_removed_while_a_primary_is_known() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
     net.hello("b", &HelloReply { me: Some("x"), ..secondary(&["a", "b"]) });
@@ -320,7 +320,7 @@ fn failed_check_clears_the_pool_of_an_unknown_server() {
 
 /// A pending action that was revoked is never returned.
 #[test]
-fn ready_is_revoked_by_a_failure_before_it_was_taken() {
+fn ready_is_revoked_by_a_failure_before_it_was_polled() {
     let mut net = ready(&["a"]);
     net.hello("a", &primary(&["a"]));
     net.fail("a", Cause::NetworkTimeout);
@@ -334,7 +334,7 @@ fn ready_is_revoked_by_a_failure_before_it_was_taken() {
 }
 
 #[test]
-fn server_that_came_and_went_before_its_host_was_told_is_not_mentioned() {
+fn server_added_and_removed_before_a_poll_owes_nothing() {
     let mut net = ready(&["a"]);
     net.hello("a", &primary(&["a", "b"]));
     net.hello("a", &primary(&["a"]));
@@ -389,7 +389,7 @@ fn load_balanced_topology_is_ready_and_never_changes() {
 /// SDAM-41, SDAM-43: a ghost does not affect the topology, and is removed by its next reply if the
 /// topology has another type.
 #[test]
-fn ghost_stays_when_a_router_is_found_and_goes_when_it_speaks_again() {
+fn ghost_stays_when_a_router_is_found_until_its_next_reply() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &HelloReply { is_replica_set: true, ..standalone() });
     net.hello("b", &mongos());

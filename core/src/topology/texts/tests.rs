@@ -55,7 +55,7 @@ fn full_texts_refuse_and_still_find() {
 }
 
 #[test]
-fn rounds_of_marks_begin_anew_when_they_run_out() {
+fn marking_rounds_restart_after_an_overflow() {
     let mut texts = Texts::<OnHeap>::empty();
     let id = intern(&mut texts, "a").unwrap();
     texts.round = u32::MAX;
@@ -67,7 +67,7 @@ fn rounds_of_marks_begin_anew_when_they_run_out() {
 
 /// Texts with common prefixes, inserted in seven orders.
 #[test]
-fn texts_are_found_whatever_the_order_of_their_insertion() {
+fn texts_are_found_for_any_order_of_insertion() {
     let words = ["", "a", "aa", "ab", "aba", "b", "\u{e4}"];
     for first in 0..words.len() {
         let mut texts = Texts::<OnHeap>::empty();
@@ -98,7 +98,7 @@ fn pinned_text_survives_every_sweep() {
 }
 
 #[test]
-fn each_limit_of_texts_refuses_by_itself() {
+fn each_limit_of_texts_applies_separately() {
     let mut places = Texts::<Fixed<1, 1, 2, 64>>::empty();
     let ids = ["a", "b"].map(|text| intern(&mut places, text).unwrap());
     assert_eq!(intern(&mut places, "c"), Err(Full), "no place, but bytes");
@@ -118,7 +118,7 @@ fn each_limit_of_texts_refuses_by_itself() {
 /// The allocator refuses at each allocation in turn: stored texts are found, and refused texts can
 /// be stored later.
 #[test]
-fn text_for_which_memory_is_out_is_refused_and_may_come_later() {
+fn text_without_memory_is_refused_and_can_be_stored_later() {
     use super::super::tests::scarce::OnScarce;
     use crate::storage::tests::with_memory_for;
     for count in 0.. {
@@ -156,7 +156,7 @@ impl Memory for Tight {
 }
 
 #[test]
-fn stores_that_are_smaller_than_the_limits_say_are_filled_and_no_more() {
+fn stores_smaller_than_the_limits_are_filled_completely() {
     let mut texts = Texts::<Tight>::empty();
     assert_eq!(intern(&mut texts, &"x".repeat(29)), Err(Full), "33 bytes");
     let ids: Vec<_> = ["", "a", "b", "c", "d"].map(|text| intern(&mut texts, text).unwrap()).into();

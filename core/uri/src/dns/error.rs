@@ -49,19 +49,19 @@ impl LookupError {
 impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name => f.write_str("not a name that can be looked up"),
+            Self::Name => f.write_str("the name is invalid, so it cannot be looked up"),
             Self::NoSuchName => f.write_str("the name does not exist"),
             Self::NoRecords => f.write_str("the name has no such records"),
             Self::Text => f.write_str("a TXT record is not UTF-8"),
             Self::Aliases => f.write_str("the name has too many aliases, or they form a loop"),
             Self::ServerFailed { code } => write!(f, "the name server failed with code {code}"),
             Self::Referral => f.write_str("the name server returned only a referral to other name servers"),
-            Self::Malformed => f.write_str("the name server's answer cannot be read"),
+            Self::Malformed => f.write_str("the name server's reply is malformed"),
             Self::Unreachable(reason) => {
                 f.write_str("the name server cannot be reached")?;
                 reason.append(f)
             }
-            Self::Timeout => f.write_str("the name server did not answer in time"),
+            Self::Timeout => f.write_str("the name server did not reply in time"),
             Self::Other(reason) => f.write_str(reason),
         }
     }
@@ -132,12 +132,12 @@ impl fmt::Display for SeedlistError {
         match self {
             Self::Srv { name, error } => write!(f, "SRV lookup of {name}: {error}"),
             Self::Txt { name, error } => write!(f, "TXT lookup of {name}: {error}"),
-            Self::NoHosts { name } => write!(f, "SRV lookup of {name}: no host"),
+            Self::NoHosts { name } => write!(f, "SRV lookup of {name}: the reply contains no host"),
             Self::ForeignHost { name, target } => {
                 write!(f, "SRV lookup of {name}: {target} is outside the domain of the connection string")
             }
             Self::ManyTxt { name, count } => write!(f, "TXT lookup of {name}: there must be one record, not {count}"),
-            Self::Uri(error) => write!(f, "with what the TXT record says: {error}"),
+            Self::Uri(error) => write!(f, "with the options of the TXT record: {error}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A single DNS query, without I/O.
 //!
-//! Read first: RFC 1035, 4.2 (transports) and 7 (resolvers); RFC 5452, 9 (forged answers); RFC 7766, 5 and 8 (TCP).
+//! Read first: RFC 1035, 4.2 (transports) and 7 (resolvers); RFC 5452, 9 (forged answers); RFC
+//! 7766, 5 and 8 (TCP).
 
 use super::answer::{Answer, RecordKind};
 use super::config::ResolverConfig;
@@ -49,9 +50,9 @@ enum State {
 /// A query to the configured name servers, repeated until one of them replies. A state machine
 /// without I/O.
 ///
-/// Maximum duration: timeout of a server, times number of servers, times number of attempts,
-/// counted from the first action. Additional queries for aliases, truncated replies and unsupported
-/// EDNS share this time.
+/// Maximum duration: the timeout of a server, times the number of servers, times the number of
+/// attempts, counted from the first action. Additional queries for aliases, truncated replies and
+/// unsupported EDNS share this time.
 ///
 /// Execute the action of [`Lookup::poll_action`]; report received bytes with
 /// [`Lookup::handle_datagram`] or [`Lookup::handle_stream`], a failed socket with
@@ -66,7 +67,7 @@ pub struct Lookup {
     /// The end of the whole lookup; set at the first action.
     deadline: Option<Instant>,
     transport: Transport,
-    /// Remaining attempts after this one.
+    /// The number of attempts after the current one.
     left: u32,
     /// Index of the queried server.
     at: usize,
@@ -129,7 +130,7 @@ impl Lookup {
         if !matches!(self.state, State::Waits { over: Transport::Datagram, .. }) || !self.is_from(from) {
             return;
         }
-        self.settle(Transport::Datagram, self.decode(bytes));
+        self.apply(Transport::Datagram, self.decode(bytes));
     }
 
     /// Handles bytes received from the stream, in pieces of any length; an empty piece means end of
@@ -148,7 +149,7 @@ impl Lookup {
         self.received.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         let Some((prefix, rest)) = self.received.split_first_chunk::<PREFIX>() else { return };
         let Some(message) = rest.get(..usize::from(u16::from_be_bytes(*prefix))) else { return };
-        self.settle(Transport::Stream, self.decode(message));
+        self.apply(Transport::Stream, self.decode(message));
     }
 
     /// Reports that the socket of the last action failed: the next server is queried.
@@ -253,7 +254,7 @@ impl Lookup {
     }
 
     /// Updates the state according to a reply.
-    fn settle(&mut self, over: Transport, reply: Reply) {
+    fn apply(&mut self, over: Transport, reply: Reply) {
         match reply {
             Reply::Foreign if over == Transport::Datagram => {}
             Reply::Truncated if over == Transport::Datagram => self.owe(Transport::Stream),

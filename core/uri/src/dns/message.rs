@@ -1,6 +1,7 @@
 //! Encoding of queries and decoding of replies.
 //!
-//! Read first: RFC 1035, 4 (messages); RFC 2181, 8 (times to live); RFC 2782; RFC 6891, 6.1 (how large a datagram may be).
+//! Read first: RFC 1035, 4 (messages); RFC 2181, 8 (times to live); RFC 2782; RFC 6891, 6.1 (how
+//! large a datagram may be).
 
 use super::answer::{Answer, RecordKind, SrvAnswer, SrvRecord};
 use super::error::LookupError;

@@ -1,11 +1,12 @@
 //! Preprocessing of messages before they are parsed.
 //!
-//! Read first: RFC 1035, 4.1 (sections, records, compression); RFC 6891, 6.1.3 (the rest of a response code).
+//! Read first: RFC 1035, 4.1 (sections, records, compression); RFC 6891, 6.1.3 (the rest of a
+//! response code).
 //!
 //! The parser follows compression pointers without a limit, and parses records of every type, so a
 //! short message can cause much work. Therefore all parts that are not needed are removed before
-//! parsing, and each remaining name is followed here first, with a limit on steps that is linear in
-//! the length of the message.
+//! parsing. Each remaining name is followed here first, with a limit on steps that is linear in the
+//! length of the message.
 
 use alloc::vec::Vec;
 

@@ -15,8 +15,8 @@ use poolhouse_core::topology::TopologyType;
 /// Minimum interval between lookups, while they succeed.
 pub const SRV_POLL_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
-/// Maximum interval between lookups, whatever the records' time to live: a single forged reply
-/// cannot stop the lookups.
+/// Maximum interval between lookups, whatever the records' time to live. The limit prevents a
+/// single forged reply from ending the lookups.
 pub const SRV_POLL_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 
 /// Maximum number of rejected hosts that are kept for the log.
@@ -25,9 +25,9 @@ const FOREIGN_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The next lookup is due at this time.
-    Rests(Instant),
+    Waiting(Instant),
     /// A lookup is in progress.
-    Asks,
+    LookingUp,
     /// No more lookups: the topology type does not allow them.
     Stopped,
 }
@@ -58,7 +58,7 @@ impl SrvPoll {
 
     /// Handles a change of the topology type.
     ///
-    /// `-> Stopped`, for good, unless it is sharded or unknown.
+    /// `-> Stopped`, permanently, unless the topology is sharded or unknown.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub const fn handle_topology(&mut self, topology: TopologyType) {
@@ -70,7 +70,7 @@ impl SrvPoll {
     /// Handles the result of a lookup, and returns the complete list of hosts that the topology
     /// must have from now on, if it changes.
     ///
-    /// `Asks -> Rests`: for the records' time to live, but at least 60 s and at most a day; after a
+    /// `LookingUp -> Waiting`: for the records' time to live, but at least 60 s and at most a day; after a
     /// lookup that failed, or that has no host in the domain, for heartbeatFrequencyMS, and the
     /// hosts are unchanged. Hosts outside the domain are ignored.
     ///
@@ -94,10 +94,10 @@ impl SrvPoll {
     ) -> Result<Option<Vec<Host>>, SeedlistError> {
         self.foreign_count = 0;
         self.foreign.clear();
-        if self.state != State::Asks {
+        if self.state != State::LookingUp {
             return Ok(None);
         }
-        self.state = State::Rests(now.saturating_add(self.heartbeat_frequency));
+        self.state = State::Waiting(now.saturating_add(self.heartbeat_frequency));
         let name = self.question.srv_name();
         let answer = match answer {
             Ok(answer) => answer,
@@ -136,14 +136,14 @@ impl SrvPoll {
         Ok(Some(kept))
     }
 
-    /// The name to look up, if a lookup is due: `Rests -> Asks`.
+    /// The name to look up, if a lookup is due: `Waiting -> LookingUp`.
     pub fn poll_question(&mut self, now: Instant) -> Option<&SrvQuestion> {
         match self.state {
-            State::Rests(due) if due <= now => {
-                self.state = State::Asks;
+            State::Waiting(due) if due <= now => {
+                self.state = State::LookingUp;
                 Some(&self.question)
             }
-            State::Rests(_) | State::Asks | State::Stopped => None,
+            State::Waiting(_) | State::LookingUp | State::Stopped => None,
         }
     }
 
@@ -151,8 +151,8 @@ impl SrvPoll {
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Rests(due) => Some(due),
-            State::Asks | State::Stopped => None,
+            State::Waiting(due) => Some(due),
+            State::LookingUp | State::Stopped => None,
         }
     }
 
@@ -176,5 +176,5 @@ impl SrvPoll {
 }
 
 fn rest(now: Instant, ttl: Duration) -> State {
-    State::Rests(now.saturating_add(ttl.clamp(SRV_POLL_INTERVAL_MIN, SRV_POLL_INTERVAL_MAX)))
+    State::Waiting(now.saturating_add(ttl.clamp(SRV_POLL_INTERVAL_MIN, SRV_POLL_INTERVAL_MAX)))
 }

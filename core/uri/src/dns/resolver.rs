@@ -13,8 +13,8 @@ use core::net::IpAddr;
 
 /// A DNS resolver: the built-in one of an adapter, or a custom one.
 ///
-/// A lookup may take arbitrarily long only if its future can be dropped: a client drops it when it
-/// is closed.
+/// A lookup must end in bounded time, or when its future is dropped: a client drops it when it is
+/// closed.
 #[async_trait]
 pub trait Resolver: fmt::Debug + Send + Sync {
     /// Returns the SRV records of this name, which is complete: no search domain must be appended.
@@ -66,7 +66,7 @@ impl SrvQuestion {
             Ok(answer) => answer,
             Err(error) => return Err(SeedlistError::Srv { name, error }),
         };
-        // Fails before the TXT lookup if the hosts are not valid.
+        // Checks the hosts first, so invalid ones fail before the TXT lookup.
         self.hosts(&answer, entropy)?;
         let txt = match resolver.lookup_txt(self.txt_name()).await {
             Ok(records) => records,

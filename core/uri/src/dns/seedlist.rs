@@ -1,6 +1,7 @@
 //! The rules of a seed list: the query name, and the validation and selection of hosts.
 //!
-//! Read first: Initial DNS Seedlist Discovery, "Querying DNS", "srvServiceName", "srvMaxHosts", "TXT Records".
+//! Read first: Initial DNS Seedlist Discovery, "Querying DNS", "srvServiceName", "srvMaxHosts",
+//! "TXT Records".
 
 use super::answer::{SrvAnswer, SrvRecord};
 use super::error::SeedlistError;

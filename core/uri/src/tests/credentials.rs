@@ -19,7 +19,7 @@ fn username_and_password_are_decoded() {
 }
 
 #[test]
-fn character_that_must_be_encoded_is_an_error_at_the_username() {
+fn unencoded_character_is_an_error_at_the_username() {
     for (uri, kind, offset) in [
         ("mongodb://a@b@c", UriErrorKind::UserInfo, 10),
         ("mongodb://a:b:c@d", UriErrorKind::UserInfo, 10),
@@ -38,7 +38,7 @@ fn character_that_must_be_encoded_is_an_error_at_the_username() {
 }
 
 #[test]
-fn source_follows_from_option_database_and_mechanism() {
+fn source_is_derived_from_option_database_and_mechanism() {
     for (uri, source) in [
         ("mongodb://u:p@a", "admin"),
         ("mongodb://u:p@a/db", "db"),
@@ -56,7 +56,7 @@ fn source_follows_from_option_database_and_mechanism() {
 }
 
 #[test]
-fn only_userinfo_or_a_mechanism_asks_for_authentication() {
+fn only_userinfo_or_a_mechanism_causes_authentication() {
     for uri in ["mongodb://a", "mongodb://a/db", "mongodb://a/?authSource=db"] {
         assert_eq!(quiet(uri).credential(), None);
     }
@@ -66,7 +66,7 @@ fn only_userinfo_or_a_mechanism_asks_for_authentication() {
 }
 
 #[test]
-fn mechanism_takes_what_it_needs_and_nothing_else() {
+fn mechanism_accepts_only_its_own_parts() {
     for (uri, wanted) in [
         ("mongodb://a/?authMechanism=SCRAM-SHA-256", "have a username and a password"),
         ("mongodb://u@a/?authMechanism=SCRAM-SHA-1", "have a username and a password"),
@@ -76,7 +76,10 @@ fn mechanism_takes_what_it_needs_and_nothing_else() {
         ("mongodb://u@a/?authMechanism=GSSAPI&authSource=b", "have the authSource $external"),
         ("mongodb://u:p@a/?authMechanism=MONGODB-X509", "have no password"),
         ("mongodb://:@a/?authMechanism=MONGODB-X509", "have no password"),
-        ("mongodb://u:p@a/?authMechanism=MONGODB-AWS", "come from the environment, without username and password"),
+        (
+            "mongodb://u:p@a/?authMechanism=MONGODB-AWS",
+            "have no username and password: AWS credentials are read from the environment",
+        ),
         ("mongodb://a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:x", "have no properties"),
         ("mongodb://a/?authMechanism=MONGODB-OIDC", "have test, azure, gcp or k8s as its ENVIRONMENT"),
         (
@@ -89,7 +92,7 @@ fn mechanism_takes_what_it_needs_and_nothing_else() {
 }
 
 #[test]
-fn mechanism_that_is_not_known_is_an_error_not_a_warning() {
+fn unknown_mechanism_is_an_error() {
     for mechanism in ["MONGODB-CR", "scram-sha-1", "", "x"] {
         let (option, kind) = option_error(&format!("mongodb://u:p@a/?authMechanism={mechanism}"));
         assert!(matches!((option, kind), (Some("authMechanism"), UriErrorKind::Value(_))), "{mechanism}");
@@ -103,7 +106,7 @@ fn mechanism_that_is_not_known_is_an_error_not_a_warning() {
 }
 
 #[test]
-fn names_of_properties_are_found_whatever_their_case() {
+fn names_of_properties_are_case_insensitive() {
     let found =
         credential("mongodb://u@a/?authMechanism=GSSAPI&authMechanismProperties=service_name:x,Service_Realm:y");
     assert_eq!(found.properties.iter().collect::<Vec<_>>(), [("SERVICE_NAME", "x"), ("SERVICE_REALM", "y")]);
@@ -112,7 +115,7 @@ fn names_of_properties_are_found_whatever_their_case() {
 }
 
 #[test]
-fn properties_that_cannot_be_read_are_ignored_and_none_is_missed() {
+fn malformed_properties_are_ignored_without_a_further_error() {
     let uri =
         parse("mongodb://a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:a,b");
     assert_eq!(uri.warnings().len(), 1);
@@ -121,14 +124,14 @@ fn properties_that_cannot_be_read_are_ignored_and_none_is_missed() {
 }
 
 #[test]
-fn username_without_password_is_legal_while_no_mechanism_is_named() {
+fn username_without_password_is_valid_without_a_mechanism() {
     let found = credential("mongodb://u@a");
     assert_eq!((found.password, found.mechanism), (None, None));
     assert_eq!(credential("mongodb://u:@a").password, Some(Secret::from("")));
 }
 
 #[test]
-fn mechanism_of_tokens_takes_what_its_environment_needs() {
+fn oidc_accepts_the_parts_of_its_environment() {
     let of = |user: &str, properties: &str| {
         format!("mongodb://{user}a/?authMechanism=MONGODB-OIDC&authMechanismProperties={properties}")
     };

@@ -12,7 +12,7 @@ fn names_are_in_lower_case_and_paths_as_they_are() {
 }
 
 #[test]
-fn kinds_names_and_ports_of_hosts_are_told_apart() {
+fn kinds_names_and_ports_of_hosts_are_distinguished() {
     let uri = quiet("mongodb://a,127.0.0.1:2,[::1]:3,rel%2Fb.sock,c.sock,256.0.0.1");
     let found: Vec<_> = uri.hosts().iter().map(|host| (host.kind(), host.name(), host.port())).collect();
     let wanted = [
@@ -32,7 +32,7 @@ fn name_that_looks_like_a_path_is_a_seed_with_its_port() {
 }
 
 #[test]
-fn every_host_is_a_seed_that_a_topology_takes() {
+fn every_host_is_a_valid_seed() {
     let long = "a".repeat(255);
     let uri = format!("mongodb://a,B:1,[fe80::1%25eth0],127.0.0.1,%2Fa%20b.sock,{long},\u{fc}.com,%C3%BC");
     let uri = quiet(&uri);
@@ -41,7 +41,7 @@ fn every_host_is_a_seed_that_a_topology_takes() {
 }
 
 #[test]
-fn bad_host_is_an_error_at_its_place() {
+fn invalid_host_is_an_error_at_its_offset() {
     for (uri, kind, offset) in [
         ("mongodb://", UriErrorKind::NoHost, 10),
         ("mongodb://a,,b", UriErrorKind::NoHost, 12),
@@ -70,7 +70,7 @@ fn bad_host_is_an_error_at_its_place() {
 }
 
 #[test]
-fn hint_09b_ipv6_address_without_brackets_is_an_error_that_asks_for_them() {
+fn hint_09b_ipv6_address_without_brackets_is_an_error_with_the_remedy() {
     for host in
         ["::1", "::", "fe80::1", "fe80::1%25eth0", "2001:db8::1:27017", "1:2:3:4:5:6:7:8:27017", "::ffff:1.2.3.4"]
     {
@@ -94,7 +94,7 @@ fn host_longer_than_any_name_is_an_error() {
 }
 
 #[test]
-fn srv_wants_one_name_without_a_port() {
+fn srv_requires_one_name_without_a_port() {
     assert_eq!(seeds("mongodb+srv://A.Example.com."), ["a.example.com"]);
     assert_eq!(seeds("mongodb+srv://localhost/db"), ["localhost"]);
     let long = format!("mongodb+srv://{}.com", "a".repeat(64));
@@ -113,7 +113,7 @@ fn srv_wants_one_name_without_a_port() {
 }
 
 #[test]
-fn host_that_a_lookup_finds_follows_the_same_rules() {
+fn host_from_a_lookup_follows_the_same_rules() {
     assert_eq!(Host::tcp("DB1.Example.com", Some(1)).unwrap().as_str(), "db1.example.com:1");
     assert_eq!(Host::tcp("::1", None).unwrap().as_str(), "[::1]");
     assert_eq!(Host::tcp("[::1]", Some(2)).unwrap().to_string(), "[::1]:2");
@@ -148,7 +148,7 @@ fn hosts_are_printed_as_they_are_parsed() {
 }
 
 #[test]
-fn strings_that_say_different_things_are_different() {
+fn strings_with_different_meanings_are_different() {
     let uri = |text: &str| parse(text);
     assert_eq!(uri("mongodb://A/?unknown=1"), uri("mongodb://a/"), "what is ignored makes no difference");
     assert_ne!(uri("mongodb://a/"), uri("mongodb+srv://a.b.c/"));

@@ -68,10 +68,10 @@ fn scheme_is_one_of_two() {
 }
 
 #[test]
-fn error_names_option_place_and_rule() {
+fn error_contains_option_offset_and_rule() {
     assert_eq!(
         error("mongodb://u@a/?tls=true&ssl=false").to_string(),
-        "tls: cannot be given together with another value of tls or ssl (at byte 24)"
+        "tls: cannot be set together with another value of tls or ssl (at byte 24)"
     );
     assert_eq!(error("mongodb://a:0").to_string(), "a port must be a number from 1 to 65535 (at byte 12)");
     assert_eq!(

@@ -29,13 +29,13 @@ fn every_option_has_its_standard_name() {
 }
 
 #[test]
-fn names_are_found_whatever_their_case() {
+fn names_are_case_insensitive() {
     let uri = ALL.replace("appName", "APPNAME").replace("maxPoolSize", "maxpoolsize").replace("w=2", "W=2");
     assert_eq!(quiet(&uri), quiet(ALL));
 }
 
 #[test]
-fn what_is_not_said_is_unset_and_has_the_default_of_the_specification() {
+fn absent_option_is_unset_and_has_the_specified_default() {
     let uri = quiet("mongodb://a");
     assert_eq!(*uri.options(), UriOptions::default());
     assert_eq!(uri.options().iter().count(), 0);
@@ -66,7 +66,7 @@ fn zero_is_no_limit() {
 }
 
 #[test]
-fn default_that_is_said_differs_from_one_that_is_not() {
+fn explicit_default_differs_from_an_absent_option() {
     let uri = quiet("mongodb://a/?maxPoolSize=100");
     assert_eq!(uri.options().max_pool_size, Some(100));
     assert_eq!(uri.pool_options(), PoolOptions::DEFAULT);
@@ -75,7 +75,7 @@ fn default_that_is_said_differs_from_one_that_is_not() {
 
 /// CMAP-01, CMAP-02, CMAP-03, CMAP-04, CMAP-05, CMAP-06
 #[test]
-fn pool_options_come_from_their_standard_names() {
+fn pool_options_have_their_standard_names() {
     let uri = quiet(ALL);
     let wanted = PoolOptions {
         max_pool_size: 5,
@@ -92,7 +92,7 @@ fn pool_options_come_from_their_standard_names() {
 
 /// MON-01, MON-23
 #[test]
-fn monitor_options_come_from_their_standard_names() {
+fn monitor_options_have_their_standard_names() {
     let options = quiet(ALL).monitor_options();
     assert_eq!(options.heartbeat_frequency, Duration::from_millis(501));
     assert_eq!(options.connect_timeout, Some(Duration::from_millis(1)));
@@ -100,7 +100,7 @@ fn monitor_options_come_from_their_standard_names() {
 }
 
 #[test]
-fn topology_options_come_from_their_standard_names() {
+fn topology_options_have_their_standard_names() {
     let uri = quiet(ALL);
     let seeds: Vec<_> = uri.seeds().collect();
     let options = uri.topology_options(&seeds);
@@ -255,7 +255,7 @@ fn o14_negative_w_is_an_error() {
 }
 
 #[test]
-fn value_at_the_end_of_its_range_counts() {
+fn value_at_the_end_of_its_range_is_accepted() {
     for option in [
         "heartbeatFrequencyMS=500",
         "maxConnecting=1",
@@ -284,14 +284,14 @@ fn value_at_the_end_of_its_range_counts() {
 }
 
 #[test]
-fn compressor_that_is_not_known_is_left_out_with_a_warning() {
+fn unknown_compressor_is_ignored_with_a_warning() {
     let uri = parse("mongodb://a/?compressors=lz4,zlib,snappy,zlib");
     assert_eq!(uri.compressors(), [Compressor::Zlib, Compressor::Snappy]);
     assert_eq!(uri.warnings().len(), 1);
 }
 
 #[test]
-fn tls_is_on_where_something_asks_for_it() {
+fn tls_is_enabled_by_each_of_its_options() {
     for uri in [
         "mongodb://a/?tls=true",
         "mongodb://a/?ssl=true",
@@ -349,7 +349,7 @@ fn options_that_contradict_each_other_are_errors() {
 }
 
 #[test]
-fn options_that_go_together_are_no_errors() {
+fn compatible_options_are_no_errors() {
     for uri in [
         "mongodb://a/?loadBalanced=true&directConnection=false",
         "mongodb://a,b/?directConnection=false&loadBalanced=false&replicaSet=c",
@@ -364,7 +364,7 @@ fn options_that_go_together_are_no_errors() {
 }
 
 #[test]
-fn option_without_name_or_value_is_an_error_at_its_place() {
+fn option_without_name_or_value_is_an_error_at_its_offset() {
     for (uri, offset) in
         [("mongodb://a/?w", 13), ("mongodb://a/?w=1&=2", 17), ("mongodb://a/?w=1;j", 17), ("mongodb://a?w=1&x", 16)]
     {
@@ -376,7 +376,7 @@ fn option_without_name_or_value_is_an_error_at_its_place() {
 }
 
 #[test]
-fn escape_that_is_none_is_an_error_of_its_option() {
+fn invalid_escape_is_an_error_of_its_option() {
     assert_eq!(error("mongodb://a/?tlsCAFile=50%"), UriError::at(UriErrorKind::Escape, 25).with_option("tlsCAFile"));
     assert_eq!(error("mongodb://a/?appName=%ff").kind(), UriErrorKind::Text);
     assert_eq!(error("mongodb://a/?appName=a%00").kind(), UriErrorKind::Text);
@@ -384,13 +384,13 @@ fn escape_that_is_none_is_an_error_of_its_option() {
 }
 
 #[test]
-fn semicolons_delimit_where_there_is_no_ampersand() {
+fn semicolons_delimit_options_without_an_ampersand() {
     assert_eq!(quiet("mongodb://a/?w=1;journal=true"), quiet("mongodb://a/?w=1&journal=true"));
     assert_eq!(quiet("mongodb://a/?replicaSet=b;c&w=1").options().replica_set.as_deref(), Some("b;c"));
 }
 
 #[test]
-fn plus_is_no_blank() {
+fn plus_is_not_decoded_as_a_blank() {
     assert_eq!(quiet("mongodb://a/?replicaSet=b+c%20d").options().replica_set.as_deref(), Some("b+c d"));
 }
 
@@ -414,7 +414,7 @@ fn value_with_a_broken_escape_is_an_error_of_its_option() {
 /// A value with the old name applies until the current name occurs, even if the latter has an
 /// invalid value.
 #[test]
-fn present_name_of_an_option_makes_the_old_one_void() {
+fn current_name_of_an_option_replaces_the_old_one() {
     let uri = parse("mongodb://a/?j=true&wtimeout=5&journal=x&wTimeoutMS=y");
     assert_eq!((uri.options().journal, uri.options().w_timeout), (None, None));
     let quiet = parse("mongodb://a/?j=true&wtimeout=5");

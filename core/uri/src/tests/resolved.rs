@@ -11,7 +11,7 @@ fn resolve(options: &str, count: u16, txt: &str) -> Result<ConnectionString, Uri
 }
 
 #[test]
-fn hosts_and_record_of_a_lookup_take_the_place_of_the_name() {
+fn hosts_and_record_of_a_lookup_replace_the_name() {
     let uri = resolve("srvMaxHosts=0&srvServiceName=x", 2, "authSource=thisDB&replicaSet=rs").unwrap();
     assert_eq!(uri.scheme(), Scheme::Mongodb);
     assert_eq!(uri.seeds().collect::<Vec<_>>(), ["h.example.com:1", "h.example.com:2"]);
@@ -34,7 +34,7 @@ fn string_takes_precedence_over_the_record() {
 }
 
 #[test]
-fn source_of_the_record_is_not_for_users_in_no_database() {
+fn source_of_the_record_does_not_apply_to_external_users() {
     let uri =
         quiet("mongodb+srv://a/?authMechanism=MONGODB-X509").resolved(hosts(1), Some("authSource=admin")).unwrap();
     assert_eq!(uri.credential().unwrap().source, "$external");
@@ -56,7 +56,7 @@ fn other_option_in_the_record_is_an_error() {
 }
 
 #[test]
-fn what_contradicts_each_other_after_the_lookup_is_an_error() {
+fn contradictions_after_the_lookup_are_errors() {
     for (options, count, txt, option) in [
         ("", 2, "loadBalanced=true", "loadBalanced"),
         ("replicaSet=a", 1, "loadBalanced=true", "loadBalanced"),

@@ -23,7 +23,7 @@ fn whole_string_is_a_secret_that_can_be_parsed_again() {
 }
 
 #[test]
-fn error_has_nothing_of_the_string_in_it() {
+fn error_contains_no_part_of_the_string() {
     for uri in [
         "hunter2",
         "mongodb://ann:hunter2",
@@ -73,7 +73,7 @@ fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() 
 /// A password with an unescaped question mark looks like options; the at-sign after it reveals the
 /// error.
 #[test]
-fn part_of_a_password_is_not_taken_for_an_unknown_option() {
+fn part_of_a_password_is_not_reported_as_an_unknown_option() {
     for (uri, offset) in [
         ("mongodb://ann:123?hunter2=x@a/", 18),
         ("mongodb://ann:p@123?hunter2=1@a/", 20),
@@ -111,7 +111,7 @@ fn unknown_options_have_no_name_where_passwords_may_be() {
 }
 
 #[test]
-fn secret_is_written_without_moving() {
+fn secret_is_written_without_reallocation() {
     let secret = Secret::written(|f| {
         for _ in 0..100 {
             f.write_str("abc")?;

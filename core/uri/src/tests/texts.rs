@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_error_says_what_must_be_changed_and_where() {
+fn each_error_contains_rule_and_offset() {
     let texts = [
         (UriErrorKind::Scheme, "a connection string must begin with mongodb:// or mongodb+srv://"),
         (UriErrorKind::UserInfo, "username and password must be percent-encoded"),
@@ -15,16 +15,16 @@ fn each_error_says_what_must_be_changed_and_where() {
         (UriErrorKind::Ipv6Brackets, "an IPv6 address must be enclosed in [ and ]"),
         (UriErrorKind::Socket, "the path of a unix socket must end in .sock, and has no port"),
         (UriErrorKind::SrvHost, "mongodb+srv:// must have one host name, and no port"),
-        (UriErrorKind::Database, "a database name cannot hold that character"),
+        (UriErrorKind::Database, "a database name must not contain this character"),
         (UriErrorKind::OptionSyntax, "an option must have the form name=value"),
-        (UriErrorKind::Repeated, "must be given once only"),
+        (UriErrorKind::Repeated, "must be set once only"),
         (UriErrorKind::Value("be short"), "must be short"),
-        (UriErrorKind::Conflict("ssl"), "cannot be given together with ssl"),
-        (UriErrorKind::Needs("tls"), "cannot be given without tls"),
+        (UriErrorKind::Conflict("ssl"), "cannot be set together with ssl"),
+        (UriErrorKind::Needs("tls"), "requires tls"),
         (UriErrorKind::ManyHosts, "cannot be used with more than one host"),
-        (UriErrorKind::NotSrv, "belongs to mongodb+srv:// only"),
+        (UriErrorKind::NotSrv, "is allowed with mongodb+srv:// only"),
         (UriErrorKind::Srv, "cannot be used with mongodb+srv://"),
-        (UriErrorKind::NotInTxt, "only authSource, replicaSet and loadBalanced may stand in a TXT record"),
+        (UriErrorKind::NotInTxt, "only authSource, replicaSet and loadBalanced are allowed in a TXT record"),
         (
             UriErrorKind::Credential { mechanism: "PLAIN", rule: "have a username" },
             "a credential for PLAIN must have a username",
@@ -37,27 +37,24 @@ fn each_error_says_what_must_be_changed_and_where() {
 }
 
 #[test]
-fn each_warning_says_what_became_of_which_option_and_where() {
+fn each_warning_contains_option_effect_and_offset() {
     let (option, instead, offset) = ("old", "new", 7);
     let lines = [
         (UriWarning::Unknown { name: Some("strange".into()), offset }, "strange: unknown option, ignored"),
         (UriWarning::Unknown { name: None, offset }, "unknown option, ignored"),
         (UriWarning::Invalid { option, rule: "be short", offset }, "old: must be short; ignored"),
-        (UriWarning::Repeated { option, offset }, "old: given more than once; the last value counts"),
-        (UriWarning::Deprecated { option, instead, ignored: false, offset }, "old: is called new now"),
+        (UriWarning::Repeated { option, offset }, "old: set more than once; the last value is used"),
+        (UriWarning::Deprecated { option, instead, ignored: false, offset }, "old: deprecated; use new"),
         (
             UriWarning::Deprecated { option, instead, ignored: true, offset },
-            "old: ignored, because new is there, which replaces it",
+            "old: deprecated, and ignored because new is set",
         ),
         (UriWarning::DeprecatedBool { option, offset }, "old: should be true or false"),
         (
             UriWarning::NotBuilt { option, feature: "zstd", offset },
-            "old: zstd is a feature that this build does not have, ignored",
+            "old: ignored, because this build lacks the feature zstd",
         ),
-        (
-            UriWarning::Retired { option, instead: "use less", offset },
-            "old: no longer exists, ignored; instead, use less",
-        ),
+        (UriWarning::Retired { option, instead: "use less", offset }, "old: removed, ignored; instead, use less"),
     ];
     for (warning, text) in lines {
         assert_eq!(warning.to_string(), format!("{text} (at byte 7)"));
@@ -67,7 +64,7 @@ fn each_warning_says_what_became_of_which_option_and_where() {
 }
 
 #[test]
-fn mechanisms_have_the_names_that_connection_strings_give_them() {
+fn mechanisms_have_their_names_in_connection_strings() {
     for mechanism in AuthMechanism::ALL {
         assert_eq!(mechanism.to_string(), mechanism.name());
     }
@@ -124,7 +121,7 @@ fn warning_of_a_probable_mistake_names_the_remedy() {
 
 /// The formatter returns an error when the string does not fit, wherever it is cut.
 #[test]
-fn string_that_cannot_be_printed_whole_is_an_error_of_printing() {
+fn string_that_does_not_fit_is_a_formatter_error() {
     use core::fmt::Write;
     struct Room(usize);
     impl Write for Room {

@@ -2,8 +2,8 @@ use super::*;
 
 /// CMAP-09
 #[test]
-fn wait_queue_size_and_multiple_are_retired_and_say_what_to_do() {
-    let advice = "no longer exists, ignored; instead, bound the number of tasks that use the client, or set timeoutMS";
+fn wait_queue_size_and_multiple_are_retired_with_advice() {
+    let advice = "removed, ignored; instead, bound the number of tasks that use the client, or set timeoutMS";
     let found = warnings("mongodb://a/?waitQueueSize=5&WAITQUEUEMULTIPLE=2");
     assert_eq!(
         found,
@@ -50,7 +50,7 @@ fn hint_07_option_whose_name_is_not_shown_has_no_hint() {
 }
 
 #[test]
-fn last_value_of_a_repeated_option_counts_with_a_warning() {
+fn last_value_of_a_repeated_option_is_used_with_a_warning() {
     let uri = parse("mongodb://a/?maxPoolSize=1&maxPoolSize=2&maxPoolSize=x");
     assert_eq!(uri.options().max_pool_size, Some(2));
     assert_eq!(uri.warnings().len(), 3, "{:?}", uri.warnings());
@@ -58,7 +58,7 @@ fn last_value_of_a_repeated_option_counts_with_a_warning() {
 }
 
 #[test]
-fn old_name_counts_unless_the_present_one_is_there() {
+fn old_name_is_used_unless_the_current_one_is_present() {
     for (query, millis, ignored) in
         [("wtimeout=5", 5, false), ("wtimeout=5&wTimeoutMS=6", 6, true), ("wTimeoutMS=6&wtimeout=5", 6, true)]
     {
@@ -68,12 +68,12 @@ fn old_name_counts_unless_the_present_one_is_there() {
         assert_eq!(uri.warnings().iter().any(is_ignored), ignored, "{query}");
     }
     assert_eq!(parse("mongodb://a/?wtimeout=5&wTimeoutMS=x").options().w_timeout, None);
-    assert_eq!(warnings("mongodb://a/?j=true"), ["j: is called journal now (at byte 13)"]);
+    assert_eq!(warnings("mongodb://a/?j=true"), ["j: deprecated; use journal (at byte 13)"]);
     assert_eq!(parse("mongodb://a/?j=true").options().journal, Some(true));
 }
 
 #[test]
-fn old_name_of_a_service_counts_unless_properties_say_it() {
+fn old_name_of_a_service_is_used_unless_properties_contain_it() {
     let uri = parse("mongodb://u@a/?authMechanism=GSSAPI&gssapiServiceName=x");
     assert_eq!(uri.credential().unwrap().properties.get("SERVICE_NAME"), Some("x"));
     assert_eq!(uri.warnings().len(), 1);
@@ -83,7 +83,7 @@ fn old_name_of_a_service_counts_unless_properties_say_it() {
 }
 
 #[test]
-fn old_spelling_of_a_boolean_counts_with_a_warning() {
+fn old_spelling_of_a_boolean_is_used_with_a_warning() {
     for (value, wanted) in [
         ("1", true),
         ("yes", true),
@@ -105,17 +105,20 @@ fn old_spelling_of_a_boolean_counts_with_a_warning() {
 #[test]
 fn feature_that_the_build_lacks_is_named() {
     let warning = UriWarning::NotBuilt { option: "compressors", feature: "zstd", offset: 13 };
-    let text = "compressors: zstd is a feature that this build does not have, ignored (at byte 13)";
+    let text = "compressors: ignored, because this build lacks the feature zstd (at byte 13)";
     assert_eq!((warning.to_string().as_str(), warning.option(), warning.offset()), (text, Some("compressors"), 13));
 }
 
 #[test]
-fn old_name_of_a_service_that_is_none_is_ignored_with_a_warning() {
+fn invalid_old_service_name_is_ignored_with_a_warning() {
     for value in ["", "a,b"] {
         let uri = parse(&format!("mongodb://u@a/?authMechanism=GSSAPI&gssapiServiceName={value}"));
         assert_eq!(uri.credential().unwrap().properties.get("SERVICE_NAME"), Some("mongodb"), "{value}");
         let [warning] = uri.warnings() else { panic!("{:?}", uri.warnings()) };
         assert_eq!(warning.option(), Some("gssapiServiceName"));
-        assert!(matches!(warning, UriWarning::Invalid { rule: "not be empty, and have no comma", .. }), "{warning}");
+        assert!(
+            matches!(warning, UriWarning::Invalid { rule: "not be empty, and not contain a comma", .. }),
+            "{warning}"
+        );
     }
 }

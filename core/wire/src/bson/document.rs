@@ -9,8 +9,7 @@ use crate::read::{Reader, saturate};
 
 /// The maximum nesting depth of documents.
 ///
-/// Servers have a limit of 200; replies wrap stored documents (which may have 100 levels) a few
-/// times.
+/// Servers have a limit of 200. Stored documents may have 100 levels, and replies add a few.
 pub const DEPTH_MAX: usize = 200;
 
 /// A document within borrowed bytes. Its length and its last byte are valid; its elements are not

@@ -37,7 +37,7 @@ fn document_of_wrong_length_is_refused() {
 }
 
 #[test]
-fn malformed_elements_are_refused_with_what_and_where() {
+fn malformed_elements_are_refused_with_rule_and_offset() {
     let truncated = |needed_bytes, found_bytes| WireErrorKind::Truncated { needed_bytes, found_bytes };
     assert_eq!(kind(b"\x80a\0"), (WireErrorKind::ElementTag { tag: 0x80 }, 4));
     assert_eq!(kind(b"\x14a\0"), (WireErrorKind::ElementTag { tag: 0x14 }, 4));
@@ -86,7 +86,7 @@ fn nested(depth: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nesting_is_limited_and_costs_no_stack() {
+fn nesting_is_limited_and_uses_no_stack() {
     let deepest = nested(DEPTH_MAX);
     assert_eq!(RawDocument::new(&deepest).and_then(RawDocument::validate), Ok(()));
     assert_eq!(refused(&nested(DEPTH_MAX + 1)).kind(), WireErrorKind::TooDeep);
@@ -117,7 +117,7 @@ fn elements_end_after_the_first_error() {
 }
 
 #[test]
-fn get_finds_the_first_of_a_key_and_steps_over_what_it_does_not_look_into() {
+fn get_finds_the_first_element_of_a_key_and_skips_other_values() {
     // The value of `s` is not UTF-8, which only matters when it is read.
     let bytes = document(b"\x02s\0\x02\0\0\0\xff\0\x08b\0\x01\x08b\0\0");
     let document = RawDocument::new(&bytes).expect("opens");
@@ -128,7 +128,7 @@ fn get_finds_the_first_of_a_key_and_steps_over_what_it_does_not_look_into() {
 }
 
 #[test]
-fn split_first_gives_what_follows() {
+fn split_first_returns_the_rest() {
     let bytes = [&document(b"\x0aa\0")[..], b"tail"].concat();
     let (first, rest) = RawDocument::split_first(&bytes).expect("opens");
     assert_eq!((first.as_bytes().len(), rest), (8, &b"tail"[..]));
@@ -232,7 +232,7 @@ fn nested_documents_and_arrays_get_their_lengths_and_keys() {
 }
 
 #[test]
-fn full_sink_at_every_size_leaves_what_was_there() {
+fn full_sink_at_every_size_is_unchanged() {
     let fill = |sink: &mut SliceSink<'_>| {
         DocumentWriter::write(sink, |d| {
             d.str("a", "text")?.document("b", |d| d.int32("c", 1).map(drop))?;
@@ -258,7 +258,7 @@ fn full_sink_at_every_size_leaves_what_was_there() {
 }
 
 #[test]
-fn failed_element_is_taken_back_and_the_document_goes_on() {
+fn failed_element_is_removed_and_the_document_continues() {
     let mut sink = heapless::Vec::<u8, 24>::new();
     let mut writer = DocumentWriter::begin(&mut sink).expect("room");
     writer.int32("a", 1).expect("room");
@@ -329,7 +329,7 @@ fn debug_of_a_document_shows_no_content() {
 }
 
 #[test]
-fn text_in_parts_and_bytes_from_a_writer_are_as_if_written_at_once() {
+fn text_in_parts_equals_text_written_at_once() {
     let (mut parts, mut whole) = (Vec::new(), Vec::new());
     DocumentWriter::write(&mut parts, |d| {
         d.str_parts("s", &["a", "", "\u{e9}"])?.str_parts("e", &[])?;
@@ -352,7 +352,7 @@ fn text_in_parts_and_bytes_from_a_writer_are_as_if_written_at_once() {
 }
 
 #[test]
-fn types_have_a_byte_and_a_name_of_their_own() {
+fn types_have_unique_bytes_and_names() {
     let types: Vec<_> = (0..=u8::MAX).filter_map(ElementType::from_tag).collect();
     assert_eq!(types.len(), 21);
     assert!(types.iter().all(|each| ElementType::from_tag(each.tag()) == Some(*each)));
@@ -389,7 +389,7 @@ fn doubles_that_are_whole_are_integers() {
 }
 
 #[test]
-fn what_is_empty_says_so() {
+fn empty_documents_and_arrays_are_reported_as_empty() {
     let (nothing, something) = (document(b""), document(b"\x0aa\0"));
     let open = |bytes| RawDocument::new(bytes).expect("whole");
     assert!(open(&nothing).is_empty() && !open(&something).is_empty());
@@ -415,7 +415,7 @@ fn sink_by_reference_is_the_sink() {
 }
 
 #[test]
-fn what_has_no_element_is_empty() {
+fn documents_without_elements_are_empty() {
     let mut bytes = Vec::new();
     DocumentWriter::write(&mut bytes, |d| {
         d.document("none", |_| Ok(()))?
@@ -435,7 +435,7 @@ fn what_has_no_element_is_empty() {
 }
 
 #[test]
-fn a_sink_by_reference_is_that_sink() {
+fn reference_to_a_sink_writes_to_it() {
     fn write(mut sink: impl Sink) {
         sink.append(b"abc").expect("grows");
         sink.written_mut()[0] = b'x';
@@ -448,7 +448,7 @@ fn a_sink_by_reference_is_that_sink() {
 }
 
 #[test]
-fn documents_of_the_same_bytes_have_one_hash_and_iterators_show_only_where_they_are() {
+fn equal_documents_have_equal_hashes_and_debug_shows_no_content() {
     use core::hash::{BuildHasher, BuildHasherDefault, Hash};
     fn hash(of: &impl Hash) -> u64 {
         BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(of)

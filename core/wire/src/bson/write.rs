@@ -16,7 +16,7 @@ mod tests;
 ///
 /// A call that fails leaves the document unchanged. Keys are not checked for duplicates: the caller
 /// must avoid them. A document that is dropped without [`finish`](Self::finish) has no valid
-/// length: prefer [`DocumentWriter::write`] unless the borrow checker forbids it.
+/// length: prefer [`DocumentWriter::write`] unless the borrow checker rejects it.
 #[must_use = "a document is complete only after `finish`"]
 pub struct DocumentWriter<'s, S: Sink> {
     sink: &'s mut S,

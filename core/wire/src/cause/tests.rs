@@ -11,7 +11,7 @@ fn reasons_do_not_affect_the_equality_of_errors() {
 
 #[cfg(feature = "alloc")]
 #[test]
-fn reason_has_the_error_and_its_text() {
+fn reason_contains_the_error_and_its_text() {
     use alloc::string::ToString;
     let reason = Reason::new(AuthError::Ended);
     assert_eq!(reason.to_string(), AuthError::Ended.to_string());

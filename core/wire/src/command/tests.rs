@@ -102,7 +102,7 @@ fn write_concern_error_is_read_with_its_labels_though_ok_is_one() {
 
 /// SDAM-79: the contents of `writeErrors` are ignored.
 #[test]
-fn write_errors_are_not_looked_at() {
+fn write_errors_are_ignored() {
     let reply = bytes(&|d| {
         d.array("writeErrors", |errors| errors.document(|e| e.int32("code", 11600).map(drop)).map(drop))?
             .int32("ok", 1)
@@ -113,7 +113,7 @@ fn write_errors_are_not_looked_at() {
 }
 
 #[test]
-fn wrong_types_of_what_is_not_critical_count_as_absent() {
+fn uncritical_fields_of_a_wrong_type_count_as_absent() {
     let reply = bytes(&|d| {
         d.int32("ok", 0)?.str("code", "91")?.int32("codeName", 1)?.null("errmsg")?.str("errorLabels", "x")?;
         d.boolean("writeConcernError", true).map(drop)
@@ -131,7 +131,7 @@ fn wrong_types_of_what_is_not_critical_count_as_absent() {
 }
 
 #[test]
-fn malformed_topology_version_is_an_error_that_says_why() {
+fn malformed_topology_version_is_an_error_with_its_reason() {
     let kind = |write: Write<'_>| parse(&bytes(write)).expect_err("refused").kind();
     assert_eq!(
         kind(&|d| d.int32("ok", 0)?.int32("topologyVersion", 1).map(drop)),
@@ -155,7 +155,7 @@ fn malformed_topology_version_is_an_error_that_says_why() {
 }
 
 #[test]
-fn first_of_several_fields_of_one_name_counts() {
+fn first_of_repeated_fields_is_used() {
     let reply = bytes(&|d| d.int32("ok", 0)?.int32("ok", 1)?.int32("code", 1)?.int32("code", 2).map(drop));
     let reply = parse(&reply).expect("well-formed");
     assert_eq!((reply.ok, reply.code), (false, Some(1)));
@@ -164,7 +164,7 @@ fn first_of_several_fields_of_one_name_counts() {
 /// SDAM-84: the fast check may accept a reply only if the full parser also finds it successful,
 /// whatever other fields the reply has.
 #[test]
-fn plain_success_is_a_success_to_the_closer_look_too() {
+fn plain_success_is_a_success_in_the_full_parser() {
     let ok: [(Write<'_>, bool); 8] = [
         (&|d| d.double("ok", 1.0).map(drop), true),
         (&|d| d.int32("ok", 1).map(drop), true),

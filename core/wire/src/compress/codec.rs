@@ -33,8 +33,8 @@ impl Codec {
     }
 
     /// Compresses `data` into `output` from `start` on; `output` is lengthened as needed. Returns
-    /// the end of the compressed bytes; [`Full`] also for a compressor that this build does not
-    /// support.
+    /// the end of the compressed bytes. Returns [`Full`] also for a compressor that this build does
+    /// not support.
     pub(super) fn compress(
         &mut self,
         compressor: Compressor,
@@ -62,7 +62,7 @@ impl Codec {
         }
     }
 
-    /// Inflates a message into `output`, which has the declared size. Never writes beyond it.
+    /// Inflates a message into `output`, whose length is the declared size. Never writes beyond it.
     #[cfg_attr(
         not(any(feature = "zlib", feature = "zstd")),
         allow(clippy::needless_pass_by_ref_mut, reason = "snappy keeps nothing to inflate with")
@@ -84,11 +84,11 @@ impl Codec {
             #[cfg(feature = "zstd")]
             Some(Compressor::Zstd) => self.zstd.inflate(data, output),
             #[cfg(not(feature = "snappy"))]
-            Some(compressor @ Compressor::Snappy) => return Err(not_there(compressor)),
+            Some(compressor @ Compressor::Snappy) => return Err(not_built(compressor)),
             #[cfg(not(feature = "zlib"))]
-            Some(compressor @ Compressor::Zlib) => return Err(not_there(compressor)),
+            Some(compressor @ Compressor::Zlib) => return Err(not_built(compressor)),
             #[cfg(not(feature = "zstd"))]
-            Some(compressor @ Compressor::Zstd) => return Err(not_there(compressor)),
+            Some(compressor @ Compressor::Zstd) => return Err(not_built(compressor)),
         };
         let at = saturate(COMPRESSED_HEADER_BYTES);
         let (kind, offset) = match (found, message.compressor()) {
@@ -103,17 +103,17 @@ impl Codec {
                 (WireErrorKind::CompressedRest { count_bytes }, at.saturating_add(saturate(after)))
             }
             (Found::Malformed, Some(compressor)) => (WireErrorKind::CompressedData { compressor }, at),
-            // Unreachable: data of "noop" cannot be malformed.
+            // Unreachable: uncompressed data ("noop") cannot be malformed.
             (Found::Malformed, None) => (WireErrorKind::InflatedTooLong { declared_bytes }, SIZE_AT),
         };
         Err(WireError::new(kind, offset))
     }
 }
 
-/// The error for a compressor that this build does not support; it cannot have been negotiated
-/// either.
+/// The error for a compressor that this build does not support. Such a compressor cannot have been
+/// negotiated either.
 #[cfg(not(all(feature = "snappy", feature = "zlib", feature = "zstd")))]
-const fn not_there(compressor: Compressor) -> WireError {
+const fn not_built(compressor: Compressor) -> WireError {
     WireError::new(WireErrorKind::CompressorNotNegotiated { compressor }, super::COMPRESSOR_AT)
 }
 
@@ -143,7 +143,8 @@ fn room(output: &mut Vec<u8>, start: usize, count: usize) -> Result<&mut [u8], F
     output.get_mut(start..).ok_or(Full)
 }
 
-/// Lengthens `buffer` to at least `len` bytes. Never shortens it, to avoid zeroing bytes again.
+/// Lengthens `buffer` to at least `len` bytes. Never shortens it, because lengthening it again
+/// would zero the bytes again.
 pub(super) fn lengthen(buffer: &mut Vec<u8>, len: usize) -> Result<(), Full> {
     if buffer.len() < len {
         buffer.try_reserve_exact(len - buffer.len()).map_err(|_| Full)?;
@@ -225,7 +226,8 @@ mod zstd {
 
     /// zstd's own default.
     const LEVEL: i32 = 3;
-    /// `ZSTD_error_dstSize_tooSmall` as functions return it; the numbers are part of the library's stable interface.
+    /// `ZSTD_error_dstSize_tooSmall` as functions return it; the numbers are part of the library's
+    /// stable interface.
     const OUTPUT_TOO_SMALL: ErrorCode = 70_usize.wrapping_neg();
 
     pub(super) struct Zstd {

@@ -4,9 +4,9 @@ use crate::bson::RawDocument;
 use crate::message::{Decoded, Flags, HEADER_BYTES, Limits, OP_MSG, decode_message};
 use crate::read::Reader;
 
-/// Commands that carry secrets or negotiate the connection. Names are compared case-insensitively:
-/// for a name that the server knows only in another case, the only effect is that the message is
-/// not compressed.
+/// Commands that contain secrets or negotiate the connection. Names are compared
+/// case-insensitively; the only effect on a name in another case, which servers do not accept, is
+/// that the message is not compressed.
 const FORBIDDEN: [&[u8]; 11] = [
     b"hello",
     b"isMaster",

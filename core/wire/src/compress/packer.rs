@@ -13,10 +13,10 @@ use core::fmt;
 /// Compresses the messages that a connection sends and inflates those that it receives. Buffers and
 /// contexts are reused: nothing is allocated unless a message is larger than all before.
 ///
-/// It sits between the socket and the decoder ([`Handshake`](crate::handshake::Handshake),
-/// [`Exchange`](crate::message::Exchange)): call [`pack`](Self::pack) on each encoded message, call
-/// [`unpack`](Self::unpack) on received bytes, and pass [`inflated`](Self::inflated) to the decoder
-/// instead of them.
+/// It is used between the socket and the decoder ([`Handshake`](crate::handshake::Handshake),
+/// [`Exchange`](crate::message::Exchange)). Call [`pack`](Self::pack) on each encoded message. Call
+/// [`unpack`](Self::unpack) on received bytes, and if it inflates a message, pass
+/// [`inflated`](Self::inflated) to the decoder instead of the received bytes.
 ///
 /// Memory in addition to the two buffers, allocated at the first message that is compressed, and
 /// separately at the first that is inflated: snappy 2 KiB, and 32 KiB once a message exceeds a
@@ -25,7 +25,7 @@ use core::fmt;
 pub struct Packer {
     /// Compressors that received messages may use.
     accepted: Compressors,
-    /// The compressor for sent messages; set when the server has agreed.
+    /// The compressor for sent messages; set after the server has agreed to it.
     sends: Option<Compressor>,
     codec: Codec,
     packed: Vec<u8>,
@@ -65,7 +65,7 @@ impl fmt::Display for UnpackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wire(error) => error.fmt(f),
-            Self::Full => f.write_str("no memory to inflate a message"),
+            Self::Full => f.write_str("out of memory: the message was not inflated"),
         }
     }
 }
@@ -120,8 +120,8 @@ impl Packer {
     /// Compresses an encoded message and returns whether it did; if so, send
     /// [`packed`](Self::packed) instead of it.
     ///
-    /// All messages that may be compressed are, however short: the specification requires it. The
-    /// exception is a message that would exceed the limit when compressed.
+    /// Every message that may be compressed is compressed, however short, as the specification
+    /// requires. The exception is a message that would exceed the limit when compressed.
     ///
     /// - `message`: one complete OP_MSG.
     /// - `limits`: the connection's.
@@ -132,7 +132,8 @@ impl Packer {
     ///
     /// [`EncodeError::Full`] when the allocator refuses.
     ///
-    /// Source: Wire Compression, "Compressible messages" and "Messages not allowed to be compressed".
+    /// Source: Wire Compression, "Compressible messages" and "Messages not allowed to be
+    /// compressed".
     pub fn pack(&mut self, message: &[u8], limits: &Limits) -> Result<bool, EncodeError> {
         self.packed_len = 0;
         let Some(compressor) = self.sends.filter(|_| is_compressible(message)) else { return Ok(false) };

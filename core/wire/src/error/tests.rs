@@ -3,20 +3,20 @@ use alloc::string::ToString;
 use super::*;
 
 #[test]
-fn wire_error_says_what_and_where_and_is_a_protocol_error() {
+fn wire_error_contains_rule_and_offset_and_is_a_protocol_error() {
     let error = WireError::new(WireErrorKind::ResponseTo { expected: 7, found: 9 }, 8);
-    assert_eq!(error.to_string(), "reply to message 9, where one to 7 was due at byte 8");
+    assert_eq!(error.to_string(), "the reply answers message 9, expected 7 at byte 8");
     assert_eq!((error.offset(), Cause::from(error)), (8, Cause::Protocol));
 }
 
 #[test]
-fn every_kind_has_a_text_of_its_own_with_its_numbers() {
+fn every_kind_has_a_unique_text_with_its_numbers() {
     use WireErrorKind as Kind;
     let kinds = [
         (Kind::MessageTooShort { length_bytes: -5 }, "-5"),
         (Kind::MessageTooLong { length_bytes: 9, max_bytes: 8 }, "limit of 8"),
         (Kind::Opcode { opcode: 2004 }, "2004"),
-        (Kind::Compressed, "no compressor was agreed on"),
+        (Kind::Compressed, "no compressor was negotiated"),
         (Kind::CompressedTwice, "inside a compressed one"),
         (Kind::CompressedOpcode { opcode: 2004 }, "opcode 2004 inside"),
         (Kind::CompressorUnknown { id: 9 }, "compressor 9"),
@@ -57,7 +57,7 @@ fn every_kind_has_a_text_of_its_own_with_its_numbers() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_matter_of_resources() {
+fn encode_errors_have_the_cause_resources() {
     assert_eq!(EncodeError::from(Full), EncodeError::Full);
     assert_eq!(Cause::from(EncodeError::Full), Cause::Resources);
     let errors = [

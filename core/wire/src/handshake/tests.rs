@@ -92,7 +92,7 @@ fn load_balanced_reply_with_service_id_establishes() {
 }
 
 #[test]
-fn command_error_carries_code_labels_and_topology_version_of_the_reply() {
+fn command_error_contains_code_labels_and_topology_version_of_the_reply() {
     let metadata = metadata();
     let bytes = reply(1, Flags::NONE, |d| {
         d.int32("ok", 0)?.int32("code", 91)?;
@@ -109,14 +109,14 @@ fn command_error_carries_code_labels_and_topology_version_of_the_reply() {
 /// A command error has no labels if the reply has none (cmap/pool-create-min-size-error relies on
 /// it).
 #[test]
-fn command_error_without_labels_gets_none() {
+fn command_error_without_labels_has_none() {
     let metadata = metadata();
     let bytes = reply(1, Flags::NONE, |d| d.int32("ok", 0)?.int32("code", 91).map(drop));
     assert_eq!(begun(&metadata, false).handle_input(&bytes).expect_err("ok: 0").labels, Labels::NONE);
 }
 
 #[test]
-fn protocol_errors_end_the_conversation_with_what_and_where() {
+fn protocol_errors_end_the_handshake_with_rule_and_offset() {
     let metadata = metadata();
     let refused = |bytes: &[u8]| begun(&metadata, false).handle_input(bytes).expect_err("refused");
     let wrong = refused(&reply(2, Flags::NONE, good));
@@ -142,7 +142,7 @@ fn bytes_before_hello_was_sent_are_unsolicited() {
 
 /// CMAP-95: a socket that fails while hello is under way.
 #[test]
-fn network_failures_during_hello_carry_both_labels() {
+fn network_failures_during_hello_have_both_labels() {
     let metadata = metadata();
     let handshake = begun(&metadata, false);
     let both = Labels::SYSTEM_OVERLOADED_ERROR | Labels::RETRYABLE_ERROR;
@@ -165,10 +165,10 @@ fn hello_that_does_not_fit_is_an_error_of_this_side() {
 }
 
 #[test]
-fn errors_say_in_which_phase_it_was() {
+fn errors_contain_the_phase() {
     let phases = [
         (Phase::Connect, "connecting"),
-        (Phase::Proxy, "talking to the proxy"),
+        (Phase::Proxy, "handshake with the proxy"),
         (Phase::Tls, "the TLS handshake"),
         (Phase::Hello, "hello"),
         (Phase::Authentication, "authentication"),
@@ -188,7 +188,7 @@ fn errors_say_in_which_phase_it_was() {
 }
 
 #[test]
-fn who_does_not_authenticate_would_do_it_against_admin() {
+fn default_database_of_authenticators_is_admin() {
     fn database(authenticator: impl Authenticator) -> alloc::string::String {
         authenticator.database().to_string()
     }

@@ -126,7 +126,7 @@ impl ClientMetadata {
                 client.str("platform", platform)?;
             }
             match options.environment {
-                Some(env) if tells(env, detail) => {
+                Some(env) if has_content(env, detail) => {
                     client.document("env", |document| write_env(document, env, detail)).map(drop)
                 }
                 Some(_) | None => Ok(()),
@@ -144,7 +144,7 @@ impl ClientMetadata {
 }
 
 /// Whether `env` has content at this level of detail.
-fn tells(env: &Environment, detail: Detail) -> bool {
+fn has_content(env: &Environment, detail: Detail) -> bool {
     match detail {
         Detail::Everything => !env.is_empty(),
         Detail::ShortEnv | Detail::ShortOs => env.is_faas(),

@@ -10,9 +10,9 @@ use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
 
 /// A reply to hello or legacy hello: the input of monitors and topologies.
 ///
-/// Of a reply that is not ok only `ok`, `code`, `labels` and `topologyVersion` are read.
+/// If a reply is not ok, only `ok`, `code`, `labels` and `topologyVersion` are read.
 ///
-/// Null counts as absent; if a field is repeated, the first one counts. Fields that determine the
+/// Null counts as absent; if a field is repeated, the first one is used. Fields that determine the
 /// server's description must have the right type, otherwise parsing fails with the field's name:
 /// `ok`, the flags that determine the [`ServerType`] (`isWritablePrimary`, `ismaster`, `secondary`,
 /// `arbiterOnly`, `hidden`, `isreplicaset`; a number is accepted), `setName`, `me`, `primary`,
@@ -42,13 +42,13 @@ pub struct HelloReply<'a> {
     pub is_db_grid: bool,
     /// The replica set's name.
     pub set_name: Option<&'a str>,
-    /// A replica set member without configuration.
+    /// Whether the member has no replica set configuration yet.
     pub is_replica_set: bool,
-    /// A secondary.
+    /// Whether the member is a secondary.
     pub secondary: bool,
-    /// A member that votes and holds no data.
+    /// Whether the member votes and stores no data.
     pub arbiter_only: bool,
-    /// A member that is hidden from clients.
+    /// Whether the member is hidden from clients.
     pub hidden: bool,
     /// The address that the member has in its configuration.
     pub me: Option<&'a str>,
@@ -64,11 +64,11 @@ pub struct HelloReply<'a> {
     pub tags: RawDocument<'a>,
     /// The version of the replica set's configuration.
     pub set_version: Option<i64>,
-    /// The election that made it primary.
+    /// The id of the election in which the server became primary.
     pub election_id: Option<ObjectId>,
     /// `lastWrite.lastWriteDate`, in milliseconds since 1970 by the server's clock.
     pub last_write_date_ms: Option<i64>,
-    /// How long an unused session lives.
+    /// The time after which an unused session expires.
     pub logical_session_timeout_minutes: Option<i32>,
     /// The oldest wire version that the server supports; 0 if absent.
     pub min_wire_version: i32,
@@ -82,7 +82,7 @@ pub struct HelloReply<'a> {
     pub service_id: Option<ObjectId>,
     /// The size limits.
     pub sizes: Sizes,
-    /// The compressors that both sides have.
+    /// The compressors that both sides support.
     pub compression: RawArray<'a>,
     /// The SASL mechanisms of the user named in the request.
     pub sasl_supported_mechs: Option<RawArray<'a>>,
@@ -112,8 +112,8 @@ impl Sizes {
     };
 
     /// The limits on later messages, in both directions: the server's values, except that the
-    /// message size is at most [`Limits::DEFAULT`], the limit of real servers. Hello is not
-    /// authenticated, and must not cause the client to allocate gigabytes.
+    /// message size is at most that of [`Limits::DEFAULT`], the limit of real servers. Hello is not
+    /// authenticated, so it must not cause the client to allocate gigabytes.
     #[must_use]
     pub const fn limits(self) -> Limits {
         let most = Limits::DEFAULT.message_bytes_max;
@@ -258,9 +258,9 @@ struct Gathered<'a> {
     message: Option<&'a str>,
 }
 
-/// Stores a value unless the slot has one: the first value of a repeated field counts.
-fn keep<T>(places: &mut [Option<T>], place: usize, value: Option<T>) {
-    if let (Some(place @ None), Some(_)) = (places.get_mut(place), &value) {
+/// Stores a value unless the slot has one: the first value of a repeated field is used.
+fn keep<T>(slots: &mut [Option<T>], place: usize, value: Option<T>) {
+    if let (Some(place @ None), Some(_)) = (slots.get_mut(place), &value) {
         *place = value;
     }
 }
@@ -329,7 +329,7 @@ impl<'a> HelloReply<'a> {
                 gathered.take(*kind, &Field::new(name, element))?;
             }
         }
-        gathered.settle(&common, wire_version_at)
+        gathered.into_reply(&common, wire_version_at)
     }
 
     /// The type of the server. If several roles apply, the first of this order is returned: ghost,
@@ -387,7 +387,7 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    fn settle(self, common: &CommandReply<'_>, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
+    fn into_reply(self, common: &CommandReply<'_>, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
         let [min_wire_version, max_wire_version] = self.versions.map(Option::unwrap_or_default);
         if max_wire_version < min_wire_version {
             let kind = WireErrorKind::FieldValue { name: "maxWireVersion", value: i64::from(max_wire_version) };

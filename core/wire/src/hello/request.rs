@@ -157,22 +157,22 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
     })
 }
 
-/// The kind of hello that a monitor or a scan sends. None carries credentials or
+/// The kind of hello that a monitor or a scan sends. No kind contains credentials or
 /// `saslSupportedMechs` (MON-12), and none is subject to timeoutMS (MON-25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HelloKind {
-    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It also
+    /// The first hello of a connection, with client metadata and `backpressure` (MON-06). It also
     /// serves as the first check (MON-19).
     Handshake {
         /// Whether to use legacy hello with `helloOk: true` instead of `hello` (MON-05).
         legacy: bool,
     },
-    /// A later one, answered immediately and sent without the handshake's arguments (MON-06).
+    /// A later hello, answered immediately and sent without the handshake's arguments (MON-06).
     Poll {
         /// Whether to use legacy hello instead of `hello`.
         legacy: bool,
     },
-    /// A later one. The server replies when its state has changed or `max_await_time` has passed,
+    /// A later hello. The server replies when its state has changed or `max_await_time` has passed,
     /// and continues to send replies: sent with both arguments and the exhaustAllowed flag
     /// (MON-28).
     Awaitable {
@@ -194,7 +194,8 @@ pub enum HelloKind {
 ///
 /// [`EncodeError`]; the sink is unchanged.
 ///
-/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol" (MON-06, MON-28, CMAP-92).
+/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol"
+/// (MON-06, MON-28, CMAP-92).
 pub fn encode_hello<S: Sink>(
     sink: &mut S,
     request_id: i32,

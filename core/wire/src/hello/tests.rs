@@ -82,7 +82,7 @@ fn handshake_with_stable_api_uses_the_new_name() {
 
 /// CMAP-92: the load-balanced handshake uses `hello` and has the field `loadBalanced`.
 #[test]
-fn load_balanced_handshake_says_so() {
+fn load_balanced_handshake_has_its_field() {
     let metadata = metadata();
     let sent = handshake_hello(&HandshakeHello { load_balanced: true, ..HandshakeHello::new(&metadata) });
     let body = message(&sent).body();
@@ -112,7 +112,7 @@ fn handshake_offers_compressors_and_authentication() {
 
 /// MON-06: later hellos carry no handshake arguments; MON-05: nor do legacy ones.
 #[test]
-fn later_hello_is_bare() {
+fn later_hello_has_no_handshake_arguments() {
     let client = metadata();
     let first = HandshakeHello::new(&client);
     for (legacy, key) in [(false, "hello"), (true, "isMaster")] {
@@ -250,7 +250,7 @@ fn sub<'a>(document: RawDocument<'a>, key: &str) -> Option<RawDocument<'a>> {
 }
 
 #[test]
-fn metadata_tells_everything_when_there_is_room() {
+fn metadata_is_complete_if_it_fits() {
     let environment = lambda();
     let metadata = ClientMetadata::new(&options("rust", Some(&environment))).expect("fits");
     let document = metadata.document();
@@ -268,7 +268,7 @@ fn metadata_tells_everything_when_there_is_room() {
 }
 
 #[test]
-fn metadata_leaves_things_out_in_the_prescribed_order() {
+fn metadata_omits_fields_in_the_prescribed_order() {
     let environment = lambda();
     let mut seen = Vec::new();
     for length in 0..600 {
@@ -324,7 +324,7 @@ fn missing_os_type_is_unknown() {
 
 /// MON-04: function services are detected by their variables.
 #[test]
-fn environment_is_found_by_its_variables() {
+fn environment_is_detected_by_its_variables() {
     let faas = |variables: &[(&str, &str)]| environment(variables).faas;
     assert_eq!(faas(&[]), None);
     assert_eq!(faas(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8")]), Some(Faas::AwsLambda));
@@ -343,7 +343,7 @@ fn environment_is_found_by_its_variables() {
 }
 
 #[test]
-fn environment_reads_what_its_platform_tells() {
+fn environment_contains_the_variables_of_its_platform() {
     let gcp = environment(&[
         ("K_SERVICE", "x"),
         ("FUNCTION_MEMORY_MB", "512"),
@@ -362,7 +362,7 @@ fn environment_reads_what_its_platform_tells() {
 }
 
 #[test]
-fn only_what_nothing_is_known_of_is_empty() {
+fn only_an_environment_without_properties_is_empty() {
     let docker = Environment { is_docker: true, ..Environment::default() };
     let kubernetes = Environment { is_kubernetes: true, ..Environment::default() };
     let function = Environment { faas: Some(Faas::Vercel), ..Environment::default() };
@@ -371,7 +371,7 @@ fn only_what_nothing_is_known_of_is_empty() {
 }
 
 #[test]
-fn container_alone_is_told_and_left_out_first() {
+fn container_alone_is_sent_and_omitted_first() {
     let docker = Environment { is_docker: true, ..Environment::default() };
     let metadata = ClientMetadata::new(&options("", Some(&docker))).expect("fits");
     let env = sub(metadata.document(), "env").expect("there");
@@ -428,7 +428,7 @@ fn server_type_follows_the_rules_in_their_order() {
 
 /// SDAM-13.
 #[test]
-fn is_writable_primary_goes_before_ismaster() {
+fn is_writable_primary_takes_precedence_over_ismaster() {
     let primary = |write: Write<'_>| {
         let reply = bytes(&|d| {
             d.int32("ok", 1)?;
@@ -513,7 +513,7 @@ fn null_counts_as_absent() {
 }
 
 #[test]
-fn wrong_types_of_what_decides_are_errors_with_the_fields_name() {
+fn critical_fields_of_a_wrong_type_are_errors_with_the_fields_name() {
     let names = [
         "ok",
         "isWritablePrimary",
@@ -554,7 +554,7 @@ fn wrong_types_of_what_decides_are_errors_with_the_fields_name() {
 }
 
 #[test]
-fn wrong_types_of_the_rest_count_as_absent() {
+fn other_fields_of_a_wrong_type_count_as_absent() {
     let names = [
         "helloOk",
         "msg",
@@ -581,7 +581,7 @@ fn wrong_types_of_the_rest_count_as_absent() {
 }
 
 #[test]
-fn wire_versions_must_be_sensible() {
+fn invalid_wire_versions_are_refused() {
     let kind = |min: i64, max: i64| {
         let reply = bytes(&|d| d.int32("ok", 1)?.int64("minWireVersion", min)?.int64("maxWireVersion", max).map(drop));
         parse(&reply).err().map(WireError::kind)
@@ -594,7 +594,7 @@ fn wire_versions_must_be_sensible() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_replaced_by_defaults() {
+fn invalid_sizes_are_replaced_by_defaults() {
     for size in [0, -1, i64::MIN, 1 << 31, i64::MAX] {
         let reply = bytes(&|d| {
             d.int64("maxBsonObjectSize", size)?.int64("maxMessageSizeBytes", size)?.int64("maxWriteBatchSize", size)?;

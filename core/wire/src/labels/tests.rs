@@ -36,7 +36,7 @@ fn both_labels_exactly_for_network_failures_up_to_hello() {
 }
 
 #[test]
-fn each_name_gives_its_label_and_back() {
+fn each_name_maps_to_its_label_and_back() {
     for (label, name) in NAMES {
         assert_eq!(Labels::from_name(name), label);
         assert_eq!(label.names().collect::<Vec<_>>(), [name]);

@@ -6,8 +6,8 @@ use crc::NoTable;
 use crc::Table;
 use crc::{CRC_32_ISCSI, Crc};
 
-/// With `std`: 16 KiB of tables, some gigabytes a second. Without: no table, because servers send
-/// checksums only to clients that send them.
+/// With `std`: 16 KiB of tables, several gigabytes per second. Without `std`: no table, because
+/// servers send checksums only to clients that send them.
 #[cfg(feature = "std")]
 const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 #[cfg(not(feature = "std"))]

@@ -21,7 +21,7 @@ pub enum Decoded<'a, T> {
     /// More input is needed.
     NeedMore {
         /// Minimum number of further bytes needed to make progress. Within the given limits, but
-        /// claimed by the peer: grow the buffer as bytes arrive, not at once.
+        /// declared by the peer: grow the buffer as bytes arrive, not at once.
         bytes_min: usize,
     },
 }

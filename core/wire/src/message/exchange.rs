@@ -22,7 +22,7 @@ impl RequestIds {
         Self(request_id)
     }
 
-    /// Returns the next id. Never 0, which as `responseTo` would mean "not a reply".
+    /// Returns the next id. Never 0, because a `responseTo` of 0 means "not a reply".
     #[must_use]
     pub const fn next_id(&mut self) -> i32 {
         self.0 = self.0.wrapping_add(1);

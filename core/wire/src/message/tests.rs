@@ -113,7 +113,7 @@ fn truncated_checksum_is_an_error() {
 }
 
 #[test]
-fn header_is_judged_by_length_for_every_length_opcode_and_flags() {
+fn header_is_checked_for_every_length_opcode_and_flags() {
     let body = EMPTY_BODY;
     let right = 26_i32;
     let max = 100_i32;
@@ -155,7 +155,7 @@ fn header_is_judged_by_length_for_every_length_opcode_and_flags() {
 }
 
 #[test]
-fn nonsense_length_is_found_out_after_four_bytes() {
+fn invalid_length_is_detected_after_four_bytes() {
     for length in [i32::MIN, -1, 0, 15, 48_000_001, i32::MAX] {
         let bytes = length.to_le_bytes();
         assert!(decode(&bytes).is_err(), "{length}");
@@ -166,7 +166,7 @@ fn nonsense_length_is_found_out_after_four_bytes() {
 }
 
 #[test]
-fn message_one_byte_at_a_time_asks_for_more_until_it_is_there() {
+fn message_one_byte_at_a_time_needs_more_until_it_is_complete() {
     let bytes = [&ping(Flags::CHECKSUM_PRESENT)[..], b"next"].concat();
     let length = bytes.len() - 4;
     for end in 0..length {
@@ -181,7 +181,7 @@ fn message_one_byte_at_a_time_asks_for_more_until_it_is_there() {
 }
 
 #[test]
-fn malformed_sections_are_refused_with_what_and_where() {
+fn malformed_sections_are_refused_with_rule_and_offset() {
     let refused_sections = |sections: &[u8]| refused(&raw(1, 0, 0, sections));
     let none = sequence(b"a", &[5, 0, 0, 0, 0]);
     assert_eq!(refused_sections(&none), (WireErrorKind::BodyMissing, 20));
@@ -243,7 +243,7 @@ fn malformed_documents_pass_decode_and_fail_validate() {
 }
 
 #[test]
-fn message_that_breaks_a_limit_is_refused_and_leaves_the_sink_as_it_was() {
+fn message_beyond_a_limit_is_refused_and_the_sink_unchanged() {
     let write = |limits: Limits, flags: Flags| {
         let mut sink = vec![1, 2, 3];
         let result = encode_message(&mut sink, Outgoing::request(1).with_flags(flags), &limits, |message| {
@@ -344,7 +344,7 @@ fn request_flags_in_a_reply_and_unexpected_more_to_come_are_errors() {
 }
 
 #[test]
-fn request_that_wants_no_reply_leaves_the_exchange_idle() {
+fn request_without_a_reply_leaves_the_exchange_idle() {
     let mut exchange = Exchange::IDLE;
     exchange.begin(5, Flags::MORE_TO_COME);
     assert!(exchange.is_idle());
@@ -359,7 +359,7 @@ fn second_request_while_a_reply_is_due_panics() {
 }
 
 #[test]
-fn bytes_behind_the_last_reply_and_while_idle_are_unsolicited() {
+fn bytes_after_the_last_reply_and_while_idle_are_unsolicited() {
     let limits = Limits::DEFAULT;
     let mut exchange = Exchange::IDLE;
     assert_eq!(exchange.decode_reply(&[], &limits), Ok(Decoded::NeedMore { bytes_min: 16 }));
@@ -376,7 +376,7 @@ fn bytes_behind_the_last_reply_and_while_idle_are_unsolicited() {
 }
 
 #[test]
-fn coalesced_exhaust_replies_come_out_one_by_one() {
+fn coalesced_exhaust_replies_are_returned_one_by_one() {
     let stream = [raw(9, 5, 2, EMPTY_BODY), raw(10, 9, 2, EMPTY_BODY), raw(11, 10, 0, EMPTY_BODY)].concat();
     let mut exchange = Exchange::IDLE;
     exchange.begin(5, Flags::EXHAUST_ALLOWED);
@@ -403,7 +403,7 @@ fn reply_with_a_malformed_document_is_refused() {
 }
 
 #[test]
-fn request_ids_go_round_and_are_never_zero() {
+fn request_ids_wrap_around_and_are_never_zero() {
     let mut ids = RequestIds::new();
     assert_eq!((ids.next_id(), ids.next_id()), (1, 2));
     let mut ids = RequestIds::after(i32::MAX);
@@ -413,7 +413,7 @@ fn request_ids_go_round_and_are_never_zero() {
 }
 
 #[test]
-fn debug_shows_the_shape_alone() {
+fn debug_shows_lengths_only() {
     use alloc::format;
     use alloc::string::String;
     let (mut outer, mut inner) = (String::new(), String::new());

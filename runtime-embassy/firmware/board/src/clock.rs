@@ -9,7 +9,7 @@ use critical_section::{CriticalSection, Mutex};
 use embassy_time_driver::Driver;
 use embassy_time_queue_utils::Queue;
 
-use crate::{CLOCK_HZ, interrupt, register::Register};
+use crate::{interrupt, register::Register};
 
 // SAFETY: the addresses of these constants are registers of the board's FPGAIO and of its first
 // timer.
@@ -24,6 +24,9 @@ const TIMER_VALUE: Register = unsafe { Register::at(0x4000_0004) };
 const TIMER_RELOAD: Register = unsafe { Register::at(0x4000_0008) };
 // SAFETY: as above.
 const TIMER_CLEAR: Register = unsafe { Register::at(0x4000_000c) };
+
+/// The clock frequency of the core and of its timers, in Hz.
+pub const CLOCK_HZ: u32 = 25_000_000;
 
 const CONTROL_ENABLE: u32 = 1;
 const CONTROL_INTERRUPT: u32 = 1 << 3;

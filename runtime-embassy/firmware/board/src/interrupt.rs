@@ -1,13 +1,7 @@
-//! Interrupt handlers, and the handling of faults.
-//!
-//! Without the feature `device` of cortex-m-rt, every vector calls `DefaultHandler` with the number
-//! of the interrupt line.
+//! The interrupt lines of the board's devices. The handlers are in [`vectors`](crate::vectors).
 use cortex_m::{interrupt::InterruptNumber, peripheral::NVIC};
-use cortex_m_rt::{ExceptionFrame, exception};
 
-use crate::{clock, ethernet, host};
-
-/// An interrupt line with a handler in this file.
+/// An interrupt line with a handler.
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub(crate) enum Line {
@@ -24,21 +18,6 @@ unsafe impl InterruptNumber for Line {
 
 pub(crate) fn enable(line: Line) {
     // SAFETY: no critical section depends on a masked line (they all set PRIMASK), and the handlers
-    // below exist from the start.
+    // exist from the start.
     unsafe { NVIC::unmask(line) }
-}
-
-#[exception]
-unsafe fn DefaultHandler(line: i16) {
-    match line {
-        8 => clock::on_interrupt(),
-        13 => ethernet::on_interrupt(),
-        // No other line is enabled.
-        _ => host::die(format_args!("unexpected interrupt {line}")),
-    }
-}
-
-#[exception]
-unsafe fn HardFault(frame: &ExceptionFrame) -> ! {
-    host::die(format_args!("hard fault at {:#010x}, called from {:#010x}", frame.pc(), frame.lr()))
 }

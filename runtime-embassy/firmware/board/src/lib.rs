@@ -32,8 +32,7 @@ mod interrupt;
 #[cfg(feature = "defmt")]
 mod log;
 mod register;
+mod vectors;
 
+pub use clock::CLOCK_HZ;
 pub use executor::run;
-
-/// The clock frequency of the core and of its timers, in Hz.
-pub const CLOCK_HZ: u32 = 25_000_000;

@@ -13,33 +13,35 @@ use embassy_futures::select::{Either, select};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::tls::{Holder, Versions, Wanted};
 
-use super::super::lane::{self, Order, Post};
+use super::super::lane;
+use super::super::mailbox::Mailbox;
 use super::stream::pattern;
 use super::support::{Far, HOST, Wire, World, leak, random, run, shows_identity, speaks};
+use crate::layout::Zero as _;
 
 /// A running lane and its mailbox.
 struct Rig {
-    post: &'static Post<Wire>,
+    mailbox: &'static Mailbox<Wire>,
     lane: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl Rig {
     fn new(world: &World, piece: usize) -> Self {
-        let post: &'static Post<Wire> = leak(Box::new(Post::VACANT));
+        let mailbox: &'static Mailbox<Wire> = leak(Box::new(Mailbox::ZERO));
         let buffer = |bytes: usize| leak(vec![0; bytes].into_boxed_slice());
-        post.furnish(buffer(piece), buffer(piece));
+        mailbox.set_buffers(buffer(piece), buffer(piece));
         let config = world.config();
         let (receive, send) = (buffer(16640), buffer(1152));
         let lane = Box::pin(async move {
-            lane::run(post, &config, random, receive, send).await;
+            lane::run(mailbox, &config, random, receive, send).await;
         });
-        Self { post, lane }
+        Self { mailbox, lane }
     }
 
     /// Orders a session.
     fn begin(&self, wire: Wire) -> Rc<RefCell<Far>> {
         let far = wire.far();
-        self.post.begin(Order { socket: wire, host: HOST.try_into().unwrap() });
+        self.mailbox.begin(wire, HOST).unwrap();
         far
     }
 
@@ -60,19 +62,19 @@ impl Rig {
     }
 
     fn write_all(&mut self, mut bytes: &[u8]) {
-        let post = self.post;
+        let mailbox = self.mailbox;
         while !bytes.is_empty() {
-            let count = self.run(post.write(bytes)).unwrap();
+            let count = self.run(mailbox.write(bytes)).unwrap();
             bytes = &bytes[count..];
         }
     }
 
     fn receive(&mut self, count: usize) -> Vec<u8> {
-        let post = self.post;
+        let mailbox = self.mailbox;
         let mut heard = vec![0; count];
         let mut at = 0;
         while at < count {
-            let read = self.run(post.read(&mut heard[at..])).unwrap();
+            let read = self.run(mailbox.read(&mut heard[at..])).unwrap();
             assert!(read > 0);
             at += read;
         }
@@ -89,16 +91,16 @@ fn sessions_follow_each_other_in_the_same_memory() {
     let world = World::new();
     for piece in [1, 100, 512] {
         let mut rig = Rig::new(&world, piece);
-        let post = rig.post;
+        let mailbox = rig.mailbox;
         for round in 0..5 {
             let far = rig.begin(good(&world));
-            rig.run(post.opened()).unwrap();
+            rig.run(mailbox.opened()).unwrap();
             let sent = pattern(5000 + round);
             rig.write_all(&sent);
-            rig.run(post.flush()).unwrap();
+            rig.run(mailbox.flush()).unwrap();
             assert_eq!(far.borrow().heard, sent);
             assert!(rig.receive(sent.len()) == sent);
-            post.release();
+            mailbox.release();
             rig.turn();
             let far = far.borrow();
             assert!(far.said_goodbye, "the server is told");
@@ -111,46 +113,46 @@ fn sessions_follow_each_other_in_the_same_memory() {
 fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
     let world = World::new();
     let mut rig = Rig::new(&world, 512);
-    let post = rig.post;
+    let mailbox = rig.mailbox;
     let far = rig.begin(good(&world));
-    rig.run(post.opened()).unwrap();
+    rig.run(mailbox.opened()).unwrap();
     rig.write_all(b"abc");
     rig.write_all(b"def");
     rig.turn();
     assert_eq!(far.borrow().heard, b"");
-    rig.run(post.flush()).unwrap();
+    rig.run(mailbox.flush()).unwrap();
     assert_eq!(far.borrow().heard, b"abcdef");
     assert_eq!(rig.receive(6), b"abcdef");
     // A read also sends the written bytes, because the peer may be waiting for them.
     rig.write_all(b"ghi");
     assert_eq!(rig.receive(3), b"ghi");
-    assert_eq!(rig.run(post.read(&mut [])), Ok(0));
-    assert_eq!(rig.run(post.write(&[])), Ok(0));
+    assert_eq!(rig.run(mailbox.read(&mut [])), Ok(0));
+    assert_eq!(rig.run(mailbox.write(&[])), Ok(0));
 }
 
 #[test]
 fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
     let world = World::new();
     let mut rig = Rig::new(&world, 512);
-    let post = rig.post;
+    let mailbox = rig.mailbox;
     let unknown = Cause::Certificate(CertificateFault::UnknownIssuer);
     for _ in 0..3 {
         let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
         let far = rig.begin(Wire::to(&stranger));
-        assert_eq!(rig.run(post.opened()), Err(unknown));
+        assert_eq!(rig.run(mailbox.opened()), Err(unknown));
         // Repeated reads return the same error.
-        assert_eq!(rig.run(post.read(&mut [0; 8])), Err(unknown));
-        assert_eq!(rig.run(post.write(b"x")), Err(unknown));
-        assert_eq!(rig.run(post.flush()), Err(unknown));
+        assert_eq!(rig.run(mailbox.read(&mut [0; 8])), Err(unknown));
+        assert_eq!(rig.run(mailbox.write(b"x")), Err(unknown));
+        assert_eq!(rig.run(mailbox.flush()), Err(unknown));
         assert_eq!(far.borrow().dropped, 0, "it is somebody's still");
-        post.release();
+        mailbox.release();
         rig.turn();
         assert_eq!(far.borrow().dropped, 1);
         rig.begin(good(&world));
-        rig.run(post.opened()).unwrap();
+        rig.run(mailbox.opened()).unwrap();
         rig.write_all(b"hello");
         assert_eq!(rig.receive(5), b"hello");
-        post.release();
+        mailbox.release();
         rig.turn();
     }
 }
@@ -159,7 +161,7 @@ fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
 fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
     let world = World::new();
     let mut rig = Rig::new(&world, 64);
-    let post = rig.post;
+    let mailbox = rig.mailbox;
     // Before the first poll of the lane, during the handshake, while reading, and while writing.
     for stage in 0..4 {
         let wire = good(&world);
@@ -172,22 +174,22 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
             rig.turn();
         }
         if stage >= 2 {
-            rig.run(post.opened()).unwrap();
+            rig.run(mailbox.opened()).unwrap();
         }
         if stage == 2 {
-            assert!(pin!(post.read(&mut [0; 8])).poll(&mut context).is_pending());
+            assert!(pin!(mailbox.read(&mut [0; 8])).poll(&mut context).is_pending());
             rig.turn();
         }
         if stage == 3 {
             far.borrow_mut().stuck = true;
             rig.write_all(b"hello");
-            let mut flushing = pin!(post.flush());
+            let mut flushing = pin!(mailbox.flush());
             assert!(flushing.as_mut().poll(&mut context).is_pending());
             rig.turn();
             assert!(flushing.poll(&mut context).is_pending());
         }
         assert_eq!(far.borrow().dropped, 0);
-        post.release();
+        mailbox.release();
         rig.turn();
         let far = far.borrow();
         assert_eq!(far.dropped, 1, "{stage}");
@@ -202,14 +204,14 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
 fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
     let world = World::new();
     let mut rig = Rig::new(&world, 64);
-    let post = rig.post;
+    let mailbox = rig.mailbox;
     let far = rig.begin(good(&world));
-    rig.run(post.opened()).unwrap();
+    rig.run(mailbox.opened()).unwrap();
     let mut context = Context::from_waker(Waker::noop());
-    assert!(pin!(post.read(&mut [0; 8])).poll(&mut context).is_pending());
+    assert!(pin!(mailbox.read(&mut [0; 8])).poll(&mut context).is_pending());
     rig.turn();
-    assert_eq!(rig.run(post.write(b"x")), Err(Cause::Cancelled));
-    assert_eq!(rig.run(post.flush()), Err(Cause::Cancelled));
+    assert_eq!(rig.run(mailbox.write(b"x")), Err(Cause::Cancelled));
+    assert_eq!(rig.run(mailbox.flush()), Err(Cause::Cancelled));
     far.borrow_mut().say(b"the answer");
     rig.turn();
     assert_eq!(rig.receive(10), b"the answer");
@@ -222,9 +224,9 @@ fn end_is_told_after_what_came_before_it() {
     let world = World::new();
     for announced in [false, true] {
         let mut rig = Rig::new(&world, 4);
-        let post = rig.post;
+        let mailbox = rig.mailbox;
         let far = rig.begin(good(&world));
-        rig.run(post.opened()).unwrap();
+        rig.run(mailbox.opened()).unwrap();
         {
             let mut far = far.borrow_mut();
             far.say(b"last words");
@@ -236,9 +238,9 @@ fn end_is_told_after_what_came_before_it() {
         assert_eq!(rig.receive(10), b"last words");
         for _ in 0..2 {
             let expected = if announced { Ok(0) } else { Err(Cause::Network) };
-            assert_eq!(rig.run(post.read(&mut [0; 8])), expected);
+            assert_eq!(rig.run(mailbox.read(&mut [0; 8])), expected);
         }
-        assert_eq!(rig.run(post.write(b"x")), Err(Cause::Network));
+        assert_eq!(rig.run(mailbox.write(b"x")), Err(Cause::Network));
     }
 }
 
@@ -261,7 +263,7 @@ fn both_sides_are_woken_and_not_otherwise() {
 
     let world = World::new();
     let mut rig = Rig::new(&world, 64);
-    let post = rig.post;
+    let mailbox = rig.mailbox;
     let (lane, holder) = (count(), count());
     let (lane_waker, holder_waker) = (Waker::from(Arc::clone(&lane)), Waker::from(Arc::clone(&holder)));
     let mut of_lane = Context::from_waker(&lane_waker);
@@ -271,7 +273,7 @@ fn both_sides_are_woken_and_not_otherwise() {
     let far = rig.begin(good(&world));
     assert_eq!(taken(&lane), 1);
     {
-        let mut opened = pin!(post.opened());
+        let mut opened = pin!(mailbox.opened());
         assert!(opened.as_mut().poll(&mut of_holder).is_pending());
         turn(&mut rig);
         assert_eq!((taken(&lane), taken(&holder)), (0, 1));
@@ -279,7 +281,7 @@ fn both_sides_are_woken_and_not_otherwise() {
     }
     {
         let mut buffer = [0; 8];
-        let mut read = pin!(post.read(&mut buffer));
+        let mut read = pin!(mailbox.read(&mut buffer));
         assert!(read.as_mut().poll(&mut of_holder).is_pending());
         assert_eq!(taken(&lane), 1);
         turn(&mut rig);
@@ -289,17 +291,17 @@ fn both_sides_are_woken_and_not_otherwise() {
         assert_eq!((taken(&lane), taken(&holder)), (0, 1));
         assert_eq!(read.poll(&mut of_holder), Poll::Ready(Ok(5)));
     }
-    assert_eq!(pin!(post.write(b"abc")).poll(&mut of_holder), Poll::Ready(Ok(3)));
+    assert_eq!(pin!(mailbox.write(b"abc")).poll(&mut of_holder), Poll::Ready(Ok(3)));
     assert_eq!(taken(&lane), 0);
     {
-        let mut flush = pin!(post.flush());
+        let mut flush = pin!(mailbox.flush());
         assert!(flush.as_mut().poll(&mut of_holder).is_pending());
         assert_eq!(taken(&lane), 1);
         turn(&mut rig);
         assert!(taken(&holder) >= 1);
         assert_eq!(flush.poll(&mut of_holder), Poll::Ready(Ok(())));
     }
-    post.release();
+    mailbox.release();
     assert_eq!(taken(&lane), 1);
 }
 
@@ -308,9 +310,9 @@ fn both_sides_are_woken_and_not_otherwise() {
 fn lane_takes_little_memory_besides_its_records() {
     let world = World::new();
     let config = world.config();
-    let post: Post<Wire> = Post::VACANT;
+    let mailbox: Mailbox<Wire> = Mailbox::ZERO;
     let (mut receive, mut send) = ([0; 768], [0; 640]);
-    let lane = lane::run(&post, &config, random, &mut receive, &mut send);
+    let lane = lane::run(&mailbox, &config, random, &mut receive, &mut send);
     assert!(size_of_val(&lane) <= 3584, "{} bytes", size_of_val(&lane));
-    assert!(size_of::<Post<Wire>>() <= 256, "{} bytes", size_of::<Post<Wire>>());
+    assert!(size_of::<Mailbox<Wire>>() <= 256, "{} bytes", size_of::<Mailbox<Wire>>());
 }

@@ -84,7 +84,7 @@ impl Actors {
         }
         let start = Instant::now();
         if name == "official" {
-            let Driver { runtime, client } = self.driver.as_ref().expect("it is there");
+            let Driver { runtime, client } = self.driver.as_ref().expect("the program timeout is installed");
             let running: Vec<_> = (0..tasks).map(|_| runtime.spawn(ping_official(client.clone(), each))).collect();
             runtime.block_on(async {
                 for task in running {

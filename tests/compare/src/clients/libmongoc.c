@@ -1,4 +1,5 @@
-/* Pings by libmongoc. A line of standard input has the number of threads and the number of pings of each; a line of standard output has the seconds that they took. */
+/* Pings by libmongoc. Each line of standard input contains the number of threads and the number of
+ * pings of each; each line of standard output contains the duration in seconds. */
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdio.h>

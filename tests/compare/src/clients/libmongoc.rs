@@ -32,7 +32,7 @@ impl Libmongoc {
         let mut input = self.child.stdin.as_ref().expect("it is a pipe");
         writeln!(input, "{tasks} {each}").expect("it runs");
         let mut line = String::new();
-        self.output.read_line(&mut line).expect("it answers");
+        self.output.read_line(&mut line).expect("the server answers");
         let seconds: f64 = line.trim().parse().expect("seconds");
         seconds / f64::from(tasks * each)
     }

@@ -66,7 +66,7 @@ impl Askers {
         let start = Instant::now();
         match name {
             "bare" => {
-                let mut own = self.bare.take().expect("one at a time");
+                let mut own = self.bare.take().expect("one establishment at a time");
                 // Runs on the executor's thread, like the other cases.
                 let work = smol::spawn(async move {
                     own.exchange(in_flight, operations).await;

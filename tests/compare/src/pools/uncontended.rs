@@ -72,7 +72,7 @@ fn case(name: &str, server: SocketAddr, runtime: &::tokio::runtime::Runtime) -> 
         "mobc" => case_of(others::mobc(u64::from(CONNECTIONS)), runtime),
         "r2d2" => {
             let pool = others::r2d2(CONNECTIONS);
-            Box::new(move |times| ns_each(times, || drop(black_box(pool.get().expect("a connection is there")))))
+            Box::new(move |times| ns_each(times, || drop(black_box(pool.get().expect("a connection is available")))))
         }
         other => panic!("no case is called {other}"),
     }
@@ -101,7 +101,7 @@ fn bare() -> Case {
             nanos += 1;
             let now = Instant::from_nanos(nanos);
             let granted = black_box(&mut pool).check_out(now, None, &mut ());
-            let Ok(CheckOut::Granted(lease)) = granted else { unreachable!("a connection is there") };
+            let Ok(CheckOut::Granted(lease)) = granted else { unreachable!("a connection is available") };
             pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
         })
     })

@@ -94,7 +94,7 @@ impl Machine {
     fn cycle(&mut self) {
         let now = self.now();
         let granted = black_box(&mut self.pool).check_out(now, None, &mut ());
-        let Ok(CheckOut::Granted(lease)) = granted else { unreachable!("a connection is there") };
+        let Ok(CheckOut::Granted(lease)) = granted else { unreachable!("a connection is available") };
         self.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
     }
 }

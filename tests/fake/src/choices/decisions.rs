@@ -36,7 +36,7 @@ impl Decisions {
         Self { seed, mode: Mode::Recorded(RefCell::new(BTreeMap::new())) }
     }
 
-    /// Decisions read from a list; after its end, the first option of each choice.
+    /// Decisions read from a list. After the list's end, each choice returns its first option.
     #[must_use]
     pub const fn scripted(script: Script) -> Self {
         Self { seed: script.seed, mode: Mode::Scripted(script) }
@@ -60,7 +60,7 @@ impl Decisions {
             Mode::Recorded(kept) => {
                 let list = Rc::default();
                 let before = kept.borrow_mut().insert(part, Rc::clone(&list));
-                assert!(before.is_none(), "the stream {part:?} is asked for twice");
+                assert!(before.is_none(), "the stream {part:?} is requested twice");
                 Stream(Source::Recorded(Rng::stream(self.seed, part), list))
             }
             Mode::Scripted(script) => {
@@ -106,7 +106,7 @@ impl Choices for Stream {
                 value
             }
             Source::Scripted(list) => {
-                assert!(bound > 0, "a choice among nothing");
+                assert!(bound > 0, "the bound of a choice must be at least 1");
                 // A shortened list is replayed with other bounds than those of its recording.
                 list.next().unwrap_or(0).min(bound - 1)
             }
@@ -162,12 +162,12 @@ impl FromStr for Script {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (seed, rest) = text.split_once(':').ok_or("a script begins with its seed and a colon")?;
-        let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed"))?;
+        let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is not a seed"))?;
         let mut streams = BTreeMap::new();
         for part in rest.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             let mut words = part.split_whitespace();
             let name = words.next().unwrap_or_default().to_owned();
-            let numbers = words.map(|word| word.parse().map_err(|_| format!("{word:?} is no decision")));
+            let numbers = words.map(|word| word.parse().map_err(|_| format!("{word:?} is not a decision")));
             streams.insert(name, numbers.collect::<Result<_, _>>()?);
         }
         Ok(Self { seed, streams })
@@ -176,7 +176,7 @@ impl FromStr for Script {
 
 impl Choices for Rng {
     fn below(&mut self, bound: u32) -> u32 {
-        assert!(bound > 0, "a choice among nothing");
+        assert!(bound > 0, "the bound of a choice must be at least 1");
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         u32::try_from(wide >> 64).unwrap_or(0)
     }

@@ -1,7 +1,7 @@
 use super::{Bytes, Choices, Exhaustive};
 
 #[test]
-fn exhaustive_goes_through_every_sequence_once() {
+fn exhaustive_enumerates_every_sequence_once() {
     let mut source = Exhaustive::new();
     let mut seen = Vec::new();
     loop {
@@ -38,5 +38,5 @@ fn bytes_stay_below_the_bound_and_end() {
         assert!(source.below(1_000) < 1_000);
         assert!(source.below(100_000) < 100_000);
     }
-    assert_eq!(source.below(9), 0, "nothing left: the first choice");
+    assert_eq!(source.below(9), 0, "a source without bytes returns the first option");
 }

@@ -1,4 +1,5 @@
-//! A client of a plain socket, to observe the server. Of core it uses only the codec.
+//! A blocking client of the native protocol, to observe the server. Of poolhouse-cql it uses only
+//! the codec.
 
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -108,7 +109,7 @@ impl CqlClient {
         }
         if reply.header.opcode == Opcode::Authenticate {
             let Some((username, password)) = credentials else {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the server wants a password"));
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the server requires a password"));
             };
             let mut token = Vec::new();
             let password = Password { username, password };
@@ -126,7 +127,7 @@ impl CqlClient {
         if matches!(reply.header.opcode, Opcode::Ready | Opcode::AuthSuccess) {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, format!("a handshake ends in {}", reply.header.opcode)))
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("unexpected reply to STARTUP: {}", reply.header.opcode)))
     }
 
     fn outgoing(&self, stream: i16) -> Outgoing {

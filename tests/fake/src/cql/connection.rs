@@ -14,7 +14,7 @@ use poolhouse_cql::{
 
 use super::body::Body;
 use super::link::{Damage, Link, Reply};
-use super::rule::{Act, Cut, Looked, Script};
+use super::rule::{Act, Cut, RequestFacts, Script};
 use super::shared::{Received, Shared};
 use super::statement::{self, Answer, Statement};
 
@@ -78,7 +78,7 @@ struct Session<'a> {
     batch: Vec<u8>,
     batched: u64,
     /// Requests that were received and not yet counted.
-    came: u64,
+    uncounted: u64,
     log: Vec<Received>,
     statements: u64,
     prepared: HashMap<[u8; 16], Arc<[u8]>>,
@@ -97,7 +97,7 @@ impl<'a> Session<'a> {
             version: shared.node.version,
             batch: Vec::new(),
             batched: 0,
-            came: 0,
+            uncounted: 0,
             log: Vec::new(),
             statements: 0,
             prepared: HashMap::new(),
@@ -184,9 +184,9 @@ impl<'a> Session<'a> {
     /// Sends the batched replies.
     fn flush(&mut self) -> Result<(), End> {
         self.shared.append_log(&mut self.log);
-        let came = core::mem::take(&mut self.came);
-        if came > 0 {
-            self.link.count_requests(came);
+        let uncounted = core::mem::take(&mut self.uncounted);
+        if uncounted > 0 {
+            self.link.count_requests(uncounted);
         }
         let batched = core::mem::take(&mut self.batched);
         self.link.send(&self.batch, batched, false)?;
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
 
     /// Answers one request.
     fn handle(&mut self, envelope: Envelope<'_>) -> Result<Next, End> {
-        self.came += 1;
+        self.uncounted += 1;
         let number = self.shared.script_number();
         if number != self.script_number {
             self.script = self.shared.script();
@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
             return Ok(next);
         }
 
-        let looked = Looked {
+        let looked = RequestFacts {
             connection: self.link.id,
             opcode: header.opcode,
             text: text.bytes.as_deref().unwrap_or_else(|| plain_text(header.opcode, body)),
@@ -368,7 +368,7 @@ impl<'a> Session<'a> {
     }
 
     fn malformed(&mut self, stream: i16, opcode: Opcode) -> Result<Next, End> {
-        self.error(stream, ErrorCode::PROTOCOL_ERROR, &format!("the body of {opcode} cannot be understood"))?;
+        self.error(stream, ErrorCode::PROTOCOL_ERROR, &format!("the body of {opcode} is malformed"))?;
         Ok(Next::Same)
     }
 
@@ -391,7 +391,7 @@ impl<'a> Session<'a> {
                 Ok(Next::Same)
             }
             (other, stage) => {
-                let message = format!("{other} makes no sense now: the connection is {stage:?}");
+                let message = format!("{other} is not allowed in this state of the connection: {stage:?}");
                 self.error(stream, ErrorCode::PROTOCOL_ERROR, &message)?;
                 Ok(Next::Same)
             }
@@ -422,7 +422,7 @@ impl<'a> Session<'a> {
             return self.state(stream, query, text);
         }
         let Some(whole) = statement::bound(query, values) else {
-            let message = format!("{} values are not as many as there are variables", values.len());
+            let message = format!("{} values do not match the number of variables", values.len());
             self.error(stream, ErrorCode::INVALID, &message)?;
             return Ok(Next::Same);
         };
@@ -450,7 +450,7 @@ impl<'a> Session<'a> {
         let Some(query) = self.find_prepared(id) else {
             self.message(stream, Opcode::Error, |body| {
                 let code = ErrorCode::UNPREPARED.number();
-                body.int(code)?.string("no statement is prepared by that id")?.short_bytes(id)?;
+                body.int(code)?.string("no prepared statement has this id")?.short_bytes(id)?;
                 Ok(())
             })?;
             return Ok(Next::Same);
@@ -508,7 +508,7 @@ impl<'a> Session<'a> {
         let words: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
         text.bytes = Some(words.join(" ").into_bytes().into());
         if !options.iter().any(|(key, _)| *key == "CQL_VERSION") {
-            self.error(stream, ErrorCode::PROTOCOL_ERROR, "STARTUP says no CQL_VERSION")?;
+            self.error(stream, ErrorCode::PROTOCOL_ERROR, "STARTUP lacks CQL_VERSION")?;
             return Ok(Next::Same);
         }
         let asked = options.iter().find(|(key, _)| *key == "COMPRESSION").map(|(_, value)| *value);
@@ -564,7 +564,7 @@ impl<'a> Session<'a> {
         );
         // In versions 1 and 2 stream ids have one byte.
         let stream = if number < 3 { 0 } else { i16::from_be_bytes([front[2], front[3]]).max(0) };
-        self.came += 1;
+        self.uncounted += 1;
         self.batched += 1;
         self.error(stream, ErrorCode::PROTOCOL_ERROR, &message)?;
         self.flush()?;

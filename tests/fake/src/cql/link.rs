@@ -17,7 +17,7 @@ use crate::choices::Choices;
 use crate::rng::Rng;
 
 /// A writer that holds the lock for this many checks, one millisecond apart, counts as stuck.
-const STUCK_LOOKS: u32 = 100;
+const STUCK_CHECKS: u32 = 100;
 
 /// A reply that is sent separately from the replies of the same read.
 #[derive(Debug)]
@@ -356,7 +356,7 @@ impl Link {
     /// Returns whether a thread is blocked in a write for longer than a write takes while the
     /// client reads.
     fn is_stuck(&self) -> bool {
-        for _ in 0..STUCK_LOOKS {
+        for _ in 0..STUCK_CHECKS {
             if self.output.try_lock().is_ok() {
                 return false;
             }
@@ -470,7 +470,7 @@ mod tests {
         link.cut(Cut::Reset);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || sender.send(link.send(&vec![0; MORE_THAN_BUFFERED_BYTES], 0, false)));
-        let sent = receiver.recv_timeout(Duration::from_secs(10)).expect("the write blocks");
+        let sent = receiver.recv_timeout(Duration::from_secs(10)).expect("the write fails instead of blocking");
         assert_eq!(sent.expect_err("the connection has ended").kind(), io::ErrorKind::BrokenPipe);
     }
 }

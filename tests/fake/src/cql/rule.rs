@@ -183,7 +183,7 @@ impl Rule {
 }
 
 /// The properties of a request that rules check.
-pub(super) struct Looked<'a> {
+pub(super) struct RequestFacts<'a> {
     pub(super) connection: u64,
     pub(super) opcode: Opcode,
     pub(super) text: &'a [u8],
@@ -222,7 +222,7 @@ impl Counted {
         self.seen.load(Ordering::SeqCst).saturating_sub(self.rule.skip).min(self.rule.times)
     }
 
-    fn strikes(&self, looked: &Looked<'_>) -> bool {
+    fn strikes(&self, looked: &RequestFacts<'_>) -> bool {
         let rule = &self.rule;
         let of_kind = match rule.which {
             Which::Any => true,
@@ -243,7 +243,7 @@ impl Counted {
 
 impl Script {
     /// Returns the action on the reply.
-    pub(super) fn act(&self, looked: &Looked<'_>) -> Option<&Act> {
+    pub(super) fn act(&self, looked: &RequestFacts<'_>) -> Option<&Act> {
         self.rules.iter().find(|one| one.rule.strikes(looked)).map(|one| &one.rule.rule.act)
     }
 }

@@ -44,8 +44,8 @@ impl<'a> Statement<'a> {
         Self { text: rest.strip_prefix(b" ").unwrap_or(rest), delay: delay.unwrap_or_default().min(DELAY_MAX) }
     }
 
-    /// Returns whether it is about the server itself, such as the queries that drivers send when
-    /// they connect.
+    /// Returns whether the statement reads the server's own tables or sets its keyspace, as the
+    /// statements of drivers that connect do.
     #[inline]
     pub(super) fn is_of_system(&self) -> bool {
         matches!(self.text.first(), Some(b'S' | b's' | b'U' | b'u'))
@@ -84,7 +84,7 @@ fn bytes(rest: &[u8], body: &mut Vec<u8>) -> Answer {
     let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
     let (number, pattern) = rest.split_at(end);
     let Some(count) = number_of(number).filter(|count| *count <= BYTES_MAX) else {
-        return Answer::Failed(ErrorCode::INVALID, format!("bytes wants a number up to {BYTES_MAX}"));
+        return Answer::Failed(ErrorCode::INVALID, format!("bytes requires a number up to {BYTES_MAX}"));
     };
     let pattern = pattern.strip_prefix(b" ").filter(|pattern| !pattern.is_empty()).unwrap_or(b"0123456789abcdef");
     cell(body, BLOB, count, |body| {

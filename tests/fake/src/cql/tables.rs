@@ -169,7 +169,7 @@ pub(super) fn answer(text: &str, body: &mut Vec<u8>, node: &Node) -> Answer {
         return Answer::Result;
     }
     if !first.eq_ignore_ascii_case("select") {
-        let message = format!("no statement that is known here begins with {first:?}");
+        let message = format!("unsupported statement: {first:?}");
         return Answer::Failed(ErrorCode::SYNTAX_ERROR, message);
     }
     let columns: Vec<&str> = words.by_ref().take_while(|word| !word.eq_ignore_ascii_case("from")).collect();

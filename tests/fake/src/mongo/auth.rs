@@ -1,6 +1,10 @@
 //! Access control of the fake server: users, and the server side of SCRAM and PLAIN.
 //!
-//! Sections to read first: RFC 5802, "SCRAM Authentication Exchange"; Authentication, "Speculative Authentication".
+//! Sections to read first: RFC 5802, "SCRAM Authentication Exchange"; Authentication, "Speculative
+//! Authentication".
+
+#[cfg_attr(not(feature = "scram"), path = "auth/no_hash.rs")]
+mod hash;
 
 use alloc::collections::BTreeMap;
 
@@ -8,11 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
-use hmac::{Hmac, KeyInit, Mac};
-use md5::Md5;
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
 
+use self::hash::Hash;
 use super::errors::CommandError;
 use super::state::truthy;
 
@@ -75,70 +76,6 @@ pub enum ScramLie {
     Signature,
     /// Malformed text instead of the first message.
     Garbage,
-}
-
-/// The hash of a SCRAM mechanism.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hash {
-    Sha1,
-    Sha256,
-}
-
-impl Hash {
-    fn named(mechanism: &str) -> Option<Self> {
-        match mechanism {
-            "SCRAM-SHA-1" => Some(Self::Sha1),
-            "SCRAM-SHA-256" => Some(Self::Sha256),
-            _ => None,
-        }
-    }
-
-    fn of(self, bytes: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Sha1 => Sha1::digest(bytes).to_vec(),
-            Self::Sha256 => Sha256::digest(bytes).to_vec(),
-        }
-    }
-
-    fn mac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
-        const ANY: &str = "HMAC takes keys of every length";
-        match self {
-            Self::Sha1 => {
-                Hmac::<Sha1>::new_from_slice(key).expect(ANY).chain_update(bytes).finalize().as_bytes().to_vec()
-            }
-            Self::Sha256 => {
-                Hmac::<Sha256>::new_from_slice(key).expect(ANY).chain_update(bytes).finalize().as_bytes().to_vec()
-            }
-        }
-    }
-
-    /// Returns the parts of a password that a server stores: the stored key and the server key.
-    fn keys(self, user: &FakeUser, salt: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let salted = match self {
-            Self::Sha1 => {
-                let digest = Md5::digest(format!("{}:mongo:{}", user.name, user.password));
-                let password: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-                let mut salted = vec![0; 20];
-                pbkdf2::pbkdf2_hmac::<Sha1>(password.as_bytes(), salt, user.iterations, &mut salted);
-                salted
-            }
-            Self::Sha256 => {
-                let prepared = stringprep::saslprep(&user.password);
-                let password = prepared.map_or_else(|_| user.password.clone(), Into::into);
-                let mut salted = vec![0; 32];
-                pbkdf2::pbkdf2_hmac::<Sha256>(password.as_bytes(), salt, user.iterations, &mut salted);
-                salted
-            }
-        };
-        (self.of(&self.mac(&salted, b"Client Key")), self.mac(&salted, b"Server Key"))
-    }
-
-    const fn salt_bytes(self) -> usize {
-        match self {
-            Self::Sha1 => 16,
-            Self::Sha256 => 28,
-        }
-    }
 }
 
 /// The server's data of a user for one SCRAM mechanism.
@@ -296,7 +233,7 @@ impl Auth {
     }
 
     /// Executes `saslContinue`.
-    pub fn go_on(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
+    pub fn continue_conversation(&mut self, connection: u64, command: &Document) -> Result<Document, CommandError> {
         let session = self.sessions.entry(connection).or_default();
         let id = command.get("conversationId").and_then(super::errors::whole);
         let conversation = session.conversation.take().filter(|_| id == Some(i64::from(CONVERSATION_ID)));

@@ -34,7 +34,7 @@ pub(crate) fn is_hello(name: &str) -> bool {
 /// Stores the client metadata of a handshake. Runs before fail points are evaluated, so that they
 /// can match the application name. The limit of 512 bytes is that of the handshake specification;
 /// real servers were observed to accept more.
-pub(crate) fn take_metadata(inner: &mut Inner, connection: u64, body: &Document) -> Result<(), CommandError> {
+pub(crate) fn store_metadata(inner: &mut Inner, connection: u64, body: &Document) -> Result<(), CommandError> {
     let Some(info) = inner.open_mut(connection) else { return Ok(()) };
     let first = info.hellos_count == 0;
     info.hellos_count += 1;
@@ -100,7 +100,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
             let random = [inner.entropy(), inner.entropy(), inner.entropy()];
             inner.auth.start(connection, db, body, random)?
         }
-        "saslContinue" => inner.auth.go_on(connection, body)?,
+        "saslContinue" => inner.auth.continue_conversation(connection, body)?,
         "ping" => doc! { "ok": 1.0 },
         "buildInfo" | "buildinfo" => build_info(inner),
         "endSessions" | "killSessions" | "refreshSessions" => {
@@ -119,7 +119,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
             check_write(inner, body)?;
             let count_max = inner.state.batch_count_max;
             let mut reply = inner.store.insert(body, count_max)?;
-            tell_of_write(inner, &mut reply);
+            add_write_times(inner, &mut reply);
             reply
         }
         "find" => {
@@ -239,7 +239,7 @@ fn check_write(inner: &Inner, body: &Document) -> Result<(), CommandError> {
 }
 
 /// Adds the electionId and the opTime to the reply to a write, as members of a replica set do.
-fn tell_of_write(inner: &Inner, reply: &mut Document) {
+fn add_write_times(inner: &Inner, reply: &mut Document) {
     if let (Some(id), Some(last_write)) = (inner.state.fields.get("electionId"), inner.state.last_write) {
         reply.insert("electionId", id.clone());
         reply.insert("opTime", last_write.time(inner.store.written()));

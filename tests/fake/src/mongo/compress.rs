@@ -1,9 +1,11 @@
-//! Compressed messages of the fake server: an independent implementation of OP_COMPRESSED, by other
-//! interfaces of the compression libraries than poolhouse-core uses.
+//! Compressed messages of the fake server: an implementation of OP_COMPRESSED that is independent
+//! of poolhouse-core's. It uses other interfaces of the compression libraries.
 //!
-//! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not allowed to be compressed".
+//! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not
+//! allowed to be compressed".
 
-use std::io::{Read, Write};
+#[cfg_attr(not(feature = "compression"), path = "compress/no_codec.rs")]
+pub(super) mod codec;
 
 use bson::{Bson, Document};
 
@@ -55,40 +57,14 @@ impl Algorithm {
     /// Compresses bytes.
     ///
     /// # Panics
-    /// Never: writing into memory does not fail.
+    /// Without the feature `compression`, for any algorithm but `Noop`.
     pub fn compress(self, bytes: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Noop => bytes.to_vec(),
-            Self::Snappy => snap::raw::Encoder::new().compress_vec(bytes).expect("memory"),
-            Self::Zlib => {
-                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-                encoder.write_all(bytes).expect("memory");
-                encoder.finish().expect("memory")
-            }
-            Self::Zstd => zstd::stream::encode_all(bytes, 1).expect("memory"),
-        }
+        if self == Self::Noop { bytes.to_vec() } else { codec::compress(self, bytes) }
     }
 
     /// Decompresses bytes to at most `size`; `None` for malformed ones.
     fn inflate(self, bytes: &[u8], size: usize) -> Option<Vec<u8>> {
-        let limit = u64::try_from(size).ok()? + 1;
-        let mut inflated = Vec::new();
-        match self {
-            Self::Noop => inflated.extend_from_slice(bytes),
-            Self::Snappy => {
-                if snap::raw::decompress_len(bytes).ok()? > size {
-                    return None;
-                }
-                inflated = snap::raw::Decoder::new().decompress_vec(bytes).ok()?;
-            }
-            Self::Zlib => {
-                flate2::read::ZlibDecoder::new(bytes).take(limit).read_to_end(&mut inflated).ok()?;
-            }
-            Self::Zstd => {
-                zstd::stream::read::Decoder::new(bytes).ok()?.take(limit).read_to_end(&mut inflated).ok()?;
-            }
-        }
-        Some(inflated)
+        if self == Self::Noop { Some(bytes.to_vec()) } else { codec::inflate(self, bytes, size) }
     }
 }
 

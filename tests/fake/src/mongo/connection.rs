@@ -1,6 +1,7 @@
 //! One connection of the fake server, as a task of its thread.
 
 mod output;
+#[cfg_attr(not(feature = "tls"), path = "connection/no_tls.rs")]
 mod tls;
 
 use alloc::rc::Rc;
@@ -26,7 +27,7 @@ use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
 use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADER_BYTES, MORE_TO_COME, Message};
 
-pub(crate) use self::tls::TlsSocket;
+pub(crate) use self::tls::{TlsConfig, TlsSocket, config as tls_config};
 
 /// Size of a read buffer until a message needs more.
 const INPUT_BYTES: usize = 4096;
@@ -194,7 +195,7 @@ impl Connection {
     }
 
     async fn serve_all(&mut self) -> Step<()> {
-        self.obey().await?;
+        self.run_orders().await?;
         loop {
             let length = self.next_frame().await?;
             if self.quick_ping(length) {
@@ -229,7 +230,7 @@ impl Connection {
             self.make_room(needed)?;
             match self.wait(None).await? {
                 Woken::Read | Woken::Time => {}
-                Woken::Control => self.obey().await?,
+                Woken::Control => self.run_orders().await?,
             }
         }
     }
@@ -309,7 +310,7 @@ impl Connection {
     }
 
     /// Executes orders; blocks while the server is frozen.
-    async fn obey(&mut self) -> Step<()> {
+    async fn run_orders(&mut self) -> Step<()> {
         loop {
             let (frozen, orders) = self.common.shared.with(|inner| {
                 let orders = if inner.frozen { None } else { inner.orders.remove(&self.id) };
@@ -336,8 +337,8 @@ impl Connection {
         loop {
             match self.wait(Some(until)).await? {
                 Woken::Read => {}
-                Woken::Control => self.obey().await?,
-                Woken::Time => return self.obey().await,
+                Woken::Control => self.run_orders().await?,
+                Woken::Time => return self.run_orders().await,
             }
         }
     }
@@ -348,7 +349,7 @@ impl Connection {
             (self.start, self.end) = (0, 0);
             match self.wait(None).await? {
                 Woken::Read | Woken::Time => {}
-                Woken::Control => self.obey().await?,
+                Woken::Control => self.run_orders().await?,
             }
         }
     }
@@ -455,7 +456,7 @@ impl Connection {
         let mut message = message;
         let mut response_to = message.header.request_id;
         loop {
-            let (reply, more) = match self.turn(&name, &message, length).await? {
+            let (reply, more) = match self.execute(&name, &message, length).await? {
                 Ok(reply) => {
                     let more = commands::is_hello(&name)
                         && message.has(EXHAUST_ALLOWED)
@@ -493,7 +494,7 @@ impl Connection {
     /// Executes a command once: logs it, evaluates the fail points, runs it. The reply to a refusal
     /// is built under the same lock as the decision, so that its topologyVersion belongs to that
     /// state.
-    async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, Document>> {
+    async fn execute(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, Document>> {
         let flags = match message.form {
             Form::Msg { flags } => Some(flags),
             Form::Query | Form::Reply => None,
@@ -502,14 +503,14 @@ impl Connection {
         let Message { header, algorithm, .. } = message;
         let entry = Entry { request_id: header.request_id, flags, algorithm: *algorithm, name, body: &bytes };
         let (verdict, metadata) = loop {
-            self.obey().await?;
+            self.run_orders().await?;
             let begun = self.common.shared.with(|inner| {
                 if inner.frozen {
                     return None;
                 }
                 inner.record(self.id, entry);
                 let metadata = match commands::is_hello(name) {
-                    true => commands::take_metadata(inner, self.id, &message.body),
+                    true => commands::store_metadata(inner, self.id, &message.body),
                     false => Ok(()),
                 };
                 let app_name = inner.open_mut(self.id).and_then(|info| info.app_name.clone());
@@ -573,7 +574,7 @@ impl Connection {
             self.check_closing()?;
             match self.wait(Some(until)).await? {
                 Woken::Read | Woken::Time => {}
-                Woken::Control => self.obey().await?,
+                Woken::Control => self.run_orders().await?,
             }
         }
     }

@@ -282,7 +282,7 @@ impl FaultRule {
 
 /// The reply that will be sent next, as seen by rules.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Occasion<'a> {
+pub(crate) struct ReplyFacts<'a> {
     pub(crate) connection: u64,
     pub(crate) app_name: Option<&'a str>,
     /// `None` at accept.
@@ -331,9 +331,9 @@ impl Faults {
 
     /// Returns the fault of the reply: that of the oldest rule that matches and is neither skipping
     /// nor used up.
-    pub(crate) fn meet(&mut self, occasion: Occasion<'_>) -> Option<Fault> {
+    pub(crate) fn take(&mut self, reply: ReplyFacts<'_>) -> Option<Fault> {
         let index = self.rules.iter_mut().position(|rule| {
-            if !rule.matches(occasion) {
+            if !rule.matches(reply) {
                 return false;
             }
             if rule.skip > 0 {
@@ -356,17 +356,17 @@ impl Faults {
 }
 
 impl FaultRule {
-    fn matches(&self, occasion: Occasion<'_>) -> bool {
+    fn matches(&self, reply: ReplyFacts<'_>) -> bool {
         let named = self.times != Some(0)
-            && self.connection.is_none_or(|id| id == occasion.connection)
-            && self.app_name.as_deref().is_none_or(|name| Some(name) == occasion.app_name)
-            && self.command.as_deref().is_none_or(|name| Some(name) == occasion.command);
+            && self.connection.is_none_or(|id| id == reply.connection)
+            && self.app_name.as_deref().is_none_or(|name| Some(name) == reply.app_name)
+            && self.command.as_deref().is_none_or(|name| Some(name) == reply.command);
         if !named {
             return false;
         }
-        let at_accept = occasion.command.is_none();
+        let at_accept = reply.command.is_none();
         if let Fault::CutStream { after_bytes, .. } = self.fault {
-            let sent_then = occasion.sent_bytes + u64::try_from(occasion.reply_bytes).unwrap_or(u64::MAX);
+            let sent_then = reply.sent_bytes + u64::try_from(reply.reply_bytes).unwrap_or(u64::MAX);
             return !at_accept && sent_then >= after_bytes;
         }
         at_accept == matches!(self.fault, Fault::CloseOnAccept(_))

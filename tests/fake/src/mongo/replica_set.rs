@@ -27,11 +27,12 @@
 //! # }
 //! ```
 //!
-//! Sections to read first: Server Discovery and Monitoring, "Parsing a hello or legacy hello response" and "Network
-//! error or command error"; Server Monitoring, "Streaming Protocol" (MON-65).
+//! Sections to read first: Server Discovery and Monitoring, "Parsing a hello or legacy hello
+//! response" and "Network error or command error"; Server Monitoring, "Streaming Protocol"
+//! (MON-65).
 
 mod config;
-mod world;
+mod set_state;
 
 #[cfg(test)]
 mod tests;
@@ -47,38 +48,38 @@ use std::time::Instant;
 use bson::Document;
 
 pub use self::config::{FakeReplicaSetOptions, MemberConfig, MemberOptions};
-pub use self::world::Reign;
+pub use self::set_state::Reign;
 
-use self::world::{Clock, Member, World};
+use self::set_state::{Clock, Member, SetState};
 use super::store::Documents;
 use super::{FakeOptions, FakeServer, Role, ServerState, TimedOut};
 
 /// The lock, and the signal for the thread and for waiting callers.
 #[derive(Debug)]
 struct Shared {
-    world: Mutex<World>,
+    state: Mutex<SetState>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SetState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Processes due events until the set is stopped.
     fn run(&self) {
-        let mut world = self.lock();
-        while !world.stop {
+        let mut state = self.lock();
+        while !state.stop {
             let now = Instant::now();
-            world = match world.next_due() {
-                None => self.changed.wait(world).unwrap_or_else(PoisonError::into_inner),
+            state = match state.next_due() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(due) if due > now => {
-                    self.changed.wait_timeout(world, due - now).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_timeout(state, due - now).unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
-                    world.turn(Clock { now, all: false });
+                    state.propagate(Clock { now, all: false });
                     self.changed.notify_all();
-                    world
+                    state
                 }
             };
         }
@@ -110,17 +111,17 @@ impl FakeReplicaSet {
     pub fn start(options: FakeReplicaSetOptions) -> io::Result<Self> {
         let FakeReplicaSetOptions { set_name, members, election_delay, notice_delay, seed, server } = options;
         let documents = Documents::new(server.store_bytes_max);
-        let mut world = World::new(set_name, server.state.clone(), documents, seed);
+        let mut state = SetState::new(set_name, server.state.clone(), documents, seed);
         let entries: Vec<MemberConfig> =
             members.into_iter().enumerate().map(|(index, options)| MemberConfig::new(index, options)).collect();
         for _ in &entries {
-            add_server(&mut world, &server)?;
+            add_server(&mut state, &server)?;
         }
-        world.install(entries);
-        world.turn(Clock { now: Instant::now(), all: true });
-        world.election_delay = election_delay;
-        world.notice_delay = notice_delay;
-        let shared = Arc::new(Shared { world: Mutex::new(world), changed: Condvar::new() });
+        state.install(entries);
+        state.propagate(Clock { now: Instant::now(), all: true });
+        state.election_delay = election_delay;
+        state.notice_delay = notice_delay;
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let thread = std::thread::Builder::new().name("poolhouse-fake-set".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.run()
@@ -175,9 +176,9 @@ impl FakeReplicaSet {
     /// # Panics
     /// Without a primary.
     pub fn step_down(&self) -> usize {
-        self.change(|world, _| {
-            let primary = world.primary().expect("a primary steps down");
-            world.step_down(primary);
+        self.change(|state, _| {
+            let primary = state.primary().expect("step_down needs a primary");
+            state.step_down(primary);
             primary
         })
     }
@@ -206,7 +207,7 @@ impl FakeReplicaSet {
     /// # Panics
     /// If the member does not run, is disconnected (frozen, just started), or has priority 0.
     pub fn elect(&self, member: usize) {
-        self.change(|world, now| world.elect(member, now));
+        self.change(|state, now| state.elect(member, now));
     }
 
     /// Creates two primaries: elects `member` while the old primary is disconnected, until
@@ -215,20 +216,20 @@ impl FakeReplicaSet {
     /// # Panics
     /// Without a primary, or as [`elect`](Self::elect).
     pub fn split_brain(&self, member: usize) {
-        self.change(|world, now| {
-            let old = world.primary().expect("a split needs an old primary");
+        self.change(|state, now| {
+            let old = state.primary().expect("a split needs an old primary");
             assert!(old != member, "member {member} is primary already");
-            world.hold_back(old);
-            world.elect(member, now);
+            state.hold_back(old);
+            state.elect(member, now);
         });
     }
 
     /// Processes all pending events now, regardless of their delays: members detect changes,
     /// primaries without a majority step down, elections are held.
     pub fn settle(&self) {
-        let mut world = self.shared.lock();
-        world.turn(Clock { now: Instant::now(), all: true });
-        drop(world);
+        let mut state = self.shared.lock();
+        state.propagate(Clock { now: Instant::now(), all: true });
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -240,10 +241,10 @@ impl FakeReplicaSet {
     /// # Errors
     /// Those of the sockets.
     pub fn kill(&self, member: usize) -> io::Result<()> {
-        self.change(|world, _| {
-            if world.members[member].alive {
-                world.members[member].server.kill()?;
-                world.killed(member);
+        self.change(|state, _| {
+            if state.members[member].alive {
+                state.members[member].server.kill()?;
+                state.killed(member);
             }
             Ok(())
         })
@@ -270,9 +271,9 @@ impl FakeReplicaSet {
 
     fn start_again(&self, member: usize, standalone: bool) -> io::Result<()> {
         self.kill(member)?;
-        self.change(|world, now| {
-            world.started(member, standalone, now);
-            let started = &world.members[member];
+        self.change(|state, now| {
+            state.started(member, standalone, now);
+            let started = &state.members[member];
             if !started.reachable {
                 started.server.freeze();
             }
@@ -283,8 +284,8 @@ impl FakeReplicaSet {
     /// Stops a member's process as SIGSTOP does: connecting succeeds, but no bytes arrive. If it
     /// was primary, the others elect another primary. No-op if it does not run.
     pub fn freeze(&self, member: usize) {
-        self.change(|world, _| {
-            let member = &mut world.members[member];
+        self.change(|state, _| {
+            let member = &mut state.members[member];
             if member.alive && !member.frozen {
                 member.frozen = true;
                 member.server.freeze();
@@ -295,9 +296,9 @@ impl FakeReplicaSet {
     /// Continues a frozen process. It keeps its role, even that of primary, until it detects the
     /// other members after the notice delay.
     pub fn thaw(&self, member: usize) {
-        self.change(|world, now| {
-            world.thawed(member, now);
-            let member = &world.members[member];
+        self.change(|state, now| {
+            state.thawed(member, now);
+            let member = &state.members[member];
             if member.alive && member.reachable {
                 member.server.thaw();
             }
@@ -308,8 +309,8 @@ impl FakeReplicaSet {
     /// may be elected although no client can use it. An unreachable member accepts connections but
     /// sends no bytes.
     pub fn set_reachable(&self, member: usize, reachable: bool) {
-        self.change(|world, _| {
-            let member = &mut world.members[member];
+        self.change(|state, _| {
+            let member = &mut state.members[member];
             if member.alive && !reachable && member.reachable {
                 member.server.freeze();
             }
@@ -328,13 +329,13 @@ impl FakeReplicaSet {
     /// # Panics
     /// If a member is named twice.
     pub fn partition(&self, groups: &[&[usize]]) {
-        self.change(|world, _| {
-            for member in &mut world.members {
+        self.change(|state, _| {
+            for member in &mut state.members {
                 member.group = usize::MAX;
             }
             for (number, members) in groups.iter().enumerate() {
                 for &index in *members {
-                    let member = &mut world.members[index];
+                    let member = &mut state.members[index];
                     assert!(member.group == usize::MAX, "member {index} is in one group");
                     member.group = number;
                 }
@@ -344,10 +345,10 @@ impl FakeReplicaSet {
 
     /// Ends partitions and a split of primaries: all members are connected.
     pub fn heal(&self) {
-        self.change(|world, _| {
-            for member in &mut world.members {
+        self.change(|state, _| {
+            for member in &mut state.members {
                 member.group = 0;
-                member.news = world::Due::No;
+                member.connect_due = set_state::Due::No;
             }
         });
     }
@@ -368,10 +369,10 @@ impl FakeReplicaSet {
     /// # Panics
     /// If the result is invalid for a real set, or if none of its members runs.
     pub fn reconfigure(&self, change: impl FnOnce(&mut Vec<MemberConfig>)) {
-        self.change(|world, _| {
-            let mut members = world.config().map(|config| config.members.clone()).unwrap_or_default();
+        self.change(|state, _| {
+            let mut members = state.config().map(|config| config.members.clone()).unwrap_or_default();
             change(&mut members);
-            world.install(members);
+            state.install(members);
         });
     }
 
@@ -391,7 +392,7 @@ impl FakeReplicaSet {
     /// # Errors
     /// Those of the sockets.
     pub fn start_outsider(&self) -> io::Result<usize> {
-        self.change(|world, _| add_server(world, &self.template))
+        self.change(|state, _| add_server(state, &self.template))
     }
 
     /// Starts a server, makes it a member, and returns its index.
@@ -424,19 +425,19 @@ impl FakeReplicaSet {
 
     /// Sets whether a member is recovering: neither primary nor secondary.
     pub fn set_recovering(&self, member: usize, recovering: bool) {
-        self.change(|world, _| world.members[member].recovering = recovering);
+        self.change(|state, _| state.members[member].recovering = recovering);
     }
 
     /// Sets the lag of a member's `lastWrite`. This is not a change of state: waiting hellos
     /// continue to wait.
     pub fn set_lag(&self, member: usize, lag: Duration) {
-        self.change(|world, _| world.set_lag(member, lag));
+        self.change(|state, _| state.set_lag(member, lag));
     }
 
     /// Sets fields that replace those of the same name in a member's hello replies, for members
     /// that report wrong values.
     pub fn set_fields(&self, member: usize, fields: Document) {
-        self.change(|world, _| world.set_fields(member, fields));
+        self.change(|state, _| state.set_fields(member, fields));
     }
 
     // Observation.
@@ -444,8 +445,8 @@ impl FakeReplicaSet {
     /// Calls `look` with the current state; the set is locked during the call, so its own methods
     /// must not be called.
     pub fn look<R>(&self, look: impl FnOnce(SetView<'_>) -> R) -> R {
-        let world = self.shared.lock();
-        look(SetView { world: &world })
+        let state = self.shared.lock();
+        look(SetView { state: &state })
     }
 
     /// Waits until the condition holds, checked after every change of the set, at most `limit`.
@@ -454,16 +455,16 @@ impl FakeReplicaSet {
     /// [`TimedOut`]: the condition was false at every check.
     pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(SetView<'_>) -> bool) -> Result<(), TimedOut> {
         let start = Instant::now();
-        let mut world = self.shared.lock();
+        let mut state = self.shared.lock();
         loop {
-            if condition(SetView { world: &world }) {
+            if condition(SetView { state: &state }) {
                 return Ok(());
             }
             let after = start.elapsed();
             if after >= limit {
                 return Err(TimedOut { after });
             }
-            world = self.shared.changed.wait_timeout(world, limit - after).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, limit - after).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -486,12 +487,12 @@ impl FakeReplicaSet {
     }
 
     /// Changes the set, propagates the consequences, and wakes waiting callers.
-    fn change<R>(&self, change: impl FnOnce(&mut World, Instant) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut SetState, Instant) -> R) -> R {
         let now = Instant::now();
-        let mut world = self.shared.lock();
-        let result = change(&mut world, now);
-        world.turn(Clock { now, all: false });
-        drop(world);
+        let mut state = self.shared.lock();
+        let result = change(&mut state, now);
+        state.propagate(Clock { now, all: false });
+        drop(state);
         self.shared.changed.notify_all();
         result
     }
@@ -508,61 +509,61 @@ impl Drop for FakeReplicaSet {
     }
 }
 
-fn add_server(world: &mut World, template: &FakeOptions) -> io::Result<usize> {
-    let index = world.members.len();
+fn add_server(state: &mut SetState, template: &FakeOptions) -> io::Result<usize> {
+    let index = state.members.len();
     let seed = template.seed.wrapping_add(u64::try_from(index).unwrap_or(0));
-    let state = ServerState { role: Role::Ghost, ..template.state.clone() };
-    let options = FakeOptions { port: 0, unix_path: None, state, seed, ..template.clone() };
-    let server = FakeServer::start_on(options, world.documents.clone())?;
-    world.members.push(Member::new(server));
+    let described = ServerState { role: Role::Ghost, ..template.state.clone() };
+    let options = FakeOptions { port: 0, unix_path: None, state: described, seed, ..template.clone() };
+    let server = FakeServer::start_on(options, state.documents.clone())?;
+    state.members.push(Member::new(server));
     Ok(index)
 }
 
 /// The set at one instant, as passed to the predicates of [`FakeReplicaSet::wait_until`].
 #[derive(Debug, Clone, Copy)]
 pub struct SetView<'a> {
-    world: &'a World,
+    state: &'a SetState,
 }
 
 impl<'a> SetView<'a> {
     /// As [`FakeReplicaSet::primary`].
     pub fn primary(self) -> Option<usize> {
-        self.world.primary()
+        self.state.primary()
     }
 
     /// Returns all running members that consider themselves primary.
     pub fn primaries(self) -> Vec<usize> {
-        self.world.primaries().collect()
+        self.state.primaries().collect()
     }
 
     /// Returns the role of a member, or its last role if it does not run.
     pub fn role(self, member: usize) -> Role {
-        let member = &self.world.members[member];
+        let member = &self.state.members[member];
         if member.standalone { Role::Standalone } else { member.role }
     }
 
     /// Returns whether a member's process exists, running or frozen.
     pub fn is_alive(self, member: usize) -> bool {
-        self.world.members[member].alive
+        self.state.members[member].alive
     }
 
     /// Returns whether an election is pending.
     pub fn election_pending(self) -> bool {
-        self.world.election_pending()
+        self.state.election_pending()
     }
 
     /// Returns the `setVersion` of the configuration.
     pub fn set_version(self) -> i32 {
-        self.world.config().map_or(0, |config| config.version)
+        self.state.config().map_or(0, |config| config.version)
     }
 
     /// As [`FakeReplicaSet::config`].
     pub fn config(self) -> Vec<MemberConfig> {
-        self.world.config().map(|config| config.members.clone()).unwrap_or_default()
+        self.state.config().map(|config| config.members.clone()).unwrap_or_default()
     }
 
     /// As [`FakeReplicaSet::reigns`].
     pub fn reigns(self) -> &'a [Reign] {
-        &self.world.reigns
+        &self.state.reigns
     }
 }

@@ -197,7 +197,7 @@ pub(crate) enum Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sockets {
     /// Another state was requested and is not yet reached.
-    Turning,
+    Changing,
     Listening,
     Refusing,
     Killed,
@@ -507,7 +507,7 @@ impl Shared {
             state: options.state.clone(),
             version: TopologyVersion { process_id: ObjectId::new(), counter: 0 },
             wanted: Wanted::Listening,
-            sockets: Sockets::Turning,
+            sockets: Sockets::Changing,
             frozen: false,
             fail_points: FailPoints::default(),
             faults: Faults::default(),

@@ -1,10 +1,11 @@
 //! The fake server's description of itself in its hello reply, and the rules of that reply.
 //!
-//! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server Monitoring, "Streaming
-//! Protocol" (MON-65); MongoDB Handshake, "Hello Command".
+//! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server
+//! Monitoring, "Streaming Protocol" (MON-65); MongoDB Handshake, "Hello Command".
 
 use core::time::Duration;
 
+use super::compress::codec::DEFAULT;
 use super::compress::{Algorithm, ReplyCompression, agree};
 use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
 
@@ -151,7 +152,7 @@ impl Default for ServerState {
             error_versions: ErrorVersions::AsSeen,
             hello_ok: true,
             sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
-            compressors: vec![Algorithm::Snappy, Algorithm::Zstd, Algorithm::Zlib],
+            compressors: DEFAULT.to_vec(),
             reply_compression: ReplyCompression::AsAsked,
             service_ids: Vec::new(),
             last_write: None,

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+#[cfg(feature = "compression")]
 mod compression;
 mod fail_points;
 mod faults;

@@ -16,11 +16,9 @@ use async_executor::{LocalExecutor, Task};
 use async_io::{Async, Timer};
 use futures_lite::future;
 
-use rustls::ServerConfig;
-
 use super::FakeOptions;
-use super::connection::{Common, Connection, Stream, TlsSocket};
-use super::fault::{Cut, Fault, FaultKind, Occasion};
+use super::connection::{Common, Connection, Stream, TlsConfig, TlsSocket};
+use super::fault::{Cut, Fault, FaultKind, ReplyFacts};
 use super::shared::{Ended, Shared, Sockets, Wanted};
 
 const BACKLOG: i32 = 1024;
@@ -75,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     connections_max: usize,
     address: SocketAddr,
     unix_path: Option<PathBuf>,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<TlsConfig>,
     /// Bound but not listening; new connections are refused.
     idle: Option<OwnedFd>,
     tcp: Option<Async<TcpListener>>,
@@ -86,7 +84,7 @@ pub(crate) struct Supervisor<'a> {
 pub(crate) fn run(
     shared: Arc<Shared>,
     options: FakeOptions,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<TlsConfig>,
     socket: OwnedFd,
     address: SocketAddr,
 ) {
@@ -120,7 +118,7 @@ impl Supervisor<'_> {
             let listener = shared.listen();
             let (wanted, frozen) = shared.with(|inner| (inner.wanted, inner.frozen));
             if done != Some(wanted) {
-                let sockets = self.turn_to(wanted).await;
+                let sockets = self.change_to(wanted).await;
                 shared.with(|inner| inner.sockets = sockets);
                 done = Some(wanted);
                 if wanted == Wanted::Stopped {
@@ -148,7 +146,7 @@ impl Supervisor<'_> {
     }
 
     /// Changes the sockets to the requested state.
-    async fn turn_to(&mut self, wanted: Wanted) -> Sockets {
+    async fn change_to(&mut self, wanted: Wanted) -> Sockets {
         let outcome = match wanted {
             Wanted::Listening => self.listen().map(|()| Sockets::Listening),
             Wanted::Refusing => self.unlisten().map(|()| Sockets::Refusing),
@@ -250,8 +248,8 @@ impl Supervisor<'_> {
         };
         let (id, fault) = shared.with(|inner| {
             let id = inner.accept(peer);
-            let occasion = Occasion { connection: id, app_name: None, command: None, sent_bytes: 0, reply_bytes: 0 };
-            (id, inner.faults.meet(occasion))
+            let reply = ReplyFacts { connection: id, app_name: None, command: None, sent_bytes: 0, reply_bytes: 0 };
+            (id, inner.faults.take(reply))
         });
         let stream = match stream {
             Ok(stream) => Rc::new(stream),

@@ -1,8 +1,7 @@
 //! Framing of the fake server: an implementation of the wire protocol that is independent of
 //! poolhouse-core's codec.
-//!
-//! Sections to read first: MongoDB Wire Protocol, "Standard Message Header", "OP_MSG"; OP_MSG specification,
-//! "Sections", "Checksum"; for the legacy greeting, "OP_QUERY" and "OP_REPLY".
+//! Sections to read first: MongoDB Wire Protocol, "Standard Message Header", "OP_MSG"; OP_MSG
+//! specification, "Sections", "Checksum"; for the legacy greeting, "OP_QUERY" and "OP_REPLY".
 
 use bson::{Bson, Document, RawBsonRef, RawDocument};
 

@@ -123,8 +123,8 @@ async fn warm_up<P: Platform + Default>(subject: &Hosted<P>) {
         rig.server.freeze();
         rig.renew(subject, fill);
         let over = rig.reach_frozen(point, rig.client.client().warm_up(PATIENCE)).await.is_some();
-        rig.client.client().warm_up(PATIENCE).await.expect("there is a place");
-        eventually("it is filled", || rig.counts().available == 3).await;
+        rig.client.client().warm_up(PATIENCE).await.expect("a waiter slot is free");
+        eventually("the pool is filled", || rig.counts().available == 3).await;
         rig.all_is_well().await;
         over
     })
@@ -195,7 +195,7 @@ async fn resolve<P: Platform + Default>(_subject: &Hosted<P>) {
         let is_there = |options: Result<ClientOptions, Error>| {
             options.expect("hosts are found").hosts == ["r0.example.test:27017"]
         };
-        assert!(is_there(resolving().await), "the next one succeeds");
+        assert!(is_there(resolving().await), "the next future succeeds");
         done.map(|options| assert!(is_there(options))).is_some()
     })
     .await;
@@ -219,7 +219,7 @@ async fn next_event<P: Platform + Default>(subject: &Hosted<P>) {
         let done = point.reach_beside(events.next(), async || happens.take().into_iter().for_each(|it| it())).await;
         happens.take().into_iter().for_each(|it| it());
         let over = done.is_some();
-        let mut seen: Vec<_> = done.map(|notice| text(notice.expect("the client goes on"))).into_iter().collect();
+        let mut seen: Vec<_> = done.map(|notice| text(notice.expect("the client is open"))).into_iter().collect();
         seen.extend(core::iter::from_fn(|| events.try_next()).map(text));
         assert_eq!(seen.len(), 3, "started, checked out, checked in: {seen:?}");
         over

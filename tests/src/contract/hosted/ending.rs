@@ -69,7 +69,7 @@ async fn last_handle<P: Platform + Default>(subject: &Hosted<P>) {
     let mut leased = last.check_out().await.expect("a connection");
     drop((client, database));
     server.inject(FaultRule::once(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find"));
-    assert_eq!(find_by(&mut leased, "one").await.expect("it goes on"), "one");
+    assert_eq!(find_by(&mut leased, "one").await.expect("it continues"), "one");
     assert_eq!(find(&last, "other").await.expect("and so do others"), "other");
     // The last lease has a reply outstanding.
     server.freeze();
@@ -92,6 +92,6 @@ async fn runner_dropped<P: Platform + Default>(subject: &Hosted<P>) {
     within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
     let error = within(PATIENCE, "it ends", async { refused(find(&client.clone(), "one").await) }).await;
     assert!(matches!(error, Error::Operation(OperationError::Abandoned)), "{error:?}");
-    within(PATIENCE, "there is nothing to wait for", client.close()).await;
+    within(PATIENCE, "closing again returns at once", client.close()).await;
     rig.end().await;
 }

@@ -171,7 +171,7 @@ impl<P: Platform + Default> Rig<P> {
         for host in 0..self.servers.len() {
             let begun = std::time::Instant::now();
             while let Err(error) = self.echo_of(host, "again").await {
-                assert!(begun.elapsed() < PATIENCE, "it does not work again: {error}");
+                assert!(begun.elapsed() < PATIENCE, "the session did not recover: {error}");
                 async_io::Timer::after(Duration::from_millis(10)).await;
             }
         }
@@ -227,7 +227,7 @@ fn session<P: Platform + Default>(
         .mux(CALM)
         .request_timeout(None)
         .connect_timeout(PATIENCE);
-    Session::with_platform(platform.clone(), change(options), Subscribers::default()).expect("the options are right")
+    Session::with_platform(platform.clone(), change(options), Subscribers::default()).expect("valid options")
 }
 
 /// Sends a request that is answered with its own text.

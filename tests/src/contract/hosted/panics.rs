@@ -25,8 +25,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::panics::under_the_lock_of_the_client", || run_case(under_the_lock::<P>))
         .case("hosted::panics::of_a_timer_in_the_background", || run_case(of_a_timer::<P>))
         .case("hosted::panics::of_the_clock_in_the_background", || run_case(of_the_clock::<P>))
-        .case("hosted::panics::of_what_connects", || run_case(of_what_connects::<P>))
-        .case("hosted::panics::of_what_connects_the_monitor", || run_case(of_what_connects_the_monitor::<P>));
+        .case("hosted::panics::of_a_new_connection_task", || run_case(of_a_new_connection_task::<P>))
+        .case("hosted::panics::of_the_monitor_connection_task", || run_case(of_the_monitor_connection_task::<P>));
     [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
         suite.case(format!("hosted::panics::in_a_closure_whose_reply_is_outstanding_and_{late}"), move || {
             run_case(async |subject: &Hosted<P>| in_a_busy_closure(subject, late_reply).await);
@@ -66,12 +66,12 @@ async fn in_an_observer<P: Platform + Default>(subject: &Hosted<P>) {
         assert!(!matches!(event, EventRef::Pool(PoolEvent::ConnectionCheckedOut { .. })), "{ON_PURPOSE}");
         matches!(event, EventRef::Pool(_))
     });
-    assert_eq!(find(client, "one").await.expect("it goes on"), "one");
+    assert_eq!(find(client, "one").await.expect("it continues"), "one");
     let mut seen = Vec::new();
     while let Some(Notice::Event { event, .. }) = bad.next().await {
         seen.push(event);
     }
-    assert_eq!(seen.len(), 1, "it ends before what it could not look at: {seen:?}");
+    assert_eq!(seen.len(), 1, "the subscription ends before the event of the panic: {seen:?}");
     assert_eq!(core::iter::from_fn(|| good.try_next()).count(), 3, "started, checked out, checked in");
     all_is_well(&rig).await;
     rig.end().await;
@@ -95,7 +95,7 @@ async fn in_a_closure<P: Platform + Default>(subject: &Hosted<P>) {
         rig.all_is_well().await;
     }
     monitor_checks(&rig).await;
-    assert_eq!(rig.server.accepted_count(), accepted, "the same connection all the time");
+    assert_eq!(rig.server.accepted_count(), accepted, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -136,7 +136,7 @@ async fn under_the_lock<P: Platform + Default>(subject: &Hosted<P>) {
         if panicked.is_err() {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "it never panics");
+        assert!(begun.elapsed() < PATIENCE, "the planned panic did not occur");
     }
     assert!(!platform.is_panic_due());
     drop(held);
@@ -184,7 +184,7 @@ async fn in_the_background<P: Platform + Default>(subject: &Hosted<P>, part: Pan
 }
 
 /// The waiter for the connection fails with the cause; the next connection is established.
-async fn of_what_connects<P: Platform + Default>(subject: &Hosted<P>) {
+async fn of_a_new_connection_task<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.known().await;
     rig.client.platform().panic_next(Panic::Connect);
@@ -196,7 +196,7 @@ async fn of_what_connects<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-async fn of_what_connects_the_monitor<P: Platform + Default>(_subject: &Hosted<P>) {
+async fn of_the_monitor_connection_task<P: Platform + Default>(_subject: &Hosted<P>) {
     let server = filled_server(0);
     let platform = Probe::default();
     platform.panic_next(Panic::Connect);

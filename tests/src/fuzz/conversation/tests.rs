@@ -2,7 +2,7 @@ use super::*;
 use crate::rng::Rng;
 
 #[test]
-fn every_way_gets_past_authentication() {
+fn every_method_gets_past_authentication() {
     for choice in 0..40 {
         let outcome = talk(&[choice], usize::MAX);
         let Outcome::Established { answered, error, .. } = outcome else { panic!("{choice}: {outcome:?}") };
@@ -12,7 +12,7 @@ fn every_way_gets_past_authentication() {
 }
 
 #[test]
-fn a_proof_that_was_changed_is_not_believed() {
+fn changed_proof_is_rejected() {
     // The third reply is that to the last message of SCRAM-SHA-256 without speculation.
     let place = b"\x06\xfe\xfe\x06\x50\x01";
     let outcome = talk(place, usize::MAX);
@@ -35,7 +35,7 @@ fn a_lie_is_not_believed() {
 }
 
 #[test]
-fn a_server_that_lies_is_refused_or_right() {
+fn dishonest_server_is_rejected_unless_its_message_is_unaffected() {
     let mut established = 0;
     for seed in 0..2_000 {
         let mut rng = Rng::new(seed);

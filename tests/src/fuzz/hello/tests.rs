@@ -23,7 +23,7 @@ fn every_kind_of_server_is_described() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn document_that_is_not_a_reply_is_rejected() {
     assert_eq!(of(doc! {}), Read::Refused);
     assert_eq!(of(doc! { "ok": "yes" }), Read::Refused);
     assert_eq!(of(doc! { "ok": 1, "hosts": [1] }), Read::Refused);

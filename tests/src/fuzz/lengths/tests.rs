@@ -9,7 +9,7 @@ fn spoiled(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lengths_of_documents_are_put_right() {
+fn lengths_of_documents_are_repaired() {
     let scope = bson::doc! { "a": 1 };
     let code = bson::JavaScriptCodeWithScope { code: "f()".to_owned(), scope };
     let binary = bson::Binary { subtype: bson::spec::BinarySubtype::BinaryOld, bytes: vec![1, 2, 3] };
@@ -25,13 +25,13 @@ fn lengths_of_documents_are_put_right() {
     }
     let mut bytes = spoiled(&right);
     mend(&mut bytes, 0);
-    assert_ne!(bytes, right, "now and then nothing is put right");
+    assert_ne!(bytes, right, "some inputs stay unrepaired");
     mend(&mut bytes, 2);
     assert_eq!(bytes, right);
 }
 
 #[test]
-fn lengths_of_messages_are_put_right() {
+fn lengths_of_messages_are_repaired() {
     for seed in crate::fuzz::wire::seeds() {
         let Ok(Decoded::Done { rest: [], .. }) = decode_message(&seed, &Limits::DEFAULT) else { continue };
         // Checksums are not repaired.
@@ -44,7 +44,7 @@ fn lengths_of_messages_are_put_right() {
 }
 
 #[test]
-fn anything_is_mended_without_harm() {
+fn any_bytes_are_repaired_without_a_panic() {
     for seed in 0..3_000 {
         let mut rng = crate::rng::Rng::new(seed);
         let mut bytes: Vec<u8> = (0..rng.next_u64() % 80).map(|_| rng.next_u64().to_le_bytes()[0] % 20).collect();
@@ -58,7 +58,7 @@ fn anything_is_mended_without_harm() {
 }
 
 #[test]
-fn lengths_of_envelopes_are_put_right() {
+fn lengths_of_envelopes_are_repaired() {
     let mut bytes = [&[0, 0x84, 0, 0, 1, 6, 0, 0, 0, 2, 7, 7][..], &[0x84, 0, 0, 2, 2, 0x7f, 0, 0, 9, 1, 2]].concat();
     mend_envelopes(&mut bytes, 1);
     assert_eq!(bytes[17..21], [0, 0, 0, 2][..]);

@@ -6,7 +6,7 @@ const STREAM: &[u8] =
     b"\x00\x00\x00\xfe\x01\x08\xfe\x01\x10\xfe\x00\x18\xfe\x00\x20\xfd\x00\x00\xfe\x00\x01\xfd\x00\x04";
 
 #[test]
-fn a_stream_is_read_in_any_pieces() {
+fn stream_is_read_in_pieces_of_any_length() {
     let watched = watch(STREAM, 1);
     assert_eq!((watched.replies, watched.streamed), (7, 2), "{}", watched.lines.join("\n"));
     assert!(watched.lines.iter().any(|line| line.contains("RSPrimary")), "{}", watched.lines.join("\n"));
@@ -14,7 +14,7 @@ fn a_stream_is_read_in_any_pieces() {
 }
 
 #[test]
-fn any_bytes_are_watched_to_the_end() {
+fn run_ends_on_any_bytes() {
     let mut replies = 0;
     for seed in 0..1_500 {
         let mut rng = Rng::new(seed);
@@ -27,5 +27,5 @@ fn any_bytes_are_watched_to_the_end() {
         monitor_bytes(&bytes);
         replies += watch(&bytes, 3).replies;
     }
-    assert!(replies > 5_000, "{replies}: the changes are too wild");
+    assert!(replies > 5_000, "only {replies} replies were read: the changes are too large");
 }

@@ -70,12 +70,12 @@ impl Trace {
                 self.seen.starts += 1;
                 let Some((ended, cause)) = self.ended else { return };
                 if awaited {
-                    assert_eq!(cause, None, "S15: a stream goes on after a good reply only");
-                    assert_eq!(now, ended, "S15: and at once");
+                    assert_eq!(cause, None, "S15: a stream continues only after a successful reply");
+                    assert_eq!(now, ended, "S15: a stream continues at once");
                 } else if now.saturating_since(ended) < Duration::from_millis(500) {
                     let network = cause.is_some_and(|cause| cause.is_network());
-                    assert!(network, "S3, S6: at once only after a network error, not after {cause:?}");
-                    assert_eq!(now, ended, "S6: at once, or not so soon");
+                    assert!(network, "S3, S6: an immediate check requires a network error, not {cause:?}");
+                    assert_eq!(now, ended, "S6: a retry is immediate or waits at least 500 ms");
                     if let Some(before) = self.retried {
                         assert!(now.saturating_since(before) >= Duration::from_millis(500), "S20: retries are paced");
                     }
@@ -95,7 +95,7 @@ impl Trace {
                 self.seen.timeouts += u64::from(cause == Cause::NetworkTimeout);
                 self.end(now, id, awaited, Some(cause));
             }
-            _ => panic!("an event that the trace does not know: {event:?}"),
+            _ => panic!("an event that the trace does not handle: {event:?}"),
         }
     }
 
@@ -105,12 +105,12 @@ impl Trace {
     ///
     /// When a check is in flight.
     pub fn assert_ended(&self) {
-        assert_eq!(self.in_flight, None, "S2, S18: the last check has its end");
-        assert_eq!(self.seen.starts, self.seen.ends, "S2: as many ends as starts");
+        assert_eq!(self.in_flight, None, "S2, S18: the last check has ended");
+        assert_eq!(self.seen.starts, self.seen.ends, "S2: the number of ends equals that of starts");
     }
 
     fn end(&mut self, now: Instant, id: HeartbeatId, awaited: bool, cause: Option<Cause>) {
-        let (begun, begun_awaited) = self.in_flight.take().expect("S2: an end has its start");
+        let (begun, begun_awaited) = self.in_flight.take().expect("S2: a check that ends has started");
         assert_eq!((begun.server, begun.connection), (id.server, id.connection), "S2: on the same connection");
         assert_eq!(begun_awaited, awaited, "S2: awaited is the same at both ends");
         self.ended = Some((now, cause));

@@ -102,7 +102,7 @@ impl Model {
         let Some(known) = self.conns.iter_mut().find(|known| known.id == conn) else { return };
         let Some(place) = known.requests.iter().position(|known| known.number == request) else { return };
         match (known.requests[place].stand, written) {
-            (Stand::Late, _) => unreachable!("it came back before"),
+            (Stand::Late, _) => unreachable!("the id was released before"),
             (Stand::Answered, _) => {
                 known.requests.remove(place);
                 self.serve();
@@ -113,7 +113,7 @@ impl Model {
             }
             (Stand::Waiting, Written::Perhaps) => {
                 known.requests[place].stand = Stand::Late;
-                let id = known.requests[place].id.expect("the machine has told");
+                let id = known.requests[place].id.expect("the machine has reported the id");
                 let (late, ids, retired) = (known.count(Stand::Late), known.ids, known.place == Place::Retired);
                 self.emit(Event::Orphaned(conn, id, late));
                 // Late replies occupy more than a quarter of the usable ids.

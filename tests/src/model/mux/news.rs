@@ -195,7 +195,7 @@ impl Model {
     /// Panics when the action was not owed.
     pub fn took_close(&mut self, id: u64) {
         let first = self.first_at(Place::OwesClose);
-        assert_eq!(first, Some(id), "closed in the order in which they went");
+        assert_eq!(first, Some(id), "connections are closed in the order of their ends");
         self.conns.retain(|conn| conn.id != id);
     }
 

@@ -1,7 +1,7 @@
 //! The state of the model for a search: all values that decide its future behaviour.
 
 use super::{Conn, Heartbeat, Model, Outcome, Place, Stand, Waiter};
-use crate::search::Canon;
+use crate::canon::Canon;
 use core::hash::Hash;
 
 impl Model {

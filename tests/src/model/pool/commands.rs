@@ -145,7 +145,7 @@ impl Model {
     fn take_back(&mut self, id: u64, health: Health) {
         self.emit(Event::CheckedIn(id));
         let conn = self.conn_mut(id);
-        assert_eq!(conn.place, Place::InUse, "only what is in use is returned");
+        assert_eq!(conn.place, Place::InUse, "only a connection in use is returned");
         conn.pinned = Pinned::No;
         conn.owes_interrupt = false;
         let conn = conn.clone();
@@ -198,7 +198,7 @@ impl Model {
         assert!(self.is_untimed_check_out(), "the check-out needs the time or an observer");
         match self.check_out(self.now, None) {
             CheckedOut::Granted(id) => id,
-            other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("must be granted, but is {other:?}"),
+            other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("must be granted, not {other:?}"),
         }
     }
 

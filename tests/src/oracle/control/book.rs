@@ -140,7 +140,7 @@ impl Oracle {
             let due = outputs.seen.timeout;
             scene.checks.check("S18", due.is_none(), || format!("due at {due:?} after the end"))?;
             let beating = self.servers.values().any(|server| server.beat.is_some());
-            scene.checks.check("S18", !beating, || "a check has no end".into())?;
+            scene.checks.check("S18", !beating, || "a check has not ended".into())?;
         }
         Ok(())
     }
@@ -150,18 +150,18 @@ impl Oracle {
         match *event {
             Event::Opened(id) => {
                 let server = self.servers.entry(id).or_default();
-                scene.checks.check("S21", !server.open, || format!("{id:?} opens twice"))?;
+                scene.checks.check("S21", !server.open, || format!("{id:?} was opened twice"))?;
                 server.open = true;
             }
             Event::Changed(id, looks) => {
                 let server = self.servers.entry(id).or_default();
-                scene.checks.check("S21", server.open, || format!("{id:?} changes, and is none"))?;
+                scene.checks.check("S21", server.open, || format!("{id:?} changes, but is not a member"))?;
                 server.looks = looks;
                 scene.changed.push(id);
             }
             Event::Closed(id) => {
                 let server = self.servers.entry(id).or_default();
-                scene.checks.check("S21", server.open, || format!("{id:?} closes, and is none"))?;
+                scene.checks.check("S21", server.open, || format!("{id:?} closes, but is not a member"))?;
                 server.open = false;
                 server.looks = Looks::default();
             }
@@ -186,7 +186,9 @@ impl Oracle {
             _ => return Ok(()),
         };
         let started = server.beat.take();
-        scene.checks.check("S2", started == Some(awaited), || format!("{started:?} began, awaited {awaited} ends"))?;
+        scene.checks.check("S2", started == Some(awaited), || {
+            format!("a check with awaited {started:?} began, one with awaited {awaited} ends")
+        })?;
         server.ended = Some((now, cause));
         server.was_known = server.looks.known;
         let is_given_up = matches!(cause, Some(Cause::Cancelled | Cause::Closed));
@@ -203,7 +205,7 @@ impl Oracle {
         for (id, cause) in &scene.ended {
             let Some(server) = self.servers.get(id).filter(|server| server.open) else { continue };
             if cause.is_some() {
-                scene.checks.check("S7", !server.looks.known, || format!("{id:?} failed, and is known"))?;
+                scene.checks.check("S7", !server.looks.known, || format!("{id:?} failed, but is known"))?;
             } else if let Input::Reply(_, Some(version)) = scene.input {
                 let known = scene.was.and_then(|was| was.version);
                 let is_older = known
@@ -211,7 +213,7 @@ impl Oracle {
                 let is_changed = scene.changed.contains(id);
                 scene
                     .checks
-                    .check("S9", !(is_older && is_changed), || format!("{version:?} counts after {known:?}"))?;
+                    .check("S9", !(is_older && is_changed), || format!("{version:?} was applied after {known:?}"))?;
             }
         }
         if let Input::Hello(id, Some(version)) = scene.input {
@@ -219,7 +221,9 @@ impl Oracle {
             let is_older =
                 known.is_some_and(|known| known.process_id == version.process_id && version.counter < known.counter);
             let is_changed = scene.changed.contains(&id);
-            scene.checks.check("S9", !(is_older && is_changed), || format!("{version:?} counts after {known:?}"))?;
+            scene
+                .checks
+                .check("S9", !(is_older && is_changed), || format!("{version:?} was applied after {known:?}"))?;
         }
         Ok(())
     }
@@ -228,7 +232,7 @@ impl Oracle {
         match (scene.input, answer) {
             (Input::Dialed(_) | Input::Reply(..) | Input::Failed(..), Answer::Stale) => {
                 let told = scene.told;
-                scene.checks.check("S21", told == 0, || format!("late news are told of, {told} times"))
+                scene.checks.check("S21", told == 0, || format!("a stale report caused {told} events"))
             }
             (Input::Error(id, fault), Answer::Verdict(verdict)) => self.verdict(id, &fault, verdict, scene),
             (Input::Poll, Answer::Action(action)) => match action {
@@ -249,7 +253,7 @@ impl Oracle {
             (Input::PollLine(id, _), Answer::Line(Some(action))) => {
                 let is_open = self.servers.get(&id).is_some_and(|server| server.open);
                 let may = is_open || matches!(action, Action::Hangup(_));
-                scene.checks.check("S18", may, || format!("{id:?} is gone, and wants {action:?}"))
+                scene.checks.check("S18", may, || format!("{id:?} was removed, but owes {action:?}"))
             }
             _ => Ok(()),
         }
@@ -279,9 +283,9 @@ impl Oracle {
             ControlAction::Pool(id, PoolCommand::Ready) => {
                 let server = self.servers.entry(id).or_default();
                 let suits = server.looks.data || (is_single && server.looks.known) || (!prompt && server.looks.known);
-                scene
-                    .checks
-                    .check("S8", suits && server.added, || format!("{id:?} is not for it: {:?}", server.looks))?;
+                scene.checks.check("S8", suits && server.added, || {
+                    format!("a pool must not be ready for {id:?}: {:?}", server.looks)
+                })?;
                 server.ready = true;
                 Ok(())
             }
@@ -291,10 +295,10 @@ impl Oracle {
                 let is_owed = server.clear.contains(&cause);
                 scene.checks.check("S7", is_owed, || format!("{id:?} is cleared for {cause:?}"))?;
                 scene.checks.check("S7", interrupt_in_use_connections == is_timeout, || {
-                    format!("interrupts: {interrupt_in_use_connections}, by {:?}", server.clear)
+                    format!("interrupts: {interrupt_in_use_connections}, causes {:?}", server.clear)
                 })?;
                 let is_after = !server.looks.known || !prompt;
-                scene.checks.check("S7", is_after, || format!("{id:?} is cleared, and still known"))?;
+                scene.checks.check("S7", is_after, || format!("{id:?} is cleared, but still known"))?;
                 server.clear.clear();
                 server.ready = false;
                 Ok(())
@@ -306,7 +310,7 @@ impl Oracle {
     fn at_rest(&mut self, scene: &mut Scene<'_>) -> Judged {
         self.drained = true;
         let is_left = self.wake && !self.closed;
-        scene.checks.check("S8", !is_left, || "a check has ended, and selectors are not woken".into())?;
+        scene.checks.check("S8", !is_left, || "a check has ended, but selectors are not woken".into())?;
         self.wake = false;
         if self.closed || self.topology == TopologyType::LoadBalanced {
             return Ok(());
@@ -314,7 +318,7 @@ impl Oracle {
         let is_single = self.topology == TopologyType::Single;
         for (id, server) in self.servers.iter().filter(|(_, server)| server.open && server.added) {
             let owed = &server.clear;
-            scene.checks.check("S7", owed.is_empty(), || format!("{id:?} failed by {owed:?}, and is not cleared"))?;
+            scene.checks.check("S7", owed.is_empty(), || format!("{id:?} failed by {owed:?}, but is not cleared"))?;
             let looks = &server.looks;
             let must = looks.data || (is_single && looks.known);
             scene.checks.check("S8", !must || server.ready, || format!("{id:?} is {looks:?}, its pool paused"))?;

@@ -22,7 +22,9 @@ impl Oracle {
             server.ready = false;
         }
         if scene.was.is_none() || self.topology == TopologyType::LoadBalanced {
-            return scene.checks.check("S12", !verdict.marked_unknown, || format!("of no member: {verdict:?}"));
+            return scene
+                .checks
+                .check("S12", !verdict.marked_unknown, || format!("an error of a removed server: {verdict:?}"));
         }
         let is_unknown = self.servers.get(&id).is_some_and(|server| !server.looks.known);
         let id_of_kind = if matches!(fault.kind, FaultKind::Command(..)) { "S11" } else { "S12" };
@@ -49,7 +51,7 @@ impl Oracle {
                 let holds = verdict.marked_unknown && verdict.clear.is_some() && verdict.cancel_check;
                 scene.checks.check("S12", holds, || format!("a network error: {verdict:?}"))?;
                 let is_beating = self.servers.get(&id).is_some_and(|server| server.beat.is_some());
-                scene.checks.check("S12", !(scene.was_beating && is_beating), || "the check goes on".into())
+                scene.checks.check("S12", !(scene.was_beating && is_beating), || "the check was not cancelled".into())
             }
             FaultKind::Command(Some(code), version)
                 if STATE_CHANGES.contains(&code) && !(fault.before && fault.overloaded) =>

@@ -164,7 +164,7 @@ impl Oracle {
 
     fn started(&mut self, number: u64, awaited: bool, scene: &mut Scene<'_>) -> Judged {
         let busy = matches!(self.phase, Phase::Checking { .. });
-        scene.checks.check("S1", !busy, || "a second check begins beside one".into())?;
+        scene.checks.check("S1", !busy, || "a second check begins during a check".into())?;
         scene.checks.check("S18", self.phase != Phase::Closed, || "a check begins after the end".into())?;
         match self.phase {
             Phase::Waiting { ended, due, asked } => {
@@ -180,9 +180,7 @@ impl Oracle {
             Phase::Settling { next, .. } => match next {
                 Next::Retry => scene.checks.check("S6", !awaited, || "a retry that is awaited".into())?,
                 Next::Read | Next::Await(_) => {
-                    scene
-                        .checks
-                        .check("S15", awaited, || "a stream goes on with a check that is not awaited".into())?;
+                    scene.checks.check("S15", awaited, || "the next check of a stream is not awaited".into())?;
                 }
                 Next::Wait(_) => {
                     let is_failed =
@@ -207,9 +205,9 @@ impl Oracle {
             .checks
             .check("S2", awaited == started && !scene.ended, || format!("awaited {started}, and then {awaited}"))?;
         let passed = self.now.saturating_since(self.check.since);
-        scene
-            .checks
-            .check("S2", duration == passed, || format!("{duration:?} are told, and {passed:?} have passed"))?;
+        scene.checks.check("S2", duration == passed, || {
+            format!("the event reports {duration:?}, but {passed:?} have passed")
+        })?;
         let expected = match scene.input {
             Input::Cancel => Some(Cause::Cancelled),
             Input::Close => Some(Cause::Closed),
@@ -222,7 +220,9 @@ impl Oracle {
             (Some(Cause::Protocol), _) => "S15",
             _ => "S2",
         };
-        scene.checks.check(id, cause == expected, || format!("it failed by {expected:?}, and {cause:?} is told"))?;
+        scene
+            .checks
+            .check(id, cause == expected, || format!("it failed by {expected:?}, but the event reports {cause:?}"))?;
         scene.ended = true;
         let ended = self.now;
         let Some(cause) = cause else {
@@ -295,8 +295,12 @@ impl Oracle {
             Phase::Settling { outcome, .. } => (MonitorState::Ended, Some(outcome)),
             Phase::Closed => (MonitorState::Closed, None),
         };
-        scene.checks.check("S2", seen.state == state, || format!("{:?}, and {state:?} by the events", seen.state))?;
-        scene.checks.check("S7", seen.outcome == outcome, || format!("{:?}, and {outcome:?} is due", seen.outcome))?;
+        scene.checks.check("S2", seen.state == state, || {
+            format!("the getter returns {:?}, the events imply {state:?}", seen.state)
+        })?;
+        scene.checks.check("S7", seen.outcome == outcome, || {
+            format!("the getter returns {:?}, but {outcome:?} is due", seen.outcome)
+        })?;
         let streams = self.streaming;
         scene
             .checks
@@ -326,7 +330,9 @@ impl Oracle {
         let due = [check, self.ping.deadline, self.ping_due].into_iter().flatten().min();
         let is_line_left = !streams && seen.timeout.is_some() && seen.timeout == self.ping_left;
         let id = if is_line_left && seen.timeout != due { "S14" } else { id };
-        scene.checks.check(id, seen.timeout == due, || format!("due is {due:?}, and it says {:?}", seen.timeout))?;
+        scene.checks.check(id, seen.timeout == due, || {
+            format!("due is {due:?}, but poll_timeout returns {:?}", seen.timeout)
+        })?;
         scene.checks.add("S21");
         if scene.input == Input::Timeout {
             let is_settling = matches!(self.phase, Phase::Settling { .. });

@@ -55,7 +55,7 @@ impl Hosted {
         if self.monitor.state() == MonitorState::Ended {
             self.known = known;
             let outcome = self.monitor.handle_timeout(now, known, observer);
-            assert_eq!(outcome, None, "what follows a check is no outcome");
+            assert_eq!(outcome, None, "a new outcome before the last one was applied");
         }
     }
 
@@ -154,7 +154,7 @@ impl Hosted {
     ///
     /// When an outcome has not been applied: the next step begins in [`settle`](Self::settle).
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        assert_eq!(self.outcome(), None, "the outcome is applied first");
+        assert_eq!(self.outcome(), None, "the outcome must be applied first");
         let outcome = self.monitor.handle_timeout(now, self.known, observer);
         self.note(outcome);
     }

@@ -96,14 +96,16 @@ impl Oracle {
         let (now, newest) = (self.now, self.newest);
         let doing = match (self.check.number, self.phase) {
             (None, _) => {
-                scene.checks.check("S1", number > newest, || format!("connection {number} comes again"))?;
+                scene.checks.check("S1", number > newest, || format!("connection {number} is used again"))?;
                 self.newest = number;
                 self.check.number = Some(number);
                 self.check.hello_ok = self.options.server_api;
                 Doing::Dial
             }
             (Some(own), phase) => {
-                scene.checks.check("S18", own == number, || format!("{number} is used, and {own} is there"))?;
+                scene
+                    .checks
+                    .check("S18", own == number, || format!("{number} is used, but the connection is {own}"))?;
                 let legacy = !self.check.hello_ok;
                 match phase {
                     Phase::Settling { next: Next::Read, .. } => Doing::Read,
@@ -191,9 +193,9 @@ impl Oracle {
         };
         scene
             .checks
-            .check(id, expected == Some(action), || format!("{expected:?} is due, and {action:?} is wanted"))?;
+            .check(id, expected == Some(action), || format!("{expected:?} is due, but {action:?} was polled"))?;
         let is_hung_up = wiring.hangup.is_none();
-        scene.checks.check("S18", is_hung_up, || "the connection before was not hung up".into())?;
+        scene.checks.check("S18", is_hung_up, || "the previous connection was not closed".into())?;
         wiring.owed = false;
         if matches!(action, Action::Hello(..)) {
             wiring.since = now;

@@ -79,7 +79,7 @@ impl Oracle {
                 scene.checks.check("S2", should == scene.started, || format!("start of {:?}", scene.was))
             }
             Input::StartAfter(dialed) => {
-                scene.checks.check("S2", !scene.started, || "a check began that must wait".into())?;
+                scene.checks.check("S2", !scene.started, || "a check began before it was due".into())?;
                 if scene.was == Phase::New {
                     let due = Some(dialed.saturating_add(PAUSE_MIN));
                     self.phase = Phase::Waiting { ended: dialed, due, asked: false };
@@ -87,7 +87,7 @@ impl Oracle {
                 Ok(())
             }
             Input::Request | Input::Known(_) => {
-                scene.checks.check("S5", scene.told == 0, || format!("{:?} is told of", scene.input))
+                scene.checks.check("S5", scene.told == 0, || format!("{:?} caused events", scene.input))
             }
             Input::Cancel => self.cancelled(scene),
             Input::Close => {
@@ -132,14 +132,14 @@ impl Oracle {
 
     fn settled(&mut self, scene: &mut Scene<'_>) -> Judged {
         let Phase::Settling { ended, next, .. } = scene.was else {
-            return scene.checks.check("S3", !scene.started, || "a check follows that is not due".into());
+            return scene.checks.check("S3", !scene.started, || "a check follows before it is due".into());
         };
         if let Next::Wait(pause) = next {
             self.phase = Phase::Waiting { ended, due: self.after(ended, pause), asked: false };
             return Ok(());
         }
         let id = if next == Next::Retry { "S6" } else { "S15" };
-        scene.checks.check(id, scene.started, || format!("{next:?} is due, and nothing follows"))
+        scene.checks.check(id, scene.started, || format!("{next:?} is due, but no check follows"))
     }
 
     /// A report of a current connection.
@@ -173,7 +173,7 @@ impl Oracle {
             // The host has no connection to close after a failed dial.
             self.wiring(line).hangup = None;
         }
-        scene.checks.check("S13", line == Line::Check || scene.told == 0, || "a measurement is told of".into())
+        scene.checks.check("S13", line == Line::Check || scene.told == 0, || "a measurement caused an event".into())
     }
 
     fn timed(&mut self, scene: &mut Scene<'_>) -> Judged {

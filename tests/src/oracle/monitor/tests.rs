@@ -130,7 +130,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
 }
 
 #[test]
-fn each_wrong_history_breaks_its_own_invariant() {
+fn each_wrong_history_breaks_only_its_invariant() {
     let mut broken = Vec::new();
     for (id, right, step) in wrongs() {
         breaks(id, &right, &step, |steps| judge(steps, &mut Checks::default()));

@@ -202,7 +202,7 @@ impl Event {
             MuxEvent::StreamOrphaned { stream, orphaned, .. } => Self::Orphaned(conn, stream, orphaned),
             MuxEvent::LateReply { stream, .. } => Self::Late(conn, stream),
             MuxEvent::UnknownReply { stream, .. } => Self::Unknown(conn, stream),
-            _ => unreachable!("an event that is not known: {event:?}"),
+            _ => unreachable!("an unknown event: {event:?}"),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Oracle {
         }
         self.result(&outputs.answer, &mut scene)?;
         let is_left = scene.worn.filter(|conn| self.conns.get(conn).is_some_and(|it| it.place != Place::Retired));
-        scene.checks.check("M3", is_left.is_none(), || format!("{is_left:?} is worn, and goes on"))?;
+        scene.checks.check("M3", is_left.is_none(), || format!("{is_left:?} must be retired, but accepts requests"))?;
         match outputs.seen {
             Some(seen) => self.at_rest(&seen, &mut scene),
             None => Ok(()),
@@ -217,7 +217,7 @@ impl Oracle {
             self.conns.values().map(|conn| conn.late).sum(),
         ];
         scene.checks.check("P1", told == own, || {
-            format!("open, establishing, trashed, retired, in flight, orphaned are {told:?}, and {own:?} by the events")
+            format!("open, establishing, trashed, retired, in flight, orphaned are {told:?}, but {own:?} by the events")
         })?;
         let waiting = self.queue.len();
         scene
@@ -226,11 +226,13 @@ impl Oracle {
         scene.checks.check("M6", seen.closed == self.closed, || format!("closed: {}", seen.closed))?;
         if waiting > 0 {
             let spare = self.conns.iter().find(|(_, conn)| self.takes(conn)).map(|(number, _)| number);
-            scene.checks.check("M5", spare.is_none(), || format!("{waiting} wait beside connection {spare:?}"))?;
+            scene.checks.check("M5", spare.is_none(), || {
+                format!("{waiting} wait although connection {spare:?} accepts requests")
+            })?;
             let count = self.count(Place::Open) + self.count(Place::Pending);
             let may = self.config.host().is_some_and(|host| count < host.max_connections);
             let is_idle = self.count(Place::Pending) == 0 && may && !self.troubled && !self.bounded;
-            scene.checks.check("M5", !is_idle, || format!("{waiting} wait, and no connection is opened"))?;
+            scene.checks.check("M5", !is_idle, || format!("{waiting} wait, but no connection is opened"))?;
         }
         if self.closed {
             let left = (self.conns.len(), waiting, seen.timeout);
@@ -240,7 +242,7 @@ impl Oracle {
         }
         if scene.input == Input::Timeout {
             let late = self.queue.iter().find(|waiter| waiter.until <= self.now && waiter.until < Instant::MAX);
-            scene.checks.check("P19", late.is_none(), || format!("{late:?} was to time out"))?;
+            scene.checks.check("P19", late.is_none(), || format!("{late:?} should have timed out"))?;
         }
         Ok(())
     }

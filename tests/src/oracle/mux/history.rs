@@ -44,7 +44,7 @@ impl Oracle {
             | Event::Late(number, _)
             | Event::Unknown(number, _) => {
                 let Some(mut conn) = self.conns.remove(&number) else {
-                    return scene.checks.check("M6", false, || format!("{event:?} of one that is not there"));
+                    return scene.checks.check("M6", false, || format!("{event:?} of an unknown connection"));
                 };
                 let is_gone = self.of_conn(number, &mut conn, event, scene)?;
                 if !is_gone {
@@ -71,7 +71,7 @@ impl Oracle {
         self.conns.insert(number, conn);
         let count = self.count(Place::Open) + self.count(Place::Pending);
         let max = self.config.host().map_or(0, |host| host.max_connections);
-        scene.checks.check("P2", count <= max, || format!("{count} connections, and {max} are allowed"))
+        scene.checks.check("P2", count <= max, || format!("{count} connections, but {max} are allowed"))
     }
 
     /// Checks an event of a connection. Returns true if the event closes it.
@@ -91,13 +91,17 @@ impl Oracle {
             Event::Retired(..) => is_up && was != Place::Retired,
             _ => true,
         };
-        scene.checks.check("M6", may, || format!("{event:?} of one that is {was:?}, by {:?}", scene.input))?;
+        scene
+            .checks
+            .check("M6", may, || format!("{event:?} of a connection in state {was:?}, by {:?}", scene.input))?;
         match event {
             Event::Ready(_, duration) => {
                 conn.place = Place::Open;
                 self.troubled = false;
                 let passed = self.now.saturating_since(conn.created);
-                scene.checks.check("P32", duration == passed, || format!("{duration:?} told, {passed:?} passed"))?;
+                scene.checks.check("P32", duration == passed, || {
+                    format!("the event reports {duration:?}, but {passed:?} have passed")
+                })?;
             }
             Event::Trashed(_, in_flight) => {
                 conn.place = Place::Trashed;
@@ -121,21 +125,21 @@ impl Oracle {
             }
             Event::HeartbeatStarted(_) => {
                 let may = is_up && conn.heartbeat.is_none();
-                scene.checks.check("M1", may, || format!("{number} is asked again"))?;
+                scene.checks.check("M1", may, || format!("a second heartbeat is sent on {number}"))?;
                 conn.heartbeat = Some(None);
             }
             Event::HeartbeatFailed(_) => self.troubled = true,
             Event::HeartbeatSucceeded(_) => {
                 let by = conn.heartbeat.take().flatten();
                 let is_asked = matches!(scene.input, Input::Reply { conn, stream } if conn == number && by.map(i32::from) == Some(stream));
-                scene.checks.check("M2", is_asked, || format!("{number} answered what it was not asked: {by:?}"))?;
+                scene.checks.check("M2", is_asked, || format!("{number} answered without a heartbeat: {by:?}"))?;
                 scene.reply = Some(Answer::Reply(Reply::Heartbeat));
             }
             Event::Replied(_, id) => {
                 let is_it = conn.ids.get(&id) == Some(&Use::Waiting) && is_reply(scene.input, number, id);
                 scene
                     .checks
-                    .check("M2", is_it, || format!("{id} of {number} is {:?}, and is answered", conn.ids.get(&id)))?;
+                    .check("M2", is_it, || format!("{id} of {number} is {:?}, but is answered", conn.ids.get(&id)))?;
                 conn.ids.insert(id, Use::Answered);
                 conn.in_flight -= 1;
                 scene.reply = Some(Answer::Reply(Reply::Request));
@@ -150,7 +154,9 @@ impl Oracle {
                 let id = u16::try_from(stream).ok();
                 let is_known = id.is_some_and(|id| matches!(conn.ids.get(&id), Some(Use::Waiting | Use::Late)));
                 let is_asked = id.is_some() && conn.heartbeat.flatten() == id;
-                scene.checks.check("M2", !is_known && !is_asked, || format!("{stream} of {number} is waited for"))?;
+                scene.checks.check("M2", !is_known && !is_asked, || {
+                    format!("{stream} of {number} is in use, but its reply counts as unknown")
+                })?;
                 self.troubled = true;
                 scene.reply = Some(Answer::Unknown);
             }
@@ -176,7 +182,7 @@ impl Oracle {
 
     fn is_count(&self, conn: &Conn, in_flight: u32, scene: &mut Scene<'_>) -> Judged {
         scene.checks.check("M4", in_flight == conn.in_flight, || {
-            format!("{in_flight} in flight are told, and there are {}", conn.in_flight)
+            format!("the event reports {in_flight} in flight, but there are {}", conn.in_flight)
         })
     }
 
@@ -207,37 +213,41 @@ impl Oracle {
         let max = self.config.host().map_or(0, |host| host.max_requests_per_connection);
         let least = self.conns.values().filter(|conn| self.takes(conn)).map(|conn| conn.in_flight).min();
         let Some(conn) = self.conns.get_mut(&number) else {
-            return scene.checks.check("M6", false, || format!("{number} takes a request and is not there"));
+            return scene.checks.check("M6", false, || format!("an unknown connection {number} accepts a request"));
         };
-        scene
-            .checks
-            .check("M6", conn.place == Place::Open, || format!("{number} is {:?} and takes one", conn.place))?;
+        scene.checks.check("M6", conn.place == Place::Open, || {
+            format!("{number} is {:?}, but accepts a request", conn.place)
+        })?;
         let taken = conn.ids.get(&id).copied();
         scene.checks.check("M3", taken != Some(Use::Late), || format!("{id} of {number} waits for a late reply"))?;
         let is_free =
             taken.is_none() && conn.heartbeat != Some(Some(id)) && u32::from(id) < options.streams_per_connection;
-        scene.checks.check("M1", is_free, || format!("{id} of {number} is {taken:?} and given again"))?;
+        scene.checks.check("M1", is_free, || format!("{id} of {number} is {taken:?}, but is granted again"))?;
         scene.checks.check("M1", conn.in_flight < max, || format!("{} in flight on {number}", conn.in_flight))?;
         let is_least = least.is_none_or(|least| conn.in_flight <= least + 1);
-        scene
-            .checks
-            .check("M6", is_least, || format!("{number} with {} is chosen beside {least:?}", conn.in_flight))?;
+        scene.checks.check("M6", is_least, || {
+            format!("{number} with {} in flight is chosen instead of {least:?}", conn.in_flight)
+        })?;
         conn.ids.insert(id, Use::Waiting);
         conn.in_flight += 1;
         let fate = Fate::Granted(number, id);
         if self.queue.is_empty() {
             let is_asked = matches!(scene.input, Input::Acquire { .. }) && scene.outcome.is_none();
-            scene.checks.check("M4", is_asked, || format!("{id} of {number} is for nobody"))?;
+            scene.checks.check("M4", is_asked, || format!("{id} of {number} is granted without a request"))?;
             scene.outcome = Some(fate);
-            return scene.checks.check("P32", duration.is_zero(), || format!("{duration:?} for one that did not wait"));
+            return scene
+                .checks
+                .check("P32", duration.is_zero(), || format!("{duration:?} for a request that did not wait"));
         }
         let passed = |waiter: &Waiter| self.now.saturating_since(waiter.started);
         let other = passed(&self.queue[0]) != duration && self.queue.iter().any(|waiter| passed(waiter) == duration);
-        scene.checks.check("M5", !other, || format!("{id} of {number} goes to who waited for {duration:?}"))?;
+        scene.checks.check("M5", !other, || {
+            format!("{id} of {number} is granted to a waiter of {duration:?}, not to the oldest")
+        })?;
         let passed = passed(&self.queue[0]);
-        scene
-            .checks
-            .check("P32", duration == passed, || format!("{duration:?} are told, and {passed:?} have passed"))?;
+        scene.checks.check("P32", duration == passed, || {
+            format!("the event reports {duration:?}, but {passed:?} have passed")
+        })?;
         let oldest = self.queue.remove(0);
         self.settled.insert(oldest.number, (fate, false));
         Ok(())
@@ -245,7 +255,7 @@ impl Oracle {
 
     fn queued(&mut self, queued: u32, scene: &mut Scene<'_>) -> Judged {
         let Input::Acquire { deadline } = scene.input else {
-            return scene.checks.check("M4", false, || format!("somebody waits by {:?}", scene.input));
+            return scene.checks.check("M4", false, || format!("{:?} queues a request", scene.input));
         };
         let until = self.now.saturating_add(self.config.options().pool_timeout);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
@@ -253,14 +263,18 @@ impl Oracle {
         scene.queued = true;
         let own = self.queue.len();
         let max = self.config.options().max_queue_size as usize;
-        scene.checks.check("M5", queued as usize == own && own <= max, || format!("{queued} wait, not {own} of {max}"))
+        scene.checks.check("M5", queued as usize == own && own <= max, || {
+            format!("the event reports {queued} waiters, not {own} of at most {max}")
+        })
     }
 
     fn failed(&mut self, error: AcquireError, duration: Duration, scene: &mut Scene<'_>) -> Judged {
         if matches!(scene.input, Input::Acquire { .. }) {
             scene.checks.check("M4", scene.outcome.is_none() && !scene.queued, || "it ends twice".into())?;
             scene.outcome = Some(Fate::Failed(error));
-            return scene.checks.check("P32", duration.is_zero(), || format!("{duration:?} for one that did not wait"));
+            return scene
+                .checks
+                .check("P32", duration.is_zero(), || format!("{duration:?} for a request that did not wait"));
         }
         let fits = |waiter: &Waiter| self.now.saturating_since(waiter.started) == duration;
         let is_late = |waiter: &Waiter| waiter.until <= self.now && waiter.until < Instant::MAX;
@@ -280,13 +294,13 @@ impl Oracle {
             _ => (!self.queue.is_empty()).then_some(0),
         };
         let Some(place) = place else {
-            return scene.checks.check("M4", false, || format!("nobody waits who could fail: {error:?}"));
+            return scene.checks.check("M4", false, || format!("no waiter could fail: {error:?}"));
         };
         scene.checks.add("M4");
         let passed = self.now.saturating_since(self.queue[place].started);
-        scene
-            .checks
-            .check("P32", duration == passed, || format!("{duration:?} are told, and {passed:?} have passed"))?;
+        scene.checks.check("P32", duration == passed, || {
+            format!("the event reports {duration:?}, but {passed:?} have passed")
+        })?;
         let waiter = self.queue.remove(place);
         self.settled.insert(waiter.number, (Fate::Failed(error), false));
         Ok(())

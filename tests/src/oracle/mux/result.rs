@@ -16,9 +16,9 @@ impl Oracle {
                     (None, Answer::Queued(number)) => Answer::Queued(*number),
                     (None, _) => Answer::Queued(0),
                 };
-                scene
-                    .checks
-                    .check("M4", *answer == expected, || format!("{expected:?} by its events, and {answer:?}"))?;
+                scene.checks.check("M4", *answer == expected, || {
+                    format!("{expected:?} by its events, but the call returned {answer:?}")
+                })?;
                 if let Answer::Queued(number) = answer {
                     if let Some(waiter) = self.queue.iter_mut().find(|waiter| waiter.number == 0) {
                         waiter.number = *number;
@@ -36,7 +36,9 @@ impl Oracle {
                 // Waiters that time out in the same call may do so in any order.
                 let same = core::mem::discriminant(answer) == core::mem::discriminant(&expected);
                 let holds = *answer == expected || (same && matches!(answer, Answer::Failed(_)));
-                scene.checks.check("M4", holds, || format!("its outcome is {expected:?}, and it gets {answer:?}"))?;
+                scene
+                    .checks
+                    .check("M4", holds, || format!("its outcome is {expected:?}, but the call returned {answer:?}"))?;
                 self.settled.remove(&waiter);
                 Ok(())
             }
@@ -72,26 +74,28 @@ impl Oracle {
 
     fn replied(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         let expected = scene.reply.unwrap_or(Answer::Stale);
-        scene.checks.check("M2", *answer == expected, || format!("{expected:?} by its events, and {answer:?}"))?;
+        scene.checks.check("M2", *answer == expected, || {
+            format!("{expected:?} by its events, but the call returned {answer:?}")
+        })?;
         let is_gone = scene.gone.contains(&conn);
         let holds = *answer != Answer::Unknown || is_gone;
-        scene.checks.check("M2", holds, || format!("{conn} is confused, and stays"))?;
+        scene.checks.check("M2", holds, || format!("{conn} violated the protocol, but stays open"))?;
         let is_up = self.conns.get(&conn).is_some_and(|it| it.place != Place::Pending);
         let is_silent = *answer != Answer::Stale || !is_up;
-        scene.checks.check("M2", is_silent, || format!("a reply on {conn} is thrown away"))
+        scene.checks.check("M2", is_silent, || format!("the reply on {conn} causes no event"))
     }
 
     fn news(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         let is_gone = scene.gone.contains(&conn);
         match answer {
             Answer::Stale => {
-                scene.checks.check("M6", scene.told == 0, || format!("late news of {conn} changes something"))
+                scene.checks.check("M6", scene.told == 0, || format!("a stale report about {conn} caused events"))
             }
             _ if matches!(scene.input, Input::Established { .. }) => {
                 let is_pending = self.conns.get(&conn).is_some_and(|it| it.place == Place::Pending);
-                scene.checks.check("M6", !is_pending, || format!("{conn} is there, and counts as being established"))
+                scene.checks.check("M6", !is_pending, || format!("{conn} is established, but counts as pending"))
             }
-            _ => scene.checks.check("M4", is_gone, || format!("{conn} has failed, and is still there")),
+            _ => scene.checks.check("M4", is_gone, || format!("{conn} has failed, but still exists")),
         }
     }
 
@@ -112,11 +116,15 @@ impl Oracle {
                 if let Some(conn) = found {
                     conn.told = true;
                 }
-                scene.checks.check("M6", is_owed, || format!("{number} is to be established, again or late"))
+                scene
+                    .checks
+                    .check("M6", is_owed, || format!("{number} is polled to be established twice, or after its end"))
             }
             Some(Action::Close(number)) => {
                 let is_owed = self.owed_closes.remove(&number);
-                scene.checks.check("M6", is_owed, || format!("{number} is to be closed, again or without being gone"))
+                scene
+                    .checks
+                    .check("M6", is_owed, || format!("{number} is polled to be closed twice, or before its end"))
             }
             Some(Action::Wake(number)) => {
                 let found = self.settled.get_mut(&number).filter(|(_, is_woken)| !is_woken);
@@ -124,15 +132,17 @@ impl Oracle {
                 if let Some((_, is_woken)) = found {
                     *is_woken = true;
                 }
-                scene.checks.check("P8", is_owed, || format!("{number} is woken, again or without an outcome"))
+                scene.checks.check("P8", is_owed, || format!("{number} is woken twice, or without an outcome"))
             }
             Some(Action::Heartbeat(number, id)) => {
                 let Some(conn) = self.conns.get_mut(&number).filter(|it| it.heartbeat == Some(None)) else {
-                    return scene.checks.check("M6", false, || format!("{number} is asked without need"));
+                    return scene.checks.check("M6", false, || format!("a heartbeat on {number} is not due"));
                 };
                 conn.heartbeat = Some(Some(id));
                 let taken = conn.ids.get(&id).copied();
-                scene.checks.check("M1", taken.is_none(), || format!("{id} of {number} is {taken:?}, and asked by"))
+                scene.checks.check("M1", taken.is_none(), || {
+                    format!("{id} of {number} is {taken:?}, but is used for a heartbeat")
+                })
             }
         }
     }

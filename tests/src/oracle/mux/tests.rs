@@ -21,7 +21,7 @@ const HOST: HostOptions = HostOptions {
 fn config() -> MuxConfig {
     let pool_timeout = Duration::from_millis(10);
     let options = MuxOptions { local: HOST, streams_per_connection: 4, pool_timeout, ..MuxOptions::DEFAULT };
-    MuxOptions { remote: HOST, ..options }.validate().expect("options that are right")
+    MuxOptions { remote: HOST, ..options }.validate().expect("valid options")
 }
 
 const fn at(ms: u64) -> Instant {
@@ -127,7 +127,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
 }
 
 #[test]
-fn each_wrong_history_breaks_its_own_invariant() {
+fn each_wrong_history_breaks_only_its_invariant() {
     let mut broken = vec!["P25"];
     for (id, right, step) in wrongs() {
         breaks(id, &right, &step, |steps| judge(steps, &mut Checks::default()));
@@ -154,7 +154,7 @@ fn a_right_history_passes() {
     ];
     let closed = told(6, Input::Close, Answer::None, &closed);
     let oracle = judge(&[full(), vec![served, closed]].concat(), &mut Checks::default()).expect("right");
-    assert_eq!(oracle.after_close(&mut Checks::default()).expect_err("outcomes are owed").id, "M6");
+    assert_eq!(oracle.after_close(&mut Checks::default()).expect_err("outcomes were not claimed").id, "M6");
     let oracle = judge(&full(), &mut Checks::default()).expect("right");
     assert_eq!(oracle.at_peace(&mut Checks::default()).expect_err("two wait").id, "M5");
 }

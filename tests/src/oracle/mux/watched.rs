@@ -303,7 +303,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
 }
 
 /// The calls that every machine has: see `poolhouse_core::machine`.
-#[allow(missing_docs, reason = "those of the machine")]
+#[allow(missing_docs, reason = "the machine documents them")]
 impl<M: Bounded> Watched<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         told!(self, observer, handle_timeout(now));

@@ -469,7 +469,7 @@ impl Oracle {
             let waits = self.queue.iter().any(|waiter| waiter.turn == turn);
             scene
                 .checks
-                .check("P24", !waits, || "its connection could not be established, and it still waits".into())?;
+                .check("P24", !waits, || "its connection could not be established, but it still waits".into())?;
         }
         if scene.input == Input::Poll(super::Owed::Any)
             || matches!(scene.input, Input::Claim { .. } | Input::Pin { .. })
@@ -481,7 +481,7 @@ impl Oracle {
         let many = || format!("{} events of {} connections and {} check-outs", events.len(), scene.had, scene.waited);
         scene.checks.check("P48", events.len() <= bound, many)?;
         if scene.newcomer.is_some() && !matches!(scene.input, Input::CheckOut { .. }) {
-            return Err(Violation { id: "P28", what: "a check-out has started that nobody asked for".into() });
+            return Err(Violation { id: "P28", what: "a check-out has started without a call".into() });
         }
         Ok(())
     }

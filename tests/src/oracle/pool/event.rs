@@ -66,7 +66,7 @@ impl Event {
                 Self::CheckedOut(conn.connection_id().get(), duration)
             }
             PoolEvent::ConnectionCheckedIn { conn, .. } => Self::CheckedIn(conn.connection_id().get()),
-            _ => unreachable!("an event that is not known: {event:?}"),
+            _ => unreachable!("an unknown event: {event:?}"),
         }
     }
 }

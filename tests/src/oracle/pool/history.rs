@@ -52,7 +52,7 @@ impl Oracle {
     fn pool_ready(&mut self, scene: &mut Scene<'_>) -> Judged {
         let may = self.state == Some(PoolState::Paused) && matches!(scene.input, Input::Ready | Input::Unseen);
         let state = self.state;
-        scene.checks.check("P29", may, || format!("PoolReady of a pool that is {state:?}, by {:?}", scene.input))?;
+        scene.checks.check("P29", may, || format!("PoolReady of a pool in state {state:?}, by {:?}", scene.input))?;
         self.state = Some(PoolState::Ready);
         self.was_ready = true;
         scene.readied = true;
@@ -71,23 +71,25 @@ impl Oracle {
         let state = self.state;
         scene
             .checks
-            .check("P29", state == Some(PoolState::Ready), || format!("PoolCleared of a pool that is {state:?}"))?;
+            .check("P29", state == Some(PoolState::Ready), || format!("PoolCleared of a pool in state {state:?}"))?;
         let told = match service {
             Some(service) => Clear::Service(service),
             None => Clear::All { interrupt_in_use_connections: interrupt },
         };
         if scene.input != Input::Unseen {
             let expected = scene.clear.filter(|_| !scene.cleared);
-            scene
-                .checks
-                .check("P29", expected == Some(told), || format!("{told:?} is told where {expected:?} is due"))?;
+            scene.checks.check("P29", expected == Some(told), || {
+                format!("the event reports {told:?}, but {expected:?} is due")
+            })?;
             let why = match scene.input {
                 Input::Clear { cause, .. } => cause,
                 Input::EstablishFailed { error, .. } => Some(error.cause),
                 Input::Fork => Some(Cause::Forked),
                 _ => None,
             };
-            scene.checks.check("P31", why == cause, || format!("cleared by {why:?}, and {cause:?} is told"))?;
+            scene
+                .checks
+                .check("P31", why == cause, || format!("cleared by {why:?}, but the event reports {cause:?}"))?;
         }
         scene.cleared = true;
         scene.failing = false;
@@ -114,7 +116,7 @@ impl Oracle {
         self.pause_until = None;
         let left = (self.pending, self.available, self.queue.len());
         scene.checks.check("P42", left == (0, 0, 0), || {
-            format!("pending, available, waiting: {left:?} are left in a pool that is closed")
+            format!("pending, available, waiting: {left:?} are left in a closed pool")
         })
     }
 
@@ -124,7 +126,7 @@ impl Oracle {
         let state = self.state;
         scene.checks.check("P37", self.was_ready, || "a new pool creates a connection".into())?;
         scene.checks.check("P38", state == Some(PoolState::Ready), || {
-            format!("a pool that is {state:?} creates a connection")
+            format!("a pool in state {state:?} creates a connection")
         })?;
         self.newest = number;
         scene.created += 1;
@@ -134,7 +136,7 @@ impl Oracle {
         let usable =
             || self.conns.values().any(|it| it.place == Place::Available && !self.is_stale(it) && !self.is_idle(it));
         let spared = self.available > 0 && waiting.is_some() && usable();
-        scene.checks.check("P17", !spared, || "one is created beside one that is available".into())?;
+        scene.checks.check("P17", !spared, || "a connection is created although one is available".into())?;
         if let Input::Established { conn } = scene.input {
             let is_pending = self.conns.get(&conn).is_some_and(|it| it.place == Place::Pending);
             scene.checks.check("P17", !is_pending, || format!("created before {conn} is ready"))?;
@@ -162,13 +164,13 @@ impl Oracle {
         }
         let (total, pending) = (self.total(), self.pending);
         scene.checks.check("P2", options.max_pool_size == 0 || total <= options.max_pool_size, || {
-            format!("{total} connections, and maxPoolSize is {}", options.max_pool_size)
+            format!("{total} connections, but maxPoolSize is {}", options.max_pool_size)
         })?;
         scene.checks.check("P3", pending <= options.max_connecting, || {
-            format!("{pending} are established, and maxConnecting is {}", options.max_connecting)
+            format!("{pending} are being established, but maxConnecting is {}", options.max_connecting)
         })?;
         let taken = self.conns.len() + self.owed_closes.len() + self.owed_ends.len();
-        scene.checks.check("P48", taken <= self.room.conns as usize, || format!("{taken} places are taken"))
+        scene.checks.check("P48", taken <= self.room.conns as usize, || format!("{taken} connection slots are in use"))
     }
 
     /// A connection is created for no waiter, to fill the pool.
@@ -178,12 +180,14 @@ impl Oracle {
             return Ok(());
         }
         let (total, goal) = (self.total(), self.goal());
-        scene.checks.check("P4", total < goal, || format!("there are {total}, and {goal} are wanted"))?;
+        scene
+            .checks
+            .check("P4", total < goal, || format!("a connection is created, although {total} of {goal} exist"))?;
         let twice = self.has_background();
-        scene.checks.check("P4", !twice, || "two are established in the background at once".into())?;
+        scene.checks.check("P4", !twice, || "two connections are established in the background at once".into())?;
         let (now, until) = (self.now, self.pause_until);
         scene.checks.check("P53", until.is_none_or(|until| until <= now), || {
-            format!("it is tried again at {now:?}, which may be at {until:?}")
+            format!("the next attempt is at {now:?}, but must not be before {until:?}")
         })?;
         self.pause_until = None;
         Ok(())
@@ -192,7 +196,9 @@ impl Oracle {
     fn ready(&mut self, number: u64, duration: Duration, scene: &mut Scene<'_>) -> Judged {
         let found = self.conns.get(&number).copied().filter(|it| it.place == Place::Pending);
         let Some(conn) = found else {
-            return scene.checks.check("P27", false, || format!("{number} is ready that is not being established"));
+            return scene
+                .checks
+                .check("P27", false, || format!("{number} becomes ready, but is not being established"));
         };
         scene.checks.add("P27");
         let is_news = matches!(scene.input, Input::Established { conn } if conn == number);
@@ -200,7 +206,7 @@ impl Oracle {
             .checks
             .check("P27", is_news || scene.input == Input::Unseen, || format!("{number} by {:?}", scene.input))?;
         let stale = self.is_stale(&conn) && !(scene.input == Input::Unseen && self.options.load_balanced);
-        scene.checks.check("P36", !stale, || format!("{number} is stale and becomes ready"))?;
+        scene.checks.check("P36", !stale, || format!("{number} is stale, but becomes ready"))?;
         self.lasted(duration, conn.created, scene)?;
         if conn.purpose == Purpose::Background {
             self.pause_until = None;
@@ -218,19 +224,21 @@ impl Oracle {
     /// A duration must be the time since `start`.
     fn lasted(&self, duration: Duration, start: Instant, scene: &mut Scene<'_>) -> Judged {
         let passed = self.now.saturating_since(start);
-        scene.checks.check("P32", duration == passed, || format!("{duration:?} are told, and {passed:?} have passed"))
+        scene
+            .checks
+            .check("P32", duration == passed, || format!("the event reports {duration:?}, but {passed:?} have passed"))
     }
 
     fn closed(&mut self, number: u64, reason: ClosedReason, cause: Option<Cause>, scene: &mut Scene<'_>) -> Judged {
         let Some(conn) = self.conns.get(&number).copied() else {
             let is_old = number <= self.newest;
-            return scene
-                .checks
-                .check(if is_old { "P5" } else { "P6" }, false, || format!("{number} is closed that is not there"));
+            return scene.checks.check(if is_old { "P5" } else { "P6" }, false, || {
+                format!("an unknown connection {number} is closed")
+            });
         };
         scene.checks.add("P5");
         // A connection in use must be checked in before it is closed.
-        scene.checks.check("P27", conn.place != Place::InUse, || format!("{number} is closed in use"))?;
+        scene.checks.check("P27", conn.place != Place::InUse, || format!("{number} is closed while it is in use"))?;
         self.is_true(number, &conn, reason, cause, scene)?;
         if let Some(Clear::All { interrupt_in_use_connections: true }) =
             scene.clear.filter(|_| conn.place == Place::Pending)
@@ -350,9 +358,7 @@ impl Oracle {
     ) -> Judged {
         self.is_reason(reason, error, scene)?;
         let Some(place) = self.who_failed(error, duration, scene) else {
-            return scene
-                .checks
-                .check("P8", false, || format!("nobody waits who could fail: {error:?} after {duration:?}"));
+            return scene.checks.check("P8", false, || format!("no waiter could fail: {error:?} after {duration:?}"));
         };
         scene.checks.add("P8");
         self.lasted(duration, self.queue[place].started, scene)?;
@@ -365,7 +371,7 @@ impl Oracle {
             scene.failing |= !is_refused;
             let is_own = matches!(scene.input, Input::Established { .. }) || self.options.load_balanced;
             let is_first = place == 0 || is_refused || is_own;
-            scene.checks.check("P39", is_first, || "somebody fails before who came first".into())?;
+            scene.checks.check("P39", is_first, || "a younger waiter fails before an older one".into())?;
         }
         self.leave(place);
         self.settle(waiter, Fate::Failed(error), scene);
@@ -377,10 +383,10 @@ impl Oracle {
             return Ok(());
         }
         let until = waiter.until();
-        scene.checks.check("P22", until.is_some(), || "somebody timed out who has no limit".into())?;
+        scene.checks.check("P22", until.is_some(), || "a waiter without a limit timed out".into())?;
         let now = self.now;
         scene.checks.check("P18", until.is_some_and(|until| until <= now), || {
-            format!("timed out at {now:?}, which is to be at {until:?}")
+            format!("timed out at {now:?}, but its deadline is {until:?}")
         })?;
         scene.timed_out = true;
         Ok(())
@@ -412,7 +418,7 @@ impl Oracle {
         };
         let state = self.state;
         scene.checks.check("P31", reason == expected && holds, || {
-            format!("failed as {}: {error:?}, and the pool is {state:?}", reason.name())
+            format!("failed as {}: {error:?}, but the pool is {state:?}", reason.name())
         })
     }
 
@@ -494,29 +500,29 @@ impl Oracle {
 
     fn checked_out(&mut self, number: u64, duration: Duration, scene: &mut Scene<'_>) -> Judged {
         let Some(conn) = self.conns.get(&number).copied() else {
-            return scene.checks.check("P27", false, || format!("{number} is checked out that is not there"));
+            return scene.checks.check("P27", false, || format!("an unknown connection {number} is checked out"));
         };
         scene.checks.check("P5", conn.place != Place::InUse, || format!("{number} is checked out twice"))?;
         scene
             .checks
-            .check("P27", conn.place == Place::Available, || format!("{number} is checked out and not ready"))?;
+            .check("P27", conn.place == Place::Available, || format!("{number} is checked out, but not ready"))?;
         let stale = self.is_stale(&conn) && !(scene.input == Input::Unseen && self.options.load_balanced);
-        scene.checks.check("P35", !stale, || format!("{number} is stale and checked out"))?;
+        scene.checks.check("P35", !stale, || format!("{number} is stale, but checked out"))?;
         scene.checks.check("P26", !self.is_idle(&conn), || format!("{number} is idle since {:?}", conn.since))?;
         let now = self.now;
         let Some(oldest) = self.queue.first().copied() else {
-            return scene.checks.check("P8", false, || format!("{number} is checked out by nobody"));
+            return scene.checks.check("P8", false, || format!("{number} is checked out without a request"));
         };
         scene.checks.add("P8");
         let passed = |waiter: &Waiter| now.saturating_since(waiter.started);
         let other = passed(&oldest) != duration && self.queue.iter().any(|waiter| passed(waiter) == duration);
         scene
             .checks
-            .check("P9", !other, || format!("{number} goes to who waits for {duration:?}, not to the oldest"))?;
+            .check("P9", !other, || format!("{number} is granted to a waiter of {duration:?}, not to the oldest"))?;
         self.lasted(duration, oldest.started, scene)?;
         let is_new = scene.newcomer == Some(oldest.turn);
         scene.checks.check("P21", is_new || oldest.until().is_none_or(|until| until > now), || {
-            format!("{number} goes to who was to time out at {:?}", oldest.until())
+            format!("{number} is granted to a waiter that should have timed out at {:?}", oldest.until())
         })?;
         self.serve_oldest(number);
         if let Some(conn) = self.conns.get_mut(&number) {
@@ -530,7 +536,7 @@ impl Oracle {
 
     fn checked_in(&mut self, number: u64, scene: &mut Scene<'_>) -> Judged {
         let is_in_use = self.conns.get(&number).is_some_and(|conn| conn.place == Place::InUse);
-        scene.checks.check("P27", is_in_use, || format!("{number} is checked in and not in use"))?;
+        scene.checks.check("P27", is_in_use, || format!("{number} is checked in, but not in use"))?;
         let is_asked = match scene.input {
             Input::CheckIn { conn, .. } => conn == Some(number),
             Input::Cancel { waiter } => {

@@ -15,7 +15,7 @@ impl Oracle {
         let told = [counts.pending, counts.available, counts.in_use, counts.waiting];
         let own = [self.pending, self.available, self.in_use, u32::try_from(self.queue.len()).unwrap_or(u32::MAX)];
         scene.checks.check("P1", told == own, || {
-            format!("pending, available, in use, waiting are {told:?}, and {own:?} by the events")
+            format!("pending, available, in use, waiting are {told:?}, but {own:?} by the events")
         })?;
         let max = self.options.max_pool_size;
         self.shrunk &= self.is_beyond_max() || self.pending > self.options.max_connecting;
@@ -23,16 +23,16 @@ impl Oracle {
             .checks
             .check("P2", max == 0 || self.total() <= max || self.shrunk, || format!("{} connections", self.total()))?;
         let state = self.state;
-        scene
-            .checks
-            .check("P29", state == Some(seen.state), || format!("{:?}, and {state:?} by the events", seen.state))?;
+        scene.checks.check("P29", state == Some(seen.state), || {
+            format!("the getter returns {:?}, the events imply {state:?}", seen.state)
+        })?;
         let generation = self.generation;
         scene.checks.check("P34", seen.generation == generation, || {
-            format!("the generation is {}, and there were {generation} clears", seen.generation)
+            format!("the generation is {}, but there were {generation} clears", seen.generation)
         })?;
         let services = self.services.len();
         scene.checks.check("P45", seen.services as usize == services, || {
-            format!("{} services are kept, and {services} have connections", seen.services)
+            format!("{} services are kept, but {services} have connections", seen.services)
         })?;
         self.filled(seen, scene)?;
         if state == Some(PoolState::Ready) {
@@ -41,7 +41,7 @@ impl Oracle {
         }
         if is_served(scene) {
             let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
-            scene.checks.check("P19", late.is_none(), || format!("{late:?} was to time out"))?;
+            scene.checks.check("P19", late.is_none(), || format!("{late:?} should have timed out"))?;
         }
         // An expired pause is due until a call processes it. It is then removed, even if no
         // connection may be created. While the memory has no free slot, nothing is due, so the
@@ -63,7 +63,7 @@ impl Oracle {
         let (own, told) = (self.fill_target, seen.fill_target);
         let is_reached = scene.established >= self.goal_of(own);
         scene.checks.check("P4", told == own || (told == 0 && is_reached), || {
-            format!("the target is {told}, and {own} were asked for")
+            format!("the fill target is {told}, but {own} were requested")
         })?;
         self.fill_target = told;
         Ok(())
@@ -91,13 +91,15 @@ impl Oracle {
             |it: &super::book::Conn| it.place == Place::Available && !self.is_stale(it) && !self.is_idle(it);
         let spare = if self.available > 0 { self.conns.iter().find(|(_, it)| is_usable(it)) } else { None };
         scene.checks.add("P10");
-        scene.checks.check(id, spare.is_none(), || format!("{} wait beside {spare:?}", self.queue.len()))?;
+        scene
+            .checks
+            .check(id, spare.is_none(), || format!("{} wait although {spare:?} is available", self.queue.len()))?;
         if self.room.conns < u32::MAX {
             // A slot that became free is used in the next call, which is due.
             return Ok(());
         }
         let waits = self.oldest_unbound().is_some() && self.may_create();
-        scene.checks.check(id, !waits, || "somebody waits, and a connection may be created".into())
+        scene.checks.check(id, !waits, || "a check-out waits although a connection may be created".into())
     }
 
     /// A pool below its goal creates a connection, or has a reason not to.
@@ -108,7 +110,7 @@ impl Oracle {
         let may = self.may_create() && self.has_place() && self.pause_until.is_none_or(|until| until <= self.now);
         let is_due = seen.timeout.is_some_and(|at| at <= self.now);
         scene.checks.check("P4", !(may && self.wants_more()) || is_due, || {
-            format!("there are {} of {}, and nothing is done", self.total(), self.goal())
+            format!("{} of {} connections exist, but none is being created", self.total(), self.goal())
         })
     }
 
@@ -122,7 +124,9 @@ impl Oracle {
                 let available = || self.conns.values().filter(|it| it.place == Place::Available);
                 if available().any(|it| self.is_stale(it)) {
                     let is_told = told.is_some_and(|at| at <= self.now);
-                    scene.checks.check("P44", is_told, || format!("stale ones are available, and due is {told:?}"))?;
+                    scene.checks.check("P44", is_told, || {
+                        format!("stale connections are available, but poll_timeout returns {told:?}")
+                    })?;
                     earlier(self.now);
                 }
                 if let (Some(since), Some(idle)) = (available().map(|it| it.since).min(), self.options.max_idle_time) {
@@ -142,7 +146,9 @@ impl Oracle {
         }
         let (told, due) = (told.map(|at| at.max(self.now)), due.map(|at| at.max(self.now)));
         let is_spare = self.sweep && background && told == Some(self.now);
-        scene.checks.check("P20", told == due || is_spare, || format!("due is {due:?}, and it says {told:?}"))?;
+        scene
+            .checks
+            .check("P20", told == due || is_spare, || format!("due is {due:?}, but poll_timeout returns {told:?}"))?;
         if scene.input == Input::Timeout {
             let is_left = told.is_some_and(|at| at <= self.now);
             scene.checks.check("P19", !is_left, || "something is due after handle_timeout".into())?;

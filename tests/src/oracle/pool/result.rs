@@ -34,16 +34,14 @@ impl Oracle {
             Input::Fork => self.after_clear(scene),
             Input::Close => {
                 let is_closed = self.state == Some(PoolState::Closed);
-                scene.checks.check("P42", is_closed, || "close does not close".into())
+                scene.checks.check("P42", is_closed, || "the pool is not closed after close".into())
             }
             Input::Service { conn, service } => self.service(conn, service, answer, scene),
             Input::Established { conn } => self.established(conn, answer, scene),
             Input::EstablishFailed { conn, .. } => {
                 self.news(conn, answer, scene)?;
                 if *answer == Answer::Done {
-                    scene
-                        .checks
-                        .check("P24", scene.gone, || format!("{conn} has failed, and its place is not free"))?;
+                    scene.checks.check("P24", scene.gone, || format!("{conn} has failed, but its slot is not free"))?;
                 }
                 self.after_clear(scene)
             }
@@ -58,7 +56,7 @@ impl Oracle {
             },
             Input::Retire { conn } => {
                 let is_left = self.conns.get(&conn).is_some_and(|conn| conn.place == Place::Available);
-                scene.checks.check("P31", !is_left, || format!("{conn} is retired and still available"))
+                scene.checks.check("P31", !is_left, || format!("{conn} is retired, but still available"))
             }
             Input::Unseen | Input::Reconfigure { .. } | Input::Fill { .. } => Ok(()),
         }
@@ -69,8 +67,9 @@ impl Oracle {
     }
 
     fn check_out(&mut self, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
-        let turn =
-            scene.newcomer.ok_or_else(|| Violation { id: "P28", what: "a check-out that was not started".into() })?;
+        let turn = scene
+            .newcomer
+            .ok_or_else(|| Violation { id: "P28", what: "the check-out emitted no start event".into() })?;
         scene.checks.add("P28");
         let expected = match scene.outcome {
             Some(Fate::Granted(conn)) => Answer::Granted(conn),
@@ -81,19 +80,21 @@ impl Oracle {
             },
         };
         if matches!((scene.outcome, answer), (Some(Fate::Granted(one)), Answer::Granted(other)) if one != *other) {
-            return scene.checks.check("P5", false, || format!("{expected:?} is told, and {answer:?} returned"));
+            return scene
+                .checks
+                .check("P5", false, || format!("the events report {expected:?}, but the call returned {answer:?}"));
         }
-        scene
-            .checks
-            .check("P28", *answer == expected, || format!("{expected:?} by its events, and it returned {answer:?}"))?;
+        scene.checks.check("P28", *answer == expected, || {
+            format!("{expected:?} by its events, but the call returned {answer:?}")
+        })?;
         match scene.was {
             Some(PoolState::Paused) => {
                 let is_refused = matches!(answer, Answer::Failed(CheckOutError::PoolCleared { .. }));
-                scene.checks.check("P38", is_refused, || format!("a paused pool answers {answer:?}"))?;
+                scene.checks.check("P38", is_refused, || format!("check-out of a paused pool returned {answer:?}"))?;
             }
             Some(PoolState::Closed) => {
                 let is_refused = *answer == Answer::Failed(CheckOutError::PoolClosed);
-                scene.checks.check("P42", is_refused, || format!("a closed pool answers {answer:?}"))?;
+                scene.checks.check("P42", is_refused, || format!("check-out of a closed pool returned {answer:?}"))?;
             }
             Some(PoolState::Ready) | None => {
                 let is_late = matches!(scene.input, Input::CheckOut { deadline: Some(at) } if at <= self.now);
@@ -103,10 +104,12 @@ impl Oracle {
                     Answer::Failed(_) => false,
                     _ => true,
                 };
-                scene.checks.check("P15", may, || format!("a ready pool answers {answer:?}"))?;
+                scene.checks.check("P15", may, || format!("check-out of a ready pool returned {answer:?}"))?;
                 if !matches!(answer, Answer::Granted(_)) {
                     let left = self.available;
-                    scene.checks.check("P15", left == 0, || format!("{left} that are available were not looked at"))?;
+                    scene
+                        .checks
+                        .check("P15", left == 0, || format!("{left} available connections were not considered"))?;
                 }
             }
         }
@@ -139,12 +142,14 @@ impl Oracle {
             None => Answer::Stale,
         };
         if let (Answer::Granted(one), Answer::Granted(other)) = (expected, *answer) {
-            scene.checks.check("P9", one == other, || format!("{one} was meant for it, and it gets {other}"))?;
+            scene
+                .checks
+                .check("P9", one == other, || format!("{one} was reserved for the waiter, but it received {other}"))?;
         }
         let id = if number == 0 { "P47" } else { "P8" };
-        scene
-            .checks
-            .check(id, *answer == expected, || format!("its outcome is {expected:?}, and it gets {answer:?}"))?;
+        scene.checks.check(id, *answer == expected, || {
+            format!("its outcome is {expected:?}, but the call returned {answer:?}")
+        })?;
         self.settled.remove(&number);
         Ok(())
     }
@@ -159,7 +164,9 @@ impl Oracle {
         scene.checks.check("P11", !waits, || "it still waits".into())?;
         if let Some((Fate::Granted(conn), _)) = self.settled.remove(&number) {
             let is_back = scene.checked_in == Some(conn);
-            scene.checks.check("P13", is_back, || format!("{conn} was granted to it, and is not back"))?;
+            scene.checks.check("P13", is_back, || {
+                format!("{conn} was granted to the cancelled check-out, but was not returned")
+            })?;
             self.judge_return(conn, Health::Healthy, scene)?;
         }
         Ok(())
@@ -169,12 +176,12 @@ impl Oracle {
         let is_ours = conn.is_some() && (scene.checked_in == conn || self.is_in_use(conn));
         if !is_ours {
             let is_refused = *answer == Answer::Stale && scene.checked_in.is_none() && scene.closed == 0;
-            return scene
-                .checks
-                .check("P7", is_refused, || format!("{conn:?} is returned, not checked out: {answer:?}"));
+            return scene.checks.check("P7", is_refused, || {
+                format!("{conn:?} is not checked out, but its return resulted in {answer:?}")
+            });
         }
         let is_taken = *answer == Answer::Done && scene.checked_in == conn;
-        scene.checks.check("P16", is_taken, || format!("the return of {conn:?} is not taken: {answer:?}"))?;
+        scene.checks.check("P16", is_taken, || format!("the return of {conn:?} was rejected: {answer:?}"))?;
         conn.map_or(Ok(()), |conn| self.judge_return(conn, health, scene))
     }
 
@@ -182,10 +189,10 @@ impl Oracle {
     fn judge_return(&self, number: u64, health: Health, scene: &mut Scene<'_>) -> Judged {
         let Some(conn) = self.conns.get(&number) else { return Ok(()) };
         let is_good = health == Health::Healthy;
-        scene.checks.check("P5", is_good, || format!("{number} is broken, and stays"))?;
+        scene.checks.check("P5", is_good, || format!("{number} is broken, but stays"))?;
         let is_closed = self.state == Some(PoolState::Closed);
-        scene.checks.check("P42", !is_closed, || format!("{number} stays in a pool that is closed"))?;
-        scene.checks.check("P35", !self.is_stale(conn), || format!("{number} is stale, and stays"))?;
+        scene.checks.check("P42", !is_closed, || format!("{number} stays in a closed pool"))?;
+        scene.checks.check("P35", !self.is_stale(conn), || format!("{number} is stale, but stays"))?;
         let is_kept = conn.place == Place::Available && self.is_beyond_max();
         scene.checks.check("P2", !is_kept, || format!("{number} stays beyond maxPoolSize"))
     }
@@ -197,19 +204,21 @@ impl Oracle {
             return Ok(());
         }
         let is_nothing = *answer == Answer::Stale && scene.closed == 0 && scene.created == 0 && !scene.cleared;
-        scene.checks.check("P41", is_nothing, || format!("news of {conn}, which is not being established: {answer:?}"))
+        scene
+            .checks
+            .check("P41", is_nothing, || format!("a report about {conn}, which is not being established: {answer:?}"))
     }
 
     fn established(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         self.news(conn, answer, scene)?;
         if scene.fresh || scene.gone {
             let expected = if scene.gone { Answer::Stale } else { Answer::Done };
-            scene
-                .checks
-                .check("P36", *answer == expected, || format!("{conn} is gone: {}, answer {answer:?}", scene.gone))?;
+            scene.checks.check("P36", *answer == expected, || {
+                format!("{conn} was closed: {}, but the call returned {answer:?}", scene.gone)
+            })?;
         }
         let is_left = self.conns.get(&conn).is_some_and(|it| it.place == Place::Pending);
-        scene.checks.check("P36", !is_left, || format!("{conn} is there, and still counts as being established"))
+        scene.checks.check("P36", !is_left, || format!("{conn} is established, but still counts as pending"))
     }
 
     fn service(&mut self, conn: u64, service: ObjectId, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
@@ -224,7 +233,9 @@ impl Oracle {
                 None => Answer::Generation(0),
             },
         };
-        scene.checks.check("P45", *answer == expected, || format!("{expected:?} is due, and it is {answer:?}"))?;
+        scene.checks.check("P45", *answer == expected, || {
+            format!("{expected:?} is expected, but the call returned {answer:?}")
+        })?;
         if let (Answer::Generation(generation), Some(it)) = (expected, self.conns.get_mut(&conn)) {
             if it.service.is_none() {
                 it.service = Some(service);
@@ -239,10 +250,10 @@ impl Oracle {
     fn after_clear(&mut self, scene: &mut Scene<'_>) -> Judged {
         let Some(clear) = scene.clear else { return Ok(()) };
         let is_told = scene.cleared || scene.was != Some(PoolState::Ready);
-        scene.checks.check("P34", is_told, || format!("{clear:?} is not told"))?;
+        scene.checks.check("P34", is_told, || format!("{clear:?} emitted no event"))?;
         let Clear::All { interrupt_in_use_connections: interrupt } = clear else {
             let is_spared = scene.closed <= u32::from(scene.gone) && !scene.failing;
-            return scene.checks.check("P45", is_spared, || "the clear of a service closes or fails others".into());
+            return scene.checks.check("P45", is_spared, || "the clear of a service affected other services".into());
         };
         let waiting = self.queue.len();
         scene.checks.check("P39", waiting == 0, || format!("{waiting} still wait after a clear"))?;
@@ -256,7 +267,7 @@ impl Oracle {
         }
         if scene.input == Input::Fork {
             let is_left = self.conns.values().any(|it| it.place == Place::Available);
-            scene.checks.check("P35", !is_left, || "what is the parent's is available".into())?;
+            scene.checks.check("P35", !is_left, || "a connection of the parent process is available".into())?;
         }
         Ok(())
     }
@@ -265,14 +276,16 @@ impl Oracle {
         // Nothing was due.
         if self.looked && self.said.is_none_or(|said| said > self.now) {
             let is_nothing = scene.closed == 0 && scene.created == 0 && !scene.timed_out;
-            scene.checks.check("P50", is_nothing, || format!("what is due at {:?} is done now", self.said))?;
+            scene.checks.check("P50", is_nothing, || format!("work that is due at {:?} was done early", self.said))?;
         }
         if self.is_in_background() {
             self.sweep = false;
             let left = self.conns.iter().find(|(_, it)| it.place == Place::Available && self.is_stale(it));
-            scene.checks.check("P44", left.is_none(), || format!("{left:?} is stale, and the background leaves it"))?;
+            scene
+                .checks
+                .check("P44", left.is_none(), || format!("{left:?} is stale, but background work did not close it"))?;
             let left = self.conns.iter().find(|(_, it)| it.place == Place::Available && self.is_idle(it));
-            scene.checks.check("P19", left.is_none(), || format!("{left:?} was available for too long, and stays"))?;
+            scene.checks.check("P19", left.is_none(), || format!("{left:?} exceeded its idle time, but stays"))?;
         }
         Ok(())
     }
@@ -287,11 +300,15 @@ impl Oracle {
                 if let Some(conn) = found {
                     conn.told = true;
                 }
-                scene.checks.check("P5", is_owed, || format!("{number} is to be established, again or late"))
+                scene
+                    .checks
+                    .check("P5", is_owed, || format!("{number} is polled to be established twice, or after its end"))
             }
             Some(Action::Close(number)) => {
                 let is_owed = prompt && self.owed_closes.remove(&number);
-                scene.checks.check("P5", is_owed, || format!("{number} is to be closed, again or without being gone"))
+                scene
+                    .checks
+                    .check("P5", is_owed, || format!("{number} is polled to be closed twice, or before its end"))
             }
             Some(Action::Interrupt(number)) => {
                 let found = self.conns.get_mut(&number).filter(|it| it.owes_interrupt);
@@ -299,7 +316,7 @@ impl Oracle {
                 if let Some(conn) = found {
                     conn.owes_interrupt = false;
                 }
-                scene.checks.check("P40", is_owed, || format!("{number} is interrupted, again or without reason"))
+                scene.checks.check("P40", is_owed, || format!("{number} is interrupted twice, or without a clear"))
             }
             Some(Action::Wake(number)) => {
                 self.has_ended(number);
@@ -309,7 +326,7 @@ impl Oracle {
                     *is_woken = true;
                     self.doubtful.remove(&number);
                 }
-                scene.checks.check("P8", is_owed, || format!("{number} is woken, again or without an outcome"))
+                scene.checks.check("P8", is_owed, || format!("{number} is woken twice, or without an outcome"))
             }
         }
     }

@@ -130,7 +130,7 @@ fn wrong(
 }
 
 #[test]
-fn each_wrong_history_breaks_its_own_invariant() {
+fn each_wrong_history_breaks_only_its_invariant() {
     let mut broken = vec!["P25"];
     for (id, options, steps) in [counts(), waiters(), time(), events(), ends()].concat() {
         let (wrong, right) = steps.split_last().expect("steps");
@@ -293,29 +293,29 @@ fn right_histories_pass() {
 }
 
 #[test]
-fn who_still_waits_in_peace_breaks_p51_or_p52() {
+fn waiter_that_is_left_without_faults_breaks_p51_or_p52() {
     let mut checks = Checks::default();
     let oracle = judge(ONE, &blocked(ONE), &mut checks).expect("right");
     assert_eq!(oracle.at_peace(false, &mut checks).expect_err("one waits").id, "P51");
-    oracle.at_peace(true, &mut checks).expect("it waits for ever");
+    oracle.at_peace(true, &mut checks).expect("the waiter has no limit");
     let oracle = judge(HASTY, &blocked(HASTY), &mut checks).expect("right");
-    oracle.at_peace(true, &mut checks).expect("it has time left");
+    oracle.at_peace(true, &mut checks).expect("the deadline of the waiter is in the future");
     assert_eq!(oracle.last_limit(), Some(at(10)));
     let later = told(10, Input::Claim { waiter: 2 }, Answer::Waiting, &[]);
-    let oracle = judge(HASTY, &[blocked(HASTY), vec![later]].concat(), &mut checks).expect("nobody has looked");
+    let oracle = judge(HASTY, &[blocked(HASTY), vec![later]].concat(), &mut checks).expect("the getters were not read");
     assert_eq!(oracle.at_peace(true, &mut checks).expect_err("it is late").id, "P52");
     let oracle = judge(ONE, &idle(ONE), &mut checks).expect("right");
-    oracle.at_peace(false, &mut checks).expect("nobody waits");
+    oracle.at_peace(false, &mut checks).expect("no check-out waits");
 }
 
 #[test]
-fn what_is_left_after_the_close_breaks_p43() {
+fn remains_after_the_close_break_p43() {
     let mut checks = Checks::default();
     let closed = Event::Closed(1, ClosedReason::PoolClosed, None);
     let close = told(0, Input::Close, Answer::None, &[closed, Event::PoolClosed]);
     let steps = [idle(ONE), vec![close]].concat();
     let oracle = judge(ONE, &steps, &mut checks).expect("right");
-    assert_eq!(oracle.after_close(&mut checks).expect_err("a close is owed").id, "P43");
+    assert_eq!(oracle.after_close(&mut checks).expect_err("a close action is owed").id, "P43");
     let steps = [steps, vec![polled(Owed::Any, Some(Action::Close(1)))]].concat();
     judge(ONE, &steps, &mut checks).expect("right").after_close(&mut checks).expect("nothing is left");
 }

@@ -21,7 +21,7 @@ impl Bounded for OnHeap {
     const ROOM: Room = Room::ENDLESS;
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a count of places in memory that is fixed")]
+#[expect(clippy::cast_possible_truncation, reason = "the capacity of fixed memory is small")]
 impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Bounded for Fixed<CONNS, WAITERS, SERVICES> {
     const ROOM: Room = Room { conns: CONNS as u32, waiters: WAITERS as u32, services: SERVICES as u32 };
 }
@@ -412,7 +412,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
 }
 
 /// The calls that every machine has: see `poolhouse_core::machine`.
-#[allow(missing_docs, reason = "those of the machine")]
+#[allow(missing_docs, reason = "the machine documents them")]
 impl<M: Bounded> Watched<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         told!(self, observer, handle_timeout(now));

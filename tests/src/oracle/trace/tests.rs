@@ -29,7 +29,7 @@ fn life() -> Vec<(u64, Event)> {
 }
 
 #[test]
-fn a_trace_is_read_as_it_was_written_and_judged_again() {
+fn trace_is_read_as_written_and_checked_again() {
     let whole = trace(&life());
     let text = whole.json().to_string();
     let read = Trace::parse(&serde_json::from_str(&text).expect("JSON")).expect("a trace");
@@ -53,7 +53,7 @@ fn each_error_is_read_as_itself() {
 }
 
 #[test]
-fn what_events_say_by_themselves_is_judged() {
+fn events_are_checked_without_calls() {
     let without = |place: usize| {
         let mut events = life();
         events.remove(place);

@@ -1,9 +1,9 @@
 //! A pool, its model, and a simulated driver with every permitted behaviour.
 
 use super::{Input, Shape, mark};
+use crate::canon::Canon;
 use crate::model::pool::{Event, Model, Outcome};
 use crate::oracle::pool::{Bounded, Watched};
-use crate::search::Canon;
 use crate::sim::same;
 use core::hash::Hash;
 use poolhouse_core::pool::{
@@ -142,7 +142,10 @@ impl<M: Bounded + Clone> Host<M> {
             self.marks |= mark::DUE;
         }
         self.compare_conns();
-        assert!(self.gone.is_none_or(|conn| self.pool.conn_generation(conn).is_none()), "P6: an id is not used again");
+        assert!(
+            self.gone.is_none_or(|conn| self.pool.conn_generation(conn).is_none()),
+            "P6: a connection id is used again"
+        );
     }
 
     fn compare_conns(&mut self) {
@@ -175,7 +178,7 @@ impl<M: Bounded + Clone> Host<M> {
             }
             Some(PoolAction::Wake(waiter)) => {
                 let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-                let number = found.expect("a Wake of a check-out that is not over").1;
+                let number = found.expect("a Wake of an open check-out").1;
                 assert!(self.model.owed_wakes().contains(&number), "a Wake that is not owed");
                 self.model.took_wake(number);
             }
@@ -346,7 +349,7 @@ impl<M: Bounded + Clone> Host<M> {
             }
             self.compare();
         }
-        assert_eq!(self.waiters.len(), 0, "P51: a check-out waits for ever");
+        assert_eq!(self.waiters.len(), 0, "P51: a check-out waits forever");
         self.close();
         self.drain(true);
         self.compare();
@@ -359,7 +362,7 @@ impl<M: Bounded + Clone> Host<M> {
 }
 
 /// Returns the situation that an event shows.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others show nothing that is looked for")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events show no situation of interest")]
 const fn mark_of(event: &Event) -> u64 {
     match event {
         Event::Closed(_, ClosedReason::Stale, _) => mark::STALE,

@@ -124,7 +124,7 @@ pub fn scopes() -> Vec<Shape> {
         shape("no limit", sized(0, 2), 3, &[Cancel, Fail, Break, Close], QUEUE | CANCEL_GRANTED).on_heap(),
         shape("never ready", sized(1, 1), 2, &[Cancel, Clear, Interrupt, Close, Fork, Due], CLEARED).never_ready(),
         shape(
-            "filled by itself",
+            "filled in the background",
             filled(sized(2, 1), 1),
             2,
             &[Cancel, Fail, Clear, Close, Due],
@@ -145,15 +145,15 @@ pub fn scopes() -> Vec<Shape> {
             BACKGROUND | QUEUE,
         ),
         shape("idle connections", idle, 2, &[Cancel, Clear, Tick, Pass], IDLE | STALE).looking_back(3),
-        shape("waiting for so long", timed, 3, &[Cancel, Fail, Tick, Pass], TIMEOUT | QUEUE).looking_back(3),
-        shape("deadlines of one's own", sized(1, 1), 3, &[Deadline, Cancel, Fail, Tick], TIMEOUT | QUEUE)
+        shape("waiting with a limit", timed, 3, &[Cancel, Fail, Tick, Pass], TIMEOUT | QUEUE).looking_back(3),
+        shape("deadlines of check-outs", sized(1, 1), 3, &[Deadline, Cancel, Fail, Tick], TIMEOUT | QUEUE)
             .looking_back(3),
         shape("load-balanced", balanced, 2, &[Cancel, Fail, ClearService, Fork, Due], STALE | ERROR)
             .at_most(Input::Clear, 1),
         shape("load-balanced, one service", balanced, 2, &[Cancel, Fail, ClearService], SERVICE_FULL)
             .at_most(Input::Clear, 1)
             .in_place(),
-        shape("no place left", sized(0, 2), 4, &[Break, Clear, Due], BUSY | DUE | STALE).in_place().lazy(),
+        shape("no slot left", sized(0, 2), 4, &[Break, Clear, Due], BUSY | DUE | STALE).in_place().lazy(),
         shape("other options", sized(2, 2), 2, &[Cancel, Fail, Due], SURPLUS | IDLE | QUEUE).others(&[
             sized(1, 1),
             sized(2, 1),

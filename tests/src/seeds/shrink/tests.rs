@@ -24,7 +24,7 @@ fn body(of: &Decisions) -> Result<(), String> {
 }
 
 #[test]
-fn life_that_fails_is_shrunk_to_what_it_takes() {
+fn failing_run_is_shrunk_to_the_decisions_that_it_needs() {
     let seed = (0..).find(|seed| body(&Decisions::of_seed(*seed)).is_err()).expect("most fail");
     let recorded = Decisions::recorded(seed);
     let error = body(&recorded).expect_err("as before");
@@ -37,7 +37,7 @@ fn life_that_fails_is_shrunk_to_what_it_takes() {
 }
 
 #[test]
-fn life_is_not_shrunk_to_another_failure() {
+fn run_is_not_shrunk_to_another_failure() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![3, 9, 9])].into() };
     let live = |script: &Script| match script.streams["a"].as_slice() {
         [first, ..] if *first >= 3 => Some("P9: one".to_owned()),
@@ -48,7 +48,7 @@ fn life_is_not_shrunk_to_another_failure() {
 }
 
 #[test]
-fn shrinking_ends_with_its_time_and_its_lives() {
+fn shrinking_ends_at_its_limits_of_time_and_runs() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![9; 100])].into() };
     let spend = |limits| shrink(script.clone(), "P1: any".to_owned(), limits, |_| None);
     let none = spend(Limits { lives: 5_000, time: Duration::ZERO });
@@ -67,7 +67,7 @@ fn script_is_its_text() {
 }
 
 #[test]
-fn recorded_life_is_lived_again_from_its_script() {
+fn recorded_run_is_replayed_from_its_script() {
     let (recorded, plain) = (Decisions::recorded(5), Decisions::of_seed(5));
     let draw = |of: &Decisions| {
         let mut stream = of.stream("part");

@@ -64,7 +64,7 @@ impl Book {
         let request = self.next;
         self.next += 1;
         let before = self.entries.insert((conn, id), Entry::Unwritten(request));
-        assert_eq!(before, None, "stream {id} of connection {conn} is given out twice");
+        assert_eq!(before, None, "stream {id} of connection {conn} is granted twice");
         self.alive.insert(request);
     }
 

@@ -84,7 +84,7 @@ enum What {
 impl Host {
     fn new(seed: u64, mean_service: f64) -> Self {
         let mut rule = Rule::new(OPTIONS);
-        let config = OPTIONS.validate().expect("options that are right");
+        let config = OPTIONS.validate().expect("valid options");
         let mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut rule);
         let rng = Rng::stream(seed, "service");
         let mut host = Self { mux, rule, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service };
@@ -114,7 +114,7 @@ impl Host {
                 MuxAction::Wake(waiter) => match self.mux.claim(self.at(), waiter) {
                     MuxClaim::Granted(stream) => self.serve(stream),
                     MuxClaim::Failed(_) => self.rule.report.rejected += 1,
-                    MuxClaim::Waiting | MuxClaim::Stale => panic!("woken for nothing"),
+                    MuxClaim::Waiting | MuxClaim::Stale => panic!("woken without an outcome"),
                 },
             }
         }
@@ -150,14 +150,14 @@ impl Host {
             let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due <= end);
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= end);
             if let Some(due) = due.filter(|due| next.is_none_or(|next| *due <= next)) {
-                assert!(due >= self.now, "due before it was asked for");
+                assert!(due >= self.now, "the next deadline is in the past");
                 self.rule.time_passes(self.now, due);
                 self.now = due;
                 let open = self.rule.look(due);
                 self.mux.handle_timeout(self.at(), &mut self.rule);
                 self.rule.looked(due, open);
                 let again = self.mux.poll_timeout();
-                assert!(again.is_none_or(|again| again > self.at()), "called in vain at {due}");
+                assert!(again.is_none_or(|again| again > self.at()), "the call at the deadline {due} left a due timer");
             } else if next.is_some() {
                 let Some(((at, _), what)) = self.agenda.pop_first() else { unreachable!("it was seen") };
                 self.rule.time_passes(self.now, at);
@@ -165,7 +165,7 @@ impl Host {
                 let now = self.at();
                 match what {
                     What::Established(conn) => {
-                        self.mux.handle_established(now, conn, &mut self.rule).expect("nobody gave it up");
+                        self.mux.handle_established(now, conn, &mut self.rule).expect("the pool has not abandoned it");
                     }
                     What::Heartbeat(conn, stream) => {
                         let told = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.rule);

@@ -225,7 +225,7 @@ impl<M: Bounded> World<'_, M> {
             self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]);
         } else if kind == Kind::TimeOnly {
             self.now += choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
-            self.note(|| "time goes on".into());
+            self.note(|| "time advances".into());
             return;
         } else if kind == Kind::TimeBack {
             // Only for this call.
@@ -236,7 +236,7 @@ impl<M: Bounded> World<'_, M> {
         if matches!(kind, Kind::TimeExact | Kind::TimePast) {
             // A call at the deadline must have an effect, so no deadline is left.
             let due = self.mux.poll_timeout();
-            assert!(due.is_none_or(|due| due > self.at()), "after handle_timeout something is still due");
+            assert!(due.is_none_or(|due| due > self.at()), "handle_timeout left a due timer");
         }
     }
 
@@ -347,13 +347,15 @@ impl<M: Bounded> World<'_, M> {
             }
             Ok(Reply::Request) => self.book.answered(number, id),
             Ok(Reply::Late) => self.book.late(number, id),
-            Ok(Reply::Heartbeat) => assert!(asked && entry.is_none(), "it was asked by {entry:?}"),
+            Ok(Reply::Heartbeat) => {
+                assert!(asked && entry.is_none(), "a reply to a heartbeat was assigned to {entry:?}")
+            }
             Err(ReplyError::Unknown { stream: read }) => {
                 assert_eq!(read, stream);
                 let nobody = !asked && matches!(entry, None | Some(Entry::Answered(_)));
-                assert!(nobody, "somebody waits for it: {entry:?}");
+                assert!(nobody, "a request waits for this reply: {entry:?}");
             }
-            Err(ReplyError::Stale) => assert_eq!(entry, None, "its connection is there"),
+            Err(ReplyError::Stale) => assert_eq!(entry, None, "its connection exists"),
             other => unreachable!("{other:?}"),
         }
     }

@@ -67,7 +67,7 @@ pub(crate) fn acquire(
         }
         (Ok(Acquire::Queued(waiter)), Acquired::Queued(number)) => waiters.push((waiter, number)),
         (Err(error), Acquired::Failed(expected)) => assert_eq!(error, expected),
-        (outcome, expected) => panic!("acquire: {outcome:?}, and the model says {expected:?}"),
+        (outcome, expected) => panic!("acquire: the pool returned {outcome:?}, the model {expected:?}"),
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn claim(outcome: MuxClaim, expected: Option<Outcome>, streams: &mut 
             Some(Outcome::Failed(AcquireError::TimedOut { in_flight: expected, .. })),
         ) => assert_eq!(in_flight, expected),
         (MuxClaim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
-        (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        (outcome, expected) => panic!("claim: the pool returned {outcome:?}, the model {expected:?}"),
     }
     true
 }

@@ -98,7 +98,7 @@ impl<'a, M: Bounded> World<'a, M> {
     /// The connection with this number, among those that the pool may know.
     pub(super) fn conn_of(&self, number: u64) -> MuxConnId {
         let found = self.known.iter().find(|conn| conn.number().get() == number);
-        *found.expect("a connection that the pool has told of")
+        *found.expect("a connection that the pool has reported")
     }
 
     /// Compares all observable state of the pool with the model.
@@ -142,7 +142,7 @@ impl<'a, M: Bounded> World<'a, M> {
             expected.is_some()
         });
         for &conn in &self.gone {
-            assert_eq!(self.mux.conn_in_flight(conn), None, "{conn:?} is gone");
+            assert_eq!(self.mux.conn_in_flight(conn), None, "{conn:?} no longer exists");
         }
         let model = &self.model;
         self.establishing
@@ -164,11 +164,11 @@ impl<'a, M: Bounded> World<'a, M> {
             ),
             Some(MuxAction::Wake(waiter)) => {
                 let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-                let number = found.expect("the pool speaks of a request that is not over").1;
+                let number = found.expect("the pool wakes an open request").1;
                 self.model.took_wake(number);
             }
             Some(MuxAction::Close(conn)) => {
-                assert!(wakes.is_empty(), "who waits is told first");
+                assert!(wakes.is_empty(), "wake actions are polled first");
                 self.model.took_close(conn.number().get());
                 assert!(self.book.all(|_| true).iter().all(|(number, _)| *number != conn.number().get()));
             }
@@ -177,7 +177,7 @@ impl<'a, M: Bounded> World<'a, M> {
                 assert_eq!(self.book.entry(conn.number().get(), stream), None, "the id is a request's");
             }
             Some(MuxAction::Establish(conn)) => {
-                assert!(!owes_heartbeat && !owes_close, "what is at hand is done first");
+                assert!(!owes_heartbeat && !owes_close, "heartbeats and closes are polled before establishments");
                 self.model.took_establish(conn.number().get());
                 self.establishing.push(conn);
             }
@@ -225,7 +225,7 @@ impl<'a, M: Bounded> World<'a, M> {
         let state = self.mux.state();
         assert_eq!((state.in_flight, state.orphaned), (0, 0), "a stream id is lost");
         assert!(self.book.is_empty(), "a stream id is lost: {:?}", self.book);
-        assert_eq!(state.queued, 0, "a request waits for ever");
+        assert_eq!(state.queued, 0, "a request waits forever");
         self.mux.assert_peace();
     }
 
@@ -286,7 +286,7 @@ impl<'a, M: Bounded> World<'a, M> {
             let Some(MuxAction::Establish(conn)) = other.poll_action(now) else { unreachable!("it owes one") };
             other.handle_established(now, conn, &mut ()).expect("it is pending");
             let Ok(poolhouse_core::mux::Acquire::Granted(stream)) = other.acquire(now, None, &mut ()) else {
-                unreachable!("a connection is there")
+                unreachable!("a connection is available")
             };
             stream
         })
@@ -319,6 +319,6 @@ pub(crate) fn translated(event: &MuxEvent) -> Event {
         MuxEvent::StreamOrphaned { conn, stream, orphaned, .. } => Event::Orphaned(id(conn), stream, orphaned),
         MuxEvent::LateReply { conn, stream, .. } => Event::Late(id(conn), stream),
         MuxEvent::UnknownReply { conn, stream, .. } => Event::Unknown(id(conn), stream),
-        _ => unreachable!("an event that the model does not know: {event:?}"),
+        _ => unreachable!("an event that the model does not contain: {event:?}"),
     }
 }

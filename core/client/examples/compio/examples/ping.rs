@@ -1,4 +1,4 @@
-//! A client of each thread pings a server.
+//! Pings a server from several threads, with a client in each.
 //!
 //! `cargo run --manifest-path core/client/examples/compio/Cargo.toml --example ping -- host:port`
 //! (or a connection string; without an argument, a fake server of this process)
@@ -35,7 +35,7 @@ fn main() -> Result<(), BoxError> {
     })
 }
 
-/// One thread: a runtime, and a client in it.
+/// The body of a thread: a runtime, and a client that uses it.
 fn run(number: usize, uri: &str) -> Result<(), BoxError> {
     let runtime = Runtime::new()?;
     let begun = std::time::Instant::now();

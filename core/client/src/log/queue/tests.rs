@@ -15,7 +15,7 @@ fn publish(queue: &LogQueue) {
 }
 
 #[test]
-fn nothing_is_emitted_before_delivery_and_all_of_it_then() {
+fn queued_messages_are_emitted_at_delivery() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     let captured = capture(|| {
         publish(&queue);
@@ -40,7 +40,7 @@ fn address_of_a_server_is_known_without_its_context() {
 
 /// LOG-37
 #[test]
-fn nothing_is_noted_down_when_nobody_listens() {
+fn without_a_subscriber_nothing_is_queued() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     publish(&queue);
     let off = LogQueue::new(LogOptions::OFF);
@@ -52,7 +52,7 @@ fn nothing_is_noted_down_when_nobody_listens() {
 }
 
 #[test]
-fn queue_is_bounded_and_says_how_many_were_lost() {
+fn queue_is_bounded_and_reports_the_number_of_dropped_messages() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     let captured = capture(|| {
         (0..LOG_QUEUE_EVENTS + 5).for_each(|_| publish(&queue));
@@ -117,7 +117,7 @@ fn subscriber_may_publish_and_deliver_itself() {
 
 /// LOG-01: changes by several threads are emitted in their order, and by one thread at a time.
 #[test]
-fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
+fn events_of_several_threads_are_emitted_in_order_by_one_thread_at_a_time() {
     const THREADS: u32 = 4;
     const EACH: u32 = 1000;
     let queue = LogQueue::new(LogOptions::DEFAULT);
@@ -155,7 +155,7 @@ fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
 /// Only the message at which the subscriber panics is lost. The change that the message reports
 /// takes effect, and later messages are emitted.
 #[test]
-fn subscriber_that_panics_is_passed_over() {
+fn panic_of_a_subscriber_loses_one_message() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     let captured = capture(|| {
         publish(&queue);
@@ -195,7 +195,7 @@ impl tracing::Subscriber for Undecided {
 
 /// `enabled` is called under the lock of the object that changes.
 #[test]
-fn subscriber_that_panics_when_it_is_asked_listens_to_nothing() {
+fn subscriber_that_panics_in_enabled_receives_no_message() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     tracing::subscriber::with_default(Undecided, || {
         assert!(!queue.is_active());
@@ -206,7 +206,7 @@ fn subscriber_that_panics_when_it_is_asked_listens_to_nothing() {
 }
 
 #[test]
-fn reply_is_kept_as_short_as_it_is_shown() {
+fn queued_reply_is_cut_to_the_logged_length() {
     let queue = LogQueue::new(LogOptions { document_length_max: 1, heartbeat_replies: true, ..LogOptions::DEFAULT });
     capture(|| {
         let context = EventContext::NONE.with_reply(RawDocument::EMPTY);
@@ -231,7 +231,7 @@ fn events_of_multiplexed_pools_are_not_logged() {
 }
 
 #[test]
-fn address_that_comes_with_an_event_is_its_own() {
+fn address_in_the_context_of_an_event_takes_precedence() {
     let queue = LogQueue::new(LogOptions::DEFAULT).of_server("b:2");
     let captured = capture(|| {
         for address in ["b:2", "c:3"] {

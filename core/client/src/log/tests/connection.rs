@@ -65,7 +65,7 @@ fn check(captured: &Captured, message: &str, fields: &[(&str, capture::Value)]) 
 
 /// LOG-21, LOG-23, LOG-24, LOG-25, LOG-27, LOG-32
 #[test]
-fn life_of_a_connection_is_logged_in_order() {
+fn all_events_of_a_connection_are_logged_in_order() {
     let captured = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
         world.ready();
@@ -146,7 +146,7 @@ fn cleared_service_is_named_in_hex() {
 
 /// LOG-25
 #[test]
-fn closed_connection_says_why_in_the_four_fixed_texts() {
+fn closed_connection_has_one_of_four_fixed_reasons() {
     let stale = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
         world.ready();
@@ -187,7 +187,7 @@ fn closed_connection_says_why_in_the_four_fixed_texts() {
 
 /// LOG-26
 #[test]
-fn failed_check_out_says_why_in_the_three_fixed_texts() {
+fn failed_check_out_has_one_of_three_fixed_reasons() {
     let timeout = capture(|| {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
         let mut world = World::new(options, LogOptions::DEFAULT);

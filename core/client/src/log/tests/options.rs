@@ -12,14 +12,14 @@ fn from(variables: &[(&str, &str)]) -> LogOptions {
 
 /// LOG-34
 #[test]
-fn nothing_set_restricts_nothing() {
+fn without_variables_all_levels_are_logged() {
     assert_eq!(from(&[]), LogOptions::DEFAULT);
     assert_eq!(LogOptions::DEFAULT.document_length_max, 1000, "LOG-36");
 }
 
 /// LOG-34
 #[test]
-fn each_component_has_its_level_and_all_is_for_the_others() {
+fn variable_all_applies_to_components_without_a_variable() {
     let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
     assert_eq!((options.connection, options.topology), (LevelFilter::DEBUG, LevelFilter::OFF));
     let options = from(&[("MONGODB_LOG_TOPOLOGY", "ERROR")]);
@@ -39,7 +39,7 @@ fn each_component_has_its_level_and_all_is_for_the_others() {
 
 /// LOG-34
 #[test]
-fn settings_that_make_no_sense_count_as_not_set() {
+fn invalid_settings_count_as_not_set() {
     let options = from(&[
         ("MONGODB_LOG_CONNECTION", "loud"),
         ("MONGODB_LOG_TOPOLOGY", ""),

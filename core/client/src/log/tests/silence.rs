@@ -31,7 +31,7 @@ fn components_are_filtered_by_target_by_any_subscriber() {
 
 /// LOG-34
 #[test]
-fn minimum_level_of_a_component_holds_whoever_listens() {
+fn minimum_level_of_a_component_applies_to_every_subscriber() {
     let connection = LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT };
     assert!(capture(|| life(connection)).iter().all(|event| event.target == CONNECTION));
     let topology = LogOptions { connection: LevelFilter::WARN, ..LogOptions::DEFAULT };
@@ -41,7 +41,7 @@ fn minimum_level_of_a_component_holds_whoever_listens() {
 
 /// LOG-37
 #[test]
-fn no_component_is_active_when_nobody_listens() {
+fn without_a_subscriber_no_component_is_active() {
     let logs = Logs::default();
     assert!(capture_where(|_| false, || assert!(!logs.logs_connections() && !logs.logs_topology())).is_empty());
     capture(|| assert!(logs.logs_connections() && logs.logs_topology()));

@@ -121,7 +121,7 @@ fn server() -> [(&'static str, Value); 2] {
 
 /// LOG-29, LOG-30
 #[test]
-fn life_of_a_topology_is_logged_in_order() {
+fn all_events_of_a_topology_are_logged_in_order() {
     let captured = capture(|| {
         let mut world = World::new(LogOptions::DEFAULT);
         world.control.close(world.now, &mut world.logs);
@@ -248,7 +248,7 @@ fn lost_last_server_is_a_warning() {
 /// A topology without servers causes a warning in either style. The topology logs the change of a
 /// server's description; the server does not.
 #[test]
-fn events_of_the_topology_are_logged_as_their_kind_is() {
+fn topology_events_are_logged_by_their_kind() {
     use poolhouse_core::topology::SdamEvent;
     let empty = SdamEvent::NoServers { topology: TopologyId::new(5) };
     for options in [LogOptions::DEFAULT, TEXT] {
@@ -262,7 +262,7 @@ fn events_of_the_topology_are_logged_as_their_kind_is() {
 
 /// LOG-34: heartbeats alone, without the address of their server.
 #[test]
-fn heartbeats_are_logged_as_far_as_the_topology_is() {
+fn heartbeats_are_logged_at_the_level_of_the_topology() {
     use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
     let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: Some(3) };
     let event = MonitorEvent::HeartbeatStarted { id, awaited: true };

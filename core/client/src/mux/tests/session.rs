@@ -236,7 +236,7 @@ fn options() -> SessionOptions {
 }
 
 #[test]
-fn connection_whose_server_breaks_the_protocol_about_the_handshake_is_closed() {
+fn protocol_violation_around_the_handshake_closes_the_connection() {
     let junk = [0x7f; 9];
     // An envelope that arrives before its request, and bytes with which no envelope begins.
     for (script, established) in [(handshake(&envelope(0, READY, &[]), &[]), 0), (handshake(&[], &junk), 1)] {
@@ -249,7 +249,7 @@ fn connection_whose_server_breaks_the_protocol_about_the_handshake_is_closed() {
 
 /// The session did not register for events. Events that a server sends nevertheless are ignored.
 #[test]
-fn events_of_a_server_are_passed_over() {
+fn events_of_a_server_are_ignored() {
     let mut script = handshake(&[], &envelope(-1, EVENT, b"whatever"));
     script.push_back([envelope(-1, EVENT, b"more"), envelope(0, RESULT, VOID)].concat());
     let mut stage = Stage::new(options(), [script]);
@@ -265,7 +265,7 @@ fn events_of_a_server_are_passed_over() {
 }
 
 #[test]
-fn connection_that_takes_nothing_at_all_has_failed() {
+fn connection_that_accepts_no_byte_fails() {
     let mut stage = Stage::new(options(), []);
     stage.platform.with(|world| {
         world.full = true;
@@ -287,7 +287,7 @@ fn request_that_is_too_long_is_not_sent() {
 }
 
 #[test]
-fn answer_that_makes_no_sense_is_an_error_of_that_request_alone() {
+fn malformed_response_fails_its_request_only() {
     let mut script = handshake(&[], &[]);
     // The body of an error begins with a code of four bytes.
     script.push_back(envelope(0, ERROR, &[0, 0]));
@@ -368,7 +368,7 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
 
 /// The request waits for the first connection of its host.
 #[test]
-fn request_whose_time_is_over_before_it_is_sent_was_not_executed() {
+fn request_that_times_out_before_it_is_sent_was_not_executed() {
     let stage = Stage::new(options(), []);
     stage.platform.run();
     let session = &stage.session;
@@ -385,7 +385,7 @@ fn request_whose_time_is_over_before_it_is_sent_was_not_executed() {
 
 /// Time passes while hosts refuse the request.
 #[test]
-fn request_that_hosts_have_refused_until_its_time_was_over_has_timed_out() {
+fn request_refused_by_hosts_until_its_deadline_has_timed_out() {
     let mux = MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT };
     let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), []);
     let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
@@ -404,7 +404,7 @@ fn request_that_hosts_have_refused_until_its_time_was_over_has_timed_out() {
 }
 
 #[test]
-fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
+fn request_continues_with_replaced_hosts() {
     let stage = Stage::new(options(), []);
     let session = &stage.session;
     let mut query = Box::pin(session.query("a", Consistency::One));
@@ -420,7 +420,7 @@ fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
 
 /// An executor that ends drops its tasks. Hosts that are added after that have no connections.
 #[test]
-fn session_whose_tasks_were_dropped_serves_nobody() {
+fn session_without_tasks_fails_requests() {
     let stage = Stage::new(options(), []);
     let mut query = Box::pin(stage.session.query("a", Consistency::One));
     assert!(poll(&mut query).is_pending());
@@ -437,7 +437,7 @@ fn session_whose_tasks_were_dropped_serves_nobody() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn warnings_of_tls_are_told_by_the_session() {
+fn session_returns_the_tls_warnings() {
     use crate::tls::{TlsOptions, TlsWarning};
     let insecure = TlsOptions { allow_invalid_certificates: true, ..TlsOptions::default() };
     let start = || Stage::new(options().tls(insecure.clone()), []);

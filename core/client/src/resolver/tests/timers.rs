@@ -104,7 +104,7 @@ impl Platform for Hasty {
 }
 
 #[test]
-fn timer_that_fires_early_is_waited_for_again() {
+fn early_timer_is_set_again() {
     let platform = Hasty::default();
     let config = ResolverConfig::new(vec![([10, 0, 0, 1], 53).into(), ([10, 0, 0, 2], 53).into()]);
     let resolver = DnsResolver::with_config(platform.clone(), config.clone());
@@ -117,10 +117,10 @@ fn timer_that_fires_early_is_waited_for_again() {
 
 /// An attacker that can guess the id of a question can answer it.
 #[test]
-fn question_that_could_be_guessed_is_not_asked() {
+fn without_random_bytes_no_query_is_sent() {
     let platform = Hasty { is_plain: true, ..Hasty::default() };
     let resolver = DnsResolver::with_config(platform, ResolverConfig::new(vec![([10, 0, 0, 1], 53).into()]));
     let lookup = pin!(resolver.lookup_srv("_mongodb._tcp.a.test"));
     let result = lookup.poll(&mut Context::from_waker(Waker::noop()));
-    assert_eq!(result, Poll::Ready(Err(LookupError::Other("the system has no random bits".into()))));
+    assert_eq!(result, Poll::Ready(Err(LookupError::Other("the operating system supplied no random bytes".into()))));
 }

@@ -6,18 +6,18 @@ use core::error::Error;
 use poolhouse_core::Reason;
 
 #[test]
-fn each_error_of_a_lookup_says_what_happened() {
+fn each_error_of_a_lookup_has_a_text() {
     let texts = [
-        (LookupError::Name, "not a name that can be looked up"),
+        (LookupError::Name, "the name is invalid, so it cannot be looked up"),
         (LookupError::NoSuchName, "the name does not exist"),
         (LookupError::NoRecords, "the name has no such records"),
         (LookupError::Text, "a TXT record is not UTF-8"),
         (LookupError::Aliases, "the name has too many aliases, or they form a loop"),
         (LookupError::ServerFailed { code: 2 }, "the name server failed with code 2"),
         (LookupError::Referral, "the name server returned only a referral to other name servers"),
-        (LookupError::Malformed, "the name server's answer cannot be read"),
+        (LookupError::Malformed, "the name server's reply is malformed"),
         (LookupError::Unreachable(Reason::NONE), "the name server cannot be reached"),
-        (LookupError::Timeout, "the name server did not answer in time"),
+        (LookupError::Timeout, "the name server did not reply in time"),
         (LookupError::Other("no luck".into()), "no luck"),
     ];
     for (error, text) in texts {
@@ -54,11 +54,11 @@ fn hint_01_missing_record_is_named() {
 }
 
 #[test]
-fn each_error_of_a_seedlist_says_what_is_wrong_with_it() {
+fn each_error_of_a_seedlist_has_a_text() {
     let name = || "a.example".to_string();
     let foreign = SeedlistError::ForeignHost { name: name(), target: "b.example".into() };
     let texts = [
-        (SeedlistError::NoHosts { name: name() }, "SRV lookup of a.example: no host"),
+        (SeedlistError::NoHosts { name: name() }, "SRV lookup of a.example: the reply contains no host"),
         (foreign, "SRV lookup of a.example: b.example is outside the domain of the connection string"),
         (SeedlistError::ManyTxt { name: name(), count: 2 }, "TXT lookup of a.example: there must be one record, not 2"),
     ];
@@ -68,6 +68,6 @@ fn each_error_of_a_seedlist_says_what_is_wrong_with_it() {
     }
     let wrong = ConnectionString::parse("x").expect_err("no scheme");
     let error = SeedlistError::from(wrong);
-    assert_eq!(error.to_string(), format!("with what the TXT record says: {wrong}"));
+    assert_eq!(error.to_string(), format!("with the options of the TXT record: {wrong}"));
     assert_eq!(error.source().map(ToString::to_string), Some(wrong.to_string()));
 }

@@ -9,7 +9,7 @@ fn addresses(host: &str) -> Vec<String> {
 }
 
 #[test]
-fn hosts_file_gives_every_address_of_a_name_once() {
+fn hosts_file_returns_every_address_of_a_name_once() {
     assert_eq!(addresses("localhost"), ["127.0.0.1", "::1"]);
     assert_eq!(addresses("db"), ["10.0.0.1", "10.0.0.2"]);
     assert_eq!(addresses("Db.Example.com."), ["10.0.0.1"]);

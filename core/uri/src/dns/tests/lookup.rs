@@ -10,7 +10,7 @@ fn found(hosts: &[&str], ttl: u64) -> Result<Answer, LookupError> {
 }
 
 #[test]
-fn question_goes_to_the_first_server_and_its_answer_is_the_result() {
+fn query_is_sent_to_the_first_server_and_its_answer_returned() {
     let mut lookup = lookup(&config(2));
     assert_eq!(lookup.poll_timeout(), None);
     assert_eq!(started(&mut lookup, 0), LookupAction::Datagram(server(1)));
@@ -31,7 +31,7 @@ fn question_goes_to_the_first_server_and_its_answer_is_the_result() {
 }
 
 #[test]
-fn servers_are_asked_in_turn_as_often_as_attempts_say() {
+fn servers_are_queried_in_turn_up_to_the_number_of_attempts() {
     let mut lookup = lookup(&config(2));
     for (round, number) in [1, 2, 1, 2].into_iter().enumerate() {
         let begin = round as u64 * 5_000;
@@ -57,7 +57,7 @@ fn answer_at_the_deadline_is_late() {
 /// A server that always replies at the last moment, and never with the answer, does not extend the
 /// lookup.
 #[test]
-fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
+fn lookup_ends_after_the_time_of_all_attempts() {
     let mut aliases = 0_u32;
     let mut alias = |request: &[u8]| {
         aliases += 1;
@@ -92,7 +92,7 @@ fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
 
 /// For a host that was suspended meanwhile, or with timers that fire late.
 #[test]
-fn no_server_is_asked_after_the_time_of_all_attempts() {
+fn no_server_is_queried_after_the_time_of_all_attempts() {
     let mut lookup = lookup(&config(3));
     started(&mut lookup, 0);
     lookup.handle_failed();
@@ -102,7 +102,7 @@ fn no_server_is_asked_after_the_time_of_all_attempts() {
 }
 
 #[test]
-fn servers_take_turns_when_the_configuration_says_so() {
+fn servers_rotate_if_configured() {
     let config = ResolverConfig { rotate: true, attempts: 1, ..config(3) };
     let mut lookup = Lookup::new(&config, NAME, RecordKind::Srv, 5).unwrap();
     for number in [3, 1, 2] {
@@ -113,7 +113,7 @@ fn servers_take_turns_when_the_configuration_says_so() {
 }
 
 #[test]
-fn three_servers_are_asked_at_most() {
+fn at_most_three_servers_are_queried() {
     let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(9) });
     for number in 1..=3 {
         assert_eq!(started(&mut lookup, 0), LookupAction::Datagram(server(number)));
@@ -174,7 +174,7 @@ fn answer_to_an_earlier_attempt_changes_nothing() {
 }
 
 #[test]
-fn answer_that_is_cut_off_is_asked_for_again_over_a_stream() {
+fn truncated_answer_is_requested_again_over_a_stream() {
     let mut lookup = lookup(&config(2));
     started(&mut lookup, 0);
     let mut cut = reply_with(lookup.request(), |packet| packet.set_flags(PacketFlag::TRUNCATION));
@@ -223,7 +223,7 @@ fn endless_stream_is_bounded() {
 }
 
 #[test]
-fn missing_name_and_missing_records_are_told_apart() {
+fn missing_name_and_missing_records_are_distinguished() {
     for (code, result) in [(RCODE::NameError, LookupError::NoSuchName), (RCODE::NoError, LookupError::NoRecords)] {
         let mut lookup = lookup(&config(2));
         started(&mut lookup, 0);
@@ -252,7 +252,7 @@ fn server_that_fails_is_followed_by_the_next_one() {
 
 /// The parser does not name all codes, and cannot name those of which a part is in the EDNS record.
 #[test]
-fn response_code_is_told_as_it_was_sent() {
+fn response_code_is_returned_unchanged() {
     for code in [6_u16, 11, 15, 16, 0x123, 0xFF0] {
         let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(1) });
         started(&mut lookup, 0);
@@ -294,7 +294,7 @@ fn referral_is_followed_by_the_next_server() {
 /// A reply without records is an answer if the server resolves for clients, is authoritative, or
 /// names an authoritative server.
 #[test]
-fn missing_records_are_believed_of_servers_that_know() {
+fn missing_records_are_accepted_from_resolving_or_authoritative_servers() {
     let changes: [fn(&mut Packet<'_>); 3] = [
         |packet| packet.set_flags(PacketFlag::RECURSION_AVAILABLE),
         |packet| packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER),
@@ -313,7 +313,7 @@ fn missing_records_are_believed_of_servers_that_know() {
 }
 
 #[test]
-fn server_that_does_not_know_of_sizes_is_asked_once_more_without() {
+fn server_without_edns_is_queried_again_without_it() {
     for code in [RCODE::FormatError, RCODE::NotImplemented] {
         let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(1) });
         started(&mut lookup, 0);
@@ -332,7 +332,7 @@ fn server_that_does_not_know_of_sizes_is_asked_once_more_without() {
 }
 
 #[test]
-fn what_cannot_be_read_is_followed_by_the_next_server() {
+fn malformed_reply_is_followed_by_the_next_server() {
     let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(2) });
     started(&mut lookup, 0);
     let mut bytes = reply(lookup.request(), vec![srv(NAME, 90, "a.example.com", 1)]);
@@ -347,7 +347,7 @@ fn what_cannot_be_read_is_followed_by_the_next_server() {
 }
 
 #[test]
-fn alias_that_the_answer_does_not_resolve_is_asked_for() {
+fn unresolved_alias_is_queried() {
     let mut lookup = lookup(&config(1));
     started(&mut lookup, 0);
     let bytes = reply(lookup.request(), vec![cname(NAME, 30, "_mongodb._tcp.alias.example.com")]);
@@ -361,7 +361,7 @@ fn alias_that_the_answer_does_not_resolve_is_asked_for() {
 }
 
 #[test]
-fn aliases_without_end_are_given_up() {
+fn endless_aliases_are_an_error() {
     let mut lookup = lookup(&config(1));
     for step in 0_u32..8 {
         assert!(lookup.poll_action(at(0), step).is_some(), "step {step}");
@@ -378,7 +378,7 @@ fn aliases_without_end_are_given_up() {
 }
 
 #[test]
-fn what_is_no_name_is_not_asked_for() {
+fn invalid_name_is_not_queried() {
     let long = ["a"; 127].join(".") + ".b";
     let label = "a".repeat(64);
     for name in ["", ".", "a..b", ".a", "a b", "a\\.b", "\u{fc}", "a/b", &long, &label] {

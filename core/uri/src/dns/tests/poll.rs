@@ -17,7 +17,7 @@ fn change(poll: &mut SrvPoll, hosts: &[&str], entropy: u64) -> Option<Vec<String
 }
 
 #[test]
-fn lookup_is_due_after_a_minute_or_when_the_records_are_too_old() {
+fn lookup_is_due_after_a_minute_or_the_time_to_live() {
     for (ttl, seconds) in [(0, 60), (59, 60), (61, 61), (86_400, 86_400)] {
         let mut poll = poll("", ttl);
         let due = at(seconds * 1_000);
@@ -47,7 +47,7 @@ fn security_9_time_to_live_of_records_is_limited_to_a_day() {
 }
 
 #[test]
-fn new_hosts_follow_and_those_that_are_gone_go() {
+fn hosts_are_added_and_removed() {
     let mut poll = poll("", 60);
     assert_eq!(change(&mut poll, &["b.test.com:1", "a.test.com:1"], 0), None, "the order makes no difference");
     let three = ["c.test.com:1", "b.test.com:1", "a.test.com:1"];
@@ -78,7 +78,7 @@ fn failed_lookup_leaves_the_hosts_and_is_repeated_after_a_heartbeat() {
 }
 
 #[test]
-fn hosts_outside_the_domain_do_not_count() {
+fn hosts_outside_the_domain_are_ignored() {
     let mut poll = poll("", 60);
     let mixed = ["evil.com:1", "a.test.com:1", "c.test.com:1", "test.com:1"];
     assert_eq!(change(&mut poll, &mixed, 0).unwrap(), ["a.test.com:1", "c.test.com:1"]);
@@ -100,7 +100,7 @@ fn hosts_outside_the_domain_do_not_count() {
 }
 
 #[test]
-fn topology_that_finds_its_own_hosts_ends_it() {
+fn topology_that_discovers_its_hosts_ends_the_lookups() {
     for topology in [
         TopologyType::Single,
         TopologyType::ReplicaSetNoPrimary,
@@ -123,7 +123,7 @@ fn topology_that_finds_its_own_hosts_ends_it() {
 }
 
 #[test]
-fn as_many_hosts_are_kept_as_are_wanted_and_new_ones_chosen_at_random() {
+fn hosts_are_kept_up_to_the_maximum_and_new_ones_chosen_at_random() {
     let three = ["a.test.com:1", "c.test.com:1", "d.test.com:1"];
     let mut seen = alloc::collections::BTreeSet::new();
     for entropy in 0..64 {

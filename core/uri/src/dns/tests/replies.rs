@@ -41,7 +41,7 @@ fn addresses_are_found_in_their_order() {
 }
 
 #[test]
-fn aliases_are_followed_within_an_answer_and_shorten_its_life() {
+fn aliases_are_followed_within_an_answer_and_limit_its_time_to_live() {
     let answers = vec![
         srv("c.example.com", 80, "x.example.com", 2),
         cname("B.example.com", 70, "c.example.com"),
@@ -53,7 +53,7 @@ fn aliases_are_followed_within_an_answer_and_shorten_its_life() {
 }
 
 #[test]
-fn aliases_that_go_round_in_circles_are_an_error() {
+fn circular_aliases_are_an_error() {
     for answers in [vec![cname(NAME, 1, NAME)], vec![cname(NAME, 1, "b.example.com"), cname("b.example.com", 1, NAME)]]
     {
         assert_eq!(of(NAME, RecordKind::Srv, answers), Some(Err(LookupError::Aliases)));
@@ -73,7 +73,7 @@ fn alias_without_records_has_none() {
 }
 
 #[test]
-fn records_of_other_names_classes_and_sections_do_not_count() {
+fn records_of_other_names_classes_and_sections_are_ignored() {
     let mut chaos = srv(NAME, 1, "evil.example.com", 1);
     chaos.class = CLASS::CH;
     let change = |packet: &mut Packet<'_>| {
@@ -84,7 +84,7 @@ fn records_of_other_names_classes_and_sections_do_not_count() {
 }
 
 #[test]
-fn root_as_a_host_says_that_there_is_none() {
+fn root_as_a_host_means_no_host() {
     assert_eq!(of(NAME, RecordKind::Srv, vec![srv(NAME, 9, ".", 1)]), Some(Err(LookupError::NoRecords)));
     let answers = vec![srv(NAME, 9, ".", 1), srv(NAME, 9, "a.b", 1)];
     assert_eq!(of(NAME, RecordKind::Srv, answers), hosts(&["a.b:1"], 9));
@@ -98,7 +98,7 @@ fn time_to_live_beyond_31_bits_is_zero() {
 }
 
 #[test]
-fn strange_bytes_of_a_host_are_escaped() {
+fn unusual_bytes_of_a_host_are_escaped() {
     let answers = vec![srv(NAME, 9, r"evil\.b\000\255.example.com", 1)];
     assert_eq!(of(NAME, RecordKind::Srv, answers), hosts(&[r"evil\046b\000\255.example.com:1"], 9));
 }
@@ -159,7 +159,7 @@ fn end_of_chain(length: usize) -> usize {
 }
 
 #[test]
-fn name_is_followed_no_further_than_the_length_of_its_message_pays_for() {
+fn steps_through_names_are_limited_by_the_length_of_the_message() {
     // One such name is expensive, but only one is read.
     let length = 7_000;
     let end = pointer(end_of_chain(length));
@@ -177,7 +177,7 @@ fn name_is_followed_no_further_than_the_length_of_its_message_pays_for() {
 
 /// Records of other kinds are not read, even if reading them is expensive or impossible.
 #[test]
-fn records_of_other_kinds_are_not_read() {
+fn records_of_other_kinds_are_not_parsed() {
     let beyond = pointer(0x3FFF);
     // NS, MINFO, MX, A.
     for (kind, data) in [(2, &beyond[..]), (14, &[beyond, beyond].concat()), (15, &[0, 0]), (1, &[1])] {
@@ -201,7 +201,7 @@ fn long_names_of_many_records_are_followed() {
 }
 
 #[test]
-fn addresses_of_six_are_found_where_they_are_asked_for() {
+fn ipv6_addresses_are_returned_if_requested() {
     use core::net::{IpAddr, Ipv6Addr};
     use simple_dns::rdata::AAAA;
     let one = record("a_b-c.d", 1, RData::AAAA(AAAA { address: 1 }));
@@ -212,7 +212,7 @@ fn addresses_of_six_are_found_where_they_are_asked_for() {
 
 /// A message that is not the answer to a query is ignored.
 #[test]
-fn reply_to_something_else_than_a_question_is_not_ours() {
+fn reply_to_another_operation_is_ignored() {
     let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
     lookup.poll_action(at(0), 7).unwrap();
     let mut bytes = reply_with(lookup.request(), |packet| packet.answers = vec![srv(NAME, 1, "x.example.com", 1)]);
@@ -224,7 +224,7 @@ fn reply_to_something_else_than_a_question_is_not_ours() {
 
 /// A record with a kind and without data.
 #[test]
-fn record_without_data_is_none() {
+fn record_without_data_is_ignored() {
     for (kind, of_kind) in [
         (RecordKind::A, TYPE::A),
         (RecordKind::Aaaa, TYPE::AAAA),

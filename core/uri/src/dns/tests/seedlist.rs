@@ -7,7 +7,7 @@ fn fits(host: &str, target: &str) -> bool {
 }
 
 #[test]
-fn question_is_made_of_the_service_and_the_host() {
+fn query_name_is_made_of_service_and_host() {
     let question = question("mongodb+srv://Cluster.Example.com./?srvMaxHosts=2");
     assert_eq!(question.srv_name(), "_mongodb._tcp.cluster.example.com");
     assert_eq!(question.txt_name(), "cluster.example.com");
@@ -17,7 +17,7 @@ fn question_is_made_of_the_service_and_the_host() {
 }
 
 #[test]
-fn host_lies_in_the_domain_behind_the_first_dot() {
+fn host_must_be_in_the_domain_after_the_first_dot() {
     assert!(fits("a.b.example.com", "x.b.example.com"));
     assert!(fits("a.b.example.com", "X.Y.B.Example.COM."));
     assert!(fits("a.b.example.com", "a.b.example.com"));
@@ -29,7 +29,7 @@ fn host_lies_in_the_domain_behind_the_first_dot() {
 }
 
 #[test]
-fn host_of_a_short_name_has_a_part_more() {
+fn host_of_a_short_name_must_have_one_more_label() {
     for (host, target) in
         [("localhost", "a.localhost"), ("mongo.local", "a.mongo.local"), ("mongo.local", "a.b.mongo.local")]
     {
@@ -49,7 +49,7 @@ fn host_of_a_short_name_has_a_part_more() {
 }
 
 #[test]
-fn what_is_no_host_does_not_lie_in_the_domain() {
+fn invalid_host_is_outside_the_domain() {
     for target in
         ["x\\046y.b.example.com", "x y.b.example.com", "x..b.example.com", "x/y.b.example.com", "x:1.b.example.com"]
     {
@@ -60,7 +60,7 @@ fn what_is_no_host_does_not_lie_in_the_domain() {
 }
 
 #[test]
-fn one_foreign_host_spoils_the_answer() {
+fn one_foreign_host_invalidates_the_answer() {
     let question = question("mongodb+srv://a.b.example.com");
     let error = question.hosts(&answer(&["x.b.example.com:1", "evil.example.com:1"], 60), 0).unwrap_err();
     let name = || "_mongodb._tcp.a.b.example.com".to_string();
@@ -69,7 +69,7 @@ fn one_foreign_host_spoils_the_answer() {
 }
 
 #[test]
-fn hosts_that_are_wanted_are_chosen_at_random() {
+fn hosts_up_to_the_maximum_are_chosen_at_random() {
     let hosts = ["a.b.c:1", "b.b.c:1", "c.b.c:1", "d.b.c:1", "A.b.c:1"];
     let question = question("mongodb+srv://x.b.c/?srvMaxHosts=2");
     let mut counts = alloc::collections::BTreeMap::<String, u32>::new();
@@ -86,7 +86,7 @@ fn hosts_that_are_wanted_are_chosen_at_random() {
 }
 
 #[test]
-fn without_a_limit_below_their_number_all_hosts_are_taken_in_their_order() {
+fn all_hosts_are_used_in_order_without_a_lower_limit() {
     for max in [0, 3, 4] {
         let question = question(&alloc::format!("mongodb+srv://x.b.c/?srvMaxHosts={max}"));
         let hosts = question.hosts(&answer(&["c.b.c:1", "a.b.c:1", "b.b.c:1"], 60), 99).unwrap();

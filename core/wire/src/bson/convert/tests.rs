@@ -7,7 +7,7 @@ use super::*;
 use crate::bson::{DocumentWriter, RawValue};
 
 #[test]
-fn documents_go_to_the_bson_crate_and_back_without_a_copy() {
+fn documents_are_converted_to_the_bson_crate_and_back_without_a_copy() {
     let theirs = doc! { "ping": 1, "inner": { "list": [1_i64, "two", Bson::Null] }, "$db": "admin" };
     let bytes = theirs.to_vec().expect("small");
     let theirs_raw = TheirDocument::from_bytes(&bytes).expect("well-formed");

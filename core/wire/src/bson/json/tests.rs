@@ -17,7 +17,7 @@ fn texts_are_escaped() {
 }
 
 #[test]
-fn numbers_stay_what_they_are() {
+fn numbers_keep_their_type() {
     assert_eq!(json(RawValue::Int32(-5)), "-5");
     assert_eq!(json(RawValue::Int64(i64::MIN)), "-9223372036854775808");
     assert_eq!(json(RawValue::Double(1.0)), "1.0");
@@ -60,7 +60,7 @@ fn nesting_beyond_the_limit_is_not_followed() {
 }
 
 #[test]
-fn every_kind_of_value_has_its_form() {
+fn every_kind_of_value_has_its_notation() {
     let id = ObjectId([0x5a; 12]);
     let forms = [
         (RawValue::Undefined, r#"{"$undefined":true}"#),
@@ -163,7 +163,7 @@ fn decimals_are_written_as_the_specification_of_decimal128_does() {
 }
 
 #[test]
-fn whoever_has_enough_stops() {
+fn formatter_error_ends_the_output() {
     struct Few(usize);
     impl Write for Few {
         fn write_str(&mut self, text: &str) -> fmt::Result {

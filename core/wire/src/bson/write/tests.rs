@@ -2,7 +2,7 @@ use super::*;
 
 /// Lengths are signed numbers of 32 bits.
 #[test]
-fn length_beyond_what_four_bytes_say_is_refused_and_nothing_is_written() {
+fn length_beyond_four_bytes_is_refused_and_nothing_is_written() {
     let max_bytes = i32::MAX.unsigned_abs();
     let most = usize::try_from(max_bytes).expect("32 bits at least");
     let mut sink = alloc::vec![7_u8; 6];
@@ -20,7 +20,7 @@ fn length_beyond_what_four_bytes_say_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn places_in_arrays_are_written_in_decimal() {
+fn array_indices_are_written_in_decimal() {
     for value in [0, 1, 9, 10, 99, 100, 4_294_967_295] {
         assert_eq!(decimal(value, &mut [0; 10]), alloc::format!("{value}"));
     }

@@ -2,7 +2,7 @@ use super::*;
 
 /// Wire Compression, "Messages not allowed to be compressed".
 #[test]
-fn hello_and_what_carries_secrets_is_never_compressed() {
+fn hello_and_commands_with_secrets_are_never_compressed() {
     for name in [
         "hello",
         "isMaster",
@@ -31,7 +31,7 @@ fn every_other_command_is_compressed() {
 
 /// A body after document sequences is found as well.
 #[test]
-fn command_is_found_behind_document_sequences() {
+fn command_is_found_after_document_sequences() {
     for (name, expected) in [("insert", true), ("saslStart", false)] {
         let mut sink = Vec::new();
         encode_message(&mut sink, Outgoing::request(1), &Limits::DEFAULT, |message| {
@@ -45,7 +45,7 @@ fn command_is_found_behind_document_sequences() {
 
 /// Bytes that are not a whole message are not compressed, and cut messages cause no panic.
 #[test]
-fn what_is_no_message_is_not_compressed() {
+fn invalid_messages_are_not_compressed() {
     let whole = request("ping", Flags::NONE, "x");
     for end in 0..20 {
         assert!(!is_compressible(&whole[..end]), "{end}");
@@ -60,7 +60,7 @@ fn what_is_no_message_is_not_compressed() {
 
 /// The name of a command after document sequences is read only in whole messages.
 #[test]
-fn command_behind_document_sequences_of_a_message_that_is_cut_is_not_compressed() {
+fn truncated_message_with_sequences_is_not_compressed() {
     let mut sink = Vec::new();
     encode_message(&mut sink, Outgoing::request(1), &Limits::DEFAULT, |message| {
         message.sequence("documents", |documents| documents.document(|d| d.int32("n", 1).map(drop)))?;

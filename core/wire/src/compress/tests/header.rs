@@ -15,7 +15,7 @@ fn kind_and_offset(input: &[u8], accepted: Compressors) -> (WireErrorKind, u32) 
 }
 
 #[test]
-fn compressors_keep_their_order_and_each_counts_once() {
+fn compressors_keep_their_order_without_duplicates() {
     use Compressor::{Snappy, Zlib, Zstd};
     let list: Compressors = [Zstd, Snappy, Zstd, Zlib, Snappy].into_iter().collect();
     assert_eq!(list.iter().collect::<Vec<_>>(), [Zstd, Snappy, Zlib]);
@@ -28,7 +28,7 @@ fn compressors_keep_their_order_and_each_counts_once() {
 /// The client's order applies, not the server's. Compressors that were not offered and unknown
 /// names are ignored.
 #[test]
-fn first_of_ours_that_the_server_names_is_agreed_on() {
+fn first_offered_compressor_that_the_server_names_is_negotiated() {
     use Compressor::{Snappy, Zlib, Zstd};
     let cases: [(&[Compressor], &[&str], &[Compressor]); 7] = [
         (&[Zstd, Snappy, Zlib], &["snappy", "zlib"], &[Snappy, Zlib]),
@@ -56,7 +56,7 @@ fn first_of_ours_that_the_server_names_is_agreed_on() {
 }
 
 #[test]
-fn header_gives_the_message_inside() {
+fn header_contains_the_inner_message() {
     for compressor in Compressor::ALL {
         let bytes = compressed(OP_MSG, 12, compressor.id(), b"datadata...!");
         let Ok(Decoded::Done { value, rest: b"" }) = decode(&bytes, all()) else { panic!("one message") };
@@ -69,7 +69,7 @@ fn header_gives_the_message_inside() {
 
 /// Every cut requests the bytes for the next step, and never more than the message.
 #[test]
-fn message_that_is_not_all_there_needs_more() {
+fn incomplete_message_needs_more_bytes() {
     let bytes = compressed(OP_MSG, 12, 2, b"datadata...!");
     for end in 0..bytes.len() {
         let Ok(Decoded::NeedMore { bytes_min }) = decode(&bytes[..end], all()) else { panic!("more at {end}") };
@@ -81,7 +81,7 @@ fn message_that_is_not_all_there_needs_more() {
 }
 
 #[test]
-fn length_is_judged_first_and_by_the_limit() {
+fn length_is_checked_first_against_the_limit() {
     for length in [i32::MIN, -1, 0, 15, 16, 24] {
         let mut bytes = compressed(OP_MSG, 12, 2, b"datadata...!");
         bytes[..4].copy_from_slice(&length.to_le_bytes());
@@ -112,7 +112,7 @@ fn nested_compression_and_other_opcodes_are_refused() {
 }
 
 #[test]
-fn compressors_that_are_unknown_or_were_not_agreed_on_are_refused() {
+fn unknown_and_unnegotiated_compressors_are_refused() {
     for id in 4..=u8::MAX {
         let bytes = compressed(OP_MSG, 12, id, b"datadata...!");
         assert_eq!(kind_and_offset(&bytes, all()), (WireErrorKind::CompressorUnknown { id }, 24));
@@ -131,7 +131,7 @@ fn compressors_that_are_unknown_or_were_not_agreed_on_are_refused() {
 
 /// If the declared size is impossible, the data are neither awaited nor inflated.
 #[test]
-fn declared_size_is_judged_before_the_data_come() {
+fn declared_size_is_checked_before_the_data_arrive() {
     let refused = |size: i32, id: u8, data: &[u8], max_bytes: u32| {
         let bytes = compressed(OP_MSG, size, id, data);
         let kind = WireErrorKind::UncompressedSize { size_bytes: size, max_bytes };

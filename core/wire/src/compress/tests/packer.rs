@@ -28,7 +28,7 @@ fn error(compressor: Compressor, input: &[u8], limits: &Limits) -> (WireErrorKin
 }
 
 #[test]
-fn a_message_that_is_as_long_as_it_may_be_is_packed() {
+fn a_message_of_the_maximum_length_is_packed() {
     let message = request("find", Flags::NONE, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
     for compressor in available().iter() {
         let mut packer = packer(compressor);
@@ -59,7 +59,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn message_comes_back_as_it_was_by_every_compressor_at_every_size() {
+fn message_is_restored_by_every_compressor_at_every_size() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         for len in [0, 1, 15, 16, 100, 1000, 4096, 70_000, 1_000_000, 10] {
@@ -82,7 +82,7 @@ fn message_comes_back_as_it_was_by_every_compressor_at_every_size() {
 }
 
 #[test]
-fn incompressible_bytes_come_back_at_every_zlib_level() {
+fn incompressible_bytes_are_restored_at_every_zlib_level() {
     for level in [None, Some(0), Some(1), Some(6), Some(9), Some(99)] {
         for compressor in available().iter() {
             let only = Compressors::NONE.with(compressor);
@@ -115,7 +115,7 @@ fn zlib_level_zero_stores_and_nine_is_no_longer_than_one() {
 }
 
 #[test]
-fn nothing_is_compressed_before_the_server_agreed_or_when_it_does_not() {
+fn messages_are_compressed_only_after_negotiation() {
     let message = request("ping", Flags::NONE, "x");
     let mut packer = Packer::new(available(), None);
     assert_eq!(packer.pack(&message, &Limits::DEFAULT), Ok(false));
@@ -142,7 +142,7 @@ fn reply_to_the_offer_may_be_compressed() {
 }
 
 #[test]
-fn plain_messages_and_their_beginnings_are_left_alone() {
+fn plain_messages_and_their_prefixes_are_unchanged() {
     let mut packer = Packer::new(available(), None);
     let plain = request("ping", Flags::NONE, "x");
     for end in 0..=plain.len() {
@@ -151,7 +151,7 @@ fn plain_messages_and_their_beginnings_are_left_alone() {
 }
 
 #[test]
-fn message_that_stays_beyond_the_limit_compressed_is_sent_as_it_is() {
+fn message_beyond_the_limit_after_compression_is_sent_unchanged() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         let mut message = request("insert", Flags::NONE, &"x".repeat(5000));
@@ -195,7 +195,7 @@ fn reply_split_at_every_byte_is_inflated_once() {
 
 /// A wrong checksum is detected after the decompression.
 #[test]
-fn wrong_checksum_inside_is_found_out() {
+fn wrong_checksum_of_the_inner_message_is_detected() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         let mut message = request("reply", Flags::CHECKSUM_PRESENT, "text");
@@ -209,7 +209,7 @@ fn wrong_checksum_inside_is_found_out() {
 }
 
 #[test]
-fn limit_is_reached_exactly_and_not_exceeded() {
+fn message_of_exactly_the_limit_is_inflated() {
     for compressor in available().iter() {
         let message = request("reply", Flags::NONE, &"x".repeat(3000));
         let packed = pack(&mut packer(compressor), &message);
@@ -225,7 +225,7 @@ fn limit_is_reached_exactly_and_not_exceeded() {
 
 /// Messages with a declared size that is too small or too large, by one and by much.
 #[test]
-fn lies_about_the_size_are_found_out() {
+fn wrong_declared_sizes_are_detected() {
     let body = [7; 500];
     for compressor in available().iter() {
         let data = squeeze(compressor, &body);
@@ -252,7 +252,7 @@ fn lies_about_the_size_are_found_out() {
 }
 
 #[test]
-fn malformed_and_truncated_data_are_found_out() {
+fn malformed_and_truncated_data_are_detected() {
     let body = noise(400);
     for compressor in available().iter() {
         let data = squeeze(compressor, &body);
@@ -279,7 +279,7 @@ fn malformed_and_truncated_data_are_found_out() {
 
 /// After an error the contexts work like new ones.
 #[test]
-fn contexts_are_good_after_an_error() {
+fn contexts_are_usable_after_an_error() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         let message = request("reply", Flags::NONE, &"abc".repeat(100));
@@ -295,7 +295,7 @@ fn contexts_are_good_after_an_error() {
 }
 
 #[test]
-fn large_buffers_are_given_back_and_small_ones_kept() {
+fn large_buffers_are_freed_and_small_ones_kept() {
     for compressor in available().iter() {
         let mut packer = packer(compressor);
         let large = request("insert", Flags::NONE, &"x".repeat(1_000_000));
@@ -327,10 +327,10 @@ fn debug_shows_no_byte_of_a_message() {
 }
 
 #[test]
-fn errors_say_whose_fault_it_is() {
+fn errors_distinguish_the_peer_from_this_side() {
     use crate::Full;
     use alloc::string::ToString;
-    assert_eq!(UnpackError::from(Full).to_string(), "no memory to inflate a message");
+    assert_eq!(UnpackError::from(Full).to_string(), "out of memory: the message was not inflated");
     let wire = WireError::new(WireErrorKind::Terminator, 3);
     assert_eq!(UnpackError::from(wire).to_string(), wire.to_string());
 }

@@ -2,7 +2,7 @@
 
 use futures_lite::future::yield_now;
 
-use super::super::fault::{Cut, Fault, FaultKind, Occasion};
+use super::super::fault::{Cut, Fault, FaultKind, ReplyFacts};
 use super::super::shared::Ended;
 use super::super::wire::{self, HEADER_BYTES};
 use super::{BODY_AT, Connection, KEEP_BYTES, Step};
@@ -28,7 +28,7 @@ impl Connection {
     /// Sends the reply in the output buffer, with the faults in force applied.
     pub(super) async fn send(&mut self, name: &str) -> Step<()> {
         let mut out = core::mem::take(&mut self.out);
-        let fault = if self.common.shared.has_rules() { self.meet(name, out.len()) } else { None };
+        let fault = if self.common.shared.has_rules() { self.take_fault(name, out.len()) } else { None };
         match fault {
             None => self.write(&out).await?,
             Some(fault) => self.send_faulty(&mut out, fault).await?,
@@ -40,15 +40,15 @@ impl Connection {
         Ok(())
     }
 
-    fn meet(&self, name: &str, reply_bytes: usize) -> Option<Fault> {
-        let occasion = Occasion {
+    fn take_fault(&self, name: &str, reply_bytes: usize) -> Option<Fault> {
+        let reply = ReplyFacts {
             connection: self.id,
             app_name: self.app_name.as_deref(),
             command: Some(name),
             sent_bytes: self.sent_bytes,
             reply_bytes,
         };
-        self.common.shared.with(|inner| inner.faults.meet(occasion))
+        self.common.shared.with(|inner| inner.faults.take(reply))
     }
 
     async fn send_faulty(&mut self, out: &mut Vec<u8>, fault: Fault) -> Step<()> {

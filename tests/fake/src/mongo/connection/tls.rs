@@ -8,7 +8,16 @@ use std::net::TcpStream;
 use async_io::Async;
 use rustls::ServerConfig;
 
-use crate::tls::Side;
+use crate::mongo::FakeOptions;
+use crate::tls::{ServerTls, Side};
+
+/// The configuration of a server.
+pub(crate) type TlsConfig = Arc<ServerConfig>;
+
+/// Returns the configuration that the options of a server ask for.
+pub(crate) fn config(options: &FakeOptions) -> io::Result<Option<TlsConfig>> {
+    options.tls.as_ref().map(ServerTls::config).transpose()
+}
 
 /// A socket and its TLS session. The first read performs the handshake.
 #[derive(Debug)]
@@ -19,7 +28,7 @@ pub(crate) struct TlsSocket {
 }
 
 impl TlsSocket {
-    pub(crate) fn new(socket: Async<TcpStream>, config: &Arc<ServerConfig>) -> io::Result<Self> {
+    pub(crate) fn new(socket: Async<TcpStream>, config: &TlsConfig) -> io::Result<Self> {
         Ok(Self { socket, side: RefCell::new(Box::new(Side::new(config)?)) })
     }
 

@@ -174,11 +174,11 @@ impl Config {
         for (index, MemberConfig { member, options }) in self.members.iter().enumerate() {
             assert!(*member < count, "there is no member {member}");
             let twice = self.members[..index].iter().any(|other| other.member == *member);
-            assert!(!twice, "member {member} is there twice");
+            assert!(!twice, "member {member} is listed twice");
             let passive = options.hidden || options.arbiter || !options.votes;
             assert!(
                 !passive || options.priority == 0,
-                "member {member} is hidden, an arbiter or votes not: priority 0"
+                "member {member} is hidden, an arbiter or without a vote, so its priority must be 0"
             );
         }
     }

@@ -27,7 +27,7 @@ fn sections(flags: u32, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Sends the bytes and returns the reason for the end of the connection; there must be no reply.
-fn judged(server: &FakeServer, bytes: &[u8]) -> BadInput {
+fn reason_of(server: &FakeServer, bytes: &[u8]) -> BadInput {
     let id = server.accepted_count() + 1;
     let mut client = connect(server);
     client.stream().write_all(bytes).unwrap();
@@ -93,7 +93,7 @@ fn malformed_messages_end_their_connection() {
         (sections(0, &[&[0], &nested_bytes(5000)]), BadInput::TooDeep),
     ];
     for (bytes, expected) in cases {
-        let found = judged(&server, &bytes);
+        let found = reason_of(&server, &bytes);
         let alike = matches!((&found, &expected), (BadInput::Bson(_), BadInput::Bson(_))) || found == expected;
         assert!(alike, "expected {expected:?}, found {found:?}");
         assert!(!found.to_string().is_empty());
@@ -106,7 +106,7 @@ fn every_truncation_of_a_message_is_an_error() {
     let server = start();
     let body = ping().to_vec().unwrap();
     for cut in 0..body.len() {
-        let found = judged(&server, &sections(0, &[&[0], &body[..cut]]));
+        let found = reason_of(&server, &sections(0, &[&[0], &body[..cut]]));
         assert!(matches!(found, BadInput::Truncated(_) | BadInput::Bson(_)), "{found:?}");
     }
 }
@@ -119,12 +119,12 @@ fn nesting_up_to_the_limit_is_read() {
     assert!(is_ok(&connect(&server).run("admin", asked).unwrap()));
     let mut asked = ping();
     asked.insert("deep", nested(199));
-    let found = judged(&server, &sections(0, &[&[0], &asked.to_vec().unwrap()]));
+    let found = reason_of(&server, &sections(0, &[&[0], &asked.to_vec().unwrap()]));
     assert_eq!(found, BadInput::TooDeep);
 }
 
 #[test]
-fn messages_may_come_byte_by_byte() {
+fn messages_may_arrive_byte_by_byte() {
     let server = start();
     let mut client = connect(&server);
     for byte in sections(0, &[&[0], &ping().to_vec().unwrap()]) {
@@ -136,7 +136,7 @@ fn messages_may_come_byte_by_byte() {
 }
 
 #[test]
-fn long_message_is_read_and_its_memory_given_back() {
+fn long_message_is_read_and_its_memory_is_freed() {
     let options = FakeOptions { buffer_bytes_max: 8 * 1024 * 1024, ..FakeOptions::default() };
     let server = FakeServer::start(options).unwrap();
     let mut client = connect(&server);
@@ -167,13 +167,13 @@ fn memory_is_bounded_over_all_connections() {
         client.stream().write_all(&claims).unwrap();
     }
     claims.resize(300_000, 0);
-    assert_eq!(judged_late(&server, &claims), BadInput::Memory);
+    assert_eq!(reason_of_partly_read(&server, &claims), BadInput::Memory);
     assert_eq!(server.open_count(), 20);
     assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
 }
 
-/// As [`judged`], for input of which the server may not read all bytes.
-fn judged_late(server: &FakeServer, bytes: &[u8]) -> BadInput {
+/// As [`reason_of`], for input of which the server may not read all bytes.
+fn reason_of_partly_read(server: &FakeServer, bytes: &[u8]) -> BadInput {
     let mut client = connect(server);
     let _ = client.stream().write_all(bytes);
     server.wait_until(PATIENCE, |view| view.closed().next().is_some()).unwrap();

@@ -6,7 +6,7 @@ use super::super::wire::{CHECKSUM_PRESENT, MORE_TO_COME};
 use super::*;
 
 #[test]
-fn replies_answer_their_requests_with_ids_of_their_own() {
+fn replies_answer_their_requests_with_separate_ids() {
     let server = start();
     let mut client = connect(&server);
     let asked: Vec<i32> = (0..50).map(|_| client.send(0, ping()).unwrap()).collect();
@@ -23,7 +23,7 @@ fn replies_answer_their_requests_with_ids_of_their_own() {
 }
 
 #[test]
-fn pings_with_different_bodies_are_told_apart() {
+fn pings_with_different_bodies_are_distinguished() {
     let server = start();
     let mut client = connect(&server);
     for comment in ["a", "b", "b", "a", "longer"] {
@@ -158,7 +158,7 @@ fn documents_of_a_sequence_are_inserted() {
 }
 
 #[test]
-fn duplicate_keys_and_wrong_batches_are_told() {
+fn duplicate_keys_and_wrong_batches_are_errors() {
     let server = start();
     let mut client = connect(&server);
     let twice = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 1.0 }, { "_id": 2 }] };

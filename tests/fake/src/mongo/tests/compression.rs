@@ -34,7 +34,7 @@ fn compressed_request_is_answered_compressed_and_a_plain_one_plain() {
 }
 
 #[test]
-fn compressed_request_that_lies_or_was_not_agreed_on_ends_its_connection() {
+fn wrong_or_not_negotiated_compression_ends_its_connection() {
     let server = start();
     let body = ping().to_vec().unwrap();
     let message = [&[0; 5][..], &body].concat();

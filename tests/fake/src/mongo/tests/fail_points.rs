@@ -12,7 +12,7 @@ fn configure(client: &mut BlockingClient, mode: impl Into<bson::Bson>, data: Doc
 }
 
 #[test]
-fn times_fails_so_many_matching_commands() {
+fn times_fails_that_number_of_matching_commands() {
     let server = start();
     let mut client = connect(&server);
     let data = doc! { "failCommands": ["ping"], "errorCode": 91, "errorLabels": ["One", "Two"] };
@@ -29,7 +29,7 @@ fn times_fails_so_many_matching_commands() {
 }
 
 #[test]
-fn skip_lets_so_many_pass() {
+fn skip_lets_that_number_of_commands_pass() {
     let server = start();
     let mut client = connect(&server);
     configure(&mut client, doc! { "skip": 2 }, doc! { "failCommands": ["ping"], "errorCode": 1 });
@@ -64,9 +64,9 @@ fn probability_fires_sometimes() {
     assert!((0..50).all(|_| is_ok(&client.run("admin", ping()).unwrap())));
 }
 
-/// Every hello of the application counts, including that of its handshake (formats, section 8).
+/// Every hello of the application counts, including that of the handshake.
 #[test]
-fn app_name_meets_every_hello_of_that_application() {
+fn app_name_matches_every_hello_of_that_application() {
     let server = start();
     let mut other = connect(&server);
     other.hello("other").unwrap();
@@ -85,7 +85,7 @@ fn app_name_meets_every_hello_of_that_application() {
 }
 
 #[test]
-fn fail_point_meets_a_greeting_by_op_query() {
+fn fail_point_matches_a_hello_by_op_query() {
     let server = start();
     server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ismaster"]).error(91));
     let mut client = connect(&server);
@@ -116,7 +116,7 @@ fn block_connection_waits_before_anything_else() {
 }
 
 #[test]
-fn blocked_connection_does_not_block_others_and_notices_its_client() {
+fn blocked_connection_does_not_block_others_and_detects_its_closed_client() {
     let server = start();
     server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).block(Duration::from_secs(3600)));
     let mut blocked = connect(&server);
@@ -142,7 +142,7 @@ fn write_concern_error_is_added_to_the_reply() {
 }
 
 #[test]
-fn several_points_stand_side_by_side() {
+fn several_fail_points_are_independent() {
     let server = start();
     let mut client = connect(&server);
     server.set_named_fail_point("a", FailPoint::new(FailPointMode::Times(1), &["ping"]).error(11));

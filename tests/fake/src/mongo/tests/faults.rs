@@ -51,7 +51,7 @@ fn silence_accepts_and_reads_but_never_answers() {
 }
 
 #[test]
-fn delay_holds_the_reply_back() {
+fn delay_postpones_the_reply() {
     let start = Instant::now();
     let (server, mut client) = with(Fault::Delay(Duration::from_millis(60)));
     assert!(is_ok(&client.read().unwrap().body));
@@ -93,7 +93,7 @@ fn stream_is_cut_after_any_byte() {
 /// Unread requests must not turn the orderly end into a reset, which could overtake the bytes
 /// before it.
 #[test]
-fn cut_by_fin_stays_orderly_with_requests_unread() {
+fn cut_by_fin_is_orderly_despite_unread_requests() {
     let server = start();
     server.inject(Fault::CutStream { after_bytes: 7, by: Cut::Fin });
     server.freeze();
@@ -107,7 +107,7 @@ fn cut_by_fin_stays_orderly_with_requests_unread() {
 }
 
 #[test]
-fn trickle_sends_each_byte_apart() {
+fn trickle_sends_each_byte_separately() {
     for gap in [Duration::ZERO, Duration::from_millis(1)] {
         let start = Instant::now();
         let (server, mut client) = with(FaultRule::once(Fault::Trickle { gap }));
@@ -119,7 +119,7 @@ fn trickle_sends_each_byte_apart() {
 }
 
 #[test]
-fn garbage_takes_the_place_of_a_reply() {
+fn garbage_replaces_a_reply() {
     let (_server, mut client) = with(FaultRule::once(Fault::Garbage(vec![0xab; 20])));
     let mut bytes = [0; 20];
     client.stream().read_exact(&mut bytes).unwrap();
@@ -136,7 +136,7 @@ fn wrong_response_to_answers_another_request() {
 }
 
 #[test]
-fn duplicate_reply_comes_twice() {
+fn duplicate_reply_is_sent_twice() {
     let (_server, mut client) = with(FaultRule::once(Fault::DuplicateReply));
     let first = client.read().unwrap();
     assert_eq!(client.read().unwrap(), first);
@@ -154,7 +154,7 @@ fn truncated_frame_ends_inside_the_reply() {
 }
 
 #[test]
-fn header_can_lie_about_length_and_opcode() {
+fn header_can_have_a_wrong_length_or_opcode() {
     for length in [i32::MIN, -1, 0, 15, 37, 39, i32::MAX] {
         let (_server, mut client) = with(Fault::LengthLie(length));
         let mut reply = [0; PONG_BYTES];
@@ -168,7 +168,7 @@ fn header_can_lie_about_length_and_opcode() {
 }
 
 #[test]
-fn more_to_come_can_be_a_lie() {
+fn more_to_come_can_be_set_without_a_further_reply() {
     let (_server, mut client) = with(FaultRule::once(Fault::MoreToComeLie));
     assert!(client.read().unwrap().more_to_come());
     client.send(0, ping()).unwrap();
@@ -185,7 +185,7 @@ fn checksum_can_be_wrong() {
 }
 
 #[test]
-fn raw_body_follows_a_right_header() {
+fn raw_body_follows_a_valid_header() {
     let (_server, mut client) = with(FaultRule::once(Fault::RawBody(vec![1, 2, 3])));
     let mut reply = [0; 19];
     client.stream().read_exact(&mut reply).unwrap();
@@ -234,7 +234,7 @@ fn unsolicited_bytes_follow_a_reply() {
 }
 
 #[test]
-fn half_closed_server_reads_on() {
+fn half_closed_server_continues_to_read() {
     let (server, mut client) = with(Fault::HalfClose);
     assert!(is_ok(&client.read().unwrap().body));
     assert_eq!(drain(client.stream()), (vec![], None));
@@ -280,7 +280,7 @@ fn connection_is_cut_on_demand() {
 }
 
 #[test]
-fn rules_choose_connection_application_command_and_turn() {
+fn rules_match_connection_application_command_and_count() {
     let server = start();
     let mut one = connect(&server);
     one.hello("one").unwrap();
@@ -300,7 +300,7 @@ fn rules_choose_connection_application_command_and_turn() {
 }
 
 #[test]
-fn faults_meet_the_replies_of_an_exhaust_stream() {
+fn faults_apply_to_the_replies_of_an_exhaust_stream() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();

@@ -34,7 +34,7 @@ fn hello_of_a_standalone_has_the_fields_of_a_real_server() {
 }
 
 #[test]
-fn hello_ok_is_answered_only_to_those_who_offer_it() {
+fn hello_ok_is_answered_only_to_clients_that_send_it() {
     let server = start();
     let mut client = connect(&server);
     assert!(!client.run("admin", doc! { "hello": 1 }).unwrap().contains_key("helloOk"));
@@ -47,7 +47,7 @@ fn hello_ok_is_answered_only_to_those_who_offer_it() {
 }
 
 #[test]
-fn legacy_greeting_by_op_query_is_answered_by_op_reply() {
+fn legacy_hello_by_op_query_is_answered_by_op_reply() {
     let server = start();
     let mut client = connect(&server);
     let asked = client.send_query("admin.$cmd", doc! { "ismaster": 1, "helloOk": true }).unwrap();
@@ -64,7 +64,7 @@ fn legacy_greeting_by_op_query_is_answered_by_op_reply() {
 }
 
 #[test]
-fn mechanisms_and_service_are_answered_to_those_who_ask() {
+fn mechanisms_and_service_are_returned_on_request_only() {
     let services = vec![ObjectId::new(), ObjectId::new()];
     let server = start_as(ServerState::load_balanced(services.clone()));
     let mut seen = Vec::new();
@@ -86,7 +86,7 @@ fn mechanisms_and_service_are_answered_to_those_who_ask() {
 }
 
 #[test]
-fn client_metadata_is_taken_once_and_judged() {
+fn client_metadata_is_stored_once_and_validated() {
     let server = start();
     let mut client = connect(&server);
     client.hello("mine").unwrap();
@@ -106,7 +106,7 @@ fn client_metadata_is_taken_once_and_judged() {
 
 /// MON-65: topologyVersion without maxAwaitTimeMS, or the reverse, is an error.
 #[test]
-fn awaitable_hello_wants_both_of_its_arguments() {
+fn awaitable_hello_requires_both_of_its_arguments() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -141,7 +141,7 @@ fn awaitable_hello_of_another_state_is_answered_at_once() {
 
 /// MON-65: the wait ends at its timeout.
 #[test]
-fn awaitable_hello_is_answered_when_its_time_is_over() {
+fn awaitable_hello_is_answered_after_its_timeout() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -154,7 +154,7 @@ fn awaitable_hello_is_answered_when_its_time_is_over() {
 
 /// MON-65: the wait ends with a change of state.
 #[test]
-fn change_of_state_answers_the_hellos_that_wait() {
+fn change_of_state_answers_waiting_hellos() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -195,7 +195,7 @@ fn exhaust_hello_streams_replies_that_answer_each_other() {
 
 /// MON-65: a stream continues after a timeout without a change.
 #[test]
-fn exhaust_hello_goes_on_after_its_time() {
+fn exhaust_hello_continues_after_its_timeout() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -227,7 +227,7 @@ fn error_ends_an_exhaust_stream() {
 
 /// MON-65: moreToCome only for clients that set exhaustAllowed, and only for an awaitable hello.
 #[test]
-fn exhaust_is_not_forced_on_anyone() {
+fn exhaust_is_used_only_on_request() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -253,7 +253,7 @@ fn server_without_topology_version_never_waits() {
 }
 
 #[test]
-fn client_that_leaves_while_its_hello_waits_is_noticed() {
+fn client_that_closes_while_its_hello_waits_is_detected() {
     let server = start();
     let mut client = connect(&server);
     let first = client.hello("app").unwrap();
@@ -299,7 +299,7 @@ fn not_primary_errors_carry_the_topology_version() {
 }
 
 #[test]
-fn roles_show_in_the_greeting() {
+fn roles_are_reported_by_hello() {
     let server = start();
     let mut client = connect(&server);
     let cases = [
@@ -325,7 +325,7 @@ fn roles_show_in_the_greeting() {
 }
 
 #[test]
-fn topology_version_can_be_set_back() {
+fn topology_version_can_be_lowered() {
     let server = start();
     let mut client = connect(&server);
     server.update_state(|_| {});

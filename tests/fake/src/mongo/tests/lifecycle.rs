@@ -38,7 +38,7 @@ fn drop_resets_connections_and_frees_the_port() {
 }
 
 #[test]
-fn refusing_keeps_what_is_open() {
+fn refusing_keeps_open_connections() {
     let server = start();
     let mut client = connect(&server);
     client.hello("app").unwrap();
@@ -220,7 +220,7 @@ fn connections_beyond_the_limit_are_closed() {
 }
 
 #[test]
-fn connections_are_counted_and_remembered() {
+fn connections_are_counted_and_the_last_closed_ones_kept() {
     let server = start();
     let mut client = connect(&server);
     client.hello("app").unwrap();
@@ -239,7 +239,7 @@ fn connections_are_counted_and_remembered() {
 }
 
 #[test]
-fn waiting_for_what_never_comes_ends_at_the_limit() {
+fn wait_for_a_condition_that_never_holds_ends_at_the_limit() {
     let server = start();
     let limit = Duration::from_millis(30);
     let timed_out = server.wait_until(limit, |view| view.accepted_count() > 0).unwrap_err();

@@ -73,7 +73,7 @@ async fn crowd<P: Platform + Default>(turns: u32) {
         assert_fair(had.iter().copied());
     }
     let all: u32 = had.iter().sum();
-    assert_eq!(rig.server().counts().requests - before, u64::from(all), "each is asked once");
+    assert_eq!(rig.server().counts().requests - before, u64::from(all), "each request is sent once");
     rig.works().await;
     assert_eq!(rig.server().counts().accepted, u64::from(CONNECTIONS));
     rig.end().await;

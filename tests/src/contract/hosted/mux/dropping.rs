@@ -39,7 +39,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
             run::<P>(async || second_host::<P>(Act::Close(Cut::Reset)).await);
         })
         .case("hosted::mux::dropping::many_that_wear_a_connection_out", || run::<P>(worn::<P>))
-        .case("hosted::mux::dropping::nobody_keeps_the_waker", || run::<P>(nobody_keeps_the_waker::<P>))
+        .case("hosted::mux::dropping::dropped_futures_keep_no_waker", || run::<P>(dropped_futures_keep_no_waker::<P>))
         .case("hosted::mux::dropping::close", || run::<P>(close::<P>))
         .case("hosted::mux::dropping::session_as_soon_as_it_is_made", || run::<P>(at_once::<P>))
 }
@@ -70,7 +70,7 @@ async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
         done.map(|found| assert_eq!(found.expect("it succeeds"), text)).is_some()
     })
     .await;
-    assert_eq!(rig.server().counts().accepted, accepted, "the same connection all the time");
+    assert_eq!(rig.server().counts().accepted, accepted, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -89,7 +89,7 @@ async fn large<P: Platform + Default>(format: Format, bytes: usize) {
         done.map(|found| assert!(found.expect("it succeeds") == text)).is_some()
     })
     .await;
-    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -121,7 +121,7 @@ async fn queued_for_an_id<P: Platform + Default>(format: Format) {
         done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
     })
     .await;
-    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -198,7 +198,7 @@ async fn worn<P: Platform + Default>() {
 }
 
 /// A dropped future does not keep its task's waker, in any state.
-async fn nobody_keeps_the_waker<P: Platform + Default>() {
+async fn dropped_futures_keep_no_waker<P: Platform + Default>() {
     let server = server();
     server.pause_reading();
     let rig = Rig::<P>::of(vec![server], |options| options.mux(narrow(1)));
@@ -212,18 +212,18 @@ async fn nobody_keeps_the_waker<P: Platform + Default>() {
         }
     };
     ask();
-    assert_eq!(Arc::strong_count(&bell), 1, "who waits for a connection");
+    assert_eq!(Arc::strong_count(&bell), 1, "the waiter for a connection");
     rig.server().resume_reading();
     rig.works().await;
     rig.server().add(Rule::statements(super::hold()));
     let holder = begun(rig.echo("held")).await;
     ask();
-    assert_eq!(Arc::strong_count(&bell), 1, "who waits for an id");
+    assert_eq!(Arc::strong_count(&bell), 1, "the waiter for an id");
     rig.held(0, 1).await;
     rig.server().release(Order::Kept);
     holder.await.expect("it succeeds");
     ask();
-    assert_eq!(Arc::strong_count(&bell), 1, "who waits for a reply");
+    assert_eq!(Arc::strong_count(&bell), 1, "the waiter for a reply");
     rig.held(0, 1).await;
     rig.server().clear_rules();
     rig.server().release(Order::Kept);

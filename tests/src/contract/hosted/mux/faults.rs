@@ -56,10 +56,10 @@ async fn half_open<P: Platform + Default>() {
         heartbeat_timeout: Duration::from_millis(500),
         ..CALM
     };
-    rig.session.set_mux_options(asking).expect("they are good");
+    rig.session.set_mux_options(asking).expect("valid options");
     let error = refused(within(PATIENCE, "it ends", waiting).await);
     assert!(matches!(error, RequestError::Lost { cause: Cause::NetworkTimeout, .. }), "{error:?}");
-    rig.session.set_mux_options(CALM).expect("they are good");
+    rig.session.set_mux_options(CALM).expect("valid options");
     rig.works().await;
     assert!(rig.server().counts().accepted >= 2);
     rig.end().await;
@@ -80,26 +80,26 @@ async fn full<P: Platform + Default>() {
         waiting.push(begun(echo_by(&rig.session, 0, &text, Some(soon))).await);
     }
     for _ in 0..10 {
-        assert_eq!(rig.echo_of(1, "other").await.expect("others go on"), "other");
+        assert_eq!(rig.echo_of(1, "other").await.expect("requests on other hosts continue"), "other");
     }
     for request in waiting {
-        let error = refused(within(PATIENCE, "its time is over", request).await);
+        let error = refused(within(PATIENCE, "its timeout has expired", request).await);
         assert!(matches!(error, RequestError::TimedOut { .. }), "{error:?}");
     }
-    assert!(rig.session.now() >= begin.saturating_add(soon), "it was early");
+    assert!(rig.session.now() >= begin.saturating_add(soon), "it ended before its deadline");
     let lost = begun(rig.echo_of(0, "lost")).await;
     let asking = MuxOptions {
         heartbeat_interval: Duration::from_millis(20),
         heartbeat_timeout: Duration::from_millis(500),
         ..CALM
     };
-    rig.session.set_mux_options(asking).expect("they are good");
+    rig.session.set_mux_options(asking).expect("valid options");
     let error = refused(within(PATIENCE, "it ends", lost).await);
     assert!(
         matches!(error, RequestError::Lost { cause: Cause::NetworkTimeout, .. } | RequestError::NoHost(_)),
         "{error:?}"
     );
-    rig.session.set_mux_options(CALM).expect("they are good");
+    rig.session.set_mux_options(CALM).expect("valid options");
     // The task of the connection has ended, and a replacement is being established.
     eventually("it is closed", || rig.platform.tasks_count() == tasks && rig.state(0).establishing == 1).await;
     rig.server().resume_reading();
@@ -119,10 +119,10 @@ async fn black_hole<P: Platform + Default>() {
     });
     let begin = rig.session.now();
     let error = refused(within(PATIENCE, "it fails", rig.echo_of(0, "one")).await);
-    assert!(rig.session.now() >= begin, "the clock goes on");
+    assert!(rig.session.now() >= begin, "the clock advances");
     assert_down(&error, Cause::NetworkTimeout);
     for _ in 0..4 {
-        let found = within(PATIENCE, "another host takes it", rig.echo("one")).await;
+        let found = within(PATIENCE, "another host answers", rig.echo("one")).await;
         assert_eq!(found.expect("it succeeds"), "one");
     }
     within(PATIENCE, "it is closed", rig.session.close()).await;

@@ -24,7 +24,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::mux::panics::in_a_waker", || run::<P>(in_a_waker::<P>))
         .case("hosted::mux::panics::of_a_timer_in_the_background", || run::<P>(of_a_timer::<P>))
         .case("hosted::mux::panics::of_the_clock_in_a_request", || run::<P>(of_the_clock_in_a_request::<P>))
-        .case("hosted::mux::panics::of_what_connects", || {
+        .case("hosted::mux::panics::of_a_new_connection_task", || {
             run::<P>(async || of_a_new_connection::<P>(Panic::Connect).await);
         })
         .case("hosted::mux::panics::of_what_starts_tasks", || {
@@ -50,12 +50,12 @@ async fn in_an_observer<P: Platform + Default>() {
         assert!(!matches!(event, EventRef::Mux(MuxEvent::ReplyReceived { .. })), "{ON_PURPOSE}");
         true
     });
-    assert_eq!(rig.echo("one").await.expect("it goes on"), "one");
+    assert_eq!(rig.echo("one").await.expect("it continues"), "one");
     let mut seen = Vec::new();
     while let Some(Notice::Event { event, .. }) = bad.next().await {
         seen.push(event);
     }
-    assert_eq!(seen.len(), 1, "it ends before what it could not look at: {seen:?}");
+    assert_eq!(seen.len(), 1, "the subscription ends before the event of the panic: {seen:?}");
     assert_eq!(core::iter::from_fn(|| good.try_next()).count(), 2, "acquired, answered");
     rig.works().await;
     assert_eq!(rig.server().counts().accepted, 1);
@@ -97,7 +97,7 @@ async fn in_a_waker<P: Platform + Default>() {
         assert_eq!(answered(within(PATIENCE, "it is answered", bad).await), "held bad");
         assert_eq!(answered(within(PATIENCE, "it is answered", last).await), "held last");
         rig.works().await;
-        assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+        assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
         rig.end().await;
     }
 }
@@ -114,14 +114,14 @@ async fn of_a_timer<P: Platform + Default>() {
     // No earlier deadline exists, so this request starts the timer.
     let limited = begun(super::echo_by(&rig.session, 0, "held limited", Some(Duration::from_millis(100)))).await;
     eventually("it panics", || !rig.platform.is_panic_due()).await;
-    assert_eq!(rig.echo("one").await.expect("it goes on"), "one");
-    let error = refused(within(PATIENCE, "its time is over", limited).await);
+    assert_eq!(rig.echo("one").await.expect("it continues"), "one");
+    let error = refused(within(PATIENCE, "its timeout has expired", limited).await);
     assert!(matches!(error, RequestError::TimedOut { .. }), "{error:?}");
     rig.held(0, 2).await;
     rig.server().release(Order::Kept);
     assert_eq!(within(PATIENCE, "it is answered", held).await.expect("it succeeds"), "held");
     rig.works().await;
-    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -140,7 +140,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
     let answered = begun(rig.echo("held")).await;
     rig.held(0, 1).await;
     rig.server().release(Order::Kept);
-    eventually("its reply is there", || rig.state(0).in_flight == 0).await;
+    eventually("its reply has arrived", || rig.state(0).in_flight == 0).await;
     rig.quiet().await;
     rig.platform.panic_next(Panic::Now);
     // A request whose reply has arrived need not read the clock.
@@ -161,7 +161,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
     assert_eq!(rig.state(0).orphaned, 1);
     rig.server().release(Order::Kept);
     rig.works().await;
-    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
     rig.end().await;
 }
 

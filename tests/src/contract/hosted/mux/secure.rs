@@ -57,7 +57,7 @@ async fn both_ways<P: Platform + Default>(format: Format) {
     rig.works().await;
     assert_eq!(rig.server().counts().accepted, 1);
     rig.end().await;
-    eventually("nobody is connected", || rig.server().counts().open == 0).await;
+    eventually("no client is connected", || rig.server().counts().open == 0).await;
 }
 
 fn with_hosts(mut options: SessionOptions, hosts: Vec<CqlHost>) -> SessionOptions {

@@ -79,7 +79,7 @@ impl Rule {
 
     pub(super) fn looked(&mut self, now: u64, expected: Option<u32>) {
         let Some(expected) = expected else { return };
-        assert_eq!(self.open, expected, "after a look at {now}, with the most of {:?}", self.window);
+        assert_eq!(self.open, expected, "after the shrink window at {now}, with the maximum load {:?}", self.window);
         self.now = now;
         self.window = None;
         self.arm();
@@ -89,9 +89,9 @@ impl Rule {
     pub(super) fn settled(&self, state: &HostState) {
         let counts = (state.open, state.establishing, state.in_flight, state.trashed as usize);
         assert_eq!(counts, (self.open, self.pending, self.in_flight, self.trash.len()), "the pool's counts");
-        assert!(self.count() <= self.host.max_connections, "more than there may be");
-        assert!(self.pending <= 1, "one at a time");
-        assert!(!self.wants_more() || self.pending == 1, "the load asks for one more");
+        assert!(self.count() <= self.host.max_connections, "more connections than max_connections");
+        assert!(self.pending <= 1, "one establishment at a time");
+        assert!(!self.wants_more() || self.pending == 1, "the load requires one more connection");
         assert!(state.queued == 0 || self.pending == 1 || self.count() == self.host.max_connections, "who waits");
     }
 
@@ -101,18 +101,21 @@ impl Rule {
     }
 
     fn add(&self, what: &MuxEvent) {
-        assert!(self.count() < self.host.core_connections || self.wants_more(), "{what} without need");
+        assert!(self.count() < self.host.core_connections || self.wants_more(), "{what} without demand");
     }
 }
 
 impl Observer<MuxEvent> for Rule {
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
         self.now = now.as_nanos();
-        #[allow(clippy::wildcard_enum_match_arm, reason = "the others have no part in it")]
+        #[allow(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
         let resize = match *event {
             MuxEvent::ConnectionCreated { .. } => {
                 self.add(event);
-                assert!(self.trash.iter().all(|(_, until)| *until <= self.now), "one in the trash would have done");
+                assert!(
+                    self.trash.iter().all(|(_, until)| *until <= self.now),
+                    "a trashed connection should have been resurrected"
+                );
                 self.pending += 1;
                 let hour = usize::try_from(self.now / HOUR).expect("an hour").min(HOURS - 1);
                 self.report.opened[hour] += 1;
@@ -135,14 +138,14 @@ impl Observer<MuxEvent> for Rule {
                 self.add(event);
                 let (number, until) = self.trash.pop().expect("one in the trash");
                 assert_eq!(number, conn.number().get(), "the newest");
-                assert!(until > self.now, "its time is over");
+                assert!(until > self.now, "its timeout has expired");
                 self.open += 1;
                 self.report.resurrected += 1;
                 self.arm();
                 true
             }
             MuxEvent::ConnectionClosed { conn, reason, in_flight, .. } => {
-                assert_eq!((reason, in_flight), (MuxClosed::Idle, 0), "nothing fails on this day");
+                assert_eq!((reason, in_flight), (MuxClosed::Idle, 0), "connections close only as idle");
                 let place = self.trash.iter().position(|(number, _)| *number == conn.number().get());
                 let (_, until) = self.trash.remove(place.expect("it was in the trash"));
                 assert!(until <= self.now, "closed before its time");

@@ -60,7 +60,7 @@ fn removed_member_may_become_a_standalone() {
 }
 
 #[test]
-fn added_member_joins_and_is_told_of() {
+fn added_member_joins_and_is_named_by_the_others() {
     let set = by_hand(3);
     let new = set.add(MemberOptions::default().tags(doc! { "dc": "la" })).unwrap();
     assert_eq!(new, 3);
@@ -75,7 +75,7 @@ fn added_member_joins_and_is_told_of() {
 }
 
 #[test]
-fn outsider_waits_for_its_set() {
+fn outsider_reports_no_set_until_it_is_added() {
     let set = by_hand(1);
     let outsider = set.start_outsider().unwrap();
     let reply = hello(&set, outsider);
@@ -84,7 +84,7 @@ fn outsider_waits_for_its_set() {
 }
 
 #[test]
-fn removed_primary_is_succeeded() {
+fn removed_primary_is_replaced() {
     let set = by_hand(3);
     let old = primary(&set);
     set.remove(old);
@@ -132,7 +132,7 @@ fn tags_change_with_the_configuration() {
 }
 
 #[test]
-fn member_out_of_touch_keeps_the_old_configuration() {
+fn disconnected_member_keeps_the_old_configuration() {
     let set = by_hand(4);
     let away = secondaries(&set);
     set.partition(&[&[away[0]]]);
@@ -155,12 +155,12 @@ fn member_out_of_touch_keeps_the_old_configuration() {
 
 #[test]
 #[should_panic(expected = "at most 7 voting members")]
-fn eighth_vote_is_refused() {
+fn eighth_voting_member_is_refused() {
     start_with(vec![MemberOptions::default(); 8]);
 }
 
 #[test]
-#[should_panic(expected = "priority 0")]
+#[should_panic(expected = "priority must be 0")]
 fn hidden_member_with_a_priority_is_refused() {
     by_hand(2).reconfigure_member(0, |options| options.hidden = true);
 }

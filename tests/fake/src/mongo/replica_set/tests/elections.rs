@@ -83,7 +83,7 @@ fn same_seed_elects_the_same_members() {
 }
 
 #[test]
-fn election_comes_by_itself_after_its_delay() {
+fn election_is_held_after_its_delay_without_a_call() {
     let delay = Duration::from_millis(30);
     let options = FakeReplicaSetOptions { election_delay: delay, ..FakeReplicaSetOptions::of(3) };
     let set = FakeReplicaSet::start(options).unwrap();
@@ -97,7 +97,7 @@ fn election_comes_by_itself_after_its_delay() {
 }
 
 #[test]
-fn highest_priority_is_elected_and_takes_over_when_it_comes_back() {
+fn highest_priority_is_elected_and_takes_over_after_its_restart() {
     let member = MemberOptions::default;
     let set = start_with(vec![member(), member().priority(5), member().priority(3)]);
     assert_eq!(set.primary(), Some(1));
@@ -115,7 +115,7 @@ fn highest_priority_is_elected_and_takes_over_when_it_comes_back() {
 }
 
 #[test]
-fn member_can_be_elected_out_of_turn() {
+fn member_of_lower_rank_can_be_elected() {
     let set = by_hand(3);
     let old = primary(&set);
     let new = secondaries(&set)[1];
@@ -126,22 +126,22 @@ fn member_can_be_elected_out_of_turn() {
 }
 
 #[test]
-fn old_primary_shows_its_end_before_the_new_one_shows_itself() {
+fn old_primary_reports_its_step_down_before_the_new_one_reports_its_election() {
     let set = by_hand(3);
     let old = primary(&set);
     for new in secondaries(&set) {
-        let mut world = set.shared.lock();
-        world.step_down(old);
-        world.elect(new, Instant::now());
-        assert_eq!(world.publish_order()[..2], [old, new]);
-        drop(world);
+        let mut state = set.shared.lock();
+        state.step_down(old);
+        state.elect(new, Instant::now());
+        assert_eq!(state.publish_order()[..2], [old, new]);
+        drop(state);
         set.settle();
         set.elect(old);
     }
 }
 
 #[test]
-fn split_brain_shows_two_primaries_until_it_ends() {
+fn split_brain_has_two_primaries_until_it_ends() {
     let set = by_hand(3);
     let old = primary(&set);
     let new = secondaries(&set)[0];

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn killed_primary_is_succeeded_and_comes_back_as_a_secondary() {
+fn killed_primary_is_replaced_and_restarts_as_a_secondary() {
     let set = by_hand(3);
     let old = primary(&set);
     let mut client = connect(&set, old);
@@ -54,7 +54,7 @@ fn set_without_majority_has_no_primary() {
     set.kill(others[0]).unwrap();
     assert_eq!(set.primary(), Some(old));
     set.kill(others[1]).unwrap();
-    assert_eq!(set.primary(), Some(old), "it has not noticed yet");
+    assert_eq!(set.primary(), Some(old), "the primary has not yet detected the loss of its majority");
     set.settle();
     assert_eq!(set.primary(), None);
     assert!(is(&hello(&set, old), "secondary"));
@@ -65,7 +65,7 @@ fn set_without_majority_has_no_primary() {
 }
 
 #[test]
-fn thawed_primary_is_one_still_until_it_takes_notice() {
+fn thawed_primary_keeps_its_role_until_it_detects_the_others() {
     let set = by_hand(3);
     let old = primary(&set);
     let mut client = connect(&set, old);
@@ -92,7 +92,7 @@ fn thawed_primary_is_one_still_until_it_takes_notice() {
 }
 
 #[test]
-fn thawed_primary_steps_down_by_itself() {
+fn thawed_primary_steps_down_without_a_call() {
     let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).unwrap();
     let old = primary(&set);
     set.freeze(old);
@@ -103,7 +103,7 @@ fn thawed_primary_steps_down_by_itself() {
 }
 
 #[test]
-fn minority_sees_no_primary() {
+fn minority_has_no_primary() {
     let set = by_hand(5);
     let old = primary(&set);
     let companion = secondaries(&set)[0];

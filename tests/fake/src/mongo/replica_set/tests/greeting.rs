@@ -25,7 +25,7 @@ fn members_name_each_other_and_one_primary() {
 }
 
 #[test]
-fn hidden_passive_and_arbiter_members_say_so() {
+fn hidden_passive_and_arbiter_members_report_it() {
     let member = MemberOptions::default;
     let tags = doc! { "dc": "ny", "rack": "1" };
     let set = start_with(vec![
@@ -81,7 +81,7 @@ fn refused_write_with_a_transaction_number_is_labelled_as_retryable() {
 }
 
 #[test]
-fn cursor_belongs_to_its_member() {
+fn cursor_is_known_only_to_its_member() {
     let set = by_hand(2);
     let first = primary(&set);
     let mut client = connect(&set, first);
@@ -116,7 +116,7 @@ fn last_write_follows_the_primary_and_its_lag_is_no_change_of_state() {
 }
 
 #[test]
-fn last_write_of_a_member_that_is_cut_off_stands_still() {
+fn last_write_of_a_disconnected_member_does_not_change() {
     let set = by_hand(3);
     let cut_off = secondaries(&set)[0];
     set.partition(&[&[cut_off]]);
@@ -142,7 +142,7 @@ fn set_has_up_to_fifty_members() {
     let second = set.fail_over().unwrap();
     assert_ne!(first, second);
     for client in &mut waiting {
-        // The reply for the step-down, or already that for the election.
+        // The reply to the step-down, or already the reply to the election.
         let reply = client.read().unwrap().body;
         assert_ne!(reply.get_str("primary").ok(), Some(name(&set, first).as_str()));
     }
@@ -178,7 +178,7 @@ fn recovering_member_is_neither_primary_nor_secondary() {
 }
 
 #[test]
-fn member_may_be_made_to_lie() {
+fn member_can_report_wrong_values() {
     let set = by_hand(2);
     let member = secondaries(&set)[0];
     let before = hello(&set, member);

@@ -51,14 +51,14 @@ fn check(set: &FakeReplicaSet) {
         assert!(view.reigns().is_sorted_by(|one, other| one.election_id < other.election_id));
         let open = |member| view.reigns().iter().any(|reign| reign.member == member && reign.until.is_none());
         for member in view.primaries() {
-            assert!(open(member), "member {member} reigns");
+            assert!(open(member), "member {member} is primary");
             assert_eq!(view.role(member), Role::Primary);
         }
     });
     for member in 0..set.servers_count() {
         let shown = set.server(member).state();
         let (alive, role) = set.look(|view| (view.is_alive(member), view.role(member)));
-        assert!(!alive || shown.role == role, "member {member} is {role:?} and shows {:?}", shown.role);
+        assert!(!alive || shown.role == role, "member {member} is {role:?} and reports {:?}", shown.role);
         assert_eq!(shown.fields.contains_key("electionId"), shown.role == Role::Primary);
     }
 }

@@ -53,7 +53,7 @@ impl Due {
         self != Self::No
     }
 
-    fn has_come(self, clock: Clock) -> bool {
+    fn is_due(self, clock: Clock) -> bool {
         match self {
             Self::No => false,
             Self::At(at) => clock.all || at <= clock.now,
@@ -86,11 +86,11 @@ pub(super) struct Member {
     /// Members with the same number are connected.
     pub(super) group: usize,
     /// When it will be connected to the others (again); until then its state does not change.
-    pub(super) news: Due,
+    pub(super) connect_due: Due,
     /// When it will step down because it has no majority.
-    alone: Due,
+    step_down_due: Due,
     /// 0, or the sequence number of its requested step-down: it is elected last.
-    rested: u64,
+    step_down_number: u64,
     // The member's view of the set.
     config: Option<Arc<Config>>,
     pub(super) role: Role,
@@ -114,9 +114,9 @@ impl Member {
             standalone: false,
             recovering: false,
             group: 0,
-            news: Due::No,
-            alone: Due::No,
-            rested: 0,
+            connect_due: Due::No,
+            step_down_due: Due::No,
+            step_down_number: 0,
             config: None,
             role: Role::Ghost,
             term: 0,
@@ -135,8 +135,8 @@ impl Member {
     }
 
     /// Returns whether it exchanges state with other members.
-    fn hears(&self) -> bool {
-        self.responds() && self.news == Due::No
+    fn is_connected(&self) -> bool {
+        self.responds() && self.connect_due == Due::No
     }
 
     fn options(&self, index: usize) -> Option<&MemberOptions> {
@@ -145,7 +145,7 @@ impl Member {
 }
 
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct SetState {
     pub(super) set_name: String,
     pub(super) base: ServerState,
     pub(super) election_delay: Duration,
@@ -158,10 +158,10 @@ pub(super) struct World {
     random: u64,
     term: i64,
     election: Due,
-    rests: u64,
+    step_downs_count: u64,
 }
 
-impl World {
+impl SetState {
     pub(super) fn new(set_name: String, base: ServerState, documents: Documents, seed: u64) -> Self {
         Self {
             set_name,
@@ -176,7 +176,7 @@ impl World {
             random: seed,
             term: 0,
             election: Due::No,
-            rests: 0,
+            step_downs_count: 0,
         }
     }
 
@@ -202,64 +202,64 @@ impl World {
         match self.primary() {
             Some(primary) => self.members[primary].config.as_ref(),
             None => {
-                let hearing = self.members.iter().filter(|member| member.hears());
-                hearing.filter_map(|member| member.config.as_ref()).max_by_key(|config| config.version)
+                let connected = self.members.iter().filter(|member| member.is_connected());
+                connected.filter_map(|member| member.config.as_ref()).max_by_key(|config| config.version)
             }
         }
     }
 
     /// Returns the due time of the earliest automatic event.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let dues = self.members.iter().flat_map(|member| [member.news.at(), member.alone.at()]);
+        let dues = self.members.iter().flat_map(|member| [member.connect_due.at(), member.step_down_due.at()]);
         dues.chain([self.election.at()]).flatten().min()
     }
 
     fn electable(&self, index: usize) -> bool {
         let member = &self.members[index];
         let configured = member.config.as_ref().is_some_and(|config| config.electable(index));
-        configured && member.hears() && !member.recovering
+        configured && member.is_connected() && !member.recovering
     }
 
-    // Changes; each must be followed by a `turn`.
+    // Changes; each must be followed by a `propagate`.
 
     /// Installs a configuration at the primary, or at a connected member if there is no primary.
     pub(super) fn install(&mut self, members: Vec<MemberConfig>) {
         let config = Config { version: self.config_version + 1, members };
         config.check(self.members.len());
-        let at = self.primary().filter(|&index| self.members[index].hears()).or_else(|| {
-            let mut hearing = config.members.iter().map(|entry| entry.member);
-            hearing.find(|&index| self.members[index].hears())
+        let at = self.primary().filter(|&index| self.members[index].is_connected()).or_else(|| {
+            let mut connected = config.members.iter().map(|entry| entry.member);
+            connected.find(|&index| self.members[index].is_connected())
         });
-        let at = at.expect("a member that runs takes the configuration");
+        let at = at.expect("a running member is connected");
         self.config_version = config.version;
         self.members[at].config = Some(Arc::new(config));
         for member in &mut self.members {
-            member.rested = 0;
+            member.step_down_number = 0;
         }
         self.documents.touch();
     }
 
     /// Makes the primary a secondary that is elected last.
     pub(super) fn step_down(&mut self, index: usize) {
-        self.rests += 1;
+        self.step_downs_count += 1;
         let member = &mut self.members[index];
         member.role = Role::Secondary;
-        member.alone = Due::No;
-        member.rested = self.rests;
+        member.step_down_due = Due::No;
+        member.step_down_number = self.step_downs_count;
     }
 
-    /// Makes a member the primary of a new term; the others are updated in the next `turn`.
+    /// Makes a member the primary of a new term; the others are updated in the next `propagate`.
     ///
     /// Panics if it cannot be elected.
     pub(super) fn elect(&mut self, index: usize, now: Instant) {
-        assert!(self.electable(index), "member {index} does not run, hears nobody or may not be elected");
+        assert!(self.electable(index), "member {index} does not run, is disconnected or may not be elected");
         self.term += 1;
         let term = self.term;
         let member = &mut self.members[index];
         member.role = Role::Primary;
         (member.term, member.elected) = (term, term);
-        member.alone = Due::No;
-        member.rested = 0;
+        member.step_down_due = Due::No;
+        member.step_down_number = 0;
         let set_version = member.config.as_ref().map_or(0, |config| config.version);
         self.election = Due::No;
         self.documents.touch();
@@ -268,7 +268,7 @@ impl World {
     }
 
     pub(super) fn hold_back(&mut self, index: usize) {
-        self.members[index].news = Due::Held;
+        self.members[index].connect_due = Due::Held;
     }
 
     pub(super) fn killed(&mut self, index: usize) {
@@ -276,8 +276,8 @@ impl World {
         member.alive = false;
         member.frozen = false;
         member.role = Role::Other;
-        member.alone = Due::No;
-        member.news = Due::No;
+        member.step_down_due = Due::No;
+        member.connect_due = Due::No;
     }
 
     /// Initializes the state of a started member; it is connected to the others after the notice
@@ -286,12 +286,12 @@ impl World {
         let news = Due::after(now, self.notice_delay);
         let stopped = self.documents.written();
         let member = &mut self.members[index];
-        assert!(!member.alive, "only what does not run is started");
+        assert!(!member.alive, "the member already runs");
         member.alive = true;
         member.standalone = standalone;
         member.role = if member.options(index).is_some() { Role::Other } else { Role::Ghost };
-        member.news = news;
-        member.rested = 0;
+        member.connect_due = news;
+        member.step_down_number = 0;
         member.primary = None;
         member.stopped.get_or_insert(stopped);
         self.publish_one(index);
@@ -301,7 +301,7 @@ impl World {
         let member = &mut self.members[index];
         if member.frozen {
             member.frozen = false;
-            member.news = Due::after(now, self.notice_delay);
+            member.connect_due = Due::after(now, self.notice_delay);
         }
     }
 
@@ -316,7 +316,7 @@ impl World {
     // Consequences of changes.
 
     /// Propagates changes, processes due events, and publishes the result to the servers.
-    pub(super) fn turn(&mut self, clock: Clock) {
+    pub(super) fn propagate(&mut self, clock: Clock) {
         let mut steps = 0;
         loop {
             self.exchange();
@@ -324,7 +324,7 @@ impl World {
                 break;
             }
             steps += 1;
-            assert!(steps < STEPS_MAX, "a set comes to rest");
+            assert!(steps < STEPS_MAX, "the consequences of a change do not end");
         }
         self.end_reigns(clock.now);
         self.publish();
@@ -337,27 +337,27 @@ impl World {
         groups
     }
 
-    fn hearing(&self, group: usize) -> Vec<usize> {
+    fn connected(&self, group: usize) -> Vec<usize> {
         let members = self.members.iter().enumerate();
-        members.filter(|(_, member)| member.group == group && member.hears()).map(|(index, _)| index).collect()
+        members.filter(|(_, member)| member.group == group && member.is_connected()).map(|(index, _)| index).collect()
     }
 
     /// Unifies configuration, term and primary of connected members.
     fn exchange(&mut self) {
         for group in self.groups() {
-            let hearing = self.hearing(group);
-            let configs = hearing.iter().filter_map(|&index| self.members[index].config.as_ref());
+            let connected = self.connected(group);
+            let configs = connected.iter().filter_map(|&index| self.members[index].config.as_ref());
             let config = configs.max_by_key(|config| config.version).cloned();
-            let term = hearing.iter().map(|&index| self.members[index].term).max().unwrap_or(0);
-            for &index in &hearing {
+            let term = connected.iter().map(|&index| self.members[index].term).max().unwrap_or(0);
+            for &index in &connected {
                 let member = &mut self.members[index];
                 member.config.clone_from(&config);
                 member.term = term;
-                member.role = part(member, index);
+                member.role = role_of(member, index);
             }
-            let primary = hearing.iter().copied().find(|&index| self.members[index].role == Role::Primary);
+            let primary = connected.iter().copied().find(|&index| self.members[index].role == Role::Primary);
             let written = self.documents.written();
-            for &index in &hearing {
+            for &index in &connected {
                 let member = &mut self.members[index];
                 member.primary = primary.filter(|_| member.role != Role::Ghost);
                 member.stopped = if member.primary.is_some() { None } else { member.stopped.or(Some(written)) };
@@ -368,23 +368,23 @@ impl World {
     /// Processes one due event; returns true if there was one.
     fn act(&mut self, clock: Clock) -> bool {
         for member in &mut self.members {
-            if member.news.has_come(clock) {
-                member.news = Due::No;
+            if member.connect_due.is_due(clock) {
+                member.connect_due = Due::No;
                 return true;
             }
         }
         for index in 0..self.members.len() {
             let member = &self.members[index];
-            let alone = member.hears() && member.role == Role::Primary && !self.has_majority(index);
-            let due = match (alone, member.alone) {
+            let alone = member.is_connected() && member.role == Role::Primary && !self.has_majority(index);
+            let due = match (alone, member.step_down_due) {
                 (false, _) => Due::No,
                 (true, Due::No) => Due::after(clock.now, self.notice_delay),
                 (true, due) => due,
             };
             let member = &mut self.members[index];
-            member.alone = due;
-            if due.has_come(clock) {
-                member.alone = Due::No;
+            member.step_down_due = due;
+            if due.is_due(clock) {
+                member.step_down_due = Due::No;
                 member.role = Role::Secondary;
                 return true;
             }
@@ -395,7 +395,7 @@ impl World {
             (false, Due::No) => Due::after(clock.now, self.election_delay),
             (false, due) => due,
         };
-        if self.election.has_come(clock) {
+        if self.election.is_due(clock) {
             let count = u64::try_from(candidates.len()).unwrap_or(1);
             let choice = usize::try_from(splitmix64(&mut self.random) % count).unwrap_or(0);
             self.elect(candidates[choice], clock.now);
@@ -418,10 +418,10 @@ impl World {
     /// Returns the candidates of a pending election; empty = no election is pending.
     fn candidates(&self) -> Vec<usize> {
         for group in self.groups() {
-            let hearing = self.hearing(group);
-            let primary = hearing.iter().copied().find(|&index| self.members[index].role == Role::Primary);
+            let connected = self.connected(group);
+            let primary = connected.iter().copied().find(|&index| self.members[index].role == Role::Primary);
             let fit = |&index: &usize| self.electable(index) && self.has_majority(index);
-            let fit: Vec<usize> = hearing.into_iter().filter(fit).collect();
+            let fit: Vec<usize> = connected.into_iter().filter(fit).collect();
             let best = self.best_of(&fit);
             let Some(&first) = best.first() else { continue };
             let wanted = match primary {
@@ -437,12 +437,18 @@ impl World {
         Vec::new()
     }
 
-    /// Returns the members of the highest priority that have not stepped down on request, else the
-    /// one that did first.
+    /// Returns the members of the highest priority, except those that stepped down on request; if
+    /// all did, the member that stepped down first.
     fn best_of(&self, members: &[usize]) -> Vec<usize> {
-        let fresh: Vec<usize> = members.iter().copied().filter(|&index| self.members[index].rested == 0).collect();
+        let fresh: Vec<usize> =
+            members.iter().copied().filter(|&index| self.members[index].step_down_number == 0).collect();
         if fresh.is_empty() {
-            return members.iter().copied().min_by_key(|&index| self.members[index].rested).into_iter().collect();
+            return members
+                .iter()
+                .copied()
+                .min_by_key(|&index| self.members[index].step_down_number)
+                .into_iter()
+                .collect();
         }
         let highest = fresh.iter().map(|&index| self.priority(index)).max();
         fresh.into_iter().filter(|&index| Some(self.priority(index)) == highest).collect()
@@ -572,7 +578,7 @@ impl World {
 }
 
 /// Returns the role of a member that has the current configuration and the highest term.
-fn part(member: &Member, index: usize) -> Role {
+fn role_of(member: &Member, index: usize) -> Role {
     let Some(options) = member.options(index) else { return Role::Ghost };
     if member.recovering {
         Role::Other

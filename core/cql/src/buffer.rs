@@ -8,12 +8,12 @@ use poolhouse_wire::Sink;
 
 /// A buffer at the front of a sink. Clearing it does not shorten the sink, to avoid zeroing bytes
 /// again.
-pub(super) struct Pile<S> {
+pub(super) struct Buffer<S> {
     sink: S,
     len: usize,
 }
 
-impl<S: Sink> Pile<S> {
+impl<S: Sink> Buffer<S> {
     /// Creates an empty buffer; existing content of the sink is overwritten.
     pub(super) const fn new(sink: S) -> Self {
         Self { sink, len: 0 }
@@ -68,9 +68,9 @@ impl<S: Sink> Pile<S> {
     }
 }
 
-impl<S> fmt::Debug for Pile<S> {
+impl<S> fmt::Debug for Buffer<S> {
     /// Omits the bytes, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pile({} bytes)", self.len)
+        write!(f, "Buffer({} bytes)", self.len)
     }
 }

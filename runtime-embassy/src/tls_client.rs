@@ -1,16 +1,18 @@
-//! The memory of sessions, and the runners of sessions.
+//! The client with TLS: its constructor, the memory of its sessions, and the runners of sessions.
+//! The sessions are in [`tls`].
 
+use crate::client::{Buffers, Client, Resources};
+use crate::config::{Config, Random};
+use crate::error::SetupError;
+use crate::layout::{Layout, PerConnection, Zero};
+use crate::run::{HubRunner, Runner, ServerRunner};
+use crate::slot::{Slot, Socket};
+use crate::tls::{self, Mailbox, TlsConfig};
 use core::fmt;
 use core::future::pending;
+use core::pin::pin;
 use embassy_futures::join::join;
 use embassy_net::Stack;
-
-use super::lane::{self, Post};
-use super::options::TlsConfig;
-use crate::layout::{Each, Zero};
-use crate::run::{HubRunner, ServerRunner};
-use crate::slot::Slot;
-use crate::{Buffers, Client, Config, Layout, Random, Resources, Runner, SetupError};
 
 /// The TLS memory of a client, in addition to its [`Buffers`]. Store it in a static, which is
 /// initialized with zeros: `ConstStaticCell<TlsBuffers<Sizes<1, 4, 8>>>`.
@@ -26,7 +28,7 @@ use crate::{Buffers, Client, Config, Layout, Random, Resources, Runner, SetupErr
 /// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`]. In addition,
 /// the future of each session takes about 3 KiB.
 pub struct TlsBuffers<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
-    lanes: L::Each<LaneMemory<RECEIVE, SEND, PIECE>>,
+    lanes: L::PerConnection<LaneMemory<RECEIVE, SEND, PIECE>>,
 }
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsBuffers<L, RECEIVE, SEND, PIECE> {
@@ -40,7 +42,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
             assert!(SEND <= RECEIVE_MAX, "no record is larger than 16640 bytes");
             assert!(PIECE > 0, "PIECE must be at least 1");
         }
-        Self { lanes: <L::Each<_> as Each<_>>::ZERO }
+        Self { lanes: PerConnection::ZERO }
     }
 }
 
@@ -70,7 +72,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
 }
 
 /// The memory of one lane.
-pub(super) struct LaneMemory<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
+struct LaneMemory<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
     receive: [u8; RECEIVE],
     send: [u8; SEND],
     incoming: [u8; PIECE],
@@ -166,16 +168,17 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
     /// One task for everything is the simplest choice for one server. With more servers, its start
     /// needs a large stack: see [`TlsRunner::split`].
     pub async fn run(self) -> ! {
-        let Self { runner, buffers, tls, random } = self;
-        let mut slots = runner.slots().iter();
-        let sessions = buffers.lanes.join_all(move |memory| {
-            let session = slots.next().map(|slot| TlsSessions::new(memory, slot, tls, random));
-            async move {
-                if let Some(session) = session {
-                    session.run().await;
+        let (runner, mut sessions) = self.into_parts();
+        let sessions = pin!(L::run_per_connection(|_| {
+            let session = sessions.next();
+            async {
+                match session {
+                    Some(session) => session.run().await,
+                    // Not reached: there are as many sessions as connections.
+                    None => pending().await,
                 }
             }
-        });
+        }));
         join(runner.run(), sessions).await;
         pending().await
     }
@@ -189,11 +192,18 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
         ServerRunner<L>,
         impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>,
     ) {
-        let Self { runner, buffers, tls, random } = self;
-        let sessions = buffers.lanes.each().zip(runner.slots().iter());
-        let sessions = sessions.map(move |(memory, slot)| TlsSessions::new(memory, slot, tls, random));
+        let (runner, sessions) = self.into_parts();
         let (hub, server) = runner.split();
         (hub, server, sessions)
+    }
+
+    fn into_parts(
+        self,
+    ) -> (Runner<L>, impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>) {
+        let Self { runner, buffers, tls, random } = self;
+        let sessions = buffers.lanes.iter_mut().zip(runner.slots());
+        let sessions = sessions.map(move |(memory, slot)| TlsSessions::new(memory, slot, tls, random));
+        (runner, sessions)
     }
 }
 
@@ -208,7 +218,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
 /// Runs the sessions of one socket, one after the other: see [`TlsRunner::split`].
 #[must_use = "without it no connection of its socket is encrypted, and so none is made"]
 pub struct TlsSessions<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
-    post: &'static Post,
+    mailbox: &'static Mailbox<Socket>,
     receive: &'static mut [u8; RECEIVE],
     send: &'static mut [u8; SEND],
     tls: &'static TlsConfig,
@@ -223,19 +233,19 @@ impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsSessions<RE
         random: Random,
     ) -> Self {
         let LaneMemory { receive, send, incoming, outgoing } = memory;
-        let post = slot.post();
-        post.furnish(incoming, outgoing);
-        Self { post, receive, send, tls, random }
+        let mailbox = slot.mailbox();
+        mailbox.set_buffers(incoming, outgoing);
+        Self { mailbox, receive, send, tls, random }
     }
 
     /// Runs the sessions.
     pub async fn run(self) -> ! {
-        lane::run(self.post, self.tls, self.random, self.receive, self.send).await
+        tls::run(self.mailbox, self.tls, self.random, self.receive, self.send).await
     }
 }
 
 impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for TlsSessions<RECEIVE, SEND, PIECE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSessions").field("post", self.post).finish_non_exhaustive()
+        f.debug_struct("TlsSessions").field("mailbox", self.mailbox).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! Equality of states: includes everything that determines further behaviour, and excludes history.
+//! Equality of states for the [search](crate::search): includes everything that determines further
+//! behaviour, and excludes history. State machines and models hash themselves into it.
 
 use core::hash::Hasher;
 use poolhouse_core::sim::Word;
@@ -104,7 +105,7 @@ impl Hasher for Canon {
             Some((Word::Time, number)) => self.time(number - 1),
             Some((Word::Generation, number)) => self.generation(number),
             Some((Word::Serial, _)) => {}
-            None => panic!("a word of a kind that is not known: {word:#x}"),
+            None => panic!("a word of an unknown kind: {word:#x}"),
         }
     }
 

@@ -1,0 +1,59 @@
+use super::*;
+use crate::state::{DemoState, Kind, Sample};
+
+fn asked(head: &str) -> Result<Route, Refusal> {
+    route(head.as_bytes(), 8080)
+}
+
+const HOST: &str = "Host: 127.0.0.1:8080\r\n";
+
+#[test]
+fn requests_of_the_page_are_answered() {
+    assert!(matches!(asked(&format!("GET / HTTP/1.1\r\n{HOST}\r\n")), Ok(Route::File { .. })));
+    assert_eq!(asked("GET /states HTTP/1.1\r\nhost: localhost:8080\r\n\r\n"), Ok(Route::States));
+    let post = format!("POST /failover HTTP/1.1\r\n{HOST}Origin: http://127.0.0.1:8080\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(asked(&post), Ok(Route::Command(Command::FailOver)));
+    assert_eq!(asked(&format!("POST /freeze HTTP/1.1\r\n{HOST}\r\n")), Ok(Route::Command(Command::Freeze)));
+}
+
+#[test]
+fn hostile_requests_are_refused() {
+    let many = "X: y\r\n".repeat(FIELDS_MAX + 1);
+    for (head, refusal) in [
+        ("\0\u{1}\r\n\r\n".to_owned(), Refusal::BadRequest),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), Refusal::BadRequest),
+        (format!("GET / HTTP/1.1\r\n{HOST}{HOST}\r\n"), Refusal::BadRequest),
+        (format!("GET / HTTP/1.1\r\n{HOST}{many}\r\n"), Refusal::HeadTooLarge),
+        ("GET / HTTP/1.1\r\nHost: rebound.example:8080\r\n\r\n".to_owned(), Refusal::Forbidden),
+        ("GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n".to_owned(), Refusal::Forbidden),
+        (format!("POST /failover HTTP/1.1\r\n{HOST}Origin: http://other.example\r\n\r\n"), Refusal::Forbidden),
+        (format!("POST /failover HTTP/1.1\r\n{HOST}Origin: null\r\n\r\n"), Refusal::Forbidden),
+        (format!("POST /failover HTTP/1.1\r\n{HOST}Content-Length: 5\r\n\r\n"), Refusal::BodyTooLarge),
+        (format!("POST /failover HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n"), Refusal::BodyTooLarge),
+        (format!("GET /failover HTTP/1.1\r\n{HOST}\r\n"), Refusal::MethodNotAllowed),
+        (format!("GET /../etc/passwd HTTP/1.1\r\n{HOST}\r\n"), Refusal::NotFound),
+    ] {
+        assert_eq!(asked(&head), Err(refusal), "{head:?}");
+    }
+}
+
+#[test]
+fn state_is_written_as_the_page_reads_it() {
+    let mut state = State {
+        time: Duration::from_millis(1500),
+        demo: Some(DemoState { frozen: Some("\"<b>\n".to_owned()) }),
+        ..State::default()
+    };
+    state.add_event(Duration::from_secs(1), Kind::Primary, "</script>\u{2028}".to_owned());
+    state.add_sample(Sample { rate: 7, p50_us: 1, p99_us: 2, failover: false });
+    let written = json(&state).to_string();
+    // A message of server-sent events is one line.
+    assert!(!written.contains('\n'), "{written}");
+    let read: Value = serde_json::from_str(&written).expect("it is JSON");
+    assert_eq!(read["frozen"], "\"<b>\n");
+    assert_eq!(read["samples"], json!([{ "rate": 7, "p50": 1, "p99": 2, "failover": true }]));
+    assert_eq!(
+        (&read["events"][0]["kind"], &read["events"][0]["text"]),
+        (&json!("primary"), &json!("</script>\u{2028}"))
+    );
+}
