@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
-use std::collections::BTreeSet;
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
