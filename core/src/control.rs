@@ -324,8 +324,8 @@ impl<M: Memory> Control<M> {
     /// Cost: O(servers).
     pub fn request_check(&mut self, now: Instant) {
         let now = self.advance_clock(now);
-        for place in 0..self.monitors.slots().len() {
-            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
+        for index in 0..self.monitors.slots().len() {
+            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) {
                 monitor.request_check(now);
                 note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
             }
@@ -340,11 +340,11 @@ impl<M: Memory> Control<M> {
     /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.advance_clock(now);
-        for place in 0..self.monitors.slots().len() {
-            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
+        for index in 0..self.monitors.slots().len() {
+            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) {
                 let server = monitor.server();
                 monitor.close(now, &mut InContext { topology: &self.topology, server, observer });
-                self.rearm(place);
+                self.rearm(index);
             }
         }
         self.topology.close(now, observer);
@@ -363,14 +363,14 @@ impl<M: Memory> Control<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.advance_clock(now);
         while self.due.earliest().is_some_and(|at| at <= now) {
-            let Some(place) = self.due.first() else { break };
-            let Some(Some(monitor)) = self.monitors.slots().get(place as usize) else { break };
+            let Some(index) = self.due.first() else { break };
+            let Some(Some(monitor)) = self.monitors.slots().get(index as usize) else { break };
             let server = monitor.server();
             let known = self.is_known(server);
             let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) else { break };
             let outcome = monitor.handle_timeout(now, known, &mut observer_there);
             self.conclude(now, server, outcome, None, observer);
-            assert!(self.due.of(place).is_none_or(|at| at > now), "a step that was due was not carried out");
+            assert!(self.due.of(index).is_none_or(|at| at > now), "a step that was due was not carried out");
         }
     }
 
@@ -450,8 +450,8 @@ impl<M: Memory> Control<M> {
             let is_monitored = self.monitor(server.server()).is_some();
             assert!(is_monitored != is_balanced || self.membership != self.topology.membership(), "not monitored");
         }
-        self.due.assert_invariants(|place| {
-            self.monitors.slots().get(place as usize)?.as_ref().and_then(Monitor::poll_timeout)
+        self.due.assert_invariants(|index| {
+            self.monitors.slots().get(index as usize)?.as_ref().and_then(Monitor::poll_timeout)
         });
     }
 
@@ -521,9 +521,9 @@ impl<M: Memory> Control<M> {
 
     /// Stores the deadline of the monitor in this slot after a change, and marks the slot as
     /// touched.
-    fn rearm(&mut self, place: usize) {
-        let Some(Some(monitor)) = self.monitors.slots().get(place) else { return };
-        widen(&mut self.touched, place);
+    fn rearm(&mut self, index: usize) {
+        let Some(Some(monitor)) = self.monitors.slots().get(index) else { return };
+        widen(&mut self.touched, index);
         note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
     }
 
@@ -549,14 +549,14 @@ impl<M: Memory> Control<M> {
     ///
     /// [`Full`]: out of memory. The missing monitors are added with the next input.
     fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) -> Result<(), Full> {
-        for place in 0..self.monitors.slots().len() {
-            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
+        for index in 0..self.monitors.slots().len() {
+            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) else { continue };
             let server = monitor.server();
             if self.topology.server(server).is_none() && monitor.state() != MonitorState::Closed {
                 monitor.close(now, &mut InContext { topology: &self.topology, server, observer });
                 let dialed = monitor.last_dial();
                 self.remember(now, server, dialed);
-                self.rearm(place);
+                self.rearm(index);
             }
         }
         if self.topology.description().topology_type() == TopologyType::LoadBalanced {
@@ -565,12 +565,12 @@ impl<M: Memory> Control<M> {
         let Self { topology, monitors, due, departed, forgotten, config, touched, .. } = self;
         for description in topology.servers() {
             let server = description.server();
-            let place = server.index() as usize;
-            while monitors.slots().len() <= place {
+            let index = server.index() as usize;
+            while monitors.slots().len() <= index {
                 monitors.try_push(None)?;
             }
-            due.grow(place + 1)?;
-            let Some(kept) = monitors.slots_mut().get_mut(place) else { continue };
+            due.grow(index + 1)?;
+            let Some(kept) = monitors.slots_mut().get_mut(index) else { continue };
             if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
                 let monitor = kept.insert(Monitor::new(server, *config));
                 let address = topology.address(server).map_or(0, hash);
@@ -580,7 +580,7 @@ impl<M: Memory> Control<M> {
                     Some(dialed) => monitor.start_after(now, dialed),
                     None => monitor.start(now, &mut InContext { topology, server, observer }),
                 }
-                widen(touched, place);
+                widen(touched, index);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());
             }
         }
@@ -633,18 +633,18 @@ impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for InContext<
 
 /// Extends a range of slots by one slot.
 #[doc(hidden)]
-pub fn widen(range: &mut Range<usize>, place: usize) {
-    *range = if Range::is_empty(range) { place..place + 1 } else { range.start.min(place)..range.end.max(place + 1) };
+pub fn widen(range: &mut Range<usize>, index: usize) {
+    *range = if Range::is_empty(range) { index..index + 1 } else { range.start.min(index)..range.end.max(index + 1) };
 }
 
 /// Stores the deadline of the monitor in this slot.
-fn note_due<M: Memory>(due: &mut Due<M>, place: u32, at: Option<Instant>) {
-    if due.of(place) == at {
+fn note_due<M: Memory>(due: &mut Due<M>, index: u32, at: Option<Instant>) {
+    if due.of(index) == at {
         return;
     }
-    due.remove(place);
+    due.remove(index);
     if let Some(at) = at {
-        let noted = due.insert(place, at);
+        let noted = due.insert(index, at);
         assert!(noted.is_ok(), "a monitor has a deadline slot before it starts");
     }
 }

@@ -350,9 +350,9 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         self.control.assert_invariants();
         self.pool.assert_invariants();
         let mut owing = 0;
-        for (place, conn) in self.conns.slots().iter().enumerate() {
+        for (index, conn) in self.conns.slots().iter().enumerate() {
             let Some(conn) = conn else { continue };
-            assert_eq!(conn.id.index() as usize, place, "a connection is in its slot");
+            assert_eq!(conn.id.index() as usize, index, "a connection is in its slot");
             owing += u32::from(conn.owed != Owed::Nothing);
             let is_member = self.pool.conn_generation(conn.id).is_some();
             assert!(is_member || conn.owed == Owed::Close, "a slot belongs to a connection of the pool");
@@ -361,8 +361,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             assert!(!is_failed || self.due.of(conn.id.index()).is_none(), "a failed connection has no deadline");
         }
         assert_eq!(owing, self.owing, "owed actions are counted");
-        for (place, leaf) in (0..).zip(self.conns.slots()) {
-            assert!(leaf.is_some() || self.due.of(place).is_none(), "a free slot has no deadline");
+        for (index, leaf) in (0..).zip(self.conns.slots()) {
+            assert!(leaf.is_some() || self.due.of(index).is_none(), "a free slot has no deadline");
         }
     }
 

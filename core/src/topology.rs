@@ -108,7 +108,7 @@ use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::num::NonZeroU32;
 use description::{Data, Meta, Side, Source};
-use memory::{Description, Names, Owed, Place, ServerSlot, Servers};
+use memory::{Description, Names, Owed, ServerSlot, Servers, SlotState};
 use poolhouse_wire::hello::HelloReply;
 use texts::{TextId, Texts, TextsRef};
 
@@ -282,10 +282,10 @@ impl<M: Memory> Topology<M> {
         self.emit_opening(now, observer);
         if self.meta.topology_type == TopologyType::LoadBalanced {
             self.begin();
-            for place in 0..self.servers.slots().len() {
-                self.save(place);
-                self.servers.slots_mut()[place].description.data.server_type = ServerType::LoadBalancer;
-                self.owe(place, |owed| owed.ready = true);
+            for index in 0..self.servers.slots().len() {
+                self.save(index);
+                self.servers.slots_mut()[index].description.data.server_type = ServerType::LoadBalancer;
+                self.owe(index, |owed| owed.ready = true);
             }
             self.finish(now, observer);
         }
@@ -309,9 +309,9 @@ impl<M: Memory> Topology<M> {
         let now = self.advance(now);
         self.begin();
         self.closed = true;
-        for place in 0..self.servers.slots().len() {
-            if self.servers.slots()[place].place == Place::Member {
-                self.remove(place);
+        for index in 0..self.servers.slots().len() {
+            if self.servers.slots()[index].state == SlotState::Member {
+                self.remove(index);
             }
         }
         self.meta = Meta::UNKNOWN;
@@ -347,25 +347,25 @@ impl<M: Memory> Topology<M> {
         observer: &mut impl SdamObserver,
     ) -> bool {
         let now = self.advance(now);
-        let Some(place) = self.place_of(server) else { return false };
+        let Some(index) = self.slot_of(server) else { return false };
         if self.meta.topology_type == TopologyType::LoadBalanced {
             return true;
         }
-        let known = self.servers.slots()[place].description.data;
+        let known = self.servers.slots()[index].description.data;
         if !hello.ok || is_older(hello.topology_version, known.topology_version) {
             return known.server_type.is_known();
         }
         self.begin();
-        if !self.refresh(now, place, hello, round_trip) {
-            self.replace(now, place, hello, round_trip);
+        if !self.refresh(now, index, hello, round_trip) {
+            self.replace(now, index, hello, round_trip);
         }
-        self.update(now, place);
-        let slot = &self.servers.slots()[place];
+        self.update(now, index);
+        let slot = &self.servers.slots()[index];
         let server_type = slot.description.data.server_type;
-        let is_known = slot.place == Place::Member && server_type.is_known();
+        let is_known = slot.state == SlotState::Member && server_type.is_known();
         let is_single = self.meta.topology_type == TopologyType::Single;
         if is_known && (is_single || server_type.is_data_bearing()) {
-            self.owe(place, |owed| owed.ready = true);
+            self.owe(index, |owed| owed.ready = true);
         }
         self.finish(now, observer);
         is_known
@@ -384,12 +384,12 @@ impl<M: Memory> Topology<M> {
     /// command error during server check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
     pub fn handle_failed(&mut self, now: Instant, server: ServerId, cause: Cause, observer: &mut impl SdamObserver) {
         let now = self.advance(now);
-        let Some(place) = self.place_of(server) else { return };
+        let Some(index) = self.slot_of(server) else { return };
         if self.meta.topology_type == TopologyType::LoadBalanced {
             return;
         }
-        self.mark_unknown(now, place, ServerError::Failed(cause), None, observer);
-        self.owe(place, |owed| {
+        self.mark_unknown(now, index, ServerError::Failed(cause), None, observer);
+        self.owe(index, |owed| {
             let timeout = owed.clear == Some(Cause::NetworkTimeout);
             owed.clear = Some(if timeout { Cause::NetworkTimeout } else { cause });
         });
@@ -400,42 +400,42 @@ impl<M: Memory> Topology<M> {
     /// Cost: O(1) when one server has owed actions, else O(servers) for all actions together.
     pub fn poll_action(&mut self) -> Option<TopologyAction> {
         while self.owing > 0 {
-            let place = self.owing_from as usize;
-            let slot = &mut self.servers.slots_mut()[place];
-            let server = slot.id(place);
+            let index = self.owing_from as usize;
+            let slot = &mut self.servers.slots_mut()[index];
+            let server = slot.id(index);
             let owed = &mut slot.owed;
             if owed.added {
                 owed.added = false;
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::ServerAdded(server));
             }
             if let Some(cause) = owed.clear.take() {
                 let interrupt_in_use_connections = cause == Cause::NetworkTimeout;
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::Pool(server, PoolCommand::Clear { interrupt_in_use_connections, cause }));
             }
             if owed.ready {
                 owed.ready = false;
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::Pool(server, PoolCommand::Ready));
             }
             if owed.cancel {
                 owed.cancel = false;
                 self.owing_checks -= u32::from(!owed.check);
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::CancelCheck(server));
             }
             if owed.check {
                 owed.check = false;
                 self.owing_checks -= 1;
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::RequestCheck(server));
             }
             if owed.removed {
                 owed.removed = false;
                 slot.free();
                 self.gone -= 1;
-                self.count_taken(place);
+                self.count_taken(index);
                 return Some(TopologyAction::ServerRemoved(server));
             }
             self.owing_from += 1;
@@ -451,9 +451,9 @@ impl<M: Memory> Topology<M> {
         if self.owing_checks == 0 {
             return None;
         }
-        let place = self.servers.slots().iter().position(|slot| slot.owed.has_check())?;
-        let slot = &mut self.servers.slots_mut()[place];
-        let server = slot.id(place);
+        let index = self.servers.slots().iter().position(|slot| slot.owed.has_check())?;
+        let slot = &mut self.servers.slots_mut()[index];
+        let server = slot.id(index);
         let action = if core::mem::take(&mut slot.owed.cancel) {
             CheckAction::Cancel(server)
         } else {
@@ -461,7 +461,7 @@ impl<M: Memory> Topology<M> {
             CheckAction::Request(server)
         };
         self.owing_checks -= u32::from(!slot.owed.has_check());
-        self.count_taken(place);
+        self.count_taken(index);
         Some(action)
     }
 
@@ -496,7 +496,7 @@ impl<M: Memory> Topology<M> {
     /// The description of a member. Cost: O(1).
     #[must_use]
     pub fn server(&self, server: ServerId) -> Option<ServerDescription<'_>> {
-        self.server_at(self.place_of(server)?, Side::Now)
+        self.server_at(self.slot_of(server)?, Side::Now)
     }
 
     /// The number of members. Cost: O(1).
@@ -509,9 +509,9 @@ impl<M: Memory> Topology<M> {
     /// O(1).
     #[must_use]
     pub fn address(&self, server: ServerId) -> Option<&str> {
-        let place = usize::try_from(server.index()).ok()?;
-        let slot = self.servers.slots().get(place)?;
-        let is_it = slot.place != Place::Free && slot.serial == server.number();
+        let index = usize::try_from(server.index()).ok()?;
+        let slot = self.servers.slots().get(index)?;
+        let is_it = slot.state != SlotState::Free && slot.serial == server.number();
         is_it.then(|| self.texts.view().get(slot.address))
     }
 
@@ -519,8 +519,8 @@ impl<M: Memory> Topology<M> {
     #[must_use]
     pub fn find(&self, address: &str) -> Option<ServerId> {
         let address = Address::parse(address)?;
-        let place = self.member_at(self.texts.find([address.as_bytes(), &[], &[]])?)?;
-        Some(self.servers.slots()[place].id(place))
+        let index = self.member_at(self.texts.find([address.as_bytes(), &[], &[]])?)?;
+        Some(self.servers.slots()[index].id(index))
     }
 
     /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
@@ -539,20 +539,20 @@ impl<M: Memory> Topology<M> {
     }
 
     /// The slot of a member.
-    fn place_of(&self, server: ServerId) -> Option<usize> {
-        let place = usize::try_from(server.index()).ok()?;
-        let slot = self.servers.slots().get(place)?;
-        (slot.place == Place::Member && slot.serial == server.number()).then_some(place)
+    fn slot_of(&self, server: ServerId) -> Option<usize> {
+        let index = usize::try_from(server.index()).ok()?;
+        let slot = self.servers.slots().get(index)?;
+        (slot.state == SlotState::Member && slot.serial == server.number()).then_some(index)
     }
 
     /// The slot of the member with this address.
     fn member_at(&self, address: TextId) -> Option<usize> {
-        self.servers.slots().iter().position(|slot| slot.place == Place::Member && slot.address == address)
+        self.servers.slots().iter().position(|slot| slot.state == SlotState::Member && slot.address == address)
     }
 
     /// Changes the owed actions of a slot, and updates the counters.
-    fn owe(&mut self, place: usize, change: impl FnOnce(&mut Owed)) {
-        let owed = &mut self.servers.slots_mut()[place].owed;
+    fn owe(&mut self, index: usize, change: impl FnOnce(&mut Owed)) {
+        let owed = &mut self.servers.slots_mut()[index].owed;
         let (before, checks_before) = (owed.is_any(), owed.has_check());
         change(owed);
         match (checks_before, owed.has_check()) {
@@ -565,12 +565,12 @@ impl<M: Memory> Topology<M> {
             (true, false) => self.owing -= 1,
             (false, false) | (true, true) => {}
         }
-        self.owing_from = self.owing_from.min(u32::try_from(place).unwrap_or(0));
+        self.owing_from = self.owing_from.min(u32::try_from(index).unwrap_or(0));
     }
 
     /// Updates the counter after an owed action of a slot was taken.
-    fn count_taken(&mut self, place: usize) {
-        if !self.servers.slots()[place].owed.is_any() {
+    fn count_taken(&mut self, index: usize) {
+        if !self.servers.slots()[index].owed.is_any() {
             self.owing -= 1;
         }
     }
@@ -579,15 +579,15 @@ impl<M: Memory> Topology<M> {
     fn mark_unknown(
         &mut self,
         now: Instant,
-        place: usize,
+        index: usize,
         error: ServerError,
         topology_version: Option<TopologyVersion>,
         observer: &mut impl SdamObserver,
     ) {
         self.begin();
-        self.set_unknown(now, place, error);
-        self.servers.slots_mut()[place].description.data.topology_version = topology_version;
-        self.update(now, place);
+        self.set_unknown(now, index, error);
+        self.servers.slots_mut()[index].description.data.topology_version = topology_version;
+        self.update(now, index);
         self.finish(now, observer);
     }
 }
@@ -602,14 +602,14 @@ fn is_older(new: Option<TopologyVersion>, known: Option<TopologyVersion>) -> boo
 
 impl<N: Store<TextId>> ServerSlot<N> {
     /// The id of the server in this slot.
-    fn id(&self, place: usize) -> ServerId {
-        let index = u32::try_from(place).unwrap_or(u32::MAX);
+    fn id(&self, index: usize) -> ServerId {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
         ServerId::at(index, NonZeroU32::new(self.serial).unwrap_or(NonZeroU32::MIN))
     }
 
     /// Frees the slot.
     fn free(&mut self) {
-        self.place = Place::Free;
+        self.state = SlotState::Free;
         self.owed = Owed::NONE;
         self.description.reset(Data::unknown(None, Instant::ORIGIN));
     }
@@ -631,18 +631,18 @@ impl<M: Memory> Source for Topology<M> {
         self.texts.view()
     }
 
-    fn places(&self) -> usize {
+    fn slot_count(&self) -> usize {
         self.servers.slots().len()
     }
 
-    fn server_at(&self, place: usize, side: Side) -> Option<ServerDescription<'_>> {
-        let slot = self.servers.slots().get(place)?;
-        let is_there = match (side, slot.place) {
-            (_, Place::Free) => false,
-            (Side::Now, at) => at == Place::Member,
-            (Side::Before, at) => (at == Place::Gone) == slot.moved,
+    fn server_at(&self, index: usize, side: Side) -> Option<ServerDescription<'_>> {
+        let slot = self.servers.slots().get(index)?;
+        let is_present = match (side, slot.state) {
+            (_, SlotState::Free) => false,
+            (Side::Now, at) => at == SlotState::Member,
+            (Side::Before, at) => (at == SlotState::Gone) == slot.moved,
         };
-        if !is_there {
+        if !is_present {
             return None;
         }
         let description = match (side, slot.saved) {
@@ -650,7 +650,7 @@ impl<M: Memory> Source for Topology<M> {
             (Side::Before, None) | (Side::Now, _) => &slot.description,
         };
         Some(ServerDescription {
-            server: slot.id(place),
+            server: slot.id(index),
             address: slot.address,
             data: &description.data,
             names: description.names.slots(),

@@ -4,6 +4,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| poolhouse_tests::fuzz::wire(data));
 
 libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = libfuzzer_sys::fuzzer_mutate(data, size, max_size);
-    poolhouse_tests::fuzz::lengths::mend(&mut data[..size], seed);
+    poolhouse_tests::fuzz::lengths::repair(&mut data[..size], seed);
     size
 });

@@ -121,8 +121,8 @@ pub type DnsResolver = poolhouse_client::DnsResolver<AsyncStd>;
 struct Readme;
 
 /// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
-/// [`poolhouse_client::mux`]. The documentation of `poolhouse_smol::mux` has more examples, which
-/// apply after changing the crate's name.
+/// [`poolhouse_client::mux`]. The documentation of `poolhouse_smol::mux` has more examples; they
+/// also apply here, with the name of this crate.
 ///
 /// ```
 /// use poolhouse_async_std::mux::cql::{Consistency, OutcomeKind, Response};

@@ -21,7 +21,7 @@ fn options(uri: &str) -> ClientOptions {
     options
 }
 
-/// Two services, and a client of theirs with all its events.
+/// A balancer with two services, and a client of it with all its events.
 fn balanced() -> (FakeBalancer, Client, Subscription) {
     let balancer = FakeBalancer::start(2).expect("it starts");
     let (client, events) = Client::new_subscribed(options(&balancer.uri())).expect("the options are right");

@@ -25,7 +25,8 @@ pub struct Canon {
 const KEYS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
 impl Canon {
-    /// - `now`: in nanoseconds. - `horizon`: age in nanoseconds from which on all times are equal.
+    /// - `now`: in nanoseconds.
+    /// - `horizon`: age in nanoseconds from which on all times are equal.
     /// - `generation`: the current one, if all others count as equal.
     #[must_use]
     pub const fn new(now: u64, horizon: u64, generation: Option<u64>) -> Self {

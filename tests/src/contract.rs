@@ -195,15 +195,15 @@ pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
 }
 
 /// The message of panics that are part of a case. These panics are not printed.
-pub(crate) const ON_PURPOSE: &str = "a panic that is part of the case";
+pub(crate) const PLANNED_PANIC: &str = "a panic that is part of the case";
 
 /// Installs a panic hook that prints nothing for panics that are part of a case.
-fn hush() {
+fn silence_planned_panics() {
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-        if !text.is_some_and(|text| text.starts_with(ON_PURPOSE)) {
+        if !text.is_some_and(|text| text.starts_with(PLANNED_PANIC)) {
             others(panic);
         }
     }));
@@ -335,7 +335,7 @@ impl Contract {
                 BLOCK_ON.set(block_on).expect("a process runs one contract");
             }
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
-            hush();
+            silence_planned_panics();
             if is_unobserved() {
                 metrics::set_global_recorder(NoSeries).expect("the process has no other recorder");
             }

@@ -25,8 +25,8 @@ pub fn commit() -> String {
 
 /// Writes the figures of a suite, replacing those of its last run, together with their commit.
 ///
-/// - `suite`: the name of the file, without its extension: words joined by underscores. -
-///   `figures`: an object.
+/// - `suite`: the name of the file, without its extension: words joined by underscores.
+/// - `figures`: an object.
 ///
 /// # Panics
 ///

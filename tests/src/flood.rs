@@ -22,8 +22,6 @@ const BLOCK: usize = 8;
 /// # Panics
 ///
 /// If no two blocks are found, which does not happen with the fixed seed.
-///
-/// Panics when no two blocks are found, which does not happen with the fixed seed.
 #[must_use]
 pub fn colliding(count: usize) -> Vec<String> {
     let mut rng = Rng::new(7);

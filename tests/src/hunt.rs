@@ -44,8 +44,9 @@ pub const GENERATORS: [(&str, Generator); 11] = [
 
 /// Runs a generator until a bug is found, or the budget is used up.
 ///
-/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target. - `budget`: number of seeds,
-///   simulated runs, inputs or states. - `corpus`: the folder of the corpora.
+/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target.
+/// - `budget`: number of seeds, simulated runs, inputs or states.
+/// - `corpus`: the folder of the corpora.
 ///
 /// # Errors
 ///
@@ -189,8 +190,8 @@ fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
         }
     }
     match name {
-        "bson" | "hello" | "wire" | "decompress" => lengths::mend(&mut data, rng.below(4)),
-        "wire_cql" => lengths::mend_envelopes(&mut data, rng.below(4)),
+        "bson" | "hello" | "wire" | "decompress" => lengths::repair(&mut data, rng.below(4)),
+        "wire_cql" => lengths::repair_envelopes(&mut data, rng.below(4)),
         _ => {}
     }
     data

@@ -311,7 +311,7 @@ impl State {
     /// Assigns a new connection its fault.
     ///
     /// - `pardons`: number of pardons so far.
-    fn deal(&mut self, pardons: usize) -> Fate {
+    fn assign_fault(&mut self, pardons: usize) -> Fate {
         let rng = &mut self.rng;
         let mut fate = Fate { fault: None, requests: None, replies: None, delay: Duration::ZERO, seed: 0, pardons };
         if self.weather.faults.is_empty() || rng.below(100) >= self.weather.spoiled_percent {

@@ -200,12 +200,12 @@ impl<C: Default + Send> Lives<C> {
         replayed.fetch_add(1, Ordering::Relaxed);
         match (self.live)(of, &mut C::default(), None) {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.story(of, &error).into()),
+            Err(error) => Err(self.failure_report(of, &error).into()),
         }
     }
 
     /// Returns the report of a failed run: its trace, and that of the reduced run.
-    fn story(&self, of: &Decisions, error: &str) -> String {
+    fn failure_report(&self, of: &Decisions, error: &str) -> String {
         let again = of.script();
         let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
         let (_, lines) = told(self.live, &again);
@@ -260,7 +260,7 @@ impl<C: Default + Send> Lives<C> {
         figures::record(&format!("{}_failing", self.suite), &figures);
         failures.sort_unstable();
         let Some(((seed, error), others)) = failures.split_first() else { return (self.report)(seeds, &counters) };
-        let mut text = self.story(&Decisions::of_seed(*seed), error);
+        let mut text = self.failure_report(&Decisions::of_seed(*seed), error);
         for (seed, error) in others {
             text += &format!("\nPOOLHOUSE_SEED={seed} fails too: {}", error.lines().next().unwrap_or_default());
         }

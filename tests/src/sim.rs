@@ -207,7 +207,8 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
 /// Draws the kind of the next operation among those that are possible now. It may repeat the last
 /// kind.
 ///
-/// - `weights`: the weight of each kind. - `sticky`: percentage of steps that repeat the last kind.
+/// - `weights`: the weight of each kind.
+/// - `sticky`: percentage of steps that repeat the last kind.
 fn next_kind<K: Copy, const N: usize>(
     all: [K; N],
     mut weights: [u32; N],

@@ -1,8 +1,8 @@
 //! Test targets whose cases are found at run time, and which are skipped by name if their
 //! prerequisites are missing.
 //!
-//! A target with `harness = false` builds a [`Suite`] in its `main`. It understands libtest's command line (`--list`,
-//! filters, `--test-threads`) and prints libtest's closing line.
+//! A target with `harness = false` builds a [`Suite`] in its `main`. It understands libtest's
+//! command line (`--list`, filters, `--test-threads`) and prints libtest's closing line.
 
 use core::fmt;
 use std::process::ExitCode;
@@ -102,7 +102,8 @@ impl Suite {
         self.part(part, reason, true)
     }
 
-    /// Skips a part of the suite that cannot run here, also with `CI=true`. The part is an ignored case of this name.
+    /// Skips a part of the suite that cannot run here, also with `CI=true`. The part is an ignored
+    /// case of this name.
     pub fn left_out(self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
         self.part(part, reason, false)
     }

@@ -96,7 +96,7 @@ impl Observer<PoolEvent> for Tally {
     }
 }
 
-struct World {
+struct WarmPool {
     pool: Pool<OnHeap>,
     now: Instant,
     leases: Vec<Lease>,
@@ -114,7 +114,7 @@ fn options() -> PoolOptions {
     }
 }
 
-impl World {
+impl WarmPool {
     /// All connections are in use, a thousand waiters have queued once before, and memory has its
     /// final size.
     fn warm() -> Self {
@@ -182,8 +182,8 @@ impl World {
 }
 
 /// Checks that `act` allocates nothing, and that it emitted events.
-fn allocates_nothing(act: impl FnOnce(&mut World)) {
-    let mut world = World::warm();
+fn allocates_nothing(act: impl FnOnce(&mut WarmPool)) {
+    let mut world = WarmPool::warm();
     let events = world.tally.0;
     let (count, ()) = allocations(|| act(&mut world));
     assert_eq!(count, 0, "allocations");
@@ -295,7 +295,7 @@ fn handing_over_through_the_queue_and_queueing_again_allocate_nothing() {
 
 #[test]
 fn cancelling_a_thousand_waiters_in_any_order_allocates_nothing() {
-    allocates_nothing(World::cancel_all);
+    allocates_nothing(WarmPool::cancel_all);
 }
 
 #[test]

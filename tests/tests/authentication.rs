@@ -1,4 +1,5 @@
-//! Authentication against the fake server over real sockets, and the fuzz body of SCRAM on seeds and mutations of them.
+//! Authentication against the fake server over real sockets, and the fuzz body of SCRAM on seeds
+//! and mutations of them.
 
 use core::time::Duration;
 use std::net::TcpStream;

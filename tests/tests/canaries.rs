@@ -218,7 +218,8 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     let begun = Instant::now();
     let mut command = Command::new("timeout");
     command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
-    // Runs the contract once. Without this variable, it runs once for each number of threads and once without subscribers, each time in a separate process.
+    // Runs the contract once. Without this variable, it runs once for each number of threads and
+    // once without subscribers, each time in a separate process.
     command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
     // The figures of the whole suite must stay.
     command.env_remove(figures::FOLDER);

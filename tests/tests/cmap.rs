@@ -1,7 +1,8 @@
-//! The official CMAP tests, a case for each file and named after it, and our own scenarios in the same format.
+//! The official CMAP tests, a case for each file and named after it, and our own scenarios in the
+//! same format.
 //!
-//! `POOLHOUSE_SPEC_DIR` is the folder of the official files (or a checkout of the specifications). Without it they are
-//! one ignored case, which is a failure when `CI=true`.
+//! `POOLHOUSE_SPEC_DIR` is the folder of the official files (or a checkout of the specifications).
+//! Without it they are one ignored case, which is a failure when `CI=true`.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Arguments, Failed, Trial};

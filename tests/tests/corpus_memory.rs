@@ -1,5 +1,6 @@
-//! Memory for the bytes of a peer, on every file of the corpora: reading them allocates nothing, and the memory that is reserved for a message is bounded
-//! by the bytes that have arrived. The memory of events that wait for their reader is bounded, too.
+//! Memory for the bytes of a peer, on every file of the corpora: reading them allocates nothing,
+//! and the memory that is reserved for a message is bounded by the bytes that have arrived. The
+//! memory of events that wait for their reader is bounded, too.
 #![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -174,7 +175,8 @@ fn security_5_unread_events_hold_no_more_than_their_limit() {
             })
             .sum();
         assert!(counted > 2_000, "{counted} events are too few for an attack");
-        // In addition to the events that wait: the topology itself, and the copy that is being made.
+        // In addition to the events that wait: the topology itself, and the copy that is being
+        // made.
         let limit = SUBSCRIPTION_BYTES + (1 << 20);
         assert!(held <= limit, "{held} bytes are held for {count} tags of {bytes} bytes");
     }

@@ -1,4 +1,5 @@
-//! The fuzz body of Cassandra's protocol on its seeds, on mutations of them, and on every tiny input.
+//! The fuzz body of Cassandra's protocol on its seeds, on mutations of them, and on every tiny
+//! input.
 
 use poolhouse_tests::fuzz;
 use poolhouse_tests::rng::Rng;

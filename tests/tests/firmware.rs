@@ -122,7 +122,7 @@ fn number(document: &Document) -> Result<(String, i64), Box<dyn Error>> {
 }
 
 /// The expected documents: `documents` of each task.
-fn wanted(documents: i32) -> BTreeSet<(String, i64)> {
+fn expected_documents(documents: i32) -> BTreeSet<(String, i64)> {
     (0..TASKS)
         .flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), i64::from(number))))
         .collect()
@@ -132,7 +132,7 @@ fn wanted(documents: i32) -> BTreeSet<(String, i64)> {
 fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
     let found = found(server)?;
     println!("firmware: {case}: found {}", found.len());
-    if found == wanted(documents) { Ok(()) } else { Err(format!("found {found:?}").into()) }
+    if found == expected_documents(documents) { Ok(()) } else { Err(format!("found {found:?}").into()) }
 }
 
 /// The firmware has closed its connections.
@@ -166,7 +166,7 @@ fn documents_arrive_at_the_fake_server() -> Outcome {
     let inserts: Vec<_> = server.log().into_iter().filter(|it| it.name == "insert").collect();
     let found = inserts.iter().map(|it| inserted(it.body.as_ref())).collect::<Result<BTreeSet<_>, _>>()?;
     let failed = firmware.output().iter().filter(|line| reports_failure(line)).count();
-    if found != wanted(5) || inserts.len() > found.len() + failed {
+    if found != expected_documents(5) || inserts.len() > found.len() + failed {
         return Err(format!("{} inserts, {failed} failures: {found:?}", inserts.len()).into());
     }
     Ok(())

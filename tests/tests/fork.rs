@@ -340,7 +340,7 @@ fn outstanding_reply_is_received_by_the_parent<P: Platform + Default>() {
 const CONNECTIONS: u32 = 20;
 
 /// All values of a client that can be dropped.
-struct Luggage<'c, P: Platform> {
+struct ClientValues<'c, P: Platform> {
     plain: Vec<Connection<'c, P>>,
     encrypted: Vec<Connection<'c, P>>,
     waiting: Running<'c>,
@@ -398,44 +398,44 @@ fn connections_are_dropped<P: Platform + Default>(servers: &[FakeServer; 2], cli
         }
     };
     let before = servers.each_ref().map(seen);
-    let luggage = Luggage { plain, encrypted, waiting, lookup };
-    let luggage = forked(
-        (luggage, events),
-        |(mut luggage, events), line| {
-            let refused = at_once(luggage.lookup.as_mut());
+    let values = ClientValues { plain, encrypted, waiting, lookup };
+    let values = forked(
+        (values, events),
+        |(mut values, events), line| {
+            let refused = at_once(values.lookup.as_mut());
             assert!(matches!(refused, Err(LookupError::Other(ref why)) if why.contains("forked")), "{refused:?}");
-            drop((luggage, events));
+            drop((values, events));
             line.say();
             line.hear();
         },
-        |(luggage, events), line| {
+        |(values, events), line| {
             line.hear();
-            let luggage = go_on(luggage);
+            let values = go_on(values);
             line.say();
             drop(events);
-            luggage
+            values
         },
     );
-    let luggage = go_on(luggage);
+    let values = go_on(values);
     // NXDOMAIN.
     question[2] |= 0x80;
     question[3] = 3;
     name_server.send_to(&question[..length], resolver).expect("sent");
-    assert_eq!(block_on(luggage.lookup), Err(LookupError::NoSuchName));
+    assert_eq!(block_on(values.lookup), Err(LookupError::NoSuchName));
     assert_eq!(servers.each_ref().map(seen), before);
-    drop((luggage.plain, luggage.encrypted));
-    block_on(luggage.waiting).expect("the waiter receives its connection");
+    drop((values.plain, values.encrypted));
+    block_on(values.waiting).expect("the waiter receives its connection");
 }
 
 fn hold<P: Platform>(client: &Client<P>) -> Vec<Connection<'_, P>> {
     (0..CONNECTIONS).map(|_| block_on(client.check_out()).expect("a connection")).collect()
 }
 
-fn go_on<P: Platform>(mut luggage: Luggage<'_, P>) -> Luggage<'_, P> {
-    for connection in luggage.plain.iter_mut().chain(&mut luggage.encrypted) {
+fn go_on<P: Platform>(mut values: ClientValues<'_, P>) -> ClientValues<'_, P> {
+    for connection in values.plain.iter_mut().chain(&mut values.encrypted) {
         block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the parent uses its connection");
     }
-    luggage
+    values
 }
 
 fn child_cannot_create_a_client<P: Platform + Default>() {

@@ -57,7 +57,8 @@ fn used() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
 }
 
-/// The processor time of ten replies with these lists in turn. It is the minimum of many rounds, because other load of the machine only adds to it.
+/// The processor time of ten replies with these lists in turn. It is the minimum of many rounds,
+/// because other load of the machine only adds to it.
 fn cost(replies: &[Lists]) -> Duration {
     let mut set = Set::new();
     let round = |_| {
@@ -135,7 +136,8 @@ impl Greeted {
         self.server.update_state(|state| drop(state.fields.insert("tags", tags)));
     }
 
-    /// The number of pings that are answered within a second, with a pause of 10 ms after each, while the server changes its tags every 200 ms.
+    /// The number of pings that are answered within a second, with a pause of 10 ms after each,
+    /// while the server changes its tags every 200 ms.
     async fn pings(&self, names: &[String], round: u32) -> u32 {
         let (begun, mut count) = (std::time::Instant::now(), 0);
         let mut said = 0;

@@ -48,8 +48,9 @@ fn main() -> ExitCode {
                 let wanted = files.into_iter().filter(|(name, _)| name.starts_with(prefix));
                 trials.extend(wanted.flat_map(|(name, path)| official(&name, &path)));
             }
-            // A checkout of the specifications has these files, and with CI=true they must run. A selection of the official files may lack them. Then the
-            // folder is an ignored case with its name, and our own scenarios test the same messages.
+            // A checkout of the specifications has these files, and with CI=true they must run. A
+            // selection of the official files may lack them. Then the folder is an ignored case
+            // with its name, and our own scenarios test the same messages.
             Err(reason) => {
                 let reason = reason.to_string();
                 if !arguments.list {

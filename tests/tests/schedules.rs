@@ -1,10 +1,10 @@
 //! Random orders of the tasks of a client, some thousand for each scenario, by shuttle.
 //!
-//! loom explores every order (`interleavings`), and therefore its scenarios are small. Here they are
-//! the same ones without a limit of preemptions, and [`lives`] of more tasks, which perform several
-//! random actions each. Half of the schedules are by PCT, which finds a bug that needs a few
-//! preemptions at certain points with a known probability; in the others any thread may run at any
-//! time.
+//! loom explores every order (`interleavings`), and therefore its scenarios are small. Here they
+//! are the same ones without a limit of preemptions, and [`lives`] of more tasks, which perform
+//! several random actions each. Half of the schedules are by PCT, which finds a bug that needs a
+//! few preemptions at certain points with a known probability; in the others any thread may run at
+//! any time.
 //!
 //! - `POOLHOUSE_SCHEDULES=n`: n times as many schedules. `SHUTTLE_RANDOM_SEED=n`: other schedules.
 //! - A schedule that fails is printed. To replay it alone and print its plan, pass the name of its

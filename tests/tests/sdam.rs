@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use poolhouse_tests::sdam;
 
-/// The maximum percentage of tests that are too large for the fixed memory. These run only on the heap.
+/// The maximum percentage of tests that are too large for the fixed memory. These run only on the
+/// heap.
 const BEYOND_PERCENT_MAX: u32 = 5;
 
 fn main() -> ExitCode {

@@ -68,7 +68,8 @@ fn run_file(path: &Path, folder: &str, records: &Records, source: Source) -> Res
     run(&serde_json::from_slice(&fs::read(path)?)?, folder, records, source)
 }
 
-/// Our own case of a connection string with a database and without a credential, like the official `uri-with-admin-database`.
+/// Our own case of a connection string with a database and without a credential, like the official
+/// `uri-with-admin-database`.
 fn database_without_credential(source: Source) -> Result<(), Failure> {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv("_mongodb._tcp.o15.example.com", &["db1.example.com:27017"]);
@@ -135,7 +136,8 @@ fn option(name: &str, resolved: &ConnectionString, uri: &ConnectionString) -> Op
     find(resolved).or_else(|| find(uri))
 }
 
-/// The servers that a client knows once each seed has answered: as a set of three, as a router, or not at all.
+/// The servers that a client knows once each seed has answered: as a set of three, as a router, or
+/// not at all.
 fn discovers(file: &Value, folder: &str, resolved: &ConnectionString) -> Result<(), Failure> {
     let seeds: Vec<String> = resolved.seeds().map(str::to_owned).collect();
     let hosts = match (file["hosts"].as_array(), file["numHosts"].as_u64()) {

@@ -1,6 +1,8 @@
-//! The official tests of server selection: suitable servers, the latency window, the choice in it, round-trip times, staleness.
+//! The official tests of server selection: suitable servers, the latency window, the choice in it,
+//! round-trip times, staleness.
 //!
-//! A case per file, named after its folders and itself: `server_selection/Sharded/read/Nearest`, `max-staleness/Single/..`.
+//! A case per file, named after its folders and itself: `server_selection/Sharded/read/Nearest`,
+//! `max-staleness/Single/..`.
 
 extern crate alloc;
 

@@ -54,7 +54,8 @@ const SCRIPTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the suite tries. In each, the model or the oracle was wrong.
+/// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the
+/// suite tries. In each, the model or the oracle was wrong.
 const REGRESSIONS: [(u64, &str); 6] = [
     (598_536, "model_did_not_make_up_for_what_a_check_out_closed"),
     (1_347_758, "oracle_took_the_oldest_where_another_was_late_for_longer"),

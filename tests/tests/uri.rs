@@ -1,5 +1,5 @@
-//! The official tests of connection strings, their options and credentials: a case per test, named folder/file/description.
-//! Set `POOLHOUSE_SPEC_DIR`.
+//! The official tests of connection strings, their options and credentials: a case per test, named
+//! folder/file/description. Set `POOLHOUSE_SPEC_DIR`.
 
 use core::error::Error;
 use std::fs;

@@ -37,13 +37,13 @@ impl<'a> Credential<'a> {
         Self { username, password: None, source: None, mechanism: Some(Mechanism::X509) }
     }
 
-    /// The same user of another database.
+    /// Sets the database of the user.
     #[must_use]
     pub const fn source(self, source: &'a str) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// The same with this mechanism.
+    /// Sets the mechanism.
     #[must_use]
     pub const fn mechanism(self, mechanism: Mechanism) -> Self {
         Self { mechanism: Some(mechanism), ..self }

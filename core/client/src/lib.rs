@@ -145,7 +145,7 @@ impl<P: Platform + Default> Client<P> {
         fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
-        // This resolver returns no host addresses, so the client needs it only to repeat SRV
+        // This resolver returns no host addresses, so the client keeps it only for repeated SRV
         // lookups.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
         Self::with_platform(platform, change(options), Subscribers::default())
@@ -289,10 +289,9 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// Subscribes to all events from now on. The subscription buffers up to 1,024 events
-    /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of server descriptions
-    /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)), for a reader that falls
-    /// behind.
+    /// Subscribes to all events from now on. For a reader that lags behind, the subscription keeps
+    /// up to 1,024 events ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of server descriptions
+    /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)).
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.subscribe_where(|_| true)
@@ -380,12 +379,12 @@ impl<P: Platform> Client<P> {
         self.inner.tasks.all_ended().await;
     }
 
-    /// Abandons all connections of an inherited client in the child of a fork, which empties its
-    /// pools. In any other process it does nothing and returns [`ForkReset::NotForked`]. The client
-    /// stays unusable in the child: see the guide [`forking`](crate::guide::forking).
+    /// Abandons all connections of a client in the child of a fork, which empties its pools. In a
+    /// process that is not such a child it does nothing and returns [`ForkReset::NotForked`]. The
+    /// client stays unusable in the child: see the guide [`forking`](crate::guide::forking).
     ///
-    /// The first failing operation in the child, and the first call there that reads the client's
-    /// state, perform this reset implicitly.
+    /// The first operation in the child, which fails, and the first call there that reads the
+    /// client's state, perform this reset implicitly.
     ///
     /// Cost: O(servers + connections) the first time; it makes no system call and waits for no
     /// lock. Events: none.
@@ -424,8 +423,8 @@ impl Drop for CloseOnDrop<'_> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         if self.hub.runtime().is_inherited() {
-            // Leak both: they own task handles, and wakers of tasks that belong to threads
-            // which do not exist in the child.
+            // Both are leaked: they own task handles and wakers of tasks, which belong to threads
+            // that do not exist in the child.
             core::mem::forget((Arc::clone(&self.hub), Arc::clone(&self.tasks)));
             return;
         }
@@ -471,7 +470,7 @@ pub struct ServerStatus {
     pub address: String,
     /// The server's type as of its last check.
     pub server_type: ServerType,
-    /// The moving average of the server's round-trip time; `None` while it is unknown.
+    /// The moving average of the server's round-trip times; `None` while the server is unknown.
     pub round_trip_average: Option<Duration>,
     /// The minimum of its last ten round-trip times; `None` while there are fewer than two.
     pub round_trip_minimum: Option<Duration>,

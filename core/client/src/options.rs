@@ -118,9 +118,9 @@ pub struct ClientOptions {
     /// on drop.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
-    /// Permits the mechanism PLAIN to send the password without TLS, where anyone on the network
-    /// path can read it, or with TLS that does not verify the server (`tlsInsecure` and the like),
-    /// where any server can receive it. Default false.
+    /// Permits the mechanism PLAIN to send the password without TLS, or with TLS that does not
+    /// verify the server (`tlsInsecure` and the like). In the first case anyone on the network path
+    /// can read the password, in the second any server can receive it. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
     /// The resolver for host addresses, and for repeated lookups of the hosts of a `mongodb+srv://`

@@ -54,7 +54,7 @@ pub enum CqlErrorKind {
         /// The opcode.
         opcode: Opcode,
     },
-    /// Bytes while no response is due.
+    /// Bytes arrived while no response was outstanding.
     Unsolicited {
         /// Number of bytes.
         count_bytes: u32,
@@ -112,7 +112,7 @@ pub enum CqlErrorKind {
         /// As found after the payload.
         found: u32,
     },
-    /// A segment without payload.
+    /// A segment has no payload.
     SegmentEmpty,
     /// An envelope extends beyond the end of its segment, although the segment is marked
     /// self-contained.
@@ -135,7 +135,7 @@ pub enum CqlErrorKind {
         /// Bytes available.
         found_bytes: u32,
     },
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     Utf8,
     /// A field has a value that is not allowed.
     FieldValue {

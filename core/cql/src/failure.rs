@@ -120,7 +120,7 @@ pub struct Failure<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureDetails<'a> {
-    /// Of [`ErrorCode::UNAVAILABLE`].
+    /// The details of [`ErrorCode::UNAVAILABLE`].
     Unavailable {
         /// The requested consistency level.
         consistency: Consistency,
@@ -129,7 +129,7 @@ pub enum FailureDetails<'a> {
         /// Number of replicas alive.
         alive: i32,
     },
-    /// Of [`ErrorCode::WRITE_TIMEOUT`].
+    /// The details of [`ErrorCode::WRITE_TIMEOUT`].
     WriteTimeout {
         /// The requested consistency level.
         consistency: Consistency,
@@ -141,7 +141,7 @@ pub enum FailureDetails<'a> {
         /// `VIEW`, `CDC`.
         write_type: &'a str,
     },
-    /// Of [`ErrorCode::READ_TIMEOUT`].
+    /// The details of [`ErrorCode::READ_TIMEOUT`].
     ReadTimeout {
         /// The requested consistency level.
         consistency: Consistency,
@@ -152,12 +152,12 @@ pub enum FailureDetails<'a> {
         /// Whether the replica that was asked for the data itself is among those that answered.
         data_present: bool,
     },
-    /// Of [`ErrorCode::UNPREPARED`].
+    /// The details of [`ErrorCode::UNPREPARED`].
     Unprepared {
         /// The unknown id.
         id: &'a [u8],
     },
-    /// Of any other code, undecoded.
+    /// The undecoded details of any other code.
     Other(&'a [u8]),
 }
 

@@ -177,7 +177,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The same with these values.
+    /// Sets the values.
     #[must_use]
     pub const fn values(self, values: &'a [Value<'a>]) -> Self {
         Self { values, ..self }

@@ -35,7 +35,7 @@ impl Outgoing {
         Self { version, flags: Flags::NONE, stream }
     }
 
-    /// The same with these flags.
+    /// Sets the flags.
     #[must_use]
     pub const fn with_flags(self, flags: Flags) -> Self {
         Self { flags, ..self }

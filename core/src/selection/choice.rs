@@ -22,7 +22,7 @@ enum Rule<'c> {
     Primary,
     /// Secondaries with these tags that are not too stale.
     Secondary(TagSet<'c>),
-    /// The same secondaries, and the primary if it has these tags.
+    /// Such secondaries, and the primary if it has these tags.
     Member(TagSet<'c>),
 }
 

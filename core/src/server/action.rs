@@ -25,7 +25,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             while let Some(action) = self.control.poll_line(now, self.server, line) {
                 match action {
                     MonitorAction::Dial(id) => {
-                        self.lines[place(line)] = Some(MonitorConn { id, exchange: HelloExchange::new(), hello: None });
+                        self.lines[line_index(line)] =
+                            Some(MonitorConn { id, exchange: HelloExchange::new(), hello: None });
                         return Some(ServerAction::Dial(SocketId::Monitor(id)));
                     }
                     MonitorAction::SendHello { line: id, hello } => {
@@ -35,7 +36,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
                         return Some(ServerAction::Transmit(SocketId::Monitor(id)));
                     }
                     MonitorAction::Hangup(id) => {
-                        self.lines[place(line)].take_if(|conn| conn.id == id);
+                        self.lines[line_index(line)].take_if(|conn| conn.id == id);
                         return Some(ServerAction::Close(SocketId::Monitor(id)));
                     }
                     // No action: the host passes all received bytes to `handle_input`.
@@ -107,7 +108,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     }
 
     pub(super) fn line_mut(&mut self, id: LineId) -> Option<&mut MonitorConn> {
-        self.lines[place(id.line())].as_mut().filter(|conn| conn.id == id)
+        self.lines[line_index(id.line())].as_mut().filter(|conn| conn.id == id)
     }
 
     /// Takes the first owed action of this kind.
@@ -122,12 +123,12 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
 
     /// Initializes the slot of a connection that is about to be established. May allocate.
     fn occupy(&mut self, now: Instant, id: ConnId) -> Result<(), Full> {
-        let place = id.index() as usize;
-        self.due.grow(place + 1)?;
-        while self.conns.slots().len() <= place {
+        let index = id.index() as usize;
+        self.due.grow(index + 1)?;
+        while self.conns.slots().len() <= index {
             self.conns.try_push(None)?;
         }
-        let slot = &mut self.conns.slots_mut()[place];
+        let slot = &mut self.conns.slots_mut()[index];
         assert!(slot.is_none(), "the previous connection of the slot was not closed before the dial");
         *slot = Some(PoolConn { id, owed: Owed::Nothing, state: State::Dialing });
         let deadline = self.connect_timeout.map(|limit| now.saturating_add(limit));
@@ -137,7 +138,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
 }
 
 /// The slot of a connection of the monitor.
-const fn place(line: Line) -> usize {
+const fn line_index(line: Line) -> usize {
     match line {
         Line::Check => 0,
         Line::Rtt => 1,

@@ -168,9 +168,9 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     /// [`Control::handle_timeout`](crate::control::Control::handle_timeout) and of the pool.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ServerObserver) {
         while self.due.earliest().is_some_and(|at| at <= now) {
-            let Some(place) = self.due.first() else { break };
-            self.due.remove(place);
-            self.expire(now, place, observer);
+            let Some(index) = self.due.first() else { break };
+            self.due.remove(index);
+            self.expire(now, index, observer);
         }
         self.control.handle_timeout(now, observer);
         self.route(now, observer);
@@ -178,9 +178,9 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     }
 
     /// Fails the connection in this slot, because its deadline has passed.
-    fn expire(&mut self, now: Instant, place: u32, observer: &mut impl ServerObserver) {
+    fn expire(&mut self, now: Instant, index: u32, observer: &mut impl ServerObserver) {
         let cause = Cause::NetworkTimeout;
-        let Some(Some(conn)) = self.conns.slots_mut().get_mut(place as usize) else { return };
+        let Some(Some(conn)) = self.conns.slots_mut().get_mut(index as usize) else { return };
         let id = conn.id;
         let error = match &conn.state {
             State::Dialing => Some(HandshakeError::new(Phase::Connect, cause)),

@@ -53,20 +53,20 @@ impl<S: Store<Instant>> Deadlines<S> {
         if at == NEVER {
             return Ok(());
         }
-        let place = owner as usize;
-        if place >= self.leaves.slots().len() {
-            self.grow(place + 1)?;
+        let index = owner as usize;
+        if index >= self.leaves.slots().len() {
+            self.grow(index + 1)?;
         }
-        let leaf = &mut self.leaves.slots_mut()[place];
+        let leaf = &mut self.leaves.slots_mut()[index];
         assert!(*leaf == NEVER, "an owner has one deadline");
         *leaf = at;
         self.count += 1;
         let minima = self.minima.slots_mut();
-        let (mut start, mut size, mut place) = (0, self.room, place);
+        let (mut start, mut size, mut index) = (0, self.room, index);
         while size > 1 {
             size = size.div_ceil(ARITY);
-            place /= ARITY;
-            let minimum = &mut minima[start + place];
+            index /= ARITY;
+            let minimum = &mut minima[start + index];
             if *minimum <= at {
                 break;
             }
@@ -89,13 +89,13 @@ impl<S: Store<Instant>> Deadlines<S> {
         *leaf = NEVER;
         self.count -= 1;
         // After the last deadline is removed, every minimum is `NEVER`.
-        let earliest_of = |below: &[Instant], place| if self.count == 0 { NEVER } else { earliest_of(below, place) };
-        let mut place = owner as usize / ARITY;
-        let mut next = earliest_of(self.leaves.slots(), place);
+        let earliest_of = |below: &[Instant], index| if self.count == 0 { NEVER } else { earliest_of(below, index) };
+        let mut index = owner as usize / ARITY;
+        let mut next = earliest_of(self.leaves.slots(), index);
         let (mut start, mut size) = (0, self.room.div_ceil(ARITY));
         let minima = self.minima.slots_mut();
         loop {
-            let minimum = &mut minima[start + place];
+            let minimum = &mut minima[start + index];
             if *minimum == next {
                 // Another owner has this minimum, or an equal one.
                 break;
@@ -104,8 +104,8 @@ impl<S: Store<Instant>> Deadlines<S> {
             if size == 1 {
                 break;
             }
-            place /= ARITY;
-            next = earliest_of(&minima[start..start + size], place);
+            index /= ARITY;
+            next = earliest_of(&minima[start..start + size], index);
             start += size;
             size = size.div_ceil(ARITY);
         }
@@ -138,11 +138,11 @@ impl<S: Store<Instant>> Deadlines<S> {
             count += 1;
         }
         let minima = self.minima.slots();
-        let mut place = 0;
+        let mut index = 0;
         for (start, size) in levels[..count - 1].iter().rev() {
-            place = first_at(&minima[*start..start + size], place, at)?;
+            index = first_at(&minima[*start..start + size], index, at)?;
         }
-        u32::try_from(first_at(self.leaves.slots(), place, at)?).ok()
+        u32::try_from(first_at(self.leaves.slots(), index, at)?).ok()
     }
 
     /// Reserves memory for `count` owners.
@@ -182,15 +182,15 @@ impl<S: Store<Instant>> Deadlines<S> {
         self.room = room;
         let minima = self.minima.slots_mut();
         let (mut start, mut size) = (0, room.div_ceil(ARITY));
-        for (place, minimum) in minima[..size].iter_mut().enumerate() {
-            *minimum = earliest_of(self.leaves.slots(), place);
+        for (index, minimum) in minima[..size].iter_mut().enumerate() {
+            *minimum = earliest_of(self.leaves.slots(), index);
         }
         while size > 1 {
             let (below, above) = minima[start..].split_at_mut(size);
             start += size;
             size = size.div_ceil(ARITY);
-            for (place, minimum) in above[..size].iter_mut().enumerate() {
-                *minimum = earliest_of(below, place);
+            for (index, minimum) in above[..size].iter_mut().enumerate() {
+                *minimum = earliest_of(below, index);
             }
         }
         Ok(())
@@ -209,8 +209,8 @@ impl<S: Store<Instant>> Deadlines<S> {
         while size > 1 {
             size = size.div_ceil(ARITY);
             let level = &minima[start..start + size];
-            for (place, minimum) in level.iter().enumerate() {
-                assert_eq!(*minimum, earliest_of(below, place), "minimum {place} of {size}");
+            for (index, minimum) in level.iter().enumerate() {
+                assert_eq!(*minimum, earliest_of(below, index), "minimum {index} of {size}");
             }
             below = level;
             start += size;
@@ -222,15 +222,15 @@ impl<S: Store<Instant>> Deadlines<S> {
 
 /// The earliest of the eight entries below this minimum; missing ones count as `NEVER`.
 #[inline]
-fn earliest_of(below: &[Instant], place: usize) -> Instant {
-    let from = (place * ARITY).min(below.len());
+fn earliest_of(below: &[Instant], index: usize) -> Instant {
+    let from = (index * ARITY).min(below.len());
     let to = (from + ARITY).min(below.len());
     below[from..to].iter().copied().min().unwrap_or(NEVER)
 }
 
 /// The index of the first of the eight entries below this minimum that equals `at`.
-fn first_at(below: &[Instant], place: usize, at: Instant) -> Option<usize> {
-    let from = place * ARITY;
+fn first_at(below: &[Instant], index: usize, at: Instant) -> Option<usize> {
+    let from = index * ARITY;
     let to = (from + ARITY).min(below.len());
     below.get(from..to)?.iter().position(|one| *one == at).map(|offset| from + offset)
 }

@@ -300,8 +300,8 @@ pub(super) trait Source {
     fn meta(&self, side: Side) -> &Meta;
     fn texts(&self) -> TextsRef<'_>;
     /// The number of slots, in use or free.
-    fn places(&self) -> usize;
-    fn server_at(&self, place: usize, side: Side) -> Option<ServerDescription<'_>>;
+    fn slot_count(&self) -> usize;
+    fn server_at(&self, index: usize, side: Side) -> Option<ServerDescription<'_>>;
 }
 
 /// A deployment's description, borrowed.
@@ -366,14 +366,14 @@ impl<'a> TopologyDescription<'a> {
     /// The servers. Cost of the whole iteration: O(slots).
     pub fn servers(&self) -> impl Iterator<Item = ServerDescription<'a>> + Clone + use<'a> {
         let Self { source, side } = *self;
-        (0..source.places()).filter_map(move |place| source.server_at(place, side))
+        (0..source.slot_count()).filter_map(move |index| source.server_at(index, side))
     }
 
     /// The server with this id. Cost: O(1).
     #[must_use]
     pub fn server(&self, server: ServerId) -> Option<ServerDescription<'a>> {
-        let place = usize::try_from(server.index()).ok()?;
-        let at = self.source.server_at(place, self.side);
+        let index = usize::try_from(server.index()).ok()?;
+        let at = self.source.server_at(index, self.side);
         match at {
             Some(found) if found.server == server => Some(found),
             // A copy stores its servers without gaps, so its indices differ.
@@ -449,8 +449,8 @@ impl<'a> TopologyDescription<'a> {
             write!(f, " {name}")?;
         }
         f.write_str(" [")?;
-        for (place, server) in self.servers().enumerate() {
-            if place > 0 {
+        for (index, server) in self.servers().enumerate() {
+            if index > 0 {
                 f.write_str(", ")?;
             }
             write!(f, "{}: {}", server.address(), server.server_type())?;

@@ -39,7 +39,7 @@ pub enum StateChange {
 }
 
 impl StateChange {
-    /// The state change that an error code stands for; `None` for other codes.
+    /// The state change of an error code; `None` for other codes.
     ///
     /// Source: SDAM, "Not writable primary and node is recovering" (SDAM-76).
     #[must_use]

@@ -54,7 +54,7 @@ impl<M: Memory> Topology<M> {
         observer: &mut impl SdamObserver,
     ) -> Verdict {
         let now = self.advance(now);
-        let Some(place) = self.place_of(server) else { return Verdict::default() };
+        let Some(index) = self.slot_of(server) else { return Verdict::default() };
         if error.generation != error.pool_generation {
             return Verdict::default();
         }
@@ -64,12 +64,12 @@ impl<M: Memory> Topology<M> {
             let clear = error.service_id.filter(|_| judgement.clear).map(Clear::Service);
             return Verdict { clear, ..Verdict::default() };
         }
-        let known = self.servers.slots()[place].description.data.topology_version;
+        let known = self.servers.slots()[index].description.data.topology_version;
         if is_not_newer(judgement.topology_version, known) {
             return Verdict::default();
         }
-        self.mark_unknown(now, place, judgement.error, judgement.topology_version, observer);
-        self.owe(place, |owed| {
+        self.mark_unknown(now, index, judgement.error, judgement.topology_version, observer);
+        self.owe(index, |owed| {
             owed.check |= judgement.check;
             owed.cancel |= judgement.cancel;
         });

@@ -48,7 +48,7 @@ pub(super) fn clear<T>(store: &mut impl Store<T>) {
 
 /// The use of a server slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum SlotState {
     /// Not in use.
     Free,
     /// Used by a member of the topology.
@@ -84,7 +84,7 @@ impl Owed {
 /// A slot for a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServerSlot<N> {
-    pub(super) place: Place,
+    pub(super) state: SlotState,
     /// Whether its server was added or removed in the update in progress.
     pub(super) moved: bool,
     /// The index of the spare that holds its previous description, during an update.

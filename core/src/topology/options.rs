@@ -49,7 +49,7 @@ impl<'a> TopologyOptions<'a> {
             return Err(TopologyConfigError::DirectWithManySeeds);
         }
         match self.seeds.iter().position(|seed| Address::parse(seed).is_none()) {
-            Some(place) => Err(TopologyConfigError::BadSeed(place)),
+            Some(index) => Err(TopologyConfigError::BadSeed(index)),
             None => Ok(TopologyConfig { options: self }),
         }
     }

@@ -216,12 +216,12 @@ impl Source for Topology {
         self.texts.view()
     }
 
-    fn places(&self) -> usize {
+    fn slot_count(&self) -> usize {
         self.servers.len()
     }
 
-    fn server_at(&self, place: usize, _side: Side) -> Option<ServerDescription<'_>> {
-        let server = self.servers.get(place)?;
+    fn server_at(&self, index: usize, _side: Side) -> Option<ServerDescription<'_>> {
+        let server = self.servers.get(index)?;
         let names = &self.names[server.names.0 as usize..server.names.1 as usize];
         let Server { server, address, ref data, .. } = *server;
         Some(ServerDescription { server, address, data, names, texts: self.texts() })

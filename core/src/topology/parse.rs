@@ -6,7 +6,7 @@ use super::Topology;
 use super::action::RoundTrip;
 use super::description::Data;
 use super::error::{AddressField, Limit, ServerError};
-use super::memory::{Memory, Place};
+use super::memory::{Memory, SlotState};
 use super::texts::TextId;
 use crate::Instant;
 use crate::address::Address;
@@ -27,11 +27,11 @@ impl<M: Memory> Topology<M> {
     pub(super) fn refresh(
         &mut self,
         now: Instant,
-        place: usize,
+        index: usize,
         hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
     ) -> bool {
-        let description = &self.servers.slots()[place].description;
+        let description = &self.servers.slots()[index].description;
         let known = &description.data;
         let same = known.error.is_none()
             && known.server_type == hello.server_type()
@@ -55,7 +55,7 @@ impl<M: Memory> Topology<M> {
         if !same {
             return false;
         }
-        let data = &mut self.servers.slots_mut()[place].description.data;
+        let data = &mut self.servers.slots_mut()[index].description.data;
         data.last_update = now;
         data.last_write_date_ms = hello.last_write_date_ms;
         data.round_trip = round_trip.map(times).or(data.round_trip);
@@ -67,20 +67,20 @@ impl<M: Memory> Topology<M> {
     pub(super) fn replace(
         &mut self,
         now: Instant,
-        place: usize,
+        index: usize,
         hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
     ) {
-        let known = self.servers.slots()[place].description.data.round_trip;
-        self.save(place);
-        self.servers.slots_mut()[place].description.reset(Data::unknown(None, now));
-        let parsed = self.room_for(hello).and_then(|hosts| self.parse(now, place, hello, hosts));
+        let known = self.servers.slots()[index].description.data.round_trip;
+        self.save(index);
+        self.servers.slots_mut()[index].description.reset(Data::unknown(None, now));
+        let parsed = self.room_for(hello).and_then(|hosts| self.parse(now, index, hello, hosts));
         match parsed {
             Ok(mut data) => {
                 data.round_trip = round_trip.map(times).or(known);
-                self.servers.slots_mut()[place].description.data = data;
+                self.servers.slots_mut()[index].description.data = data;
             }
-            Err(error) => self.set_unknown(now, place, error),
+            Err(error) => self.set_unknown(now, index, error),
         }
     }
 
@@ -110,9 +110,9 @@ impl<M: Memory> Topology<M> {
         Ok(hosts)
     }
 
-    fn parse(&mut self, now: Instant, place: usize, hello: &HelloReply<'_>, hosts: usize) -> Result<Data, ServerError> {
+    fn parse(&mut self, now: Instant, index: usize, hello: &HelloReply<'_>, hosts: usize) -> Result<Data, ServerError> {
         // Most replies repeat the previous values of setName, me and primary.
-        let before = self.servers.slots()[place].saved.map(|saved| self.spares[usize::from(saved)].data);
+        let before = self.servers.slots()[index].saved.map(|saved| self.spares[usize::from(saved)].data);
         let mut data = Data {
             server_type: hello.server_type(),
             wire: (hello.min_wire_version, hello.max_wire_version),
@@ -139,14 +139,14 @@ impl<M: Memory> Topology<M> {
             let known = before.and_then(|before| before.primary);
             data.primary = Some(self.intern_again(known, primary, AddressField::Primary)?);
         }
-        data.ends[0] = self.parse_hosts(place, hello.hosts.strings(), AddressField::Hosts)?;
-        data.ends[1] = self.parse_hosts(place, hello.passives.strings(), AddressField::Passives)?;
-        data.ends[2] = self.parse_hosts(place, hello.arbiters.strings(), AddressField::Arbiters)?;
+        data.ends[0] = self.parse_hosts(index, hello.hosts.strings(), AddressField::Hosts)?;
+        data.ends[1] = self.parse_hosts(index, hello.passives.strings(), AddressField::Passives)?;
+        data.ends[2] = self.parse_hosts(index, hello.arbiters.strings(), AddressField::Arbiters)?;
         self.texts.unmark_all();
         for (name, value) in kept_tags::<M>(hello, hosts) {
             let tag = self.intern([name.as_bytes(), b"\0", value.as_bytes()])?;
             if self.texts.mark(tag) {
-                self.push_name(place, tag)?;
+                self.push_name(index, tag)?;
             }
         }
         Ok(data)
@@ -156,34 +156,34 @@ impl<M: Memory> Topology<M> {
     /// number of names.
     fn parse_hosts<'h>(
         &mut self,
-        place: usize,
+        index: usize,
         hosts: impl Iterator<Item = &'h str>,
         field: AddressField,
     ) -> Result<u16, ServerError> {
         self.texts.unmark_all();
         for (host, at) in hosts.zip(0..) {
-            let host = match self.same_as_before(place, host) {
+            let host = match self.same_as_before(index, host) {
                 Some(known) => known,
                 None => self.intern_address(host, field, at)?,
             };
             if self.texts.mark(host) {
-                self.push_name(place, host)?;
+                self.push_name(index, host)?;
             }
         }
-        let names = self.servers.slots()[place].description.names.slots().len();
+        let names = self.servers.slots()[index].description.names.slots().len();
         Ok(u16::try_from(names).unwrap_or(u16::MAX))
     }
 
     /// The name at the next index of the previous description, if it equals this host.
-    fn same_as_before(&self, place: usize, host: &str) -> Option<TextId> {
-        let slot = &self.servers.slots()[place];
+    fn same_as_before(&self, index: usize, host: &str) -> Option<TextId> {
+        let slot = &self.servers.slots()[index];
         let before = self.spares[usize::from(slot.saved?)].names.slots();
         let known = *before.get(slot.description.names.slots().len())?;
         self.texts.is_address(known, host).then_some(known)
     }
 
-    fn push_name(&mut self, place: usize, name: TextId) -> Result<(), ServerError> {
-        let names = &mut self.servers.slots_mut()[place].description.names;
+    fn push_name(&mut self, index: usize, name: TextId) -> Result<(), ServerError> {
+        let names = &mut self.servers.slots_mut()[index].description.names;
         names.try_push(name).map_err(|Full| {
             let count = u32::try_from(names.slots().len()).unwrap_or(u32::MAX);
             ServerError::Beyond { limit: Limit::Names, count }
@@ -199,13 +199,13 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
+    fn intern_address(&mut self, text: &str, field: AddressField, index: u16) -> Result<TextId, ServerError> {
         // Fast path: the address is usually stored already, in this spelling. A path is found only
         // if it is a seed.
         if let Some(known) = self.texts.find_address(text) {
             return Ok(known);
         }
-        let address = Address::parse_host(text).ok_or(ServerError::BadAddress { field, place })?;
+        let address = Address::parse_host(text).ok_or(ServerError::BadAddress { field, place: index })?;
         self.texts.intern_address(address.as_bytes(), false).map_err(|Full| self.no_text())
     }
 
@@ -221,7 +221,7 @@ impl<M: Memory> Topology<M> {
     pub(super) fn sweep(&mut self) {
         let texts = &mut self.texts;
         texts.unmark_all();
-        let taken = self.servers.slots().iter().filter(|slot| slot.place != Place::Free);
+        let taken = self.servers.slots().iter().filter(|slot| slot.state != SlotState::Free);
         let saved = self.spares.iter().take(self.saved.len());
         let metas = [self.meta, self.meta_before];
         for name in metas.iter().filter_map(|meta| meta.set_name) {

@@ -3,7 +3,7 @@
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation".
 
 use super::event::SdamObserver;
-use super::memory::{Memory, Place};
+use super::memory::{Memory, SlotState};
 use super::{Topology, TopologyType};
 use crate::Instant;
 use crate::address::Address;
@@ -72,10 +72,10 @@ impl<M: Memory> Topology<M> {
                 self.texts.mark(address);
             }
         }
-        for place in 0..self.servers.slots().len() {
-            let slot = &self.servers.slots()[place];
-            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
-                self.remove(place);
+        for index in 0..self.servers.slots().len() {
+            let slot = &self.servers.slots()[index];
+            if slot.state == SlotState::Member && !self.texts.is_marked(slot.address) {
+                self.remove(index);
             }
         }
         self.mark_members();

@@ -4,7 +4,7 @@
 
 use super::description::{ServerDescription, Side, Source, TopologyDescription};
 use super::event::{SdamEvent, SdamObserver};
-use super::memory::{Memory, Place};
+use super::memory::{Memory, SlotState};
 use super::texts::TextId;
 use super::{CHANGES_MAX, Topology, TopologyType};
 use crate::storage::Store;
@@ -16,7 +16,7 @@ impl<M: Memory> Topology<M> {
         let topology = self.id;
         observer.on_event(now, &SdamEvent::TopologyOpening { topology });
         self.emit_topology(now, observer);
-        self.emit_moved(now, Place::Member, observer);
+        self.emit_moved(now, SlotState::Member, observer);
         self.discard_update();
     }
 
@@ -32,12 +32,12 @@ impl<M: Memory> Topology<M> {
             *change = self.is_changed(at);
         }
         let mut changed = self.meta != self.meta_before;
-        for (at, place) in self.saved.iter().enumerate() {
-            let place = *place as usize;
-            let slot = &self.servers.slots()[place];
+        for (at, index) in self.saved.iter().enumerate() {
+            let index = *index as usize;
+            let slot = &self.servers.slots()[index];
             changed |= changes[at];
-            if changes[at] && slot.place == Place::Member {
-                let sides = (self.server_at(place, Side::Before), self.server_at(place, Side::Now));
+            if changes[at] && slot.state == SlotState::Member {
+                let sides = (self.server_at(index, Side::Before), self.server_at(index, Side::Now));
                 if let (Some(previous), Some(new)) = sides {
                     self.emit_server(now, previous, new, observer);
                 }
@@ -45,8 +45,8 @@ impl<M: Memory> Topology<M> {
         }
         if self.touched {
             changed |= self.servers.slots().iter().any(|slot| slot.moved);
-            self.emit_moved(now, Place::Gone, observer);
-            self.emit_moved(now, Place::Member, observer);
+            self.emit_moved(now, SlotState::Gone, observer);
+            self.emit_moved(now, SlotState::Member, observer);
         }
         if changed {
             self.emit_topology(now, observer);
@@ -71,12 +71,12 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Emits ServerClosed of removed servers, or ServerOpening of added ones.
-    fn emit_moved(&self, now: Instant, which: Place, observer: &mut impl SdamObserver) {
+    fn emit_moved(&self, now: Instant, which: SlotState, observer: &mut impl SdamObserver) {
         let topology = self.id;
-        for (place, slot) in self.servers.slots().iter().enumerate() {
-            if slot.moved && slot.place == which {
-                let (server, address) = (slot.id(place), self.texts.view().get(slot.address));
-                let event = if which == Place::Gone {
+        for (index, slot) in self.servers.slots().iter().enumerate() {
+            if slot.moved && slot.state == which {
+                let (server, address) = (slot.id(index), self.texts.view().get(slot.address));
+                let event = if which == SlotState::Gone {
                     SdamEvent::ServerClosed { topology, server, address }
                 } else {
                     SdamEvent::ServerOpening { topology, server, address }
@@ -121,19 +121,19 @@ impl<M: Memory> Topology<M> {
 
     /// Discards the state before the update.
     fn discard_update(&mut self) {
-        for place in self.saved.iter() {
-            self.servers.slots_mut()[*place as usize].saved = None;
+        for index in self.saved.iter() {
+            self.servers.slots_mut()[*index as usize].saved = None;
         }
         self.saved.clear();
         if self.touched {
-            for place in 0..self.servers.slots().len() {
-                let slot = &mut self.servers.slots_mut()[place];
+            for index in 0..self.servers.slots().len() {
+                let slot = &mut self.servers.slots_mut()[index];
                 slot.moved = false;
-                if slot.place == Place::Gone && slot.owed.added {
+                if slot.state == SlotState::Gone && slot.owed.added {
                     // The host has not polled `ServerAdded` of this server, so `ServerRemoved` is
                     // not owed either.
-                    self.owe(place, |owed| owed.added = false);
-                    self.servers.slots_mut()[place].free();
+                    self.owe(index, |owed| owed.added = false);
+                    self.servers.slots_mut()[index].free();
                     self.gone -= 1;
                 }
             }
@@ -145,9 +145,9 @@ impl<M: Memory> Topology<M> {
     pub(super) fn check(&self) {
         self.texts.assert_invariants();
         let slots = self.servers.slots();
-        let count = |which| slots.iter().filter(|slot| slot.place == which).count();
-        assert_eq!(count(Place::Member), self.members as usize, "members are counted wrong");
-        assert_eq!(count(Place::Gone), self.gone as usize, "removed servers are counted wrong");
+        let count = |which| slots.iter().filter(|slot| slot.state == which).count();
+        assert_eq!(count(SlotState::Member), self.members as usize, "members are counted wrong");
+        assert_eq!(count(SlotState::Gone), self.gone as usize, "removed servers are counted wrong");
         assert_eq!(
             slots.iter().filter(|slot| slot.owed.is_any()).count(),
             self.owing as usize,
@@ -161,15 +161,15 @@ impl<M: Memory> Topology<M> {
             "the first slot with owed actions is wrong"
         );
         assert!(self.saved.is_empty() && self.meta == self.meta_before, "an update was not finished");
-        for (place, slot) in slots.iter().enumerate() {
+        for (index, slot) in slots.iter().enumerate() {
             assert!(!slot.moved && slot.saved.is_none(), "an update was not finished");
             let owed = &slot.owed;
-            match slot.place {
-                Place::Free => assert!(!owed.is_any(), "a free slot owes an action"),
-                Place::Gone => {
+            match slot.state {
+                SlotState::Free => assert!(!owed.is_any(), "a free slot owes an action"),
+                SlotState::Gone => {
                     assert!(owed.removed && !owed.added && !owed.ready, "a removed server owes ServerRemoved only")
                 }
-                Place::Member => {
+                SlotState::Member => {
                     assert!(!owed.removed, "a member owes ServerRemoved");
                     let description = &slot.description;
                     let is_known = description.data.server_type.is_known();
@@ -178,8 +178,8 @@ impl<M: Memory> Topology<M> {
                     assert!(is_known || description.names.slots().is_empty(), "an Unknown server has names");
                     let same = slots
                         .iter()
-                        .skip(place + 1)
-                        .any(|other| other.place == Place::Member && other.address == slot.address);
+                        .skip(index + 1)
+                        .any(|other| other.state == SlotState::Member && other.address == slot.address);
                     assert!(!same, "two members have the same address");
                 }
             }

@@ -132,7 +132,7 @@ impl<M: Memory> Texts<M> {
             return Err(Full);
         }
         self.bytes.reserve(end)?;
-        let id = self.place(TextSlot::at(offset, len), at)?;
+        let id = self.store(TextSlot::at(offset, len), at)?;
         let head = id.0.to_le_bytes().into_iter().chain(len.to_le_bytes());
         for byte in head.chain(parts.into_iter().flatten().copied()) {
             self.bytes.try_push(byte)?;
@@ -241,7 +241,7 @@ impl<M: Memory> Texts<M> {
 
     /// Stores the slot in a free entry or a new one, and inserts its number into the order at this
     /// index.
-    fn place(&mut self, slot: TextSlot, at: usize) -> Result<TextId, Full> {
+    fn store(&mut self, slot: TextSlot, at: usize) -> Result<TextId, Full> {
         self.order.try_push(NONE)?;
         let number = self.take_slot(slot).inspect_err(|Full| {
             self.order.pop();
@@ -256,9 +256,9 @@ impl<M: Memory> Texts<M> {
     fn take_slot(&mut self, slot: TextSlot) -> Result<u16, Full> {
         let number = self.free;
         if number != NONE {
-            let place = &mut self.slots.slots_mut()[usize::from(number)];
-            self.free = place.next;
-            *place = slot;
+            let free = &mut self.slots.slots_mut()[usize::from(number)];
+            self.free = free.next;
+            *free = slot;
             return Ok(number);
         }
         let number = u16::try_from(self.slots.slots().len()).map_err(|_| Full)?;

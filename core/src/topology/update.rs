@@ -5,7 +5,7 @@
 
 use super::description::{Data, Meta};
 use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
-use super::memory::{Memory, Names, Owed, Place, ServerSlot};
+use super::memory::{Memory, Names, Owed, ServerSlot, SlotState};
 use super::texts::TextId;
 use super::{CHANGES_MAX, MAX_WIRE_VERSION, MIN_WIRE_VERSION, Topology, TopologyType, memory};
 use crate::storage::{Full, Store};
@@ -23,9 +23,9 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Saves the description in this slot as it was before the update.
-    pub(super) fn save(&mut self, place: usize) {
+    pub(super) fn save(&mut self, index: usize) {
         self.touched = true;
-        let slot = &mut self.servers.slots_mut()[place];
+        let slot = &mut self.servers.slots_mut()[index];
         if slot.saved.is_some() {
             return;
         }
@@ -37,14 +37,14 @@ impl<M: Memory> Topology<M> {
             self.spares[spare].reset(data);
         }
         slot.saved = u8::try_from(spare).ok();
-        let _ = self.saved.push(u32::try_from(place).unwrap_or(u32::MAX));
+        let _ = self.saved.push(u32::try_from(index).unwrap_or(u32::MAX));
     }
 
     /// Resets the server in this slot to the default Unknown description, with this error.
-    pub(super) fn set_unknown(&mut self, now: Instant, place: usize, error: ServerError) {
-        self.save(place);
-        self.servers.slots_mut()[place].description.reset(Data::unknown(Some(error), now));
-        self.owe(place, |owed| owed.ready = false);
+    pub(super) fn set_unknown(&mut self, now: Instant, index: usize, error: ServerError) {
+        self.save(index);
+        self.servers.slots_mut()[index].description.reset(Data::unknown(Some(error), now));
+        self.owe(index, |owed| owed.ready = false);
     }
 
     /// Adds a member in the first free slot; no slot before `from` is free. Returns the next index,
@@ -52,15 +52,15 @@ impl<M: Memory> Topology<M> {
     /// once.
     pub(super) fn add(&mut self, address: TextId, from: usize) -> Result<usize, Full> {
         let count = self.servers.slots().len();
-        let place = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {
-            let mut places = self.servers.slots().iter().skip(from);
-            from + places.position(|slot| slot.place == Place::Free).ok_or(Full)?
+        let index = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {
+            let mut slots = self.servers.slots().iter().skip(from);
+            from + slots.position(|slot| slot.state == SlotState::Free).ok_or(Full)?
         } else {
             if self.members + self.gone >= M::SERVERS_MAX {
                 return Err(Full);
             }
             self.servers.try_push(ServerSlot {
-                place: Place::Free,
+                state: SlotState::Free,
                 moved: false,
                 saved: None,
                 owed: Owed::NONE,
@@ -76,39 +76,39 @@ impl<M: Memory> Topology<M> {
         self.members += 1;
         self.touched = true;
         let clock = self.clock;
-        let slot = &mut self.servers.slots_mut()[place];
-        slot.place = Place::Member;
+        let slot = &mut self.servers.slots_mut()[index];
+        slot.state = SlotState::Member;
         slot.moved = true;
         slot.serial = self.last_serial;
         slot.address = address;
         slot.description.reset(Data::unknown(None, clock));
-        self.owe(place, |owed| owed.added = true);
-        Ok(place + 1)
+        self.owe(index, |owed| owed.added = true);
+        Ok(index + 1)
     }
 
     /// Removes a member from the topology. Its slot becomes free when the host has polled
     /// `ServerRemoved`, or at the end of the update if the host has not polled its `ServerAdded`.
-    pub(super) fn remove(&mut self, place: usize) {
-        let slot = &mut self.servers.slots_mut()[place];
-        assert!(slot.place == Place::Member, "only a member is removed");
+    pub(super) fn remove(&mut self, index: usize) {
+        let slot = &mut self.servers.slots_mut()[index];
+        assert!(slot.state == SlotState::Member, "only a member is removed");
         debug_assert!(!slot.moved, "an update does not remove a server that it added");
-        slot.place = Place::Gone;
+        slot.state = SlotState::Gone;
         slot.moved = true;
         self.members -= 1;
         self.gone += 1;
         self.touched = true;
-        self.owe(place, |owed| {
+        self.owe(index, |owed| {
             *owed = Owed { added: owed.added, removed: !owed.added, ..Owed::NONE };
         });
     }
 
     /// Applies the SDAM rules for the description in this slot.
-    pub(super) fn update(&mut self, now: Instant, place: usize) {
+    pub(super) fn update(&mut self, now: Instant, index: usize) {
         use ServerType as S;
         use TopologyType as T;
-        let server_type = self.data(place).server_type;
+        let server_type = self.data(index).server_type;
         match (self.meta.topology_type, server_type) {
-            (T::Single, _) => self.update_single(now, place),
+            (T::Single, _) => self.update_single(now, index),
             (T::LoadBalanced, _)
             | (T::Unknown | T::ReplicaSetNoPrimary, S::Unknown | S::PossiblePrimary | S::RsGhost | S::LoadBalancer)
             | (T::Sharded, S::Unknown | S::PossiblePrimary | S::Mongos) => {}
@@ -125,66 +125,66 @@ impl<M: Memory> Topology<M> {
                 | S::RsOther
                 | S::RsGhost
                 | S::LoadBalancer,
-            ) => self.remove(place),
+            ) => self.remove(index),
             (T::Unknown | T::ReplicaSetNoPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
                 self.meta.topology_type = T::ReplicaSetNoPrimary;
-                self.update_without_primary(now, place);
+                self.update_without_primary(now, index);
             }
             (T::Unknown | T::ReplicaSetNoPrimary | T::ReplicaSetWithPrimary, S::RsPrimary) => {
                 self.meta.topology_type = T::ReplicaSetWithPrimary;
-                self.update_from_primary(now, place);
+                self.update_from_primary(now, index);
             }
             (T::ReplicaSetWithPrimary, S::Unknown | S::PossiblePrimary | S::RsGhost | S::LoadBalancer) => {
                 self.check_if_has_primary();
             }
             (T::ReplicaSetWithPrimary, S::Standalone | S::Mongos) => {
-                self.remove(place);
+                self.remove(index);
                 self.check_if_has_primary();
             }
             (T::ReplicaSetWithPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
-                self.update_with_primary_from_member(place);
+                self.update_with_primary_from_member(index);
             }
         }
     }
 
     /// A direct connection never changes its type, but its set name is checked (SDAM-33, SDAM-34).
-    fn update_single(&mut self, now: Instant, place: usize) {
-        let data = self.data(place);
+    fn update_single(&mut self, now: Instant, index: usize) {
+        let data = self.data(index);
         let is_wrong = self.meta.set_name.is_some() && data.set_name != self.meta.set_name;
         if data.server_type.is_known() && is_wrong {
-            self.set_unknown(now, place, ServerError::WrongSetName);
+            self.set_unknown(now, index, ServerError::WrongSetName);
         }
     }
 
     /// A member's reply while no primary is known: its hosts are added, no other member is removed
     /// (SDAM-46, SDAM-47).
-    fn update_without_primary(&mut self, now: Instant, place: usize) {
-        let data = self.data(place);
+    fn update_without_primary(&mut self, now: Instant, index: usize) {
+        let data = self.data(index);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
-            self.remove(place);
+            self.remove(index);
             return;
         }
-        if let Err(error) = self.make_room(place) {
+        if let Err(error) = self.make_room(index) {
             if self.meta.set_name.is_none() {
                 // A rejected reply must not turn the topology into a replica set.
                 self.meta.topology_type = self.meta_before.topology_type;
             }
-            self.set_unknown(now, place, error);
+            self.set_unknown(now, index, error);
             return;
         }
         self.meta.set_name = data.set_name;
-        self.add_hosts(place);
+        self.add_hosts(index);
         self.hint_primary(data.primary);
-        if self.is_misnamed(place) {
-            self.remove(place);
+        if self.is_misnamed(index) {
+            self.remove(index);
         }
     }
 
     /// A member's reply while a primary is known: its hosts are ignored (SDAM-48).
-    fn update_with_primary_from_member(&mut self, place: usize) {
-        let data = self.data(place);
-        if self.meta.set_name != data.set_name || self.is_misnamed(place) {
-            self.remove(place);
+    fn update_with_primary_from_member(&mut self, index: usize) {
+        let data = self.data(index);
+        if self.meta.set_name != data.set_name || self.is_misnamed(index) {
+            self.remove(index);
             self.check_if_has_primary();
         } else if !self.has_primary() {
             self.meta.topology_type = TopologyType::ReplicaSetNoPrimary;
@@ -193,26 +193,26 @@ impl<M: Memory> Topology<M> {
     }
 
     /// A primary's reply: unless it is stale, its host list replaces the members (SDAM-49..58).
-    fn update_from_primary(&mut self, now: Instant, place: usize) {
-        let data = self.data(place);
+    fn update_from_primary(&mut self, now: Instant, index: usize) {
+        let data = self.data(index);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
-            self.remove(place);
+            self.remove(index);
             self.check_if_has_primary();
             return;
         }
-        if let Err(error) = self.make_room(place) {
+        if let Err(error) = self.make_room(index) {
             if self.meta.set_name.is_none() {
                 self.meta.topology_type = self.meta_before.topology_type;
             }
-            self.make_way(place, &data);
-            self.set_unknown(now, place, error);
+            self.make_way(index, &data);
+            self.set_unknown(now, index, error);
             if self.meta.topology_type == TopologyType::ReplicaSetWithPrimary {
                 self.check_if_has_primary();
             }
             return;
         }
         if let Err(error) = self.order_primary(&data) {
-            self.set_unknown(now, place, error);
+            self.set_unknown(now, index, error);
             self.meta.set_name = data.set_name;
             self.check_if_has_primary();
             return;
@@ -221,13 +221,13 @@ impl<M: Memory> Topology<M> {
         for other in 0..self.servers.slots().len() {
             let slot = &self.servers.slots()[other];
             let is_primary = slot.description.data.server_type == ServerType::RsPrimary;
-            if other != place && slot.place == Place::Member && is_primary {
+            if other != index && slot.state == SlotState::Member && is_primary {
                 self.set_unknown(now, other, ServerError::NewerPrimary);
                 self.owe(other, |owed| owed.check = true);
             }
         }
-        self.add_hosts(place);
-        self.remove_others(place);
+        self.add_hosts(index);
+        self.remove_others(index);
         self.check_if_has_primary();
     }
 
@@ -259,11 +259,11 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Reserves slots for the hosts that are not yet members.
-    fn make_room(&mut self, place: usize) -> Result<(), ServerError> {
+    fn make_room(&mut self, index: usize) -> Result<(), ServerError> {
         self.mark_members();
         let mut wanted = 0_u32;
-        for at in 0..self.hosts(place) {
-            let host = self.name(place, at);
+        for at in 0..self.hosts(index) {
+            let host = self.name(index, at);
             wanted += u32::from(self.texts.mark(host));
         }
         let limit = M::SERVERS_MAX.min(self.servers.limit());
@@ -274,11 +274,11 @@ impl<M: Memory> Topology<M> {
     /// If they would fit without those members, removes them at once and requests a check of the
     /// primary. A check that begins after the host has polled the removals finds their slots free.
     /// Otherwise nothing changes.
-    fn make_way(&mut self, place: usize, data: &Data) {
+    fn make_way(&mut self, index: usize, data: &Data) {
         self.texts.unmark_all();
-        let mut wanted = u32::from(self.texts.mark(self.servers.slots()[place].address));
-        for at in 0..self.hosts(place) {
-            let host = self.name(place, at);
+        let mut wanted = u32::from(self.texts.mark(self.servers.slots()[index].address));
+        for at in 0..self.hosts(index) {
+            let host = self.name(index, at);
             wanted += u32::from(self.texts.mark(host));
         }
         if wanted > M::SERVERS_MAX.min(self.servers.limit()) || self.order_primary(data).is_err() {
@@ -286,11 +286,11 @@ impl<M: Memory> Topology<M> {
         }
         for other in 0..self.servers.slots().len() {
             let slot = &self.servers.slots()[other];
-            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
+            if slot.state == SlotState::Member && !self.texts.is_marked(slot.address) {
                 self.remove(other);
             }
         }
-        self.owe(place, |owed| owed.check = true);
+        self.owe(index, |owed| owed.check = true);
     }
 
     /// Reserves slots for `wanted` new members.
@@ -308,11 +308,11 @@ impl<M: Memory> Topology<M> {
 
     /// Adds the hosts in the description in this slot that are not yet members. The caller has
     /// reserved the slots.
-    fn add_hosts(&mut self, place: usize) {
+    fn add_hosts(&mut self, index: usize) {
         self.mark_members();
         let mut from = 0;
-        for at in 0..self.hosts(place) {
-            let host = self.name(place, at);
+        for at in 0..self.hosts(index) {
+            let host = self.name(index, at);
             if self.texts.mark(host) {
                 from = self.add(host, from).unwrap_or_else(|Full| panic!("there was room for this member"));
             }
@@ -320,15 +320,15 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Removes every member that is not among the hosts in the description in this slot.
-    fn remove_others(&mut self, place: usize) {
+    fn remove_others(&mut self, index: usize) {
         self.texts.unmark_all();
-        for at in 0..self.hosts(place) {
-            let host = self.name(place, at);
+        for at in 0..self.hosts(index) {
+            let host = self.name(index, at);
             self.texts.mark(host);
         }
         for other in 0..self.servers.slots().len() {
             let slot = &self.servers.slots()[other];
-            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
+            if slot.state == SlotState::Member && !self.texts.is_marked(slot.address) {
                 self.remove(other);
             }
         }
@@ -337,7 +337,7 @@ impl<M: Memory> Topology<M> {
     pub(super) fn mark_members(&mut self) {
         self.texts.unmark_all();
         for slot in self.servers.slots() {
-            if slot.place == Place::Member {
+            if slot.state == SlotState::Member {
                 self.texts.mark(slot.address);
             }
         }
@@ -346,23 +346,23 @@ impl<M: Memory> Topology<M> {
     /// Applies the `primary` field of a member's reply: that server, if Unknown, becomes
     /// PossiblePrimary (SDAM-20, SDAM-47).
     fn hint_primary(&mut self, primary: Option<TextId>) {
-        let Some(place) = primary.and_then(|primary| self.member_at(primary)) else { return };
-        if self.data(place).server_type == ServerType::Unknown {
-            self.save(place);
-            self.servers.slots_mut()[place].description.data.server_type = ServerType::PossiblePrimary;
+        let Some(index) = primary.and_then(|primary| self.member_at(primary)) else { return };
+        if self.data(index).server_type == ServerType::Unknown {
+            self.save(index);
+            self.servers.slots_mut()[index].description.data.server_type = ServerType::PossiblePrimary;
         }
     }
 
     /// Whether the reply's `me` differs from the address in the topology. A reply without `me` is
     /// no mismatch.
-    fn is_misnamed(&self, place: usize) -> bool {
-        let slot = &self.servers.slots()[place];
+    fn is_misnamed(&self, index: usize) -> bool {
+        let slot = &self.servers.slots()[index];
         slot.description.data.me.is_some_and(|me| me != slot.address)
     }
 
     fn has_primary(&self) -> bool {
         let is_primary = |slot: &ServerSlot<Names<M>>| slot.description.data.server_type == ServerType::RsPrimary;
-        self.servers.slots().iter().any(|slot| slot.place == Place::Member && is_primary(slot))
+        self.servers.slots().iter().any(|slot| slot.state == SlotState::Member && is_primary(slot))
     }
 
     fn check_if_has_primary(&mut self) {
@@ -373,7 +373,7 @@ impl<M: Memory> Topology<M> {
     /// Computes the fields derived from the servers: compatibility and session timeout (SDAM-35,
     /// SDAM-61).
     pub(super) fn summarize(&mut self) {
-        let members = self.servers.slots().iter().filter(|slot| slot.place == Place::Member);
+        let members = self.servers.slots().iter().filter(|slot| slot.state == SlotState::Member);
         let mut incompatible = None;
         let mut timeout: Option<Option<i64>> = None;
         for slot in members {
@@ -390,17 +390,17 @@ impl<M: Memory> Topology<M> {
         self.meta = Meta { incompatible, session_timeout: timeout.flatten(), ..self.meta };
     }
 
-    fn data(&self, place: usize) -> Data {
-        self.servers.slots()[place].description.data
+    fn data(&self, index: usize) -> Data {
+        self.servers.slots()[index].description.data
     }
 
     /// The number of hosts, passives and arbiters in the description in this slot.
-    fn hosts(&self, place: usize) -> usize {
-        usize::from(self.servers.slots()[place].description.data.ends[2])
+    fn hosts(&self, index: usize) -> usize {
+        usize::from(self.servers.slots()[index].description.data.ends[2])
     }
 
-    fn name(&self, place: usize, at: usize) -> TextId {
-        self.servers.slots()[place].description.names.slots()[at]
+    fn name(&self, index: usize, at: usize) -> TextId {
+        self.servers.slots()[index].description.names.slots()[at]
     }
 }
 

@@ -232,8 +232,7 @@ impl ConnectionString {
         self.warnings_left_off
     }
 
-    /// The options of the client's pools (CMAP-08). They are always accepted by
-    /// [`PoolOptions::validate`].
+    /// The options of the client's pools (CMAP-08). [`PoolOptions::validate`] always accepts them.
     #[must_use]
     pub fn pool_options(&self) -> PoolOptions {
         let default = PoolOptions::DEFAULT;
@@ -250,8 +249,8 @@ impl ConnectionString {
         }
     }
 
-    /// The options of the client's monitors (MON-01, MON-23). They are always accepted by
-    /// [`MonitorOptions::validate`].
+    /// The options of the client's monitors (MON-01, MON-23). [`MonitorOptions::validate`] always
+    /// accepts them.
     #[must_use]
     pub fn monitor_options(&self) -> MonitorOptions {
         let default = MonitorOptions::DEFAULT;
@@ -292,25 +291,25 @@ impl ConnectionString {
         self.options.load_balanced == Some(true)
     }
 
-    /// `connectTimeoutMS`; `None` is without limit, default 10 s.
+    /// `connectTimeoutMS`; `None` means no limit, default 10 s.
     #[must_use]
     pub fn connect_timeout(&self) -> Option<Duration> {
         limit(self.options.connect_timeout, MonitorOptions::DEFAULT.connect_timeout)
     }
 
-    /// `timeoutMS`; `None` if it is absent, [`Duration::MAX`] if it is without limit.
+    /// `timeoutMS`; `None` if it is absent, [`Duration::MAX`] if it is zero, which means no limit.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.options.timeout.map(|given| limit(Some(given), None).unwrap_or(Duration::MAX))
     }
 
-    /// `socketTimeoutMS`; `None` is without limit and the default.
+    /// `socketTimeoutMS`; `None`, the default, means no limit.
     #[must_use]
     pub fn socket_timeout(&self) -> Option<Duration> {
         limit(self.options.socket_timeout, None)
     }
 
-    /// `wTimeoutMS`; `None` is without limit and the default.
+    /// `wTimeoutMS`; `None`, the default, means no limit.
     #[must_use]
     pub fn w_timeout(&self) -> Option<Duration> {
         limit(self.options.w_timeout, None)
@@ -346,7 +345,7 @@ impl ConnectionString {
         self.options.read_preference_tags.as_deref().unwrap_or_default()
     }
 
-    /// `maxStalenessSeconds`; `None`, written as -1, is without limit and the default.
+    /// `maxStalenessSeconds`; `None`, written as -1, means no limit and is the default.
     #[must_use]
     pub fn max_staleness_seconds(&self) -> Option<u64> {
         self.options.max_staleness_seconds.and_then(|seconds| u64::try_from(seconds).ok())
@@ -376,7 +375,7 @@ impl ConnectionString {
         self.options.zlib_compression_level.and_then(|level| u32::try_from(level).ok())
     }
 
-    /// `srvMaxHosts`; `None`, written as 0, is without limit and the default.
+    /// `srvMaxHosts`; `None`, written as 0, means no limit and is the default.
     #[must_use]
     pub fn srv_max_hosts(&self) -> Option<u32> {
         self.options.srv_max_hosts.filter(|max| *max > 0)

@@ -114,7 +114,7 @@ pub enum WireErrorKind {
     },
     /// The flag `moreToCome` in a reply, although the request did not allow exhaust.
     MoreToCome,
-    /// Bytes while no reply is due.
+    /// Bytes arrived while no reply was outstanding.
     Unsolicited {
         /// Number of bytes.
         count_bytes: u32,
@@ -179,7 +179,7 @@ pub enum WireErrorKind {
         /// The byte found.
         value: u8,
     },
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     Utf8,
     /// Documents nested deeper than [`DEPTH_MAX`](super::bson::DEPTH_MAX).
     TooDeep,

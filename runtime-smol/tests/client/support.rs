@@ -166,7 +166,7 @@ pub(crate) fn count(names: &[&str], name: &str) -> usize {
     names.iter().filter(|each| **each == name).count()
 }
 
-/// A waker for a thread that polls futures by hand.
+/// A waker for a thread that polls futures itself.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,

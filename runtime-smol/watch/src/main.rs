@@ -1,7 +1,8 @@
 //! Puts load on a client and shows its servers, pools, throughput, latency and events.
 //!
 //! ```text
-//! cargo run --release -p poolhouse-watch -- [mongodb://..] [--tasks N] [--seconds S] [--serve [PORT]] [--calm]
+//! cargo run --release -p poolhouse-watch --
+//!     [mongodb://..] [--tasks N] [--seconds S] [--serve [PORT]] [--calm]
 //! ```
 //!
 //! Without a connection string it starts a fake replica set in the process and fails its primary

@@ -34,8 +34,8 @@ impl Line {
         self
     }
 
-    /// Cuts the line at a number of columns. Control characters, which could move the cursor, become
-    /// question marks.
+    /// Cuts the line at a number of columns. Control characters, which could move the cursor,
+    /// become question marks.
     #[must_use]
     fn fit(self, columns: usize) -> Self {
         let mut left = columns;

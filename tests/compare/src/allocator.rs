@@ -2,7 +2,7 @@
 //!
 //! While counting is off, a call costs one load of a flag that is not written, so that the counters
 //! do not distort the times of allocation-heavy peers.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without")]
+#![allow(unsafe_code, reason = "a counting global allocator requires unsafe")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -24,9 +24,9 @@ pub(crate) fn run(settings: &Settings) -> Section {
     for threads in [1, 2] {
         section.append(worker("clients", threads, Some(&server), settings));
     }
-    section.note("The floor is a socket for each task where there are as many sockets, else sockets that tasks pass round in a channel.");
-    section.note("libmongoc has a thread for each task, however many the others have.");
-    section.note("Allocations are those of all threads of the client's process; of libmongoc's they are not counted.");
+    section.note("The floor is one socket for each task if there are enough sockets; otherwise tasks share sockets through a channel.");
+    section.note("libmongoc runs each task on a separate thread, regardless of the number of threads of the others.");
+    section.note("Allocations are those of all threads of the client's process; those of libmongoc are not counted.");
     section
 }
 
@@ -82,7 +82,7 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
             }
         }
         let file = format!("clients-{tasks}-{threads}.svg");
-        section.plots.push(table.bars(1, &file, "operations a second (more is better)"));
+        section.plots.push(table.bars(1, &file, "operations per second (more is better)"));
         section.tables.push(table);
     }
     section

@@ -27,9 +27,9 @@ pub(crate) fn run(settings: &Settings) -> Section {
     let outcomes = cases.map(|(name, max_connecting)| (name, World::new(clients, max_connecting).run()));
     let columns = [
         "connections opened",
-        "most in a second",
-        "attempts that failed",
-        "queue gone after s",
+        "maximum in a second",
+        "failed attempts",
+        "queue served after s",
         "never served",
         "p50 ms",
         "p99 ms",
@@ -58,12 +58,12 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section.plots.push(Plot::Lines {
         file: "fleet.svg".to_owned(),
         title: format!("{clients} clients: connections opened at the new primary"),
-        x: "s since the old one died".to_owned(),
-        y: "connections a second".to_owned(),
+        x: "s since the old primary failed".to_owned(),
+        y: "connections per second".to_owned(),
         series: outcomes.iter().map(series).collect(),
     });
     section.note(format!(
-        "The model: a round trip of {} us, {} ms for an operation, {} s between the operations of a task, {} handshakes a second at a server, an election after {} s, connectTimeoutMS {}.",
+        "The model: a round trip of {} us, {} ms for an operation, {} s between the operations of a task, {} handshakes per second at a server, an election after {} s, connectTimeoutMS {}.",
         world::ROUND_TRIP.as_micros(),
         world::OPERATION.as_millis(),
         world::PAUSE.as_secs_f64(),
@@ -72,9 +72,9 @@ pub(crate) fn run(settings: &Settings) -> Section {
         world::CONNECT_TIMEOUT.as_millis(),
     ));
     section.note(
-        "The queue is gone when the last operation that was wanted before the election has ended, counted from there.",
+        "The queue is served when the last operation that was requested before the election has ended; the time is counted from the election.",
     );
-    section.note("p50, p99 and max are of the operations that were begun between the death and four seconds after the election: from when a task wanted them to their end.");
+    section.note("p50, p99 and max are latencies, from the request to the end, of the operations requested between the failure and four seconds after the election.");
     section
 }
 

@@ -66,7 +66,7 @@ fn main() -> ExitCode {
             match *section {
                 "clients" => clients::repeat(case, server, times),
                 "pools" => pools::repeat(case, server, times),
-                other => panic!("nothing of {other} is repeated"),
+                other => panic!("unknown section {other}"),
             }
         }
         _ => return compare(&args, &settings),
@@ -80,11 +80,11 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
     let known = |name: &str| ENTRIES.iter().any(|entry| entry.name == name);
     let flag = |flag: &str| flags.contains(&flag);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        eprintln!("there is no section {unknown}\n{USAGE}");
+        eprintln!("unknown section {unknown}\n{USAGE}");
         return ExitCode::from(2);
     }
     if let Some(unknown) = flags.iter().find(|flag| !["--quick", "--write", "--instructions"].contains(flag)) {
-        eprintln!("there is no flag {unknown}\n{USAGE}");
+        eprintln!("unknown flag {unknown}\n{USAGE}");
         return ExitCode::from(2);
     }
     let mut report = Report {

@@ -21,7 +21,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     for threads in [1, 2] {
         section.append(worker("mux", threads, Some(&server), settings));
     }
-    section.note("The floor is one task that sends requests for all free ids in one write; the others have a task for each request in flight.");
+    section.note("The floor is one task that sends requests for all free ids by one write; the others have one task for each request in flight.");
     section
 }
 
@@ -47,7 +47,7 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
             table.row(*title, &[1e6 / rate, rate, rounds.ratio(place, 0), rounds.ratio(place, scylla)]);
         }
         let file = format!("mux-{in_flight}-{threads}.svg");
-        section.plots.push(table.bars(1, &file, "requests a second (more is better)"));
+        section.plots.push(table.bars(1, &file, "requests per second (more is better)"));
         section.tables.push(table);
     }
     section

@@ -38,9 +38,9 @@ pub(crate) fn run(settings: &Settings) -> Section {
         section.append(worker("pools-contended", threads, Some(&server), settings));
     }
     section.append(worker("pools-memory", 1, None, settings));
-    section.note("A check-out of poolhouse-smol chooses a server, too; those of the other pools do not. Its connections are sockets, at rest.");
-    section.note("mobc returns a connection by a task of its own, which the next check-out waits for.");
-    section.note("No deadline of the floor and of the core behind a lock is missed, so nothing wakes up for them.");
+    section.note("A check-out of poolhouse-smol also selects a server; those of the other pools do not. Its connections are idle sockets.");
+    section.note("mobc returns a connection by a separate task, for which the next check-out waits.");
+    section.note("The floor and the core behind a lock have no timer for their deadlines, because none is reached.");
     section
 }
 

@@ -39,8 +39,8 @@ impl Server {
         let child = this().args(["serve", name]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("this program runs");
         let mut line = String::new();
-        let output = child.stdout.take().expect("it is a pipe");
-        BufReader::new(output).read_line(&mut line).expect("a server that says its address");
+        let output = child.stdout.take().expect("a pipe to the program");
+        BufReader::new(output).read_line(&mut line).expect("a server that prints its address");
         let address = line.trim().parse().expect("an address");
         Self { child, address }
     }
@@ -75,7 +75,7 @@ pub(crate) fn serve(name: &str) {
             println!("{}", server.address());
             until_the_end();
         }
-        other => panic!("no server is called {other}"),
+        other => panic!("unknown server {other}"),
     }
 }
 
@@ -89,5 +89,5 @@ pub(crate) fn worker(part: &str, threads: usize, server: Option<&Server>, settin
     command.env("SMOL_THREADS", threads.to_string()).stderr(Stdio::inherit());
     let output = command.output().expect("this program runs");
     assert!(output.status.success(), "{part} failed: {}", output.status);
-    serde_json::from_slice(&output.stdout).expect("a worker prints what it found")
+    serde_json::from_slice(&output.stdout).expect("a worker prints its results as JSON")
 }

@@ -114,7 +114,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n{}", self.command, self.machine)?;
         if self.quick {
-            writeln!(f, "A quick run: it shows that everything works, and measures nothing.")?;
+            writeln!(f, "A quick run: it only checks that everything works; its figures are not measurements.")?;
         }
         self.sections.iter().try_for_each(|section| write!(f, "\n{section}"))
     }

@@ -52,12 +52,12 @@ fn servers(settings: &Settings) -> Section {
         table.row(name, &[ns, percent, held.bytes as f64 / f64::from(SERVERS)]);
     }
     section.tables.push(table);
-    let mut table = Table::new("a replica set of 50: what an update costs the machine", &["us"]);
+    let mut table = Table::new("a replica set of 50: time of an update in the machine", &["us"]);
     let mut set = Set::new();
     let times = times / 10;
-    table.row("news of the primary", &[ns_each(times, || set.update(1)) / 1e3]);
+    table.row("an update from the primary", &[ns_each(times, || set.update(1)) / 1e3]);
     table.row("a member replaced by another", &[ns_each(times, || set.replace(2)) / 2e3]);
     section.tables.push(table);
-    section.note("Bytes a server are those of its place in the machine with its monitor and its names; sockets, buffers and pools are not in it.");
+    section.note("The bytes of a server are those of its slot in the machine, its monitor and its names; sockets, buffers and pools are not included.");
     section
 }

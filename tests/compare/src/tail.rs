@@ -40,7 +40,7 @@ impl LastOf {
 
     fn is_done(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell.try_send(()).expect("there is a place for one");
+            self.tell.try_send(()).expect("the channel has capacity for one message");
         }
     }
 }

@@ -86,10 +86,10 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     firmware.wait_for(PATIENCE, |line| line.starts_with("first reply"))?;
     let cable = firmware.cable().ok_or("no cable")?;
 
-    let befallen = thread::scope(|scope| {
+    let incident_counts = thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         let proxy = &proxy;
-        let chaos = scope.spawn(move || befall(server, proxy, &cable, plan, &stopped));
+        let chaos = scope.spawn(move || cause_incidents(server, proxy, &cable, plan, &stopped));
         let begun = Instant::now();
         while begun.elapsed() < plan.time {
             firmware.wait_for(PATIENCE, |line| line.starts_with("status: "))?;
@@ -97,8 +97,8 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         drop(stop);
         Ok::<_, FirmwareError>(chaos.join())
     })?;
-    let Befallen { server, incidents, served } =
-        befallen.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
+    let IncidentCounts { server, incidents, served } =
+        incident_counts.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
     let status = firmware.finish(limit)?;
     let mut wrong = Vec::new();
     if status != 0 {
@@ -111,11 +111,11 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         (0..TASKS).flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), number))).collect();
     let found = found(&server)?;
     if found != wanted {
-        wrong.push(format!("{} documents were sent, {} are there", wanted.len(), found.len()));
+        wrong.push(format!("{} documents were sent, {} are stored", wanted.len(), found.len()));
     }
     let are_closed = || {
         let (others, sockets) = (server.server_status_connections().map(|it| it.others()), proxy.sockets());
-        let seen = format!("connections are left open: {others:?} of the server, {sockets} sockets of the proxy");
+        let seen = format!("connections are left open: {others:?} at the server, {sockets} sockets at the proxy");
         (others.is_ok_and(|count| count == 0) && sockets == 0, seen)
     };
     wrong.extend(until(PATIENCE, are_closed).err());
@@ -165,13 +165,13 @@ fn report(plan: Plan, proxy: &Proxy, told: &Told<'_>, wrong: &mut Vec<String>) {
 fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
     let mut wrong = Vec::new();
     if seen.len() < 5 || served.is_empty() {
-        wrong.push(format!("{} lines of status and {} counts are too few", seen.len(), served.len()));
+        wrong.push(format!("too few samples: {} status lines and {} counts", seen.len(), served.len()));
         return wrong;
     }
     for status in seen {
         let under_way = status.attempts - status.acknowledged - status.failures;
         if !(0..=TASKS.cast_signed()).contains(&under_way) || status.connections > 2 || status.free_sockets < 0 {
-            wrong.push(format!("{under_way} attempts are under way: {status:?}"));
+            wrong.push(format!("{under_way} attempts are in progress: {status:?}"));
         }
     }
     if let Some(most) = served.iter().max().filter(|most| **most > CONNECTIONS_MAX) {
@@ -187,7 +187,7 @@ fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
 }
 
 /// Number of incidents, and the server, which runs without faults again.
-struct Befallen {
+struct IncidentCounts {
     server: Mongod,
     incidents: u64,
     /// Connections of the firmware, as counted by the server.
@@ -197,7 +197,13 @@ struct Befallen {
 type Sent = Box<dyn core::error::Error + Send + Sync>;
 
 /// Causes incidents until `stop` is signalled, then restores normal operation.
-fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &Receiver<()>) -> Result<Befallen, Sent> {
+fn cause_incidents(
+    mut server: Mongod,
+    proxy: &Proxy,
+    cable: &Cable,
+    plan: Plan,
+    stop: &Receiver<()>,
+) -> Result<IncidentCounts, Sent> {
     let pace = if plan.time < LONG { Duration::from_secs(2) } else { Duration::from_secs(5) };
     let mut rng = Rng::stream(plan.seed, "board");
     let mut served = Vec::new();
@@ -246,7 +252,7 @@ fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &R
     }
     proxy.set_weather(Weather::calm());
     served.push(clients(&server)?);
-    Ok(Befallen { server, incidents, served })
+    Ok(IncidentCounts { server, incidents, served })
 }
 
 /// Returns the number of the firmware's connections. The server still counts a closed connection,

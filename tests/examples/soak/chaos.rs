@@ -100,7 +100,7 @@ pub(crate) type Incidents = [u64; Incident::NAMES.len()];
 /// of incidents by kind.
 ///
 /// - `pace`: duration of each weather (set of proxy faults) and of each outage.
-pub(crate) fn befall(
+pub(crate) fn cause_incidents(
     servers: &Servers,
     seed: u64,
     pace: Duration,
@@ -190,7 +190,7 @@ fn end(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodErr
 }
 
 fn refused(source: std::io::Error) -> MongodError {
-    MongodError::Io { doing: "opening or closing a proxy".to_owned(), source }
+    MongodError::Io { doing: "starting or stopping a proxy".to_owned(), source }
 }
 
 /// Waits until all members are available. Returns the primary.

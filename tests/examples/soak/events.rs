@@ -101,7 +101,7 @@ impl Balance {
             _ => true,
         };
         if !fits {
-            self.wrong.push(format!("event {}: {event} does not fit", self.events));
+            self.wrong.push(format!("event {}: {event} is not allowed in this state", self.events));
         }
     }
 
@@ -126,7 +126,7 @@ impl Balance {
             _ => true,
         };
         if !fits {
-            self.wrong.push(format!("event {}: {event} does not fit", self.events));
+            self.wrong.push(format!("event {}: {event} is not allowed in this state", self.events));
         }
     }
 }

@@ -97,7 +97,7 @@ impl Load {
         let begun = Instant::now();
         while self.tally.running.load(Ordering::SeqCst) > 0 {
             if begun.elapsed() > DEADLINE + SLACK {
-                return Err(format!("{} operations hang", self.tally.running.load(Ordering::SeqCst)));
+                return Err(format!("{} operations did not end", self.tally.running.load(Ordering::SeqCst)));
             }
             smol::Timer::after(Duration::from_millis(10)).await;
         }
@@ -182,7 +182,7 @@ impl Tally {
             match took.checked_sub(DEADLINE) {
                 None => {
                     self.early.fetch_add(1, Ordering::SeqCst);
-                    self.note_wrong(format!("timed out {:?} early", DEADLINE - took));
+                    self.note_wrong(format!("an operation timed out {:?} early", DEADLINE - took));
                 }
                 Some(late) => {
                     let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
@@ -266,7 +266,7 @@ impl Worker {
             Some(Ok(reply)) if reply.contains_key("writeConcernError") => Insert::Unknown,
             Some(Ok(reply)) if reply.get_i32("n").is_ok_and(|count| count == 1) => Insert::Acknowledged,
             Some(Ok(reply)) => {
-                self.tally.note_wrong(format!("the answer to another command: {reply}"));
+                self.tally.note_wrong(format!("the reply to another command: {reply}"));
                 Insert::Unknown
             }
             Some(Err(Error::Operation(error))) if error.is_retryable() => Insert::Never,
@@ -289,12 +289,12 @@ impl Worker {
         let Some(Ok(reply)) = self.run(DATABASE, find).await else { return };
         let found = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         let Ok(found) = found else {
-            return self.tally.note_wrong(format!("the answer to another command: {reply}"));
+            return self.tally.note_wrong(format!("the reply to another command: {reply}"));
         };
         let ours = found.iter().filter_map(|it| it.as_document());
         let is = |it: &Document, key, wanted| it.get_i64(key).is_ok_and(|value| value == wanted);
         if ours.clone().any(|it| !is(it, "number", number as i64) || !is(it, "task", self.task)) {
-            self.tally.note_wrong(format!("the answer to another find: {reply}"));
+            self.tally.note_wrong(format!("the reply to another find: {reply}"));
         }
         let (became, count) = (self.inserts[number], ours.count());
         let right = match became {
@@ -303,7 +303,8 @@ impl Worker {
             Insert::Unknown => count <= 1,
         };
         if !right {
-            self.tally.note_wrong(format!("{count} of document {}/{number}, which is {became:?}", self.task));
+            self.tally
+                .note_wrong(format!("document {}/{number} was found {count} times, but is {became:?}", self.task));
         }
     }
 

@@ -74,9 +74,9 @@ pub(crate) fn judge(samples: &[Sample]) -> (Value, Vec<String>) {
             json!({ "samples": points.len(), "min": least, "max": most, "drift": drift, "bound": bound }),
         );
         if points.len() < 4 {
-            wrong.push(format!("{name}: {} looks are too few", points.len()));
+            wrong.push(format!("{name}: too few samples: {}", points.len()));
         } else if drift > bound {
-            wrong.push(format!("{name} grew by {drift:.1} over the second half; {bound} may be chance"));
+            wrong.push(format!("{name} grew by {drift:.1} over the second half; the tolerance is {bound}"));
         }
     }
     (Value::Object(figures), wrong)

@@ -166,7 +166,7 @@ impl Soak {
             let chaos = scope.spawn(move || {
                 // Dropped also on an error, so that the loop below ends early.
                 let _done = done;
-                chaos::befall(servers, plan.seed, pace, &stopped)
+                chaos::cause_incidents(servers, plan.seed, pace, &stopped)
             });
             let are_few = |samples: &[Sample]| samples.iter().filter(|it| it.served.is_some()).count() < LOOKS_MIN;
             while begun.elapsed() < plan.time || (are_few(samples) && begun.elapsed() < plan.time + MORE) {
@@ -190,9 +190,9 @@ impl Soak {
         // An open connection would keep its assigned fault, which might occur much later.
         self.servers.proxies.iter().for_each(Proxy::pardon);
         // Connections damaged by faults are used, or expire.
-        let quiet = self.client.options().pool.max_idle_time.expect("it is set") * 2;
+        let quiet = self.client.options().pool.max_idle_time.expect("maxIdleTimeMS is set") * 2;
         thread::sleep(quiet);
-        if !self.find_peace(load, quiet / 2) {
+        if !self.wait_for_recovery(load, quiet / 2) {
             wrong.push(format!("too few peaceful windows: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
@@ -208,7 +208,7 @@ impl Soak {
 
     /// Returns whether most windows of this length are peaceful: many operations succeed and none
     /// fails.
-    fn find_peace(&mut self, load: &Load, length: Duration) -> bool {
+    fn wait_for_recovery(&mut self, load: &Load, length: Duration) -> bool {
         for _ in 0..WINDOWS_MAX {
             load.tally.forget_failures();
             let before = load.tally.succeeded.load(Ordering::SeqCst);
@@ -301,7 +301,7 @@ impl Soak {
         });
         println!("{figures:#}");
         println!(
-            "soak: {} s: {} operations ended once, {} of them well; {} documents acknowledged and found; {} faults, {} incidents; peace looked for in {} windows; latest timeout {} us late",
+            "soak: {} s: {} operations ended once, {} of them successfully; {} documents acknowledged and found; {} faults, {} incidents; {} windows without faults evaluated; latest timeout {} us late",
             self.endured.as_secs(),
             tally.ended(),
             load(&tally.succeeded),
@@ -392,7 +392,7 @@ fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, V
             found += 1;
             match copies_of(&mut copies, document) {
                 Some(copies) => *copies = copies.saturating_add(1),
-                None => wrong.push(format!("nobody inserted {document}")),
+                None => wrong.push(format!("no task inserted {document}")),
             }
         }
         let id = cursor.get_i64("id")?;
@@ -411,7 +411,7 @@ fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, V
                 Insert::Unknown => *count <= 1,
             };
             if !right {
-                wrong.push(format!("document {task}/{number} is there {count} times, but is {became:?}"));
+                wrong.push(format!("document {task}/{number} is stored {count} times, but is {became:?}"));
             }
         }
     }

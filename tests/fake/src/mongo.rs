@@ -144,8 +144,9 @@ impl FakeOptions {
 
 /// A running fake server. Dropping it resets its connections and ends its thread.
 ///
-/// All methods may be called from any thread. Those that change the sockets ([`refuse`](Self::refuse),
-/// [`resume`](Self::resume), [`kill`](Self::kill), [`restart`](Self::restart)) return when it is done.
+/// All methods may be called from any thread. Those that change the sockets
+/// ([`refuse`](Self::refuse), [`resume`](Self::resume), [`kill`](Self::kill),
+/// [`restart`](Self::restart)) return when it is done.
 #[derive(Debug)]
 pub struct FakeServer {
     shared: Arc<Shared>,

@@ -205,7 +205,7 @@ fn asked(id: u64) -> String {
 }
 
 impl Writer<'_> {
-    fn say(&mut self, text: &str) {
+    fn emit(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
@@ -222,17 +222,17 @@ impl Writer<'_> {
         while let Some(index) = self.next(from, &range, without) {
             let at = self.edits[index].at.clone();
             let source = self.source;
-            self.say(&source[from..at.start]);
+            self.emit(&source[from..at.start]);
             self.apply(index);
             from = at.end;
             if at.is_empty() {
                 // No other edit starts at the byte of an insertion.
-                self.say(&source[at.start..=at.start]);
+                self.emit(&source[at.start..=at.start]);
                 from += 1;
             }
         }
         let source = self.source;
-        self.say(&source[from..range.end]);
+        self.emit(&source[from..range.end]);
     }
 
     /// Returns the next edit within the range; of edits with the same start, the widest.
@@ -253,7 +253,7 @@ impl Writer<'_> {
         match &self.edits[index].kind {
             Kind::Body(others) => {
                 for (id, value) in others.clone() {
-                    self.region(id, |this| this.say(&format!(" if {} {{ return {value}; }}", asked(id))));
+                    self.region(id, |this| this.emit(&format!(" if {} {{ return {value}; }}", asked(id))));
                 }
             }
             Kind::Iterator(others) => {
@@ -268,80 +268,80 @@ impl Writer<'_> {
                         None => "None.into_iter()".to_owned(),
                     };
                     self.region(id, |this| {
-                        this.say(&format!(" if {} {{ return crate::mutant::Either::Other({other}); }}", asked(id)))
+                        this.emit(&format!(" if {} {{ return crate::mutant::Either::Other({other}); }}", asked(id)))
                     });
                 }
-                self.say(" crate::mutant::Either::Core({");
+                self.emit(" crate::mutant::Either::Core({");
             }
-            Kind::End => self.say("})"),
+            Kind::End => self.emit("})"),
             Kind::Binary { left, operator, right, others } => {
                 let (left, right, others, operator) =
                     (left.clone(), right.clone(), others.clone(), &source[operator.clone()]);
                 if matches!(operator, "&&" | "||") {
                     let (id, _) = others[0];
                     let test = if operator == "&&" { "!=" } else { "==" };
-                    self.say("({ let left: bool = ");
+                    self.emit("({ let left: bool = ");
                     self.copy(left, Some(index));
-                    self.say(&format!("; if left {test} {} {{ ", asked(id)));
+                    self.emit(&format!("; if left {test} {} {{ ", asked(id)));
                     self.copy(right, Some(index));
-                    self.say(" } else { left } })");
+                    self.emit(" } else { left } })");
                     return;
                 }
-                self.say("(");
+                self.emit("(");
                 for (id, other) in others {
                     self.region(id, |this| {
-                        this.say(&format!("if {} {{ ((", asked(id)));
+                        this.emit(&format!("if {} {{ ((", asked(id)));
                         this.copy(left.clone(), Some(index));
-                        this.say(&format!(") {other} ("));
+                        this.emit(&format!(") {other} ("));
                         this.copy(right.clone(), Some(index));
-                        this.say(")) } else ");
+                        this.emit(")) } else ");
                     });
                 }
-                self.say("{ ((");
+                self.emit("{ ((");
                 self.copy(left, Some(index));
-                self.say(&format!(") {operator} ("));
+                self.emit(&format!(") {operator} ("));
                 self.copy(right, Some(index));
-                self.say(")) })");
+                self.emit(")) })");
             }
             Kind::Unary { operator, operand, id } => {
                 let (operator, operand, id) = (&source[operator.clone()], operand.clone(), *id);
-                self.say("(");
+                self.emit("(");
                 self.region(id, |this| {
-                    this.say(&format!("if {} {{ (", asked(id)));
+                    this.emit(&format!("if {} {{ (", asked(id)));
                     this.copy(operand.clone(), Some(index));
-                    this.say(") } else ");
+                    this.emit(") } else ");
                 });
-                self.say(&format!("{{ {operator}("));
+                self.emit(&format!("{{ {operator}("));
                 self.copy(operand, Some(index));
-                self.say(") })");
+                self.emit(") })");
             }
             Kind::Guard { always, never, left_out } => {
                 let (always, never, left_out) = (*always, *never, *left_out);
                 if let Some(id) = left_out {
-                    self.region(id, |this| this.say(&format!("!{} && ", asked(id))));
+                    self.region(id, |this| this.emit(&format!("!{} && ", asked(id))));
                 }
-                self.say("(");
+                self.emit("(");
                 if let Some(id) = always {
-                    self.region(id, |this| this.say(&format!("{} || ", asked(id))));
+                    self.region(id, |this| this.emit(&format!("{} || ", asked(id))));
                 }
                 if let Some(id) = never {
-                    self.region(id, |this| this.say(&format!("!{} && ", asked(id))));
+                    self.region(id, |this| this.emit(&format!("!{} && ", asked(id))));
                 }
-                self.say("(");
+                self.emit("(");
                 self.copy(at, Some(index));
-                self.say("))");
+                self.emit("))");
             }
             Kind::Arm(id) => {
                 let id = *id;
-                self.region(id, |this| this.say(&format!(" if !{}", asked(id))));
+                self.region(id, |this| this.emit(&format!(" if !{}", asked(id))));
             }
             Kind::Field { prefix, base, id } => {
                 let (prefix, base, id) = (prefix.clone(), base.clone(), *id);
-                self.say(&prefix);
-                self.region(id, |this| this.say(&format!("if {} {{ {base} }} else ", asked(id))));
-                self.say("{ ");
+                self.emit(&prefix);
+                self.region(id, |this| this.emit(&format!("if {} {{ {base} }} else ", asked(id))));
+                self.emit("{ ");
                 self.copy(at, Some(index));
-                self.say(" }");
+                self.emit(" }");
             }
         }
     }

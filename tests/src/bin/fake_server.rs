@@ -1,5 +1,9 @@
 //! Serves a fake mongod, or a fake replica set, on loopback:
-//! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] [--user NAME:PASSWORD[:MECHANISM]]..`.
+//!
+//! ```text
+//! fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]]
+//!     [--user NAME:PASSWORD[:MECHANISM]]..
+//! ```
 //!
 //! With `--user`, the server, or each member of the set, has access control. A user without a
 //! mechanism has both SCRAM mechanisms.

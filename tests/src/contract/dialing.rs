@@ -2,7 +2,7 @@
 //! a client.
 
 use super::alarm::Alarm;
-use super::peer::{Hole, Peer, Sink, UnixPeer, deaf};
+use super::peer::{Hole, Peer, Sink, UnixPeer, reserved_port};
 use super::{Client, Hosted, Shape, Subject, note_drop_point, run_case};
 use crate::fake::{FakeOptions, FakeServer};
 use crate::patience::eventually;
@@ -71,7 +71,7 @@ async fn exchange<R: Runtime>(runtime: &R, address: &HostAddress<'_>, peer: &Pee
 }
 
 async fn refused_is_a_network_error<S: Subject>(subject: &S) {
-    let (_held, address) = deaf();
+    let (_held, address) = reserved_port();
     for _ in 0..3 {
         assert_eq!(dial(subject.runtime(), address).await.err(), Some(Cause::Network.into()));
     }

@@ -6,7 +6,7 @@ mod ending;
 mod mux;
 mod panics;
 
-use super::{Client, Limits, ON_PURPOSE, Shape, Subject, Witness};
+use super::{Client, Limits, PLANNED_PANIC, Shape, Subject, Witness};
 use crate::suite::Suite;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -224,7 +224,7 @@ fn pass(panic: &AtomicU8, at: Panic) {
     if panic.load(Ordering::Relaxed) == at as u8
         && panic.compare_exchange(at as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     {
-        panic!("{ON_PURPOSE}: {at:?}");
+        panic!("{PLANNED_PANIC}: {at:?}");
     }
 }
 

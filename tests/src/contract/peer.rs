@@ -197,7 +197,7 @@ impl Hole {
     /// When no socket is available, or the system answers the connects anyway.
     pub async fn dig() -> Self {
         unblock(|| {
-            let (holder, address) = deaf();
+            let (holder, address) = reserved_port();
             let (socket, _) = crate::fake::bind(address).expect("it is ours");
             rustix::net::listen(&socket, 0).expect("a socket of this process");
             let filling = (0..16).map_while(|_| TcpStream::connect_timeout(&address, SILENCE).ok()).collect::<Vec<_>>();
@@ -230,7 +230,7 @@ impl Hole {
 }
 
 /// A bound port without a listener, reserved while the socket exists.
-pub(super) fn deaf() -> (OwnedFd, SocketAddr) {
+pub(super) fn reserved_port() -> (OwnedFd, SocketAddr) {
     crate::fake::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port")
 }
 

@@ -77,9 +77,9 @@ async fn addresses_with_a_zone_are_resolved_and_invalid_names_are_errors(platfor
 }
 
 /// Sends a message when it is dropped.
-struct Tell(Sender<&'static str>);
+struct NotifyOnDrop(Sender<&'static str>);
 
-impl Drop for Tell {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         // The receiver is dropped when a test has failed.
         let _ = self.0.send("dropped");
@@ -100,7 +100,7 @@ async fn receive(told: &Receiver<&'static str>) -> &'static str {
 /// A task whose handle is kept runs to its end, without being awaited.
 async fn tasks_run_to_their_end(platform: &impl Platform) {
     let (tell, told) = channel();
-    let (tell, sleeper) = (Tell(tell), platform.clone());
+    let (tell, sleeper) = (NotifyOnDrop(tell), platform.clone());
     let task = platform.spawn(async move {
         sleeper.sleep_until(sleeper.now().saturating_add(Duration::from_millis(1))).await;
         let _ = tell.0.send("woken");
@@ -113,7 +113,7 @@ async fn tasks_run_to_their_end(platform: &impl Platform) {
 /// A task whose handle is dropped is not polled again, and its future is dropped.
 async fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
     let (tell, told) = channel();
-    let tell = Tell(tell);
+    let tell = NotifyOnDrop(tell);
     let task = platform.spawn(async move {
         let _ = tell.0.send("begun");
         core::future::pending::<()>().await;
@@ -129,7 +129,7 @@ async fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
 async fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
     let (tell, told) = channel();
     let (release, released) = channel::<()>();
-    let tell = Tell(tell);
+    let tell = NotifyOnDrop(tell);
     let task = platform.spawn(async move {
         let _ = tell.0.send("begun");
         let _ = tell.0.send(released.recv_timeout(PATIENCE).map_or("waited for", |()| "released"));
@@ -148,7 +148,7 @@ async fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl
     const TASKS: usize = 16;
     let (tell, told) = channel();
     let panicking = |_| {
-        let tell = Tell(tell.clone());
+        let tell = NotifyOnDrop(tell.clone());
         platform.spawn(async move {
             let _tell = tell;
             // Unwinds without a message from the panic hook.

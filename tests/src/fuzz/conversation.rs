@@ -176,7 +176,7 @@ fn shake(
             }
             Next::Receive { bytes_min } => {
                 assert!(bytes_min > 0);
-                if !server.say(&mut received, piece) {
+                if !server.deliver(&mut received, piece) {
                     return Err(handshake.failed(Cause::Network));
                 }
             }
@@ -214,7 +214,7 @@ fn commands(with: &Established, server: &mut Server<'_>, piece: usize) -> (i32, 
                     received.drain(..consumed);
                 }
                 Ok(Decoded::NeedMore { .. }) => {
-                    if !server.say(&mut received, piece) {
+                    if !server.deliver(&mut received, piece) {
                         return (answered, None);
                     }
                 }
@@ -349,7 +349,7 @@ impl<'a> Server<'a> {
     }
 
     /// Delivers this number of the bytes in transit. Returns false when there are none.
-    fn say(&mut self, received: &mut Vec<u8>, piece: usize) -> bool {
+    fn deliver(&mut self, received: &mut Vec<u8>, piece: usize) -> bool {
         let count = piece.min(self.under_way.len());
         received.extend(self.under_way.drain(..count));
         count > 0

@@ -301,20 +301,25 @@ fn handshakes(choice: u8, data: &[u8]) {
     for (ask_supported, compressions) in [(true, &Compression::ALL[..]), (false, &Compression::ALL), (false, &[])] {
         let options = CqlHandshakeOptions { version, compressions, ask_supported, ..CqlHandshakeOptions::DEFAULT };
         let password = Password { username: "ada", password: "hunter2" };
-        let whole = shake(options, password, data, false);
-        assert_eq!(shake(options, password, data, true), whole, "byte by byte");
-        let _ = shake(options, Unauthenticated, data, true);
+        let whole = run_handshake(options, password, data, false);
+        assert_eq!(run_handshake(options, password, data, true), whole, "byte by byte");
+        let _ = run_handshake(options, Unauthenticated, data, true);
     }
 }
 
 /// The result of a handshake.
-type Shaken = Option<Result<CqlNext, CqlHandshakeError>>;
+type HandshakeResult = Option<Result<CqlNext, CqlHandshakeError>>;
 
 /// The server sends nothing before the first request. After each request it sends the next part of
 /// `data`, split at each byte 0xfe: as a response with the opcode in its first byte, or unchanged.
 /// Returns `None` if no part is left.
-fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u8], bytewise: bool) -> Shaken {
-    let mut handshake = CqlHandshake::new(options, who, Vec::new(), Vec::new());
+fn run_handshake(
+    options: CqlHandshakeOptions<'_>,
+    authenticator: impl CqlAuthenticator,
+    data: &[u8],
+    bytewise: bool,
+) -> HandshakeResult {
+    let mut handshake = CqlHandshake::new(options, authenticator, Vec::new(), Vec::new());
     let mut said = 0;
     let mut replies = data.split(|byte| *byte == 0xfe);
     for _ in 0..ROUNDS_MAX {

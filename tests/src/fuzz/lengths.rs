@@ -13,7 +13,7 @@ const ENVELOPE_BYTES: usize = 9;
 /// document, or as the elements of one.
 ///
 /// Only lengths, and the terminators at the positions they imply, are changed.
-pub fn mend(data: &mut [u8], seed: u32) {
+pub fn repair(data: &mut [u8], seed: u32) {
     match seed % 4 {
         0 => {}
         1 => message(data),
@@ -24,7 +24,7 @@ pub fn mend(data: &mut [u8], seed: u32) {
 
 /// Repairs the lengths of consecutive envelopes of Cassandra's protocol, from the second byte on.
 /// In one of four cases nothing is repaired.
-pub fn mend_envelopes(data: &mut [u8], seed: u32) {
+pub fn repair_envelopes(data: &mut [u8], seed: u32) {
     if seed.is_multiple_of(4) {
         return;
     }

@@ -324,8 +324,8 @@ impl Model {
     }
 
     /// End of the wait of a check-out. waitQueueTimeoutMS applies only to a check-out without a
-    /// deadline (CMAP-28), and only until a connection is being established for it (CMAP-26), unless
-    /// the options extend it.
+    /// deadline (CMAP-28), and only until a connection is being established for it (CMAP-26),
+    /// unless the options extend it.
     fn due(&self, waiter: &Waiter) -> Option<u64> {
         let applies = waiter.bound.is_none() || self.options.limits_establishing;
         let limit = waiter.limit.filter(|_| applies);

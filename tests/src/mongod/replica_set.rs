@@ -195,7 +195,8 @@ impl MongodReplicaSet {
     /// Returns the primary.
     ///
     /// # Errors
-    /// [`MongodError::Timeout`]: for example while a member of the configuration is killed or stopped.
+    /// [`MongodError::Timeout`]: for example while a member of the configuration is killed or
+    /// stopped.
     pub fn settle(&self, limit: Duration) -> Result<usize, MongodError> {
         let mut settled = None;
         self.wait_until("the set to settle", limit, || {

@@ -46,7 +46,7 @@ impl Socket {
     }
 
     /// Reads and drops bytes until the peer has closed.
-    async fn swallow(&self) {
+    async fn read_to_end(&self) {
         let mut bytes = vec![0; PIECE_BYTES];
         while let Ok(1..) = (&self.stream).read(&mut bytes).await {}
     }
@@ -66,13 +66,13 @@ pub(super) async fn serve(shared: Arc<Shared>, client: Socket) {
     let (fate, upstream, strikes) = {
         let mut state = shared.lock();
         state.counts.accepted += 1;
-        (state.deal(shared.pardons.load(Ordering::SeqCst)), state.upstream, state.strike.0)
+        (state.assign_fault(shared.pardons.load(Ordering::SeqCst)), state.upstream, state.strike.0)
     };
     let struck = wait_for_strike(&shared, strikes);
     if fate.fault == Some(Fault::Silence) {
         shared.count(Fault::Silence);
         let swallowing = async {
-            client.swallow().await;
+            client.read_to_end().await;
             None
         };
         if let Some(fault) = future::or(swallowing, async { Some(struck.await) }).await {
@@ -158,15 +158,15 @@ async fn strike(shared: &Shared, fault: Fault, client: &Socket, server: Option<S
             // Fails only on a socket that is already closed.
             let _ = client.stream.get_ref().shutdown(Shutdown::Write);
             drop(server);
-            client.swallow().await;
+            client.read_to_end().await;
         }
         // The server's connection stays open, as that of a client that was disconnected from the
         // network.
-        Fault::Stall | Fault::Silence => client.swallow().await,
+        Fault::Stall | Fault::Silence => client.read_to_end().await,
         Fault::Garbage => {
             drop(server);
             if write_garbage(client, seed).await.is_ok() {
-                client.swallow().await;
+                client.read_to_end().await;
             }
         }
     }

@@ -42,7 +42,7 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
             return;
         }
         if !reached {
-            let outcome = turn(door, wanted, address);
+            let outcome = change_listening(door, wanted, address);
             let failed = outcome.is_err();
             let told;
             (door, told) = match outcome {
@@ -84,7 +84,7 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
 }
 
 /// Starts or stops listening.
-fn turn(door: Door, wanted: Wanted, address: SocketAddr) -> io::Result<Door> {
+fn change_listening(door: Door, wanted: Wanted, address: SocketAddr) -> io::Result<Door> {
     match (door, wanted) {
         (Door::Closed(socket), Wanted::Listening) => {
             rustix::net::listen(&socket, BACKLOG)?;

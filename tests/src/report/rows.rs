@@ -19,7 +19,7 @@ impl<'a> Draft<'a> {
         Self { material, row: Row { number, title, figures: Vec::new(), missing: Vec::new() } }
     }
 
-    fn tell(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+    fn add_figure(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         self.row.figures.push((name.into(), value.into()));
     }
 
@@ -28,8 +28,8 @@ impl<'a> Draft<'a> {
     fn take(&mut self, suite: &str, fields: &[&str], what: &'static str, command: &'static str) {
         let Material { figures, long, .. } = self.material;
         match (figures.get(suite), long.get(suite)) {
-            (Some(figures), _) => self.tell(what, only(figures, fields)),
-            (None, Some(figures)) => self.tell(format!("{what}{}", self.long([figures])), only(figures, fields)),
+            (Some(figures), _) => self.add_figure(what, only(figures, fields)),
+            (None, Some(figures)) => self.add_figure(format!("{what}{}", self.long([figures])), only(figures, fields)),
             (None, None) => self.row.missing.push((what, command)),
         }
     }
@@ -39,7 +39,7 @@ impl<'a> Draft<'a> {
         self.take(suite, fields, what, command);
         let Material { figures, long, .. } = self.material;
         if let Some(long) = long.get(suite).filter(|_| figures.contains_key(suite)) {
-            self.tell(format!("{what}{}", self.long([long])), only(long, fields));
+            self.add_figure(format!("{what}{}", self.long([long])), only(long, fields));
         }
     }
 
@@ -147,12 +147,12 @@ fn tests(material: &Material, ran: &Ran) -> Row {
     } else {
         let told =
             |counts: Counts| json!({ "passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped });
-        draft.tell("all", told(ran.totals()));
+        draft.add_figure("all", told(ran.totals()));
         let official = ["cmap", "sdam", "selection", "uri", "logging", "seedlist", "scram", "bson_corpus"];
         for target in official {
             let counts = ran.of_target(target);
             if counts.passed + counts.failed > 0 {
-                draft.tell(target, told(counts));
+                draft.add_figure(target, told(counts));
             } else {
                 draft.row.missing.push((target, TESTS));
             }
@@ -189,7 +189,7 @@ fn lives(material: &Material) -> Row {
         told.extend(least("inputs").map(|value| ("inputs".to_owned(), value)));
         told.extend(least("faults").map(|value| ("faults".to_owned(), value)));
         told.extend(least("invariants").map(|value| ("invariants".to_owned(), value)));
-        draft.tell(name.clone(), Value::Object(told));
+        draft.add_figure(name.clone(), Value::Object(told));
     }
     if suites.is_empty() {
         draft.row.missing.push(("lives", SIMULATORS));
@@ -203,7 +203,7 @@ fn seeds(material: &Material) -> Row {
     let total = |field| sum(draft.having("regressions").map(|(_, figures)| number(figures, field)));
     let (replayed, known) = (total("regressions"), total("known"));
     if draft.having("regressions").next().is_some() {
-        draft.tell("regressions replayed", json!({ "replayed": replayed, "known": known }));
+        draft.add_figure("regressions replayed", json!({ "replayed": replayed, "known": known }));
     } else {
         draft
             .row
@@ -213,7 +213,7 @@ fn seeds(material: &Material) -> Row {
     if failing.is_empty() {
         draft.row.missing.push(("seeds that fail", SIMULATORS));
     } else {
-        draft.tell("seeds that fail", sum(failing.iter().map(|figures| number(figures, "failing"))));
+        draft.add_figure("seeds that fail", sum(failing.iter().map(|figures| number(figures, "failing"))));
     }
     draft.take(
         "life",
@@ -229,8 +229,8 @@ fn pairs(material: &Material) -> Row {
     let pairs = sum(draft.having("pairs").map(|(_, figures)| number(figures, "pairs")));
     let different = sum(draft.having("pairs").map(|(_, figures)| number(figures, "different")));
     if draft.having("pairs").next().is_some() {
-        draft.tell("pairs", pairs);
-        draft.tell("different", different);
+        draft.add_figure("pairs", pairs);
+        draft.add_figure("different", different);
     } else {
         draft.row.missing.push(("pairs", SIMULATORS));
     }
@@ -254,7 +254,7 @@ fn drops(material: &Material) -> Row {
     if counts.is_empty() {
         draft.row.missing.push(("drop points", TESTS));
     } else {
-        draft.tell("drop points", Value::Object(counts));
+        draft.add_figure("drop points", Value::Object(counts));
     }
     let command = "cargo test -p poolhouse-tests --all-features --test schedules";
     draft.take("schedules", &["schedules", "kinds"], "schedules of a client's tasks", command);
@@ -267,26 +267,26 @@ fn fuzz(material: &Material) -> Row {
         material.figures.iter().filter_map(|(name, figures)| Some((name.strip_prefix("fuzz_")?, figures))).collect();
     for (name, figures) in &targets {
         let fields = ["seconds", "execs", "edges", "corpus", "new", "last_new_edge_exec", "crashes"];
-        draft.tell(*name, only(figures, &fields));
+        draft.add_figure(*name, only(figures, &fields));
     }
     if targets.is_empty() {
         draft.row.missing.push(("targets", "./tests/run --only fuzz"));
     } else {
-        draft.tell("crashes", sum(targets.iter().map(|(_, figures)| number(figures, "crashes"))));
+        draft.add_figure("crashes", sum(targets.iter().map(|(_, figures)| number(figures, "crashes"))));
     }
     let long: Vec<_> =
         material.long.iter().filter(|(name, _)| name.starts_with("fuzz_")).map(|(_, figures)| figures).collect();
     if !long.is_empty() {
         let total = |field| sum(long.iter().map(|figures| number(figures, field)));
         let (seconds, execs, crashes) = (total("seconds"), total("execs"), total("crashes"));
-        draft.tell(
+        draft.add_figure(
             format!("all{}", draft.long(long.iter().copied())),
             json!({ "targets": long.len(), "seconds": seconds, "execs": execs, "crashes": crashes }),
         );
     }
     let corpus = material.figures.get("corpus").and_then(Value::as_object);
     if let Some(corpus) = corpus {
-        draft.tell("files of the corpus replayed", sum(corpus.values().filter_map(Value::as_u64)));
+        draft.add_figure("files of the corpus replayed", sum(corpus.values().filter_map(Value::as_u64)));
     }
     draft.row
 }
@@ -337,7 +337,7 @@ fn lateness(material: &Material) -> Row {
         }
         let mut told = only(late, &fields);
         told["timeouts"] = count.into();
-        draft.tell(format!("late under load and faults, microseconds{behind}"), told);
+        draft.add_figure(format!("late under load and faults, microseconds{behind}"), told);
     }
     if !is_there {
         draft.row.missing.push(("lateness", SOAK));
@@ -356,7 +356,7 @@ fn costs(material: &Material, ran: &Ran) -> Row {
     ] {
         let passed = ran.of_target(target).passed;
         if passed > 0 {
-            draft.tell(what, passed);
+            draft.add_figure(what, passed);
         } else {
             draft.row.missing.push((what, TESTS));
         }
@@ -367,7 +367,7 @@ fn costs(material: &Material, ran: &Ran) -> Row {
     let unsafe_of = |name: &&'static str| (*name, sources::count(&material.root.join(name).join("src")).uses_of_unsafe);
     let counts: Map<String, Value> =
         crates.map(|name| unsafe_of(&name)).map(|(name, count)| (name.to_owned(), count.into())).collect();
-    draft.tell("unsafe", Value::Object(counts));
+    draft.add_figure("unsafe", Value::Object(counts));
     draft.row
 }
 
@@ -376,9 +376,9 @@ fn assertions(material: &Material) -> Row {
     let counts = CORE.map(|name| sources::count(&material.root.join(name).join("src")));
     let functions: usize = counts.iter().map(|count| count.functions).sum();
     let assertions: usize = counts.iter().map(|count| count.assertions).sum();
-    draft.tell("functions", functions);
-    draft.tell("assertions", assertions);
-    draft.tell("a function", assertions as f64 / functions.max(1) as f64);
+    draft.add_figure("functions", functions);
+    draft.add_figure("assertions", assertions);
+    draft.add_figure("a function", assertions as f64 / functions.max(1) as f64);
     let on: Map<String, Value> = draft
         .having("assertions")
         .map(|(name, figures)| (name.trim_end_matches("_failing").to_owned(), figures["assertions"].clone()))
@@ -386,7 +386,7 @@ fn assertions(material: &Material) -> Row {
     if on.is_empty() {
         draft.row.missing.push(("whether those of debug builds are on in the simulators", SIMULATORS));
     } else {
-        draft.tell("those of debug builds are on in the simulators", Value::Object(on));
+        draft.add_figure("those of debug builds are on in the simulators", Value::Object(on));
     }
     draft.row
 }
@@ -398,7 +398,7 @@ fn soak(material: &Material) -> Row {
     for (figures, behind) in draft.runs("soak") {
         for (name, figures) in figures.get("drift").and_then(Value::as_object).into_iter().flatten() {
             let drift = figures.get("drift").cloned().unwrap_or(Value::Null);
-            draft.tell(format!("{name}, drift of the second half{behind}"), drift);
+            draft.add_figure(format!("{name}, drift of the second half{behind}"), drift);
         }
     }
     let fields = ["seconds", "wrong", "attempts", "found", "stack", "served"];

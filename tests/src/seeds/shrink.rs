@@ -35,8 +35,9 @@ impl Limits {
 /// Ranges of decisions are removed, long ones first, then decisions are set to zero, then decreased
 /// one by one; repeated until no step helps.
 ///
-/// - `error`: the failure of the run. - `limits`: limits of the reduction. - `live`: executes a
-///   run; `None` if it does not fail.
+/// - `error`: the failure of the run.
+/// - `limits`: limits of the reduction.
+/// - `live`: executes a run; `None` if it does not fail.
 pub fn shrink(script: Script, error: String, limits: Limits, live: impl FnMut(&Script) -> Option<String>) -> Shrunk {
     let wanted = head(&error);
     let started = Instant::now();

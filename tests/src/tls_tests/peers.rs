@@ -113,7 +113,7 @@ fn end_without_close_notify_is_an_error_and_with_it_an_end() {
             server.versions = versions;
             let wire = Far::server(&server);
             let mut stream = connect(&world.config(), HOST, &wire).unwrap();
-            wire.0.borrow_mut().say(b"last words");
+            wire.0.borrow_mut().send_unsolicited(b"last words");
             if announced {
                 wire.0.borrow_mut().end();
             }

@@ -110,7 +110,7 @@ fn read_continues_while_writes_are_blocked() {
             taken += count.unwrap();
         }
         let sent = pattern(100_000);
-        wire.0.borrow_mut().say(&sent);
+        wire.0.borrow_mut().send_unsolicited(&sent);
         assert!(run(receive(&mut stream, sent.len())).unwrap() == sent);
         // Accepted bytes are sent nevertheless.
         wire.0.borrow_mut().stuck = false;
@@ -129,7 +129,7 @@ fn dropped_read_loses_no_bytes() {
             let sent = pattern(40_000);
             {
                 let mut far = wire.0.borrow_mut();
-                far.say(&sent);
+                far.send_unsolicited(&sent);
                 far.chunk = 97;
                 far.slow = true;
             }
@@ -252,7 +252,7 @@ fn failed_write_reports_a_reason_only_if_the_peer_sent_one() {
         let (wire, mut stream) = open(&world, Versions::All, |_| {});
         {
             let mut far = wire.0.borrow_mut();
-            far.say(&pattern(100_000));
+            far.send_unsolicited(&pattern(100_000));
             far.broken = true;
             far.patient = patient;
             far.chunk = chunk;
@@ -269,7 +269,7 @@ fn read_waits_while_the_peer_is_silent() {
     let (wire, mut stream) = open(&world, Versions::All, |_| {});
     wire.0.borrow_mut().patient = true;
     assert!(run_for(stream.read(&mut [0; 8]), 10).is_none());
-    wire.0.borrow_mut().say(b"now");
+    wire.0.borrow_mut().send_unsolicited(b"now");
     assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"now");
 }
 
@@ -298,7 +298,7 @@ fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
         let mut far = wire.0.borrow_mut();
         // About the size of a session ticket.
         far.chunk = 128;
-        far.say(b"abc");
+        far.send_unsolicited(b"abc");
         far.output.len()
     };
     assert!(left > 40_000, "only {left} bytes are left");

@@ -138,7 +138,7 @@ impl Far {
     }
 
     /// Sends unsolicited bytes.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
+    pub(super) fn send_unsolicited(&mut self, bytes: &[u8]) {
         self.side().write(bytes).unwrap();
         self.collect();
     }

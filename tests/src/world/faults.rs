@@ -41,7 +41,7 @@ impl<M: Bounded> World<'_, M> {
     /// Executes the next fault, or ends the faults.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
-            return self.make_peace();
+            return self.end_faults();
         }
         self.faults_left -= 1;
         let pause = self.plan.pause * u64::from(self.draws.faults.below(8) + 1) / 4;
@@ -73,14 +73,14 @@ impl<M: Bounded> World<'_, M> {
             Kind::ClockForward => self.jump_forward(),
             Kind::ClockBack => self.jump_back(),
             Kind::Spurious => self.look(),
-            Kind::LateNews => self.tell_old_news(),
+            Kind::LateNews => self.send_stale_reports(),
             _ => self.storm(),
         }
     }
 
     pub(super) fn note(&mut self, kind: Kind, what: u64) {
         self.counters.count(kind);
-        self.say(|| format!("== {kind:?} {what}"));
+        self.trace_line(|| format!("== {kind:?} {what}"));
     }
 
     /// Changes that the end of faults causes were not drawn, and are not counted.
@@ -88,7 +88,7 @@ impl<M: Bounded> World<'_, M> {
         if !self.peace || matches!(kind, Kind::DeadForGood | Kind::Election) {
             self.counters.count(kind);
         }
-        self.say(|| format!("== {kind:?} n{member}"));
+        self.trace_line(|| format!("== {kind:?} n{member}"));
     }
 
     fn kill(&mut self, member: usize, with_reset: bool) {
@@ -155,7 +155,7 @@ impl<M: Bounded> World<'_, M> {
         self.note_member(Kind::Thaw, member);
         self.truth.members[member].frozen = false;
         for id in self.net.of_member(member) {
-            self.hear(id);
+            self.process_input(id);
         }
         // Streams that became due in the meantime continue.
         self.changed(member);
@@ -293,7 +293,7 @@ impl<M: Bounded> World<'_, M> {
         match kind {
             _ if is_lost => return,
             Kind::HalfOpen => link.lost_there = true,
-            Kind::Unsolicited => self.intrude(id),
+            Kind::Unsolicited => self.send_unsolicited(id),
             _ => {
                 self.net.send_back(id, self.now, Packet::Reset);
             }
@@ -303,9 +303,9 @@ impl<M: Bounded> World<'_, M> {
 
     /// Stops the faults. Members that are not to stay dead are restarted, and all members learn the
     /// state of the set.
-    fn make_peace(&mut self) {
+    fn end_faults(&mut self) {
         self.peace = true;
-        self.say(|| "== peace".to_owned());
+        self.trace_line(|| "== peace".to_owned());
         for member in 0..HOSTS.len() {
             self.unclog(member);
             self.lead(Kind::Heal, member, Way::default());

@@ -32,7 +32,7 @@ impl<M: Bounded> World<'_, M> {
         let clock = self.clock();
         self.client.advance(clock, true);
         self.settle();
-        self.look_for_nothing();
+        self.claim_without_outcome();
     }
 
     pub(super) fn request(&mut self) {
@@ -41,7 +41,7 @@ impl<M: Bounded> World<'_, M> {
     }
 
     /// Sends stale reports, which must have no effect.
-    pub(super) fn tell_old_news(&mut self) {
+    pub(super) fn send_stale_reports(&mut self) {
         let lines: Vec<_> = self.net.gone_lines.iter().copied().collect();
         let conns: Vec<_> = self.net.gone_conns.iter().copied().collect();
         for (server, line) in lines {

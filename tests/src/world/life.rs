@@ -54,7 +54,7 @@ pub(super) struct World<'a, M: Bounded> {
     /// The last fault of a message.
     pub(super) last_fault: Option<Kind>,
     /// No more tasks are begun.
-    pub(super) is_evening: bool,
+    pub(super) starts_no_tasks: bool,
     /// The servers on which a probe has succeeded.
     pub(super) probed: BTreeSet<ServerId>,
     /// The time of the last failed operation that made its server unknown; 0 is never.
@@ -107,7 +107,7 @@ impl<'a, M: Bounded> World<'a, M> {
             peace: false,
             last_kind: None,
             last_fault: None,
-            is_evening: false,
+            starts_no_tasks: false,
             probed: BTreeSet::new(),
             lost_at: 0,
             hung: None,
@@ -131,10 +131,10 @@ impl<'a, M: Bounded> World<'a, M> {
             self.step();
         }
         if self.peace {
-            self.dawn();
+            self.run_without_faults();
         } else {
             self.counters.count(Kind::ClosedEarly);
-            self.say(|| "== the client closes".to_owned());
+            self.trace_line(|| "== the client closes".to_owned());
         }
         self.end();
         self.tell();
@@ -149,7 +149,7 @@ impl<'a, M: Bounded> World<'a, M> {
         Instant::from_nanos(self.now.saturating_add_signed(self.skew))
     }
 
-    pub(super) fn say(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn trace_line(&mut self, text: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {
             self.tell();
             trace.borrow_mut().push(format!("{:>9.3} {}", (self.now - START) as f64 / 1e9, text()));
@@ -224,8 +224,8 @@ impl<'a, M: Bounded> World<'a, M> {
         }
         loop {
             if let Some(want) = self.client.wants.pop_front() {
-                self.say(|| format!("{want:?}"));
-                self.fulfil(&want);
+                self.trace_line(|| format!("{want:?}"));
+                self.execute_request(&want);
             } else if !self.client.interrupted.is_empty() {
                 let (server, conn) = self.client.interrupted.remove(0);
                 self.interrupt(server, conn);
@@ -271,7 +271,7 @@ impl<'a, M: Bounded> World<'a, M> {
             Event::ToMember(id, bytes) => {
                 if let Some(link) = self.net.links.get_mut(&id).filter(|link| !link.lost_there) {
                     link.far.input.extend(bytes);
-                    self.hear(id);
+                    self.process_input(id);
                 }
             }
             Event::ToClient(link, sent, packet) => self.receive(link, sent, packet),
@@ -292,7 +292,7 @@ impl<'a, M: Bounded> World<'a, M> {
             Event::Clog(member) => self.clog(member),
             Event::Unclog(member) => self.unclog(member),
             Event::Task => {
-                if !self.is_evening {
+                if !self.starts_no_tasks {
                     // Sometimes several tasks are begun together.
                     let count = if self.draws.tasks.one_in(16) { self.draws.tasks.below(10) + 1 } else { 1 };
                     for _ in 0..count {

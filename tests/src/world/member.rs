@@ -64,7 +64,7 @@ impl Answer {
 
 impl<M: Bounded> World<'_, M> {
     /// A member processes all received bytes.
-    pub(super) fn hear(&mut self, id: u64) {
+    pub(super) fn process_input(&mut self, id: u64) {
         loop {
             let Some(link) = self.net.links.get_mut(&id) else { return };
             let known = &self.truth.members[link.member];
@@ -264,7 +264,7 @@ impl<M: Bounded> World<'_, M> {
         if counts {
             self.counters.count(kind);
         }
-        self.say(|| format!("== {kind:?}"));
+        self.trace_line(|| format!("== {kind:?}"));
         Some(kind)
     }
 
@@ -340,7 +340,7 @@ impl<M: Bounded> World<'_, M> {
         }
         let mut bytes = Vec::new();
         wire::encode_msg(&mut bytes, own, answers, flags, reply);
-        self.say(|| format!("n{member} -> {id}: {} bytes, answer to {answers}, {reply}", bytes.len()));
+        self.trace_line(|| format!("n{member} -> {id}: {} bytes, answer to {answers}, {reply}", bytes.len()));
         self.counters.bytes += bytes.len() as u64;
         self.damage(id, at, bytes, fault);
     }
@@ -428,7 +428,7 @@ impl<M: Bounded> World<'_, M> {
     }
 
     /// Sends unsolicited bytes.
-    pub(super) fn intrude(&mut self, id: u64) {
+    pub(super) fn send_unsolicited(&mut self, id: u64) {
         let mut bytes = Vec::new();
         // A reply to an impossible request: ids of requests are never negative.
         wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });

@@ -38,11 +38,11 @@ static KEYS: LazyLock<ScramKeys> = LazyLock::new(|| {
 
 impl<M: Bounded> World<'_, M> {
     /// Executes a network request of the client.
-    pub(super) fn fulfil(&mut self, want: &Want) {
+    pub(super) fn execute_request(&mut self, want: &Want) {
         match *want {
             Want::Dial { server, line, member } => {
                 let link = self.net.connect(server, Owner::Line(line), member);
-                self.knock(link, member);
+                self.start_connect(link, member);
             }
             Want::Hello { server, line, hello } => self.send_hello(server, line, hello),
             Want::Read { server, line } => {
@@ -59,14 +59,14 @@ impl<M: Bounded> World<'_, M> {
                 let link = self.net.connect(server, Owner::Conn(conn), member);
                 self.dialed_in_peace(member);
                 self.net.at(self.now + self.plan.connect, Event::EstablishLate(server, conn));
-                self.knock(link, member);
+                self.start_connect(link, member);
             }
         }
     }
 
     /// Starts a connection attempt. Its result is decided when the request arrives at the member,
     /// unless the request is lost.
-    fn knock(&mut self, link: u64, member: usize) {
+    fn start_connect(&mut self, link: u64, member: usize) {
         const FAULTS: [Kind; 5] =
             [Kind::ConnectRefused, Kind::ConnectBlackHole, Kind::ConnectSlow, Kind::TlsFailure, Kind::DnsFailure];
         let mut at = self.now + self.delay();
@@ -127,7 +127,7 @@ impl<M: Bounded> World<'_, M> {
                     .with_arbiters_exempt(is_direct);
                 let link = self.net.links.get_mut(&id).expect("it stands");
                 link.near.work = Work::Shake(Box::new(handshake));
-                self.shake(id);
+                self.continue_handshake(id);
             }
         }
     }
@@ -144,7 +144,7 @@ impl<M: Bounded> World<'_, M> {
     pub(super) fn connect_failed(&mut self, id: u64, cause: Cause) {
         let Some(link) = self.net.links.get(&id) else { return };
         let (server, owner) = (link.server, link.owner);
-        self.say(|| format!("#{server} {owner:?}: no connection, {cause}"));
+        self.trace_line(|| format!("#{server} {owner:?}: no connection, {cause}"));
         self.net.drop_link(id);
         match owner {
             Owner::Line(line) => {
@@ -168,7 +168,7 @@ impl<M: Bounded> World<'_, M> {
         self.counters.bytes += bytes.len() as u64;
         if self.trace.is_some() {
             let digest = fnv(&bytes);
-            self.say(|| format!("{id} -> n{member}: {} bytes, {digest:016x}", bytes.len()));
+            self.trace_line(|| format!("{id} -> n{member}: {} bytes, {digest:016x}", bytes.len()));
         }
         self.net.send_there(id, at, bytes);
     }
@@ -233,7 +233,7 @@ impl<M: Bounded> World<'_, M> {
         match link.near.work {
             Work::Connect | Work::Idle => {}
             Work::Line => self.read_line(id),
-            Work::Shake(_) => self.shake(id),
+            Work::Shake(_) => self.continue_handshake(id),
             Work::Task(task) => self.read_task(id, task),
         }
     }
@@ -264,14 +264,14 @@ impl<M: Bounded> World<'_, M> {
                 }
             }
         };
-        self.say(|| format!("#{server} {line:?}: {failed}"));
+        self.trace_line(|| format!("#{server} {line:?}: {failed}"));
         self.net.drop_link(id);
         self.client.failed(server, line, failed).expect("the monitor connection was not abandoned");
         self.settle();
     }
 
     /// Continues a handshake until it needs more bytes.
-    fn shake(&mut self, id: u64) {
+    fn continue_handshake(&mut self, id: u64) {
         loop {
             let Self { net, client, .. } = self;
             let Some(link) = net.links.get_mut(&id) else { return };
@@ -320,7 +320,7 @@ impl<M: Bounded> World<'_, M> {
         // The effects of the hello are processed first.
         self.settle();
         let is_wanted = self.client.established(server, conn);
-        self.say(|| format!("#{server} {conn:?} is established: {is_wanted}"));
+        self.trace_line(|| format!("#{server} {conn:?} is established: {is_wanted}"));
         self.counters.count(if is_wanted { Kind::Established } else { Kind::EstablishedLate });
         if !is_wanted {
             self.net.hang_up(server, Owner::Conn(conn));
@@ -331,7 +331,7 @@ impl<M: Bounded> World<'_, M> {
     }
 
     pub(super) fn not_established(&mut self, server: ServerId, conn: ConnId, error: &HandshakeError) {
-        self.say(|| format!("#{server} {conn:?} is not established: {error}"));
+        self.trace_line(|| format!("#{server} {conn:?} is not established: {error}"));
         if let Some(overloaded) = self.client.not_established(server, conn, error) {
             self.counters.count(if overloaded { Kind::Overloaded } else { Kind::NotEstablished });
         }

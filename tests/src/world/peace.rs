@@ -36,7 +36,7 @@ pub(super) struct Dead {
 
 impl<M: Bounded> World<'_, M> {
     /// Runs from the end of the faults until no more tasks are begun.
-    pub(super) fn dawn(&mut self) {
+    pub(super) fn run_without_faults(&mut self) {
         for task in self.tasks.values() {
             if let Some((_, member, _)) = self.client.pools().find(|(server, ..)| *server == task.server) {
                 *self.dead.check_outs.entry(member).or_default() += 1;
@@ -64,7 +64,7 @@ impl<M: Bounded> World<'_, M> {
             self.heal();
         }
         self.converged();
-        self.is_evening = true;
+        self.starts_no_tasks = true;
         // Time for an establishment, three commands, and the waiters ahead in the queue.
         let bound = self.now + connect + 4 * self.plan.op_timeout + 2_000 * MS;
         while self.now < bound && self.has_time_left() {
@@ -175,7 +175,7 @@ impl<M: Bounded> World<'_, M> {
 
     /// Closes the client, and returns all of its connections.
     pub(super) fn end(&mut self) {
-        self.is_evening = true;
+        self.starts_no_tasks = true;
         self.client.close();
         self.settle();
         // The caller of the hung task cancels it.

@@ -70,7 +70,7 @@ impl<M: Bounded> World<'_, M> {
         let result = self.client.check_out(server, deadline);
         self.next_task += 1;
         let id = self.next_task;
-        self.say(|| format!("task {id} on #{server}: {result:?}"));
+        self.trace_line(|| format!("task {id} on #{server}: {result:?}"));
         let stage = match result {
             Ok(CheckOut::Granted(lease)) => Stage::Busy(Op { server, lease }),
             Ok(CheckOut::Queued(waiter)) => Stage::Waiting(waiter),
@@ -119,7 +119,7 @@ impl<M: Bounded> World<'_, M> {
         let Stage::Woken(waiter) = task.stage else { return };
         let server = task.server;
         let claim = self.client.claim(server, waiter);
-        self.say(|| format!("task {id}: {claim:?}"));
+        self.trace_line(|| format!("task {id}: {claim:?}"));
         match claim {
             Claim::Granted(lease) => self.begin_commands(id, lease),
             Claim::Failed(error) => {
@@ -140,7 +140,7 @@ impl<M: Bounded> World<'_, M> {
     }
 
     /// A waiter claims its outcome without a wake. None is available yet.
-    pub(super) fn look_for_nothing(&mut self) {
+    pub(super) fn claim_without_outcome(&mut self) {
         let waiting = |task: &Task| match task.stage {
             Stage::Waiting(waiter) => Some((task.server, waiter)),
             Stage::Woken(_) | Stage::Busy(_) | Stage::Over => None,
@@ -157,7 +157,7 @@ impl<M: Bounded> World<'_, M> {
     /// The caller cancels the task in any stage.
     pub(super) fn cancel(&mut self, id: u64) {
         let Some(task) = self.tasks.remove(&id) else { return };
-        self.say(|| format!("task {id} is cancelled: {task:?}"));
+        self.trace_line(|| format!("task {id} is cancelled: {task:?}"));
         match task.stage {
             Stage::Waiting(waiter) => {
                 self.counters.count(Kind::CancelQueued);
@@ -311,7 +311,7 @@ impl<M: Bounded> World<'_, M> {
             Outcome::Failed(_) => Kind::OpProtocol,
         };
         self.counters.count(kind);
-        self.say(|| format!("task {id} ends: {kind:?}"));
+        self.trace_line(|| format!("task {id} ends: {kind:?}"));
         if is_probe && kind == Kind::OpDone {
             self.probed.insert(op.server);
         }

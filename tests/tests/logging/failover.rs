@@ -10,14 +10,16 @@ use poolhouse_smol::{Client, ClientOptions, Event, Notice, Subscription};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use smol::future::FutureExt;
 
-/// The number of connections in use when the primary is killed. The operation on each of them fails.
+/// The number of connections in use when the primary is killed. The operation on each of them
+/// fails.
 const IN_USE: usize = 5;
 /// The number of failed heartbeats before another primary is elected.
 const HEARTBEATS: usize = 3;
 /// The reasons that a connection to a killed server can have.
 const REASONS: [&str; 3] = ["the server closed the connection", "Connection reset by peer", "Connection refused"];
 
-/// Kills the primary of a set, leaves it down for some heartbeats, elects another primary, and restarts the first one. Each change has one line.
+/// Kills the primary of a set, leaves it down for some heartbeats, elects another primary, and
+/// restarts the first one. Each change has one line.
 ///
 /// - `shows`: whether the lines are printed, as with `RUST_LOG=poolhouse=info`.
 pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {

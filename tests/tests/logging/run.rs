@@ -198,7 +198,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Closes a client. A driver with sessions first checks a connection out to end them; this driver has no sessions.
+    /// Closes a client. A driver with sessions first checks a connection out to end them; this
+    /// driver has no sessions.
     async fn close(&mut self, id: &str) -> Result<(), Stop> {
         let checkouts = self.test["expectLogMessages"]
             .as_array()

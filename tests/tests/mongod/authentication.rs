@@ -31,7 +31,7 @@ fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
 }
 
 /// The user of the connection on the server: `database.user`.
-pub(super) async fn who(client: &Client) -> Result<String, Error> {
+pub(super) async fn authenticated_user(client: &Client) -> Result<String, Error> {
     let status = client.run_command("admin", doc! { "connectionStatus": 1 }).await?;
     let users = status.get_document("authInfo").and_then(|info| info.get_array("authenticatedUsers"));
     let users = users.map(Vec::as_slice).unwrap_or_default().iter().filter_map(|user| user.as_document());
@@ -70,7 +70,7 @@ pub(super) async fn only_users_authenticate() -> Outcome {
         (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-256"), "people.a=b,c@d"),
     ] {
         let client = Client::new(&uri).await?;
-        let seen = who(&client).await.map_err(|error| format!("{user}: {error}"))?;
+        let seen = authenticated_user(&client).await.map_err(|error| format!("{user}: {error}"))?;
         assert_eq!(seen, user, "{uri}");
         client.close().await;
     }
@@ -82,7 +82,7 @@ pub(super) async fn only_users_authenticate() -> Outcome {
         (at("new:pencil", "?authMechanism=SCRAM-SHA-1"), 18),
     ] {
         let client = Client::new(&uri).await?;
-        let error = refused(who(&client).await)?;
+        let error = refused(authenticated_user(&client).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
             return Err(format!("{uri}: {error:?}").into());
         };
@@ -96,13 +96,13 @@ pub(super) async fn only_users_authenticate() -> Outcome {
     let mut plain = ClientOptions::parse(&mongod.uri())?;
     plain.credential = Some(ADA.mechanism(Mechanism::Plain).into());
     plain.allow_plain_without_tls = true;
-    let error = refused(who(&Client::with_options(plain)?).await)?;
+    let error = refused(authenticated_user(&Client::with_options(plain)?).await)?;
     let Error::Operation(OperationError::Authentication(failure)) = &error else {
         return Err(format!("PLAIN: {error:?}").into());
     };
     assert_eq!(failure.error, AuthError::Refused { code: 334 });
     // Without TLS no certificate identifies the client.
-    let error = refused(who(&client(&mongod.uri(), Credential::x509(None))?).await)?;
+    let error = refused(authenticated_user(&client(&mongod.uri(), Credential::x509(None))?).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
     // A client without a user is refused what requires a user.
     let nobody = Client::new(&mongod.uri()).await?;
@@ -185,19 +185,19 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     set.member(primary).run_command(first_user())?;
 
     let client = client(&set.uri(), ADA)?;
-    assert_eq!(who(&client).await?, "admin.ada");
+    assert_eq!(authenticated_user(&client).await?, "admin.ada");
     client.run_command("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] }).await?;
     // During an election: every primary has the user.
     let stepped = client.run_command("admin", doc! { "replSetStepDown": 15, "secondaryCatchUpPeriodSecs": 10 }).await;
     assert!(stepped.is_ok(), "{stepped:?}");
     insert(&client).await?;
-    assert_eq!(who(&client).await?, "admin.ada");
+    assert_eq!(authenticated_user(&client).await?, "admin.ada");
     client.close().await;
 
     let mut wrong = ClientOptions::parse(&set.uri())?;
     wrong.credential = Some(Credential::new("ada", "Pencil").into());
     let wrong = Client::with_options(wrong)?;
-    let error = refused(who(&wrong).await)?;
+    let error = refused(authenticated_user(&wrong).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
     wrong.close().await;
     Ok(())

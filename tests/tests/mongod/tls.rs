@@ -208,29 +208,29 @@ async fn tls_client_certificate_is_a_user() -> Outcome {
     let roles = doc! { "createUser": ann.subject(), "roles": [{ "role": "readWrite", "db": "db" }] };
     mongod.run_command_on("$external", roles)?;
     let name = ann.subject().replace(',', "%2C").replace('=', "%3D");
-    for (who, holder, gets_in) in [
+    for (user, holder, authenticates) in [
         (String::new(), &ann, true),
         (format!("{name}@"), &ann, true),
         (String::new(), &pki.root.issue(&Wanted::client("bob")), false),
         ("CN%3Dcarl@".to_owned(), &ann, false),
     ] {
         let host = mongod.address();
-        let mut options = pki.options(&format!("mongodb://{who}{host}/?authMechanism=MONGODB-X509&tls=true"))?;
+        let mut options = pki.options(&format!("mongodb://{user}{host}/?authMechanism=MONGODB-X509&tls=true"))?;
         let file = pki.folder.write("client.pem", holder.identity().pem());
         options.tls.get_or_insert_default().certificate_key_file = Some(file);
         let client = Client::with_options(options)?;
         match client.run_command("db", doc! { "connectionStatus": 1 }).await {
-            Ok(status) if gets_in => {
+            Ok(status) if authenticates => {
                 let users = status.get_document("authInfo")?.get_array("authenticatedUsers")?;
-                assert_eq!(users[..], [doc! { "user": ann.subject(), "db": "$external" }.into()], "{who}");
+                assert_eq!(users[..], [doc! { "user": ann.subject(), "db": "$external" }.into()], "{user}");
             }
-            Err(error) if !gets_in => {
+            Err(error) if !authenticates => {
                 let Some(CheckOutError::EstablishFailed { cause, overloaded }) = error.check_out() else {
-                    return Err(format!("{who}: {error:?}").into());
+                    return Err(format!("{user}: {error:?}").into());
                 };
-                assert_eq!((*cause, *overloaded), (Cause::Authentication, false), "{who}");
+                assert_eq!((*cause, *overloaded), (Cause::Authentication, false), "{user}");
             }
-            other => return Err(format!("{who}: {other:?}").into()),
+            other => return Err(format!("{user}: {other:?}").into()),
         }
         client.close().await;
     }

@@ -10,7 +10,7 @@ use crate::runtime::{Client, ClientOptions, Error, ReadMode, ReadPreference, Ser
 use bson::doc;
 use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
 
-use super::authentication::{ADA, KeyFile, first_user, insert, who};
+use super::authentication::{ADA, KeyFile, authenticated_user, first_user, insert};
 use super::replica_set::{SETTLING, of_three};
 use super::tls::{Pki, here};
 use super::watch::{is_on_this_runtime, watch, watch_until};
@@ -105,7 +105,7 @@ pub(super) async fn survives_faults() -> Outcome {
     ] {
         let before = let_in(&root, used).await?;
         let client = deployment.client(with(Credential::new(name, "pencil"), mechanism))?;
-        assert_eq!(who(&client).await?, format!("admin.{name}"), "{mechanism:?}");
+        assert_eq!(authenticated_user(&client).await?, format!("admin.{name}"), "{mechanism:?}");
         assert!(let_in(&root, used).await? > before, "{name}, {mechanism:?}: not by {used:?}");
         if name == "ada" {
             deployment.connected(&client).await?;
@@ -122,7 +122,7 @@ pub(super) async fn survives_faults() -> Outcome {
     deployment.set.wait_for_other_primary(stepping, SETTLING)?;
     for client in &clients {
         insert(client).await?;
-        assert_eq!(who(client).await?, "admin.ada");
+        assert_eq!(authenticated_user(client).await?, "admin.ada");
         deployment.connected(client).await?;
     }
 
@@ -164,7 +164,7 @@ async fn only_users_authenticate(deployment: &Deployment) -> Outcome {
         // Its pool establishes nothing in the background, which would fail and clear it before any
         // command.
         let wrong = Client::with_options(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
-        let error = refused(who(&wrong).await)?;
+        let error = refused(authenticated_user(&wrong).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
             return Err(format!("{mechanism:?}: {error:?}").into());
         };

@@ -110,9 +110,11 @@ pub(super) async fn watch(uri: String, seconds: u64) -> Result<Shown, String> {
     if status.success() { Ok(shown) } else { Err(format!("{status}: {}", shown.0)) }
 }
 
-/// As [`watch`]; runs the program once more, for longer, if its output is not enough. A run that does not end well is an error.
+/// As [`watch`]; runs the program once more, for longer, if its output is not enough. A run that
+/// does not end well is an error.
 ///
-/// The program ends after a fixed time, so on a busy machine its output may be too short. A second run is printed and counted.
+/// The program ends after a fixed time, so on a busy machine its output may be too short. A second
+/// run is printed and counted.
 pub(super) async fn watch_until(uri: &str, seconds: u64, is_enough: impl Fn(&Shown) -> bool) -> Result<Shown, String> {
     let shown = watch(uri.to_owned(), seconds).await?;
     if is_enough(&shown) {

@@ -34,7 +34,7 @@ const TURNS_MAX: usize = 20_000;
 
 /// An action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Action {
     Ping,
     /// With a limit of one second.
     PingInTime,
@@ -59,7 +59,7 @@ enum Deed {
     Close,
 }
 
-impl Deed {
+impl Action {
     fn drawn(rng: &mut Rng) -> Self {
         match rng.below(33) {
             0..8 => Self::Ping,
@@ -105,7 +105,7 @@ impl Deed {
     }
 }
 
-const DEEDS: [&str; 14] = [
+const ACTIONS: [&str; 14] = [
     "ping",
     "ping in time",
     "ping twice",
@@ -139,7 +139,7 @@ const ENDINGS: [&str; 10] = [
 /// The random choices of a run.
 #[derive(Debug)]
 struct Plan {
-    tasks: Vec<Vec<Deed>>,
+    tasks: Vec<Vec<Action>>,
     pool: PoolOptions,
     late_reply: Duration,
     /// Replies wait until the first task, which has no other action, releases them.
@@ -158,13 +158,13 @@ struct Plan {
 impl Plan {
     fn drawn(rng: &mut Rng) -> Self {
         let judged = rng.below(2) == 0;
-        let deed = |rng: &mut Rng| {
-            core::iter::repeat_with(|| Deed::drawn(rng)).find(|deed| !judged || deed.is_plain()).expect("endless")
+        let action = |rng: &mut Rng| {
+            core::iter::repeat_with(|| Action::drawn(rng)).find(|action| !judged || action.is_plain()).expect("endless")
         };
         let timeout = (!judged && rng.below(2) == 0).then_some(SECOND);
         let tasks = 2 + rng.index(3);
         Self {
-            tasks: (0..tasks).map(|_| (0..=rng.index(3)).map(|_| deed(rng)).collect()).collect(),
+            tasks: (0..tasks).map(|_| (0..=rng.index(3)).map(|_| action(rng)).collect()).collect(),
             pool: PoolOptions {
                 max_pool_size: 1 + rng.below(2),
                 min_pool_size: rng.below(2),
@@ -181,7 +181,7 @@ impl Plan {
         }
     }
 
-    fn has(&self, wanted: impl Fn(&Deed) -> bool) -> bool {
+    fn has(&self, wanted: impl Fn(&Action) -> bool) -> bool {
         self.tasks.iter().flatten().any(wanted)
     }
 }
@@ -273,7 +273,8 @@ impl Life {
         let Err(error) = ended else { return self.count("answered") };
         // A check may have exceeded its limit.
         let is_late = self.client.bench.now() >= Instant::ORIGIN.saturating_add(10 * SECOND);
-        let is_harmed = is_late || self.plan.has(|deed| matches!(deed, Deed::Cut(_) | Deed::Refuse | Deed::Mute));
+        let is_harmed =
+            is_late || self.plan.has(|action| matches!(action, Action::Cut(_) | Action::Refuse | Action::Mute));
         let is_closed = self.closed.load(Ordering::Relaxed) || self.plan.deserts.is_some();
         let has_queue_timeout = self.plan.pool.wait_queue_timeout.is_some();
         let (ending, may) = match &error {
@@ -303,29 +304,29 @@ impl Life {
     }
 
     async fn act(self: Arc<Self>, place: usize) {
-        for deed in self.plan.tasks[place].clone() {
-            self.count(deed.name());
+        for action in self.plan.tasks[place].clone() {
+            self.count(action.name());
             let bench = &self.client.bench;
             let hub = &self.client.hub;
             let soon = || Some(bench.now().saturating_add(SECOND));
             // If a peer neither answers nor accepts connections, no check detects its failure, so
             // operations need a limit.
-            let is_limited = self.plan.has(|deed| *deed == Deed::Mute);
+            let is_limited = self.plan.has(|action| *action == Action::Mute);
             let limit = is_limited.then(|| bench.now().saturating_add(60 * SECOND));
-            match deed {
-                Deed::Ping => self.end(self.ping(limit, 1).await, is_limited),
-                Deed::PingInTime => self.end(self.ping(soon(), 1).await, true),
-                Deed::PingTwice => self.end(self.ping(limit, 2).await, is_limited),
-                Deed::Keep => {
+            match action {
+                Action::Ping => self.end(self.ping(limit, 1).await, is_limited),
+                Action::PingInTime => self.end(self.ping(soon(), 1).await, true),
+                Action::PingTwice => self.end(self.ping(limit, 2).await, is_limited),
+                Action::Keep => {
                     let kept = self.check_out(limit).await;
                     yield_now();
                     self.end(kept.map(drop), is_limited);
                 }
-                Deed::GiveUp(polls) => match up_to(polls, self.ping(limit, 1)).await {
+                Action::GiveUp(polls) => match up_to(polls, self.ping(limit, 1)).await {
                     Some(ended) => self.end(ended, is_limited),
                     None => self.count("dropped"),
                 },
-                Deed::Move => {
+                Action::Move => {
                     let life = Arc::clone(&self);
                     let mut moved: Boxed<_> = Box::pin(async move { life.ping(limit, 1).await });
                     let ended = match poll(&mut moved) {
@@ -334,21 +335,21 @@ impl Life {
                     };
                     self.end(ended, is_limited);
                 }
-                Deed::WarmUp => {
+                Action::WarmUp => {
                     let deadline = soon();
                     self.end(hub.warm_up(&Wanted::WRITE, Some(1), deadline).await, true);
                 }
-                Deed::RequestCheck => hub.request_check(),
-                Deed::Resize(max_pool_size) => {
+                Action::RequestCheck => hub.request_check(),
+                Action::Resize(max_pool_size) => {
                     let min_pool_size = self.plan.pool.min_pool_size.min(max_pool_size);
                     let options = PoolOptions { max_pool_size, min_pool_size, ..self.plan.pool };
                     hub.reconfigure_pools(options.validate().expect("valid"));
                 }
-                Deed::Cut(count) => bench.cut(count),
-                Deed::Refuse => bench.refuse(),
-                Deed::Mute => bench.mute(),
-                Deed::Accept => bench.accept(),
-                Deed::Close => {
+                Action::Cut(count) => bench.cut(count),
+                Action::Refuse => bench.refuse(),
+                Action::Mute => bench.mute(),
+                Action::Accept => bench.accept(),
+                Action::Close => {
                     self.closed.store(true, Ordering::Relaxed);
                     hub.close();
                 }
@@ -357,7 +358,7 @@ impl Life {
     }
 
     /// After the end of all faults, the client is fully usable.
-    async fn find_peace(&self) {
+    async fn wait_for_recovery(&self) {
         self.client.bench.recover();
         for attempt in 1.. {
             match self.ping(None, 1).await {
@@ -472,7 +473,7 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     if !closed && !deserted {
         rushes.store(false, Ordering::Relaxed);
         let life = Arc::clone(&life);
-        join(task(async move { life.find_peace().await }));
+        join(task(async move { life.wait_for_recovery().await }));
     }
     life.client.hub.close();
     background.into_iter().for_each(join);
@@ -517,7 +518,7 @@ fn lives(name: &str, depth: usize, schedules: usize) {
     engine::note_kinds(&sum.counts, &sum.checks);
     if !told {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
-        let missing: Vec<_> = DEEDS
+        let missing: Vec<_> = ACTIONS
             .iter()
             .chain(&ENDINGS)
             .chain(&["a subscriber", "no subscriber"])

@@ -33,9 +33,9 @@ impl ClientOptions {
         self
     }
 
-    /// Permits the mechanism PLAIN to send the password without TLS, where anyone on the network
-    /// path can read it, or with TLS that does not verify the server (`tlsInsecure` and the like),
-    /// where any server can receive it. Default false.
+    /// Permits the mechanism PLAIN to send the password without TLS, or with TLS that does not
+    /// verify the server (`tlsInsecure` and the like). In the first case anyone on the network path
+    /// can read the password, in the second any server can receive it. Default false.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn allow_plain_without_tls(mut self, allow: bool) -> Self {

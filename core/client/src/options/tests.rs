@@ -45,12 +45,12 @@ const fn secs(count: u64) -> Duration {
 
 /// How methods set an option of connection strings.
 enum Said {
-    /// By a method; the first field is the equivalent query.
+    /// A method sets it; the first field is the equivalent query.
     So(&'static str, fn(ClientOptions) -> ClientOptions),
     /// By options of a feature. Without the feature the string is refused, and the option is never
     /// ignored.
     Feature(&'static str),
-    /// By no method, because the option has no effect here.
+    /// No method sets it, because the option has no effect here.
     WithoutEffect(&'static str),
 }
 

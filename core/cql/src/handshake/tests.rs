@@ -527,7 +527,7 @@ fn security_6_refusal_has_neither_control_characters_nor_the_password() {
     };
     assert_eq!(refusal("no\u{1b}[31m, ada\r\nERROR forged"), "no [31m, ada  ERROR forged");
     assert_eq!(refusal(&[ADA.password, " is wrong"].concat()), "");
-    // Also if the password is after the part of the text that is kept.
+    // The password is detected even after the part of the text that is kept.
     assert_eq!(refusal(&["x".repeat(300).as_str(), ADA.password].concat()), "");
     assert_eq!(refusal("wrong"), "wrong");
 }

@@ -61,7 +61,8 @@ fn member_without_memory_for_its_monitor_has_one_after_the_next_input() {
     }
 }
 
-/// The same for a member that is added later. The checks of existing members continue.
+/// A member that is added later is likewise checked after the next input with available memory.
+/// The checks of existing members continue.
 #[test]
 fn existing_members_are_checked_while_memory_for_others_is_exhausted() {
     let mut late = 0;

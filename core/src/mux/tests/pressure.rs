@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// The same host options for both distances.
+/// Options with these limits for both distances.
 fn of(host: HostOptions) -> MuxOptions {
     MuxOptions { local: host, remote: host, ..SMALL }
 }

@@ -69,8 +69,7 @@ fn check_out_without_memory_for_a_connection_fails() {
     assert!(refused > 0, "memory was never refused");
 }
 
-/// The same in the background: another attempt is made after a pause, and not only at the next
-/// check-out.
+/// In the background, another attempt is made after a pause, and not only at the next check-out.
 #[cfg(feature = "sim")]
 #[test]
 fn population_without_memory_is_repeated_after_a_pause() {

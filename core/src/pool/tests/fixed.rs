@@ -84,7 +84,7 @@ fn a_slot_is_free_after_the_close_was_polled() {
     let _ = world.granted(waiter);
 }
 
-/// The same for a connection that was being established
+/// The slot of a connection that was being established is free once its interrupt was polled
 #[test]
 fn a_slot_is_free_after_the_interrupt_of_an_establishment_was_polled() {
     let mut world = World::<Fixed<1, 2>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });

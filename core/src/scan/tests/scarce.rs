@@ -91,8 +91,8 @@ fn close_hangs_up_a_polled_dial() {
     }
 }
 
-/// While no check is under way a failure has no effect, and neither has a hang-up of a server that
-/// is no member.
+/// Without a check in flight a failure has no effect; nor has a hang-up of a server that is no
+/// member.
 #[test]
 fn failures_without_a_check_and_hang_ups_without_a_server_change_nothing() {
     let mut world = healthy();

@@ -280,7 +280,7 @@ fn unsolicited_bytes_break_the_connection() {
     assert_eq!(error, SocketError::Stale);
 }
 
-/// Every call in every order: each ends in the invariants, and each connection leaves in the end.
+/// Every call in random order: the invariants hold after each, and all connections leave the pool.
 #[test]
 fn random_calls_keep_the_invariants() {
     for seed in 1..=300_u32 {

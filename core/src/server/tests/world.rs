@@ -13,23 +13,23 @@ use poolhouse_wire::message::{Decoded, Limits, decode_message, encode_message};
 /// How the peer answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// As a standalone.
+    /// It answers as a standalone.
     Good,
-    /// As a standalone that streams; the counter of its topology version.
+    /// It answers as a standalone that streams; the counter of its topology version.
     Streams(i64),
-    /// As a service behind a load balancer.
+    /// It answers as a service behind a load balancer.
     Service,
-    /// Not at all.
+    /// It does not answer.
     Silent,
-    /// Hellos as a standalone, or as a service; commands by `ok: 0` and this code.
+    /// It answers hellos as a standalone or a service, and commands by `ok: 0` and this code.
     Command(i32),
-    /// Every request by `ok: 0` and this code.
+    /// It answers every request by `ok: 0` and this code.
     Refusal(i32),
-    /// Every request by these bytes.
+    /// It answers every request by these bytes.
     Bytes(&'static [u8]),
-    /// As a standalone, with these bits of this byte of the message inverted.
+    /// It answers as a standalone, with these bits of this byte of the message inverted.
     Spoiled(usize, u8),
-    /// By the end of the connection.
+    /// It closes the connection.
     Reset,
 }
 

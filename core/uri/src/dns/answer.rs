@@ -48,10 +48,10 @@ pub struct SrvAnswer {
 /// The result of a lookup, with at least one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Of [`RecordKind::Srv`].
+    /// The result for [`RecordKind::Srv`].
     Srv(SrvAnswer),
-    /// Of [`RecordKind::Txt`]: the text of each record, its strings joined.
+    /// The result for [`RecordKind::Txt`]: the text of each record, its strings joined.
     Txt(Vec<String>),
-    /// Of [`RecordKind::A`] and [`RecordKind::Aaaa`].
+    /// The result for [`RecordKind::A`] and [`RecordKind::Aaaa`].
     Addresses(Vec<IpAddr>),
 }

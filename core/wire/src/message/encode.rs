@@ -33,7 +33,7 @@ impl Outgoing {
         Self { request_id, response_to, flags: Flags::NONE }
     }
 
-    /// The same with these flags.
+    /// Sets the flags.
     #[must_use]
     pub const fn with_flags(self, flags: Flags) -> Self {
         Self { flags, ..self }

@@ -58,7 +58,7 @@ impl Actors {
         let options = ClientOptions::new(server.to_string());
         let client = smol::block_on(exchange::warm_client(options, CONNECTIONS, None));
         let bare = Arc::new(Exchange::with(server));
-        Self { client, bare, sockets, driver: None, libmongoc: Err("it was not asked for".to_owned()) }
+        Self { client, bare, sockets, driver: None, libmongoc: Err("it was not requested".to_owned()) }
     }
 
     /// Returns the reason why a case cannot be measured here.
@@ -132,7 +132,7 @@ impl Actors {
                     assert!(reply.contains_key("ok"));
                 }
             }),
-            other => panic!("no case is called {other}"),
+            other => panic!("unknown case {other}"),
         }
     }
 }
@@ -180,6 +180,6 @@ pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
         "raw" | "bson" | "own" | "channel" => {
             Actors::without_peers(server).round(name, 1, times);
         }
-        other => panic!("no case is called {other}"),
+        other => panic!("unknown case {other}"),
     }
 }

@@ -22,15 +22,15 @@ impl Libmongoc {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = child.map_err(|error| format!("its program does not run: {error}"))?;
-        let output = child.stdout.take().ok_or("it has no output")?;
+        let mut child = child.map_err(|error| format!("the program does not run: {error}"))?;
+        let output = child.stdout.take().ok_or("the program has no standard output")?;
         Ok(Self { child, output: BufReader::new(output) })
     }
 
     /// Runs this number of pings on each of some threads. Returns seconds for each.
     pub(super) fn round(&mut self, tasks: u32, each: u32) -> f64 {
-        let mut input = self.child.stdin.as_ref().expect("it is a pipe");
-        writeln!(input, "{tasks} {each}").expect("it runs");
+        let mut input = self.child.stdin.as_ref().expect("a pipe to the program");
+        writeln!(input, "{tasks} {each}").expect("the program is running");
         let mut line = String::new();
         self.output.read_line(&mut line).expect("the server answers");
         let seconds: f64 = line.trim().parse().expect("seconds");
@@ -67,18 +67,18 @@ impl Program {
         }
         let flags = String::from_utf8(found.stdout).map_err(|error| error.to_string())?;
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
-        let folder = this.parent().ok_or("this program is nowhere")?;
+        let folder = this.parent().ok_or("the path of this program has no parent folder")?;
         // A path for each process: another process may be building the program too.
         let path = folder.join(format!("libmongoc-{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-std=gnu11", "-O2", "-pthread", "-o"]).arg(&path).args(["-x", "c", "-"]).args(["-x", "none"]);
         compiler.args(flags.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::null());
-        let mut compiler = compiler.spawn().map_err(|_| "there is no C compiler".to_owned())?;
+        let mut compiler = compiler.spawn().map_err(|_| "no C compiler is installed".to_owned())?;
         if let Some(mut input) = compiler.stdin.take() {
             input.write_all(SOURCE.as_bytes()).map_err(|error| error.to_string())?;
         }
         let status = compiler.wait().map_err(|error| error.to_string())?;
-        status.success().then_some(Self { path }).ok_or_else(|| "its program could not be built".to_owned())
+        status.success().then_some(Self { path }).ok_or_else(|| "the program could not be built".to_owned())
     }
 }
 

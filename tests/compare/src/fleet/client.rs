@@ -243,7 +243,7 @@ impl Client {
         };
         let server = &mut self.servers[member];
         if net.members[member].is_up {
-            server.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("it is this pool's");
+            server.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("a lease of this pool");
             net.note_done(self.tasks[task].wanted_at);
             let pause = net.pause();
             net.after(pause, self.place, News::Wants(task));
@@ -261,7 +261,7 @@ impl Client {
         if let Some(clear) = verdict.clear {
             server.pool.clear(now, clear, Some(Cause::Network), &mut ()).expect("the mode");
         }
-        server.pool.check_in(now, lease, Health::Broken(Cause::Network), &mut ()).expect("it is this pool's");
+        server.pool.check_in(now, lease, Health::Broken(Cause::Network), &mut ()).expect("a lease of this pool");
         // The operation is retried.
         self.tasks[task].doing = Doing::Selects;
         self.go_on(task, net);
@@ -380,7 +380,7 @@ impl Client {
                             self.tasks[task].doing = Doing::Selects;
                             self.go_on(task, net);
                         }
-                        Claim::Waiting | Claim::Stale => unreachable!("it was woken for its outcome"),
+                        Claim::Waiting | Claim::Stale => unreachable!("a woken waiter has an outcome"),
                     }
                 }
             }

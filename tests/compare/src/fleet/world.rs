@@ -191,7 +191,7 @@ impl World {
                     self.clients[place as usize] = Some(Box::new(Client::new(place, &mut self.net)));
                 }
                 Event::Client(place, news) => {
-                    let client = self.clients[place as usize].as_mut().expect("it has begun");
+                    let client = self.clients[place as usize].as_mut().expect("the client has begun");
                     client.hear(news, &mut self.net);
                 }
                 Event::Death => self.die(),

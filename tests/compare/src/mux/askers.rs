@@ -56,7 +56,7 @@ impl Askers {
             .known_node_addr(server)
             .pool_size(PoolSize::PerHost(NonZeroUsize::MIN))
             .fetch_schema_metadata(false);
-        let scylla = runtime.block_on(building.build()).expect("a session of scylla's");
+        let scylla = runtime.block_on(building.build()).expect("a scylla session");
         Self { bare: Some(bare), session, runtime, scylla: Arc::new(scylla) }
     }
 
@@ -92,7 +92,7 @@ impl Askers {
                     }
                 });
             }
-            other => panic!("no case is called {other}"),
+            other => panic!("unknown case {other}"),
         }
         start.elapsed().as_secs_f64() / f64::from(operations)
     }

@@ -71,7 +71,7 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     }
     let mut section = Section::new("pools");
     let file = |what: &str| format!("pools-{what}-{threads}.svg");
-    section.plots.push(table.bars(0, &file("throughput"), "cycles a second (more is better)"));
+    section.plots.push(table.bars(0, &file("throughput"), "cycles per second (more is better)"));
     section.plots.push(table.bars(3, &file("p99"), "p99 of a check-out, us (less is better)"));
     section.tables.push(table);
     section
@@ -157,7 +157,7 @@ fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
         let mut waits = Waits::new();
         loop {
             let begun = Instant::now();
-            let held = pool.get().expect("nobody waits for so long");
+            let held = pool.get().expect("no wait reaches the time limit");
             let granted = Instant::now();
             std::thread::yield_now();
             drop(held);

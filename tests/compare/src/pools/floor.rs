@@ -64,7 +64,7 @@ impl Floor {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics under the lock")
+        self.state.lock().expect("no thread panics under the lock")
     }
 
     fn now_ns(&self) -> u64 {
@@ -149,7 +149,7 @@ impl<'p> Future for Get<'p> {
                 self.place = None;
                 Poll::Ready(Held { shared, connection })
             }
-            Verdict::TimedOut => panic!("nobody waits for so long"),
+            Verdict::TimedOut => panic!("no wait reaches the time limit"),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Locked {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics under the lock")
+        self.state.lock().expect("no thread panics under the lock")
     }
 
     fn now(&self) -> Instant {
@@ -113,7 +113,7 @@ impl<'p> Future for Get<'p> {
                 }
                 Poll::Pending
             }
-            Claim::Failed(error) => panic!("nobody waits for so long: {error}"),
+            Claim::Failed(error) => panic!("no wait reaches the time limit: {error}"),
             Claim::Stale => panic!("its own id"),
         }
     }
@@ -145,7 +145,7 @@ impl Drop for Held<'_> {
         let Some(lease) = self.lease.take() else { return };
         let now = self.shared.now();
         let mut state = self.shared.lock();
-        state.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("it is this pool's");
+        state.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("a lease of this pool");
         let woken = state.act(now);
         drop(state);
         if let Some(waker) = woken {

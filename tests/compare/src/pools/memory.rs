@@ -36,7 +36,7 @@ pub(super) fn run(_: &Settings) -> Section {
     table.row("r2d2 (a waiter is a thread)", &[threads, f64::NAN, f64::NAN]);
     let mut section = Section::new("pools");
     section.tables.push(table);
-    section.note("A waiter is a check-out that waits, in a box of its own; what its task takes besides is not in it.");
+    section.note("A waiter is a waiting check-out in a separate box; the memory of its task is not included.");
     section
 }
 
@@ -61,7 +61,7 @@ fn bytes<P: Peer>(runtime: &::tokio::runtime::Runtime, made: impl FnOnce() -> P)
             let mut waiter = Box::pin(pool.get());
             future_bytes = size_of_val(&*waiter);
             let polled = waiter.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(polled.is_pending(), "all are in use");
+            assert!(polled.is_pending(), "all connections are in use");
             waiters.push(waiter);
         }
     });

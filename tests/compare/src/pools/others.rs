@@ -40,7 +40,7 @@ impl Peer for Deadpool {
     type Held<'a> = deadpool::managed::Object<Numbers>;
 
     async fn get(&self) -> Self::Held<'_> {
-        self.0.get().await.expect("nobody waits for so long")
+        self.0.get().await.expect("no wait reaches the time limit")
     }
 }
 
@@ -77,7 +77,7 @@ impl Peer for Bb8 {
     type Held<'a> = bb8::PooledConnection<'a, Numbers>;
 
     async fn get(&self) -> Self::Held<'_> {
-        self.0.get().await.expect("nobody waits for so long")
+        self.0.get().await.expect("no wait reaches the time limit")
     }
 }
 
@@ -108,7 +108,7 @@ impl Peer for Mobc {
     type Held<'a> = mobc::Connection<Numbers>;
 
     async fn get(&self) -> Self::Held<'_> {
-        self.0.get().await.expect("nobody waits for so long")
+        self.0.get().await.expect("no wait reaches the time limit")
     }
 }
 
@@ -132,7 +132,7 @@ impl r2d2::ManageConnection for Numbers {
 /// r2d2, which blocks threads and limits each wait.
 pub(crate) fn r2d2(connections: u32) -> r2d2::Pool<Numbers> {
     let builder = r2d2::Pool::builder().max_size(connections).connection_timeout(LIMIT).test_on_check_out(false);
-    builder.build(Numbers).expect("connections that are always well")
+    builder.build(Numbers).expect("connections that are always healthy")
 }
 
 /// Poolhouse's client on smol: a check-out includes server selection, and the connections are real.
@@ -151,6 +151,6 @@ impl Peer for Shell {
             None => self.client.check_out().await,
             limit => self.client.check_out_by(limit).await,
         };
-        connection.expect("nobody waits for so long")
+        connection.expect("no wait reaches the time limit")
     }
 }

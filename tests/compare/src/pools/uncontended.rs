@@ -74,7 +74,7 @@ fn case(name: &str, server: SocketAddr, runtime: &::tokio::runtime::Runtime) -> 
             let pool = others::r2d2(CONNECTIONS);
             Box::new(move |times| ns_each(times, || drop(black_box(pool.get().expect("a connection is available")))))
         }
-        other => panic!("no case is called {other}"),
+        other => panic!("unknown case {other}"),
     }
 }
 
@@ -92,7 +92,7 @@ fn bare() -> Case {
         pool.handle_established(Instant::ORIGIN, conn, &mut ()).expect("it is pending");
     }
     for waiter in waiting {
-        let Ok(CheckOut::Queued(id)) = waiter else { unreachable!("no connection was there") };
+        let Ok(CheckOut::Queued(id)) = waiter else { unreachable!("no connection was available") };
         pool.cancel(Instant::ORIGIN, id, &mut ());
     }
     let mut nanos = 1;

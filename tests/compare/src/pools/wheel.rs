@@ -50,7 +50,7 @@ impl<T> Arena<T> {
     }
 
     pub(crate) fn at(&mut self, place: u32) -> &mut T {
-        self.places[place as usize].item.as_mut().expect("it is in use")
+        self.places[place as usize].item.as_mut().expect("the connection is in use")
     }
 }
 

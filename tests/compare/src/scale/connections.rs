@@ -23,7 +23,7 @@ pub(super) fn run(server: SocketAddr, settings: &Settings) -> Section {
     let mut section = Section::new("scale");
     section.tables.push(machine(settings));
     section.tables.push(clients(server, settings));
-    section.note("Bytes of a client's idle connection are all that it keeps in its process for one: buffers, tasks and places in pool and runtime; not the kernel's.");
+    section.note("The bytes of a client's idle connection are all memory in its process: buffers, tasks and slots in pool and runtime; memory of the kernel is not included.");
     section
 }
 
@@ -77,9 +77,9 @@ impl Machine {
         for _ in 0..count {
             let now = self.now();
             let Ok(CheckOut::Queued(waiter)) = self.pool.check_out(now, None, &mut ()) else {
-                unreachable!("all are in use")
+                unreachable!("all connections are in use")
             };
-            let conn = self.pool.poll_establish().expect("nothing stands in its way");
+            let conn = self.pool.poll_establish().expect("the limits allow it");
             self.pool.handle_established(now, conn, &mut ()).expect("it is pending");
             let poolhouse_core::pool::Claim::Granted(lease) = self.pool.claim(now, waiter) else {
                 unreachable!("it is established")
@@ -148,10 +148,10 @@ fn driver_bytes(server: SocketAddr, count: u32) -> f64 {
             let filled = async {
                 client.warm_connection_pool().await;
                 for _ in 0..count {
-                    ready.recv().await.expect("the client lives");
+                    ready.recv().await.expect("the client is open");
                 }
             };
-            ::tokio::time::timeout(PATIENCE, filled).await.expect("it is filled in time");
+            ::tokio::time::timeout(PATIENCE, filled).await.expect("the pool is filled in time");
             client
         })
     });

@@ -27,7 +27,7 @@ pub(super) fn run(settings: &Settings) -> Section {
     let queues = if settings.quick { QUICK } else { QUEUES };
     let names: Vec<String> = queues.iter().map(|count| format!("{count}")).collect();
     let columns = [names[0].as_str(), &names[1], &names[2], "last of first", "bytes a waiter"];
-    let mut table = Table::new("check-in, hand-off and check-out with so many waiters, ns", &columns);
+    let mut table = Table::new("check-in, hand-off and check-out with this number of waiters, ns", &columns);
     let rows = [
         row(settings, "floor: mutex, FIFO hand-off, timer wheel", &queues, usize::MAX, || Floor::new(1)),
         row(settings, "poolhouse-core behind a mutex", &queues, usize::MAX, || Locked::new(1)),
@@ -50,7 +50,7 @@ pub(super) fn run(settings: &Settings) -> Section {
         y: "ns".to_owned(),
         series,
     });
-    section.note(format!("Pools of others have up to {OTHERS_MAX} waiters; mobc is not among them, since a task of its own hands its connections on. Bytes of a waiter are those of its future and of all that is kept for it."));
+    section.note(format!("Other pools are measured with up to {OTHERS_MAX} waiters. mobc is left out, because a separate task hands its connections over. The bytes of a waiter are those of its future and of all memory that is allocated for it."));
     section
 }
 
@@ -82,17 +82,17 @@ fn steps<P: Peer>(settings: &Settings, pool: &'static P, count: usize) -> (f64, 
     let mut queue = VecDeque::with_capacity(count + 1);
     let enter = |queue: &mut VecDeque<_>, context: &mut Context<'_>| {
         let mut waiter = Box::pin(pool.get());
-        assert!(polled(&mut waiter, context).is_none(), "it is in use");
+        assert!(polled(&mut waiter, context).is_none(), "the connection is in use");
         queue.push_back(waiter);
     };
     let ((), taken) = counted(|| (0..count).for_each(|_| enter(&mut queue, &mut context)));
     let times = u32::try_from(settings.of(500, 50_000)).expect("not many");
     let ns = Rounds::of(settings.rounds(), 1, |_| {
         ns_each(times, || {
-            let mut oldest = queue.pop_front().expect("somebody waits");
+            let mut oldest = queue.pop_front().expect("the queue is not empty");
             drop(held.take());
             held = polled(&mut oldest, &mut context);
-            assert!(held.is_some(), "the oldest has it");
+            assert!(held.is_some(), "the oldest waiter receives the connection");
             enter(&mut queue, &mut context);
         })
     });

@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 const HELD: Duration = Duration::from_millis(200);
 
 pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, section: &mut Section) {
-    let columns = ["ms", "more, for each of them"];
-    let mut table = Table::new("the next ping after check-outs that were given up, one connection", &columns);
+    let columns = ["ms", "additional, for each of them"];
+    let mut table = Table::new("the next ping after cancelled check-outs, one connection", &columns);
     let rounds = settings.of(1, 5);
     let mut rows = |name: &str, counts: &[usize], mut once: Box<dyn FnMut(usize) -> Duration + '_>| {
         let mut none = 0.0;
@@ -24,7 +24,7 @@ pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, se
                 none = ms;
             }
             let each = if count == 0 { f64::NAN } else { (ms - none) / count as f64 };
-            table.row(format!("{name}, {count} given up"), &[ms, each]);
+            table.row(format!("{name}, {count} cancelled"), &[ms, each]);
         }
     };
     let ours = |count| smol::block_on(ours::after_abandoned(server, count));

@@ -60,10 +60,10 @@ pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, se
     };
     section.plots.push(Plot::Lines {
         file: "tail-burst.svg".to_owned(),
-        title: format!("{tasks} tasks at once: operations that are done"),
+        title: format!("{tasks} tasks at once: completed operations"),
         x: "ms".to_owned(),
         y: "operations".to_owned(),
         series: TITLES.iter().zip(&found).map(series).collect(),
     });
-    section.note("A check-out of the driver is as long as its own event says, of Poolhouse as long as its task waits for it; both servers are known before. The driver's tasks ask one after the other, Poolhouse's all at once and then wait in the queue: what compares them is when their pings are done, of which the server's own speed is a large part.");
+    section.note("The duration of a check-out is that of the event for the driver, and that of the task's wait for Poolhouse; both servers are known before. The driver's tasks request connections one after another, those of Poolhouse all at once, and then wait in the queue. Compare the times at which the pings are done; a large part of them is the server's own time.");
 }

@@ -29,10 +29,7 @@ async fn ready(server: SocketAddr, min: u32, max: u32) -> (Client, Receiver<Seen
     let mut options = official(server);
     (options.min_pool_size, options.max_pool_size) = (Some(min), Some(max));
     options.cmap_event_handler = Some(EventHandler::callback(move |event| {
-        #[allow(
-            clippy::wildcard_enum_match_arm,
-            reason = "what else there is does not concern us, nor what there will be"
-        )]
+        #[allow(clippy::wildcard_enum_match_arm, reason = "other events do not affect the measurement")]
         let what = match event {
             CmapEvent::PoolReady(_) => Seen::Ready,
             CmapEvent::ConnectionCheckoutStarted(_) => Seen::Asked,
@@ -50,8 +47,8 @@ async fn ready(server: SocketAddr, min: u32, max: u32) -> (Client, Receiver<Seen
 
 async fn until(seen: &Receiver<Seen>, wanted: impl Fn(Seen) -> bool) {
     let found =
-        tokio::time::timeout(PATIENCE, async { while !wanted(seen.recv().await.expect("the client lives")) {} });
-    found.await.expect("it comes about in time");
+        tokio::time::timeout(PATIENCE, async { while !wanted(seen.recv().await.expect("the client is open")) {} });
+    found.await.expect("the event occurs in time");
 }
 
 async fn ping(client: &Client) {
@@ -79,7 +76,7 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
             })
         })
         .collect();
-    all_done.recv().await.expect("the last one tells");
+    all_done.recv().await.expect("the last task sends a message");
     let mut done = Vec::new();
     for task in running {
         done.push(task.await.expect("no panic"));
@@ -109,7 +106,10 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
         let mut waiting = Box::pin(async move { ping(&waiting).await });
         // The driver requests a connection from its pool within a few polls.
         loop {
-            assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is in use");
+            assert!(
+                waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+                "the connection is in use"
+            );
             if seen.try_recv() == Ok(Seen::Asked) {
                 break;
             }
@@ -117,7 +117,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
         }
         drop(waiting);
     }
-    assert!(!first.is_finished(), "the server keeps it for long enough");
+    assert!(!first.is_finished(), "the server delays the reply for long enough");
     first.await.expect("no panic");
     let start = Instant::now();
     ping(&client).await;

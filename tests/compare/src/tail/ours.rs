@@ -16,7 +16,7 @@ async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
     let (client, mut events) = Client::new_subscribed(options).expect("valid options");
     let is_ready = || client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready);
     while !is_ready() {
-        events.next().await.expect("the client lives");
+        events.next().await.expect("the client is open");
     }
     client
 }
@@ -45,7 +45,7 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
             })
         })
         .collect();
-    all_done.recv().await.expect("the last one tells");
+    all_done.recv().await.expect("the last task sends a message");
     let mut times = [Vec::new(), Vec::new()];
     for task in running {
         let (granted, done) = task.await;
@@ -63,7 +63,10 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
     let held = client.check_out().await.expect("a connection");
     for _ in 0..count {
         let mut waiting = Box::pin(client.check_out());
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is in use");
+        assert!(
+            waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+            "the connection is in use"
+        );
         drop(waiting);
     }
     drop(held);

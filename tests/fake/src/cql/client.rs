@@ -92,8 +92,8 @@ impl CqlClient {
 
     /// Performs the handshake.
     ///
-    /// - `compression`: the requested compression. - `credentials`: user and password, if the
-    ///   server requires them.
+    /// - `compression`: the requested compression.
+    /// - `credentials`: user and password, if the server requires them.
     ///
     /// # Errors
     /// `PermissionDenied` with the server's message if it refuses; `InvalidData` for an unexpected

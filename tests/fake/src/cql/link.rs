@@ -144,7 +144,8 @@ impl Link {
 
     /// Sends envelopes by one write.
     ///
-    /// - `answered`: number of requests that the envelopes answer. - `plain`: see [`Reply::plain`].
+    /// - `answered`: number of requests that the envelopes answer.
+    /// - `plain`: see [`Reply::plain`].
     pub(super) fn send(&self, envelopes: &[u8], answered: u64, plain: bool) -> io::Result<()> {
         if self.mute.load(Ordering::SeqCst) {
             return Ok(());
@@ -214,7 +215,8 @@ impl Link {
 
     /// Writes bytes. The caller must hold the lock of the output.
     ///
-    /// Fails after [`cut`](Self::cut), which leaves the socket open for writes if no write had begun.
+    /// Fails after [`cut`](Self::cut), which leaves the socket open for writes if no write had
+    /// begun.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         if self.has_ended() {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -182,7 +182,7 @@ impl Rule {
     }
 }
 
-/// The properties of a request that rules check.
+/// The properties of a request that the conditions of rules use.
 pub(super) struct RequestFacts<'a> {
     pub(super) connection: u64,
     pub(super) opcode: Opcode,

@@ -235,8 +235,8 @@ impl Connection {
         }
     }
 
-    /// Makes room for further input. The buffer at most doubles, so it grows only in proportion to the
-    /// received bytes.
+    /// Makes room for further input. The buffer at most doubles, so it grows only in proportion to
+    /// the received bytes.
     fn make_room(&mut self, needed: usize) -> Step<()> {
         if self.end < self.input.len() && self.start == 0 {
             return Ok(());

@@ -3,7 +3,7 @@
 
 use super::{Hosted, HostedClient, Panic, Probe, find, find_by, options};
 use crate::contract::rig::{Rig, filled_server};
-use crate::contract::{ON_PURPOSE, Shape, run_case};
+use crate::contract::{PLANNED_PANIC, Shape, run_case};
 use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use core::panic::AssertUnwindSafe;
@@ -63,7 +63,7 @@ async fn in_an_observer<P: Platform + Default>(subject: &Hosted<P>) {
     let client = rig.client.client();
     let mut good = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
     let mut bad = client.subscribe_where(|event| {
-        assert!(!matches!(event, EventRef::Pool(PoolEvent::ConnectionCheckedOut { .. })), "{ON_PURPOSE}");
+        assert!(!matches!(event, EventRef::Pool(PoolEvent::ConnectionCheckedOut { .. })), "{PLANNED_PANIC}");
         matches!(event, EventRef::Pool(_))
     });
     assert_eq!(find(client, "one").await.expect("it continues"), "one");
@@ -86,7 +86,7 @@ async fn in_a_closure<P: Platform + Default>(subject: &Hosted<P>) {
             for _ in 0..commands {
                 assert_eq!(find_by(connection, "one").await.expect("it succeeds"), "one");
             }
-            panic!("{ON_PURPOSE}")
+            panic!("{PLANNED_PANIC}")
         };
         let panicked = AssertUnwindSafe(rig.client.client().with_connection::<(), Error>(work)).catch_unwind().await;
         assert!(panicked.is_err());
@@ -110,7 +110,7 @@ async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, late_repl
     let work = async |connection: &mut Connection<'_, Probe<P>>| {
         let finding = pin!(find_by(connection, "one"));
         assert!(poll_once(finding).await.is_none());
-        panic!("{ON_PURPOSE}")
+        panic!("{PLANNED_PANIC}")
     };
     let panicked = AssertUnwindSafe(rig.client.client().with_connection::<(), Error>(work)).catch_unwind().await;
     assert!(panicked.is_err());

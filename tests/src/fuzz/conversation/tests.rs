@@ -22,7 +22,7 @@ fn changed_proof_is_rejected() {
 /// Tries the wrong message at each position of the conversation. A client with speculative
 /// authentication receives the nonce in the hello reply, others one message later.
 #[test]
-fn a_lie_is_not_believed() {
+fn wrong_message_is_rejected() {
     for choice in [1, 2, 6, 7] {
         for lie in [b"\x09\x00", b"\x09\x02"] {
             let refused = (0..3).filter(|parts| {

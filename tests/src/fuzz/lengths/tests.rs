@@ -20,13 +20,13 @@ fn lengths_of_documents_are_repaired() {
     for at in [after(b"\x02s\0"), after(b"\x03d\0"), after(b"\x03e\0"), after(b"\x04f\0"), after(b"\x0fc\0")] {
         let mut bytes = right.clone();
         bytes[at] = bytes[at].wrapping_add(9);
-        mend(&mut bytes, 2);
+        repair(&mut bytes, 2);
         assert_eq!(bytes, right, "the length at {at}");
     }
     let mut bytes = spoiled(&right);
-    mend(&mut bytes, 0);
+    repair(&mut bytes, 0);
     assert_ne!(bytes, right, "some inputs stay unrepaired");
-    mend(&mut bytes, 2);
+    repair(&mut bytes, 2);
     assert_eq!(bytes, right);
 }
 
@@ -37,7 +37,7 @@ fn lengths_of_messages_are_repaired() {
         // Checksums are not repaired.
         if seed[16] & 1 == 0 {
             let mut bytes = spoiled(&seed);
-            mend(&mut bytes, 1);
+            repair(&mut bytes, 1);
             assert_eq!(bytes, seed);
         }
     }
@@ -50,8 +50,8 @@ fn any_bytes_are_repaired_without_a_panic() {
         let mut bytes: Vec<u8> = (0..rng.next_u64() % 80).map(|_| rng.next_u64().to_le_bytes()[0] % 20).collect();
         let length = bytes.len();
         for kind in 0..4 {
-            mend(&mut bytes, kind);
-            mend_envelopes(&mut bytes, kind);
+            repair(&mut bytes, kind);
+            repair_envelopes(&mut bytes, kind);
         }
         assert_eq!(bytes.len(), length);
     }
@@ -60,7 +60,7 @@ fn any_bytes_are_repaired_without_a_panic() {
 #[test]
 fn lengths_of_envelopes_are_repaired() {
     let mut bytes = [&[0, 0x84, 0, 0, 1, 6, 0, 0, 0, 2, 7, 7][..], &[0x84, 0, 0, 2, 2, 0x7f, 0, 0, 9, 1, 2]].concat();
-    mend_envelopes(&mut bytes, 1);
+    repair_envelopes(&mut bytes, 1);
     assert_eq!(bytes[17..21], [0, 0, 0, 2][..]);
     assert_eq!(bytes[6..10], [0, 0, 0, 2][..]);
 }

@@ -54,7 +54,7 @@ impl<'e, O: Observer<SdamEvent<'e>>> Observer<SdamEvent<'e>> for Tee<'_, O> {
 }
 
 /// Calls the machine with a `Tee` as the observer.
-macro_rules! told {
+macro_rules! observed {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.control.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
     };
@@ -112,7 +112,7 @@ impl<M: Memory> Watched<M> {
         line: LineId,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_dialed(now, server, line));
+        let result = observed!(self, observer, handle_dialed(now, server, line));
         self.judge(now, Input::Dialed(server), taken(result));
         result
     }
@@ -132,7 +132,7 @@ impl<M: Memory> Watched<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let version = reply.topology_version.filter(|_| reply.ok);
-        let result = told!(self, observer, handle_reply(now, server, line, reply, matched));
+        let result = observed!(self, observer, handle_reply(now, server, line, reply, matched));
         self.judge(now, Input::Reply(server, version), taken(result));
         result
     }
@@ -150,7 +150,7 @@ impl<M: Memory> Watched<M> {
         cause: Cause,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_failed(now, server, line, cause));
+        let result = observed!(self, observer, handle_failed(now, server, line, cause));
         self.judge(now, Input::Failed(server, cause), taken(result));
         result
     }
@@ -163,7 +163,7 @@ impl<M: Memory> Watched<M> {
         hello: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
-        told!(self, observer, handle_app_hello(now, server, hello));
+        observed!(self, observer, handle_app_hello(now, server, hello));
         self.judge(now, Input::Hello(server, hello.topology_version), Answer::None);
     }
 
@@ -175,7 +175,7 @@ impl<M: Memory> Watched<M> {
         error: &AppError<'_>,
         observer: &mut impl ControlObserver,
     ) -> Verdict {
-        let verdict = told!(self, observer, handle_app_error(now, server, error));
+        let verdict = observed!(self, observer, handle_app_error(now, server, error));
         self.judge(now, Input::Error(server, Fault::of(error)), Answer::Verdict(verdict));
         verdict
     }
@@ -191,7 +191,7 @@ impl<M: Memory> Watched<M> {
         seeds: impl Iterator<Item = &'s str> + Clone,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Full> {
-        let result = told!(self, observer, handle_seeds(now, seeds));
+        let result = observed!(self, observer, handle_seeds(now, seeds));
         self.judge(now, Input::Seeds, if result.is_ok() { Answer::Done } else { Answer::Stale });
         result
     }
@@ -204,13 +204,13 @@ impl<M: Memory> Watched<M> {
 
     /// [`Control::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        told!(self, observer, close(now));
+        observed!(self, observer, close(now));
         self.judge(now, Input::Close, Answer::None);
     }
 
     /// [`Control::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        told!(self, observer, handle_timeout(now));
+        observed!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 

@@ -117,7 +117,7 @@ impl Oracle {
             dialing: false,
             current: false,
         };
-        self.hear(&mut scene);
+        self.apply_call(&mut scene);
         for (at, event) in outputs.events {
             let held = self.now;
             scene

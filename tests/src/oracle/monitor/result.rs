@@ -9,7 +9,7 @@ use poolhouse_core::monitor::Line;
 
 impl Oracle {
     /// Applies a call to the state before its events are processed.
-    pub(super) fn hear(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn apply_call(&mut self, scene: &mut Scene<'_>) {
         scene.current = self.is_current(scene.input);
         match scene.input {
             Input::Request => {
@@ -104,7 +104,7 @@ impl Oracle {
                 scene
                     .checks
                     .check("S21", *answer == expected && is_quiet, || format!("{:?}: {answer:?}", scene.input))?;
-                if scene.current { self.news(wire.line, scene) } else { Ok(()) }
+                if scene.current { self.check_report(wire.line, scene) } else { Ok(()) }
             }
             Input::Timeout => self.timed(scene),
             Input::Poll(line) => match answer {
@@ -143,7 +143,7 @@ impl Oracle {
     }
 
     /// A report of a current connection.
-    fn news(&mut self, line: Line, scene: &mut Scene<'_>) -> Judged {
+    fn check_report(&mut self, line: Line, scene: &mut Scene<'_>) -> Judged {
         let is_dial = matches!(scene.input, Input::Dialed(_));
         if line == Line::Check {
             let is_checking = matches!(scene.was, Phase::Checking { .. });

@@ -34,7 +34,7 @@ impl<O: Observer<MonitorEvent>> Observer<MonitorEvent> for Tee<'_, O> {
 }
 
 /// Calls the monitor with a `Tee` as the observer.
-macro_rules! told {
+macro_rules! observed {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.monitor.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
     };
@@ -87,7 +87,7 @@ impl Watched {
     ///
     /// When an invariant is broken. This holds for all methods that change state.
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, start(now));
+        observed!(self, observer, start(now));
         self.judge(now, Input::Start, Answer::None);
     }
 
@@ -105,7 +105,7 @@ impl Watched {
 
     /// [`Monitor::cancel_check`].
     pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, cancel_check(now));
+        observed!(self, observer, cancel_check(now));
         self.judge(now, Input::Cancel, Answer::None);
     }
 
@@ -117,13 +117,13 @@ impl Watched {
 
     /// [`Monitor::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, close(now));
+        observed!(self, observer, close(now));
         self.judge(now, Input::Close, Answer::None);
     }
 
     /// [`Hosted::settle`].
     pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, settle(now, known));
+        observed!(self, observer, settle(now, known));
         self.judge(now, Input::Settle { known }, Answer::None);
     }
 
@@ -138,7 +138,7 @@ impl Watched {
         line: LineId,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_dialed(now, line));
+        let result = observed!(self, observer, handle_dialed(now, line));
         self.judge(now, Input::Dialed(Wire::of(line)), taken(result));
         result
     }
@@ -156,7 +156,7 @@ impl Watched {
         matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_reply(now, line, reply, matched));
+        let result = observed!(self, observer, handle_reply(now, line, reply, matched));
         self.judge(now, Input::Reply(Wire::of(line), CheckReply::of(reply, matched)), taken(result));
         result
     }
@@ -173,14 +173,14 @@ impl Watched {
         cause: Cause,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_failed(now, line, cause));
+        let result = observed!(self, observer, handle_failed(now, line, cause));
         self.judge(now, Input::Failed(Wire::of(line), cause), taken(result));
         result
     }
 
     /// [`Monitor::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, handle_timeout(now));
+        observed!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 

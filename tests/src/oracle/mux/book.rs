@@ -153,7 +153,7 @@ impl Oracle {
             told: outputs.events.len(),
             reply: None,
         };
-        self.hear(&scene);
+        self.apply_call(&scene);
         for (at, event) in outputs.events {
             let held = self.now;
             scene
@@ -171,7 +171,7 @@ impl Oracle {
     }
 
     /// Applies a call to the state before its events are processed.
-    fn hear(&mut self, scene: &Scene<'_>) {
+    fn apply_call(&mut self, scene: &Scene<'_>) {
         match scene.input {
             Input::Release { stream: Some((conn, id)), written } => {
                 if let Some(conn) = self.conns.get_mut(&conn) {

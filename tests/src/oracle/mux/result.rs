@@ -57,7 +57,7 @@ impl Oracle {
             }
             Input::Reply { conn, .. } => self.replied(conn, answer, scene),
             Input::Established { conn } | Input::EstablishFailed { conn, .. } | Input::Failed { conn, .. } => {
-                self.news(conn, answer, scene)
+                self.check_report(conn, answer, scene)
             }
             Input::Received { conn } => {
                 let is_up = self.conns.get(&conn).is_some_and(|it| it.place != Place::Pending);
@@ -85,7 +85,7 @@ impl Oracle {
         scene.checks.check("M2", is_silent, || format!("the reply on {conn} causes no event"))
     }
 
-    fn news(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
+    fn check_report(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         let is_gone = scene.gone.contains(&conn);
         match answer {
             Answer::Stale => {

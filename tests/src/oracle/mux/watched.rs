@@ -51,7 +51,7 @@ impl<O: Observer<MuxEvent>> Observer<MuxEvent> for Tee<'_, O> {
 }
 
 /// Calls the pool with a `Tee` as the observer.
-macro_rules! told {
+macro_rules! observed {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.mux.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
     };
@@ -144,7 +144,7 @@ impl<M: Bounded> Watched<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<Acquire, AcquireError> {
-        let outcome = told!(self, observer, acquire(now, deadline));
+        let outcome = observed!(self, observer, acquire(now, deadline));
         let answer = match &outcome {
             Ok(Acquire::Granted(stream)) => Answer::Granted(stream.conn().number().get(), stream.id()),
             Ok(Acquire::Queued(waiter)) => {
@@ -177,7 +177,7 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Mux::cancel`].
     pub fn cancel(&mut self, now: Instant, waiter: MuxWaiterId, observer: &mut impl Observer<MuxEvent>) {
-        told!(self, observer, cancel(now, waiter));
+        observed!(self, observer, cancel(now, waiter));
         let number = self.number_of(waiter);
         self.forget(waiter);
         self.judge(now, Input::Cancel { waiter: number }, Answer::None);
@@ -196,7 +196,7 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), ForeignStream> {
         let own = (stream.mux() == self.mux.id()).then(|| (stream.conn().number().get(), stream.id()));
-        let result = told!(self, observer, release(now, stream, written));
+        let result = observed!(self, observer, release(now, stream, written));
         let answer = if result.is_ok() { Answer::Done } else { Answer::Stale };
         self.judge(now, Input::Release { stream: own, written }, answer);
         result
@@ -204,13 +204,13 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Mux::reconfigure`].
     pub fn reconfigure(&mut self, now: Instant, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) {
-        told!(self, observer, reconfigure(now, config));
+        observed!(self, observer, reconfigure(now, config));
         self.judge(now, Input::Reconfigure, Answer::None);
     }
 
     /// [`Mux::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
-        told!(self, observer, close(now));
+        observed!(self, observer, close(now));
         self.judge(now, Input::Close, Answer::None);
     }
 
@@ -225,7 +225,7 @@ impl<M: Bounded> Watched<M> {
         conn: MuxConnId,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_established(now, conn));
+        let result = observed!(self, observer, handle_established(now, conn));
         self.judge(now, Input::Established { conn: conn.number().get() }, taken(result));
         result
     }
@@ -242,7 +242,7 @@ impl<M: Bounded> Watched<M> {
         cause: Cause,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_establish_failed(now, conn, cause));
+        let result = observed!(self, observer, handle_establish_failed(now, conn, cause));
         self.judge(now, Input::EstablishFailed { conn: conn.number().get(), cause }, taken(result));
         result
     }
@@ -259,7 +259,7 @@ impl<M: Bounded> Watched<M> {
         cause: Cause,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_failed(now, conn, cause));
+        let result = observed!(self, observer, handle_failed(now, conn, cause));
         self.judge(now, Input::Failed { conn: conn.number().get(), cause }, taken(result));
         result
     }
@@ -287,7 +287,7 @@ impl<M: Bounded> Watched<M> {
         stream: i32,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<Reply, ReplyError> {
-        let result = told!(self, observer, handle_reply(now, conn, stream));
+        let result = observed!(self, observer, handle_reply(now, conn, stream));
         let answer = match result {
             Ok(reply) => Answer::Reply(reply),
             Err(ReplyError::Unknown { .. }) => Answer::Unknown,
@@ -306,7 +306,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
 #[allow(missing_docs, reason = "the machine documents them")]
 impl<M: Bounded> Watched<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
-        told!(self, observer, handle_timeout(now));
+        observed!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 

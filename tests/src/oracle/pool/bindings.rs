@@ -46,7 +46,7 @@ impl Oracle {
     }
 
     /// Removes a waiter from the queue.
-    pub(super) fn leave(&mut self, place: usize) -> Waiter {
+    pub(super) fn remove_waiter(&mut self, place: usize) -> Waiter {
         let waiter = self.queue.remove(place);
         if let Some(conn) = waiter.bound {
             self.pass_on(conn);
@@ -91,7 +91,7 @@ impl Oracle {
         let twin =
             self.doubtful.values().find(|ended| ended.is_twin(&waiting) && self.settled.contains_key(&ended.number));
         if let Some(twin) = twin.copied() {
-            self.change_places(place, twin);
+            self.exchange_states(place, twin);
         }
     }
 
@@ -102,7 +102,7 @@ impl Oracle {
             return;
         };
         if let Some(place) = self.queue.iter().position(|waiter| waiter.is_twin(&twin)) {
-            self.change_places(place, twin);
+            self.exchange_states(place, twin);
         }
     }
 
@@ -127,7 +127,7 @@ impl Oracle {
     }
 
     /// Exchanges the assumed states of a waiter in the queue and of its twin, which has ended.
-    fn change_places(&mut self, place: usize, ended: Waiter) {
+    fn exchange_states(&mut self, place: usize, ended: Waiter) {
         let waiting = self.queue.remove(place);
         if let Some(fate) = self.settled.remove(&ended.number) {
             self.settled.insert(waiting.number, fate);

@@ -160,7 +160,7 @@ pub(super) struct Scene<'c> {
     pub(super) gone: bool,
     pub(super) closed: u32,
     /// The waiter that lost its bound connection in this step, and must end in this step.
-    pub(super) bereft: Option<u64>,
+    pub(super) unbound_waiter: Option<u64>,
     /// The maximum number of established connections in the step.
     pub(super) established: u32,
 }
@@ -245,10 +245,10 @@ impl Oracle {
             fresh: false,
             gone: false,
             closed: 0,
-            bereft: None,
+            unbound_waiter: None,
             established: self.available + self.in_use,
         };
-        self.hear(&mut scene);
+        self.apply_call(&mut scene);
         for (at, event) in outputs.events {
             let held = self.now;
             let what = || format!("an event of {at:?} in a step at {held:?}: {event:?}");
@@ -269,7 +269,7 @@ impl Oracle {
     }
 
     /// Applies a call to the state before its events are processed.
-    fn hear(&mut self, scene: &mut Scene<'_>) {
+    fn apply_call(&mut self, scene: &mut Scene<'_>) {
         let is_closed = self.state == Some(PoolState::Closed);
         if let Input::Established { conn } | Input::EstablishFailed { conn, .. } = scene.input {
             scene.fresh = self.conns.get(&conn).is_some_and(|it| it.place == Place::Pending);
@@ -465,7 +465,7 @@ impl Oracle {
     /// Checks the new check-out against its events, and the obligations that must be met within the
     /// step.
     fn conclude(&self, events: &[(Instant, Event)], scene: &mut Scene<'_>) -> Result<(), Violation> {
-        if let Some(turn) = scene.bereft.filter(|_| !self.unsure) {
+        if let Some(turn) = scene.unbound_waiter.filter(|_| !self.unsure) {
             let waits = self.queue.iter().any(|waiter| waiter.turn == turn);
             scene
                 .checks

@@ -262,9 +262,9 @@ impl Oracle {
             if conn.told && !is_news {
                 self.owed_ends.insert(number);
             }
-            let bereft = self.unbind(number);
+            let unbound_waiter = self.unbind(number);
             if is_news {
-                scene.bereft = bereft;
+                scene.unbound_waiter = unbound_waiter;
             }
             if is_news && conn.purpose == Purpose::Background && reason == ClosedReason::Error {
                 self.pause_for_a_while();
@@ -357,7 +357,7 @@ impl Oracle {
         scene: &mut Scene<'_>,
     ) -> Judged {
         self.is_reason(reason, error, scene)?;
-        let Some(place) = self.who_failed(error, duration, scene) else {
+        let Some(place) = self.failed_waiter(error, duration, scene) else {
             return scene.checks.check("P8", false, || format!("no waiter could fail: {error:?} after {duration:?}"));
         };
         scene.checks.add("P8");
@@ -373,7 +373,7 @@ impl Oracle {
             let is_first = place == 0 || is_refused || is_own;
             scene.checks.check("P39", is_first, || "a younger waiter fails before an older one".into())?;
         }
-        self.leave(place);
+        self.remove_waiter(place);
         self.settle(waiter, Fate::Failed(error), scene);
         Ok(())
     }
@@ -439,7 +439,7 @@ impl Oracle {
     }
 
     /// Position in the queue of the check-out that failed.
-    fn who_failed(&mut self, error: CheckOutError, duration: Duration, scene: &Scene<'_>) -> Option<usize> {
+    fn failed_waiter(&mut self, error: CheckOutError, duration: Duration, scene: &Scene<'_>) -> Option<usize> {
         let now = self.now;
         let fits = |waiter: &Waiter| now.saturating_since(waiter.started) == duration;
         if scene.input == Input::Unseen {
@@ -452,26 +452,28 @@ impl Oracle {
                 self.has_not_ended(waiter);
                 self.queue.iter().position(|it| it.number == waiter && waiter > 0)
             }
-            CheckOutError::PoolCleared { .. } | CheckOutError::PoolClosed => match (scene.input, scene.bereft) {
-                (Input::CheckOut { .. }, _) => by_turn(scene.newcomer?),
-                (Input::Established { .. }, Some(turn)) => by_turn(turn),
-                // Several check-outs fail in one call: the first one with a matching duration is
-                // taken.
-                _ => self.queue.iter().position(fits),
-            },
+            CheckOutError::PoolCleared { .. } | CheckOutError::PoolClosed => {
+                match (scene.input, scene.unbound_waiter) {
+                    (Input::CheckOut { .. }, _) => by_turn(scene.newcomer?),
+                    (Input::Established { .. }, Some(turn)) => by_turn(turn),
+                    // Several check-outs fail in one call: the first one with a matching duration is
+                    // taken.
+                    _ => self.queue.iter().position(fits),
+                }
+            }
             CheckOutError::EstablishFailed { .. } => {
-                let own = scene.bereft.and_then(by_turn);
+                let own = scene.unbound_waiter.and_then(by_turn);
                 let is_other = self.unsure && own.is_none_or(|place| !fits(&self.queue[place]));
                 if is_other { self.queue.iter().position(fits) } else { own }
             }
-            CheckOutError::WaitQueueTimeout { .. } => self.who_timed_out(fits),
+            CheckOutError::WaitQueueTimeout { .. } => self.timed_out_waiter(fits),
             _ => by_turn(scene.newcomer?),
         }
     }
 
     /// Position in the queue of the check-out that timed out: the oldest one first, then the one
     /// that is late for longest.
-    fn who_timed_out(&mut self, fits: impl Fn(&Waiter) -> bool) -> Option<usize> {
+    fn timed_out_waiter(&mut self, fits: impl Fn(&Waiter) -> bool) -> Option<usize> {
         let is_late = |waiter: &Waiter| waiter.until().is_some_and(|at| at <= self.now);
         let late = || self.queue.iter().enumerate().filter(|(_, waiter)| fits(waiter) && is_late(waiter));
         let first = late().map(|(_, waiter)| waiter.until()).min();

@@ -36,7 +36,7 @@ impl Oracle {
         })?;
         self.filled(seen, scene)?;
         if state == Some(PoolState::Ready) {
-            self.nobody_waits_in_vain(scene)?;
+            self.no_avoidable_wait(scene)?;
             self.is_filling(seen, scene)?;
         }
         if is_served(scene) {
@@ -75,7 +75,7 @@ impl Oracle {
     }
 
     /// P10, or the invariant of the call that should have served the waiter.
-    fn nobody_waits_in_vain(&self, scene: &mut Scene<'_>) -> Judged {
+    fn no_avoidable_wait(&self, scene: &mut Scene<'_>) -> Judged {
         if self.queue.is_empty() {
             return Ok(());
         }

@@ -39,7 +39,7 @@ impl Oracle {
             Input::Service { conn, service } => self.service(conn, service, answer, scene),
             Input::Established { conn } => self.established(conn, answer, scene),
             Input::EstablishFailed { conn, .. } => {
-                self.news(conn, answer, scene)?;
+                self.check_report(conn, answer, scene)?;
                 if *answer == Answer::Done {
                     scene.checks.check("P24", scene.gone, || format!("{conn} has failed, but its slot is not free"))?;
                 }
@@ -199,7 +199,7 @@ impl Oracle {
 
     /// A report of a connection is accepted only while it is being established. Otherwise it has no
     /// effect.
-    fn news(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
+    fn check_report(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         if scene.fresh {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl Oracle {
     }
 
     fn established(&self, conn: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
-        self.news(conn, answer, scene)?;
+        self.check_report(conn, answer, scene)?;
         if scene.fresh || scene.gone {
             let expected = if scene.gone { Answer::Stale } else { Answer::Done };
             scene.checks.check("P36", *answer == expected, || {

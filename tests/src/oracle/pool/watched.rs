@@ -53,7 +53,7 @@ impl<O: Observer<PoolEvent>> Observer<PoolEvent> for Tee<'_, O> {
 }
 
 /// Calls the pool with a `Tee` as the observer.
-macro_rules! told {
+macro_rules! observed {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
         $self.pool.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
     };
@@ -148,7 +148,7 @@ impl<M: Bounded> Watched<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let outcome = told!(self, observer, check_out(now, deadline));
+        let outcome = observed!(self, observer, check_out(now, deadline));
         let answer = match &outcome {
             Ok(CheckOut::Granted(lease)) => Answer::Granted(lease.conn().connection_id().get()),
             Ok(CheckOut::Queued(waiter)) => {
@@ -181,7 +181,7 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::cancel`].
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, cancel(now, waiter));
+        observed!(self, observer, cancel(now, waiter));
         let number = self.number_of(waiter);
         self.forget(waiter);
         self.judge(now, Input::Cancel { waiter: number }, Answer::None);
@@ -200,7 +200,7 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
         let conn = self.own(&lease);
-        let result = told!(self, observer, check_in(now, lease, health));
+        let result = observed!(self, observer, check_in(now, lease, health));
         let answer = if result.is_ok() { Answer::Done } else { Answer::Stale };
         self.judge(now, Input::CheckIn { conn, health }, answer);
         result
@@ -244,7 +244,7 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::ready`].
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, ready(now));
+        observed!(self, observer, ready(now));
         self.judge(now, Input::Ready, Answer::None);
     }
 
@@ -260,7 +260,7 @@ impl<M: Bounded> Watched<M> {
         cause: Option<Cause>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), WrongMode> {
-        let result = told!(self, observer, clear(now, clear, cause));
+        let result = observed!(self, observer, clear(now, clear, cause));
         let answer = if result.is_ok() { Answer::Done } else { Answer::WrongMode };
         self.judge(now, Input::Clear { clear, cause }, answer);
         result
@@ -268,13 +268,13 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, close(now));
+        observed!(self, observer, close(now));
         self.judge(now, Input::Close, Answer::None);
     }
 
     /// [`Pool::reset_after_fork`].
     pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, reset_after_fork(now));
+        observed!(self, observer, reset_after_fork(now));
         self.judge(now, Input::Fork, Answer::None);
     }
 
@@ -307,7 +307,7 @@ impl<M: Bounded> Watched<M> {
         conn: ConnId,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_established(now, conn));
+        let result = observed!(self, observer, handle_established(now, conn));
         self.judge(now, Input::Established { conn: conn.connection_id().get() }, taken(result));
         result
     }
@@ -324,7 +324,7 @@ impl<M: Bounded> Watched<M> {
         error: EstablishError,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_establish_failed(now, conn, error));
+        let result = observed!(self, observer, handle_establish_failed(now, conn, error));
         self.judge(now, Input::EstablishFailed { conn: conn.connection_id().get(), error }, taken(result));
         result
     }
@@ -343,19 +343,19 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::reconfigure`].
     pub fn reconfigure(&mut self, now: Instant, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, reconfigure(now, config));
+        observed!(self, observer, reconfigure(now, config));
         self.judge(now, Input::Reconfigure { options: *config.options() }, Answer::None);
     }
 
     /// [`Pool::set_fill_target`].
     pub fn set_fill_target(&mut self, now: Instant, count: u32, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, set_fill_target(now, count));
+        observed!(self, observer, set_fill_target(now, count));
         self.judge(now, Input::Fill { count }, Answer::None);
     }
 
     /// [`Pool::retire`].
     pub fn retire(&mut self, now: Instant, id: ConnId, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, retire(now, id));
+        observed!(self, observer, retire(now, id));
         self.judge(now, Input::Retire { conn: id.connection_id().get() }, Answer::None);
     }
 
@@ -415,7 +415,7 @@ fn taken(result: Result<(), Stale>) -> Answer {
 #[allow(missing_docs, reason = "the machine documents them")]
 impl<M: Bounded> Watched<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        told!(self, observer, handle_timeout(now));
+        observed!(self, observer, handle_timeout(now));
         self.judge(now, Input::Timeout, Answer::None);
     }
 

@@ -85,8 +85,8 @@ pub struct FakeReplicaSetOptions {
     /// Time from the loss of a primary to the next one; [`Duration::MAX`] = not before
     /// [`settle`](super::FakeReplicaSet::settle) or [`elect`](super::FakeReplicaSet::elect).
     pub election_delay: Duration,
-    /// Time until a started or thawed member detects the other members, and until a primary without a
-    /// majority steps down; [`Duration::MAX`] as above.
+    /// Time until a started or thawed member detects the other members, and until a primary without
+    /// a majority steps down; [`Duration::MAX`] as above.
     pub notice_delay: Duration,
     /// Seed of the choice among equal candidates in elections.
     pub seed: u64,

@@ -35,7 +35,7 @@ fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
 }
 
 /// The host and the text of the request of each task of the load.
-fn wish(task: usize) -> (usize, String) {
+fn request_of(task: usize) -> (usize, String) {
     match task {
         0..LOST => (0, format!("lost {task}")),
         _ if task.is_multiple_of(4) => (1, format!("never {task}")),
@@ -54,7 +54,7 @@ async fn closed_under_load<P: Platform + Default>() {
         (0..TASKS).map(|task| {
             let session = rig.session.clone();
             async move {
-                let (host, text) = wish(task);
+                let (host, text) = request_of(task);
                 loop {
                     match echo_by(&session, host, &text, None).await {
                         Ok(found) => assert_eq!(found, text),
@@ -90,7 +90,7 @@ async fn dropped_under_load<P: Platform + Default>() {
         .map(|task| {
             let session = rig.session.clone();
             rig.platform.spawn(async move {
-                let (host, text) = wish(task);
+                let (host, text) = request_of(task);
                 while echo_by(&session, host, &text, None).await.is_ok_and(|found| found == text) {}
                 unreachable!("it is cancelled before");
             })

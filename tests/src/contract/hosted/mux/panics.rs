@@ -2,7 +2,7 @@
 //! one attempt or one connection; no request gets the reply to another one.
 
 use super::{Rig, begun, holding, run, server};
-use crate::contract::ON_PURPOSE;
+use crate::contract::PLANNED_PANIC;
 use crate::contract::hosted::Panic;
 use crate::contract::rig::within;
 use crate::cql_server::{Cut, Order};
@@ -47,7 +47,7 @@ async fn in_an_observer<P: Platform + Default>() {
     rig.works().await;
     let mut good = rig.session.subscribe();
     let mut bad = rig.session.subscribe_where(|event| {
-        assert!(!matches!(event, EventRef::Mux(MuxEvent::ReplyReceived { .. })), "{ON_PURPOSE}");
+        assert!(!matches!(event, EventRef::Mux(MuxEvent::ReplyReceived { .. })), "{PLANNED_PANIC}");
         true
     });
     assert_eq!(rig.echo("one").await.expect("it continues"), "one");
@@ -63,18 +63,18 @@ async fn in_an_observer<P: Platform + Default>() {
 }
 
 /// A waker that panics.
-struct Grumpy;
+struct PanickingWaker;
 
-impl Wake for Grumpy {
+impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
-        panic!("{ON_PURPOSE}");
+        panic!("{PLANNED_PANIC}");
     }
 }
 
 /// Other tasks that are woken in the same pass are still woken, both when replies are dispatched
 /// and when stream ids are granted.
 async fn in_a_waker<P: Platform + Default>() {
-    let grumpy = Waker::from(Arc::new(Grumpy));
+    let grumpy = Waker::from(Arc::new(PanickingWaker));
     for ids in [4, 1] {
         let rig = Rig::<P>::new(|options| options.mux(super::narrow(ids)));
         rig.works().await;

@@ -92,7 +92,10 @@ impl Rule {
         assert!(self.count() <= self.host.max_connections, "more connections than max_connections");
         assert!(self.pending <= 1, "one establishment at a time");
         assert!(!self.wants_more() || self.pending == 1, "the load requires one more connection");
-        assert!(state.queued == 0 || self.pending == 1 || self.count() == self.host.max_connections, "who waits");
+        assert!(
+            state.queued == 0 || self.pending == 1 || self.count() == self.host.max_connections,
+            "a request waits without reason"
+        );
     }
 
     pub(super) fn finished(mut self, end: u64) -> Report {
