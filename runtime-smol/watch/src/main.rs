@@ -24,6 +24,7 @@
 extern crate alloc;
 
 mod arguments;
+mod command;
 mod demo;
 mod load;
 mod page;

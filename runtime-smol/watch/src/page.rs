@@ -18,8 +18,8 @@ use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 
+use crate::command::Command;
 use crate::load::with;
-use crate::program::Command;
 use crate::state::State;
 
 /// The longest head of a request.

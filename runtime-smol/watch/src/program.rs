@@ -20,6 +20,7 @@ use smol::stream::StreamExt;
 use smol::{Task, Timer, Unblock};
 
 use crate::arguments::Arguments;
+use crate::command::Command;
 use crate::demo::Demo;
 use crate::load::{self, Tally, with};
 use crate::page::Page;
@@ -35,15 +36,6 @@ const TIME: Duration = Duration::from_secs(10);
 /// The time between automatic failovers, with a screen and without.
 const SCREEN_FAILOVERS: Duration = Duration::from_secs(10);
 const LINE_FAILOVERS: Duration = Duration::from_secs(3);
-
-/// What a user asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
-    FailOver,
-    /// Freezes the primary, or thaws the frozen member.
-    Freeze,
-    Quit,
-}
 
 pub(crate) fn main() -> ExitCode {
     match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| smol::block_on(watch(&arguments))) {
