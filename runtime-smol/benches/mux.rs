@@ -100,12 +100,8 @@ enum Case {
 }
 
 impl Case {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Bare, "bare"),
-        (Self::Futures, "futures"),
-        (Self::Session, "session"),
-        (Self::Session5, "session5"),
-    ];
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Bare, "bare"), (Self::Futures, "futures"), (Self::Session, "session"), (Self::Session5, "session5")];
 
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(case, _)| *case)
@@ -124,10 +120,7 @@ impl Case {
 fn tables() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server on loopback");
     let benches = Case::ALL.map(|(case, _)| Bench::new(server.address(), case));
-    println!(
-        "{:<28}{:>10}{:>12}{:>12}{:>15}",
-        "", "in flight", "us/request", "requests/s", "of the floor"
-    );
+    println!("{:<28}{:>10}{:>12}{:>12}{:>15}", "", "in flight", "us/request", "requests/s", "of the floor");
     for (in_flight, operations) in LOADS {
         for bench in &benches {
             // Warms up buffers, tables and caches.
@@ -141,12 +134,7 @@ fn tables() {
             let ns = median(rounds.iter().map(|round| round[index]).collect());
             // The floor is the first case.
             let share = median(rounds.iter().map(|round| round[0] / round[index]).collect()) * 100.0;
-            println!(
-                "{:<28}{in_flight:>10}{:>12.3}{:>12.0}{share:>13.1} %",
-                case.title(),
-                ns / 1e3,
-                1e9 / ns,
-            );
+            println!("{:<28}{in_flight:>10}{:>12.3}{:>12.0}{share:>13.1} %", case.title(), ns / 1e3, 1e9 / ns,);
         }
         println!();
     }
