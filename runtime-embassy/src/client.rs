@@ -1,4 +1,4 @@
-//! The client and its memory.
+//! The client and its memory. Depends on the runtime and the runners.
 
 use crate::config::Config;
 use crate::embassy::{Dialers, Embassy};

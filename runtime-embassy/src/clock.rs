@@ -1,4 +1,4 @@
-//! The clock and timers of embassy-time, in nanoseconds.
+//! The clock and timers of embassy-time, in nanoseconds. Depends on no other module.
 
 use embassy_time::{TICK_HZ, Timer};
 use poolhouse_core::Instant;

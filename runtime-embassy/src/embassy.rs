@@ -1,4 +1,5 @@
-//! The driver's runtime on embassy.
+//! The driver's runtime on embassy: joins the clock, sockets, streams and server slots. Depends
+//! neither on the client nor on its runners.
 
 use crate::clock;
 use crate::config::Random;

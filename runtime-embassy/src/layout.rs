@@ -1,5 +1,5 @@
-//! The capacities of a client, and the shape of its memory. Depends on no other module: other modules
-//! define the values that are stored for each server and each connection.
+//! The capacities of a client, and the shape of its memory. Depends on no other module: other
+//! modules define the values that are stored for each server and each connection.
 
 use core::array::from_fn;
 use core::fmt;
@@ -192,7 +192,7 @@ const TEXT_BYTES: usize = 512;
 /// Memory that is initialized with zeros.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 pub trait Zero: Sized + 'static {
-    /// The value before its first use. All of its bytes are zero, so a static of it takes no flash.
+    /// The value before its first use. Its bytes must be zero, or a static of it takes flash.
     const ZERO: Self;
 }
 

@@ -1,4 +1,4 @@
-//! A lock for the tasks of one executor.
+//! A lock for the tasks of one executor. Depends on no other module.
 
 use core::cell::RefCell;
 use poolhouse_driver::{Lock, Locked};

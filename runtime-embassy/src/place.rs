@@ -1,5 +1,5 @@
-//! Server slots, of any runtime. A slot is taken while a handle of its server exists, and then
-//! reused.
+//! Server slots, of any runtime: depends on the lock alone. A slot is taken while a handle of its
+//! server exists, and then reused.
 
 use crate::lock::ExecutorLock;
 use core::cell::Cell;

@@ -1,4 +1,5 @@
-//! The background work of a client: monitoring, establishing and closing connections.
+//! The background work of a client: monitoring, establishing and closing connections. Depends on
+//! the runtime, not on the client.
 
 use crate::embassy::Embassy;
 use crate::layout::Layout;

@@ -1,4 +1,5 @@
-//! The byte streams of connections: TCP, and TLS over it.
+//! The byte streams of connections: TCP, and TLS over it. Depends on the sockets' slots, not on the
+//! runtime.
 
 #[cfg(feature = "tls")]
 use crate::slot::Slot;

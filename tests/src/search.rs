@@ -300,7 +300,7 @@ impl<S: Scope> Search<'_, S> {
             "two different states count as equal. The successor of this one is {:?}, that of the other {:?}. The other:\n{}",
             only(&other, &one),
             only(&one, &other),
-            self.told(place, None, "")
+            self.describe(place, None, "")
         );
         Err(self.way(parent, Some(input), &text))
     }
@@ -327,10 +327,10 @@ impl<S: Scope> Search<'_, S> {
 
     /// Returns the error with the inputs that lead to it.
     fn way(&self, place: u32, last: Option<S::Input>, error: &str) -> Stopped {
-        Stopped::Wrong { way: self.told(place, last, error), states: self.from.len() }
+        Stopped::Wrong { way: self.describe(place, last, error), states: self.from.len() }
     }
 
-    fn told(&self, place: u32, last: Option<S::Input>, error: &str) -> String {
+    fn describe(&self, place: u32, last: Option<S::Input>, error: &str) -> String {
         let inputs = self.inputs_to(place).into_iter().chain(last);
         let lines: Vec<String> = (1..).zip(inputs).map(|(number, input)| format!("{number:>4} {input:?}")).collect();
         format!("{} inputs:\n{}\n{error}", lines.len(), lines.join("\n"))

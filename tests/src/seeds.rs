@@ -109,7 +109,7 @@ pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> R
 }
 
 /// Executes one run and returns its full trace.
-pub fn told<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
+pub fn run_traced<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
     let trace = RefCell::new(Vec::new());
     let outcome = live(of, &mut C::default(), Some(&trace));
     (outcome, trace.into_inner())
@@ -123,7 +123,7 @@ pub fn told<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, V
 pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
     let digest = || {
         let mut hasher = DefaultHasher::new();
-        told(live, &Decisions::of_seed(seed)).hash(&mut hasher);
+        run_traced(live, &Decisions::of_seed(seed)).hash(&mut hasher);
         hasher.finish()
     };
     if digest() == digest() { Ok(()) } else { Err(format!("P49: two runs of seed {seed} differ")) }
@@ -208,14 +208,14 @@ impl<C: Default + Send> Lives<C> {
     fn failure_report(&self, of: &Decisions, error: &str) -> String {
         let again = of.script();
         let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
-        let (_, lines) = told(self.live, &again);
+        let (_, lines) = run_traced(self.live, &again);
         let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
         text += &self.ends(&lines, error);
         // Callers that need only the verdict disable shrinking.
         let wanted = number("POOLHOUSE_SHRINK") != Some(0);
         if let Some(shrunk) = wanted.then(|| shrunk(self.live, &again, Limits::DEFAULT)).flatten() {
             let (count, script) = (shrunk.script.len(), &shrunk.script);
-            let (_, lines) = told(self.live, &Decisions::scripted(script.clone()));
+            let (_, lines) = run_traced(self.live, &Decisions::scripted(script.clone()));
             text += &format!("\n\nshrunk to {count} decisions, POOLHOUSE_SCRIPT='{script}':\n");
             text += &self.ends(&lines, &shrunk.error);
         }
@@ -230,7 +230,7 @@ impl<C: Default + Send> Lives<C> {
     }
 
     fn replay(&self, of: &Decisions) -> Result<(), Failed> {
-        let (outcome, lines) = told(self.live, of);
+        let (outcome, lines) = run_traced(self.live, of);
         println!("{}", lines.join("\n"));
         outcome.map_err(Failed::from)
     }

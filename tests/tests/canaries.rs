@@ -59,20 +59,20 @@ fn main() -> ExitCode {
         Ok(canaries) => canaries,
         Err(error) => return Suite::new("canaries").case("heads", move || Err::<(), _>(error)).run(),
     };
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let planted = canaries.len();
     let generators: BTreeSet<(String, u64)> = canaries.iter().flat_map(|canary| canary.found_by.clone()).collect();
     let mut suite = Suite::new("canaries");
     suite = suite.case("nothing_planted_and_nothing_found", move || without(&generators));
     for canary in canaries {
-        let told = Arc::clone(&told);
-        suite = suite.case(canary.name.replace('-', "_"), move || found(&canary, &told));
+        let reported = Arc::clone(&reported);
+        suite = suite.case(canary.name.replace('-', "_"), move || found(&canary, &reported));
     }
     let status = suite.run();
     // With `--list` no hunt has run.
-    if let Some(told) = told.lock().ok().filter(|told| !told.is_empty()) {
-        let found = told.iter().filter(|canary| canary["found"] == true).count();
-        figures::record("canaries", &json!({ "planted": planted, "found": found, "canaries": *told }));
+    if let Some(reported) = reported.lock().ok().filter(|reported| !reported.is_empty()) {
+        let found = reported.iter().filter(|canary| canary["found"] == true).count();
+        figures::record("canaries", &json!({ "planted": planted, "found": found, "canaries": *reported }));
     }
     status
 }
@@ -140,7 +140,7 @@ fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
 }
 
 /// Each generator finds the bug, and the output of one of them identifies it.
-fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
+fn found(canary: &Canary, reported: &Mutex<Vec<Value>>) -> Result<(), String> {
     let mut hunts = Vec::new();
     let mut missed = Vec::new();
     for (generator, budget) in &canary.found_by {
@@ -158,8 +158,8 @@ fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
             }
         }
     }
-    if let Ok(mut told) = told.lock() {
-        told.push(json!({
+    if let Ok(mut reported) = reported.lock() {
+        reported.push(json!({
             "name": canary.name, "breaks": canary.breaks, "seen": canary.seen, "found": missed.is_empty(), "hunts": &hunts,
         }));
     }
@@ -205,8 +205,8 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
         command.args(["--planted", name]);
     }
     let output = command.env_remove(figures::FOLDER).output().map_err(|error| format!("timeout: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&told).map_err(|_| {
+    let reported = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&reported).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
         format!("{generator}, {planted:?}: {}: {}", output.status, said.trim())
     })
@@ -225,14 +225,14 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     command.env_remove(figures::FOLDER);
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
     let output = output.map_err(|error| format!("timeout: {error}"))?;
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    let is_run = told.contains("running 1 test");
+    let reported = [output.stdout, output.stderr].concat();
+    let reported = String::from_utf8_lossy(&reported);
+    let is_run = reported.contains("running 1 test");
     let found = match output.status.code() {
         Some(0) if is_run => None,
         // The exit status of cargo's test programs when a test fails.
-        Some(101) if is_run => Some(panic_of(&told)),
-        _ => return Err(format!("{generator}: {}: {told}", output.status)),
+        Some(101) if is_run => Some(panic_of(&reported)),
+        _ => return Err(format!("{generator}: {}: {reported}", output.status)),
     };
     Ok(json!({
         "generator": generator, "planted": planted, "tried": 1, "seconds": begun.elapsed().as_secs_f64(), "found": found,
@@ -241,9 +241,9 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
 
 /// The output of a failing test, from the line with the location of the panic to the next empty
 /// line or note.
-fn panic_of(told: &str) -> String {
-    let begin = told.find(" panicked at ").or_else(|| told.find("test panicked: ")).unwrap_or_default();
-    let lines = told[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
+fn panic_of(reported: &str) -> String {
+    let begin = reported.find(" panicked at ").or_else(|| reported.find("test panicked: ")).unwrap_or_default();
+    let lines = reported[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
     lines.take(8).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 

@@ -159,13 +159,14 @@ fn security_5_unread_events_hold_no_more_than_their_limit() {
         let reply = |tags: Vec<(String, String)>| Lists::new(&["a", "b"], &[""; 0], &[""; 0], &tags);
         let large = reply((0..count).map(name).collect());
         let held = most(|| {
-            let told = &mut Told(&subscribers);
-            let mut topology = Topology::<OnHeap>::new(now, TopologyId::new(1), config, told).expect("room for seeds");
+            let reported = &mut Told(&subscribers);
+            let mut topology =
+                Topology::<OnHeap>::new(now, TopologyId::new(1), config, reported).expect("room for seeds");
             let [a, b] = ["a", "b"].map(|address| topology.find(address).expect("a seed"));
-            topology.handle_hello(now, a, &secondary(&large, 1), None, told);
+            topology.handle_hello(now, a, &secondary(&large, 1), None, reported);
             for version in 0..1_000 {
                 let small = reply(vec![("round".to_owned(), format!("{version}"))]);
-                topology.handle_hello(now, b, &secondary(&small, version), None, told);
+                topology.handle_hello(now, b, &secondary(&small, version), None, reported);
             }
         });
         let counted: usize = core::iter::from_fn(|| subscription.try_next())

@@ -494,10 +494,10 @@ fn both_sides_work<P: Platform + Default>() {
     };
     forked((), work, work);
     drop(server.stdin.take());
-    let mut told = String::new();
-    lines.read_to_string(&mut told).expect("the server prints its counts");
+    let mut output = String::new();
+    lines.read_to_string(&mut output).expect("the server prints its counts");
     assert!(server.wait().expect("our child").success());
-    assert!(told.starts_with("4 connections,"), "a monitor and a connection on each side: {told}");
+    assert!(output.starts_with("4 connections,"), "a monitor and a connection on each side: {output}");
 }
 
 /// At any position of the other threads when the process forks, and with any locks held.

@@ -192,10 +192,10 @@ fn every_header_is_accepted_or_rejected_by_length_opcode_and_flags() {
             ];
             for length in lengths {
                 let bytes = claimed(length, opcode, flags);
-                let told = decode_message(&bytes, &limits).map_err(|error| error.kind());
+                let reported = decode_message(&bytes, &limits).map_err(|error| error.kind());
                 let is_flag = |bit: u32| flags & bit != 0;
-                let case = format!("length {length} of {whole}, opcode {opcode}, flags {flags:#x}: {told:?}");
-                let outcome = match told {
+                let case = format!("length {length} of {whole}, opcode {opcode}, flags {flags:#x}: {reported:?}");
+                let outcome = match reported {
                     Err(WireErrorKind::MessageTooLong { length_bytes, max_bytes: 1_000 }) => {
                         assert!(length_bytes == length && length > max, "{case}");
                         0

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The device is a thread here. Its network stack is embassy-net, as on a device, at one end of a
-//! cable in memory. The bridge at the other end forwards to the server of the argument, or to a fake
-//! server.
+//! cable in memory. The bridge at the other end forwards to the server of the argument, or to a
+//! fake server.
 
 extern crate alloc;
 

@@ -1,6 +1,7 @@
 //! The verification of a server's identity.
 //!
-//! Read first: RFC 8446, "Certificate Verify"; RFC 5280, "Certification Path Validation"; RFC 6125 by way of rustls-webpki.
+//! Read first: RFC 8446, "Certificate Verify"; RFC 5280, "Certification Path
+//! Validation"; RFC 6125, which rustls-webpki implements.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 use embedded_tls::{CertificateEntryRef, CertificateRef, CertificateVerifyRef, SignatureScheme, TlsError, TlsVerifier};

@@ -68,7 +68,8 @@ fn wrong_password_gets_an_error_without_a_secret_in_it() {
                 let told = format!("{error} {error:?} {:?} {:?} {:?}", rig.client, rig.log.events(), rig.pool());
                 assert!(!told.contains("sesame"), "{told}");
             }
-            // The refused connections are closed. The monitor's connection is closed too, because the refusal has cancelled its check.
+            // The refused connections are closed. The monitor's connection is closed too, because
+            // the refusal has cancelled its check.
             rig.at_rest(&server, 0).await;
             assert_eq!(rig.pool().counts.total(), 0);
             rig.end(&[&server]).await;

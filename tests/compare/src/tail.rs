@@ -34,8 +34,8 @@ struct LastOf {
 
 impl LastOf {
     fn new(tasks: usize) -> (Self, Receiver<()>) {
-        let (tell, told) = bounded(1);
-        (Self { left: Arc::new(AtomicUsize::new(tasks)), tell }, told)
+        let (tell, reported) = bounded(1);
+        (Self { left: Arc::new(AtomicUsize::new(tasks)), tell }, reported)
     }
 
     fn is_done(&self) {

@@ -131,32 +131,32 @@ struct Told<'a> {
     found: usize,
 }
 
-fn report(plan: Plan, proxy: &Proxy, told: &Told<'_>, wrong: &mut Vec<String>) {
+fn report(plan: Plan, proxy: &Proxy, reported: &Told<'_>, wrong: &mut Vec<String>) {
     let counts = proxy.counts();
     let faults: BTreeMap<_, _> = Fault::ALL.iter().map(|fault| fault.name()).zip(counts.faults).collect();
     if plan.time >= LONG {
         wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
     }
-    let last = told.seen.last();
-    let (first, most) = (told.seen.first(), |of: fn(&Status) -> i64| told.seen.iter().map(of).max());
+    let last = reported.seen.last();
+    let (first, most) = (reported.seen.first(), |of: fn(&Status) -> i64| reported.seen.iter().map(of).max());
     let figures = json!({
-        "seconds": plan.time.as_secs(), "seed": plan.seed, "wrong": wrong.len(), "incidents": told.incidents,
+        "seconds": plan.time.as_secs(), "seed": plan.seed, "wrong": wrong.len(), "incidents": reported.incidents,
         "accepted": counts.accepted, "unreached": counts.unreached, "faults": faults,
         "attempts": last.map(|it| it.attempts), "acknowledged": last.map(|it| it.acknowledged),
-        "failures": last.map(|it| it.failures), "found": told.found, "samples": told.seen.len(),
+        "failures": last.map(|it| it.failures), "found": reported.found, "samples": reported.seen.len(),
         "stack": { "first": first.map(|it| it.stack), "last": last.map(|it| it.stack) },
         "connections_max": most(|it| it.connections), "wakeups": last.map(|it| it.wakeups),
-        "served": { "samples": told.served.len(), "max": told.served.iter().max() },
+        "served": { "samples": reported.served.len(), "max": reported.served.iter().max() },
     });
     println!("{figures:#}");
     println!(
         "soak: board: {} s: {} documents sent and found, {} attempts by the last status; {} faults, {} incidents; {} connections at most",
         plan.time.as_secs(),
-        told.found,
+        reported.found,
         last.map_or(0, |it| it.attempts),
         counts.faults.iter().sum::<u64>(),
-        told.incidents,
-        told.served.iter().max().unwrap_or(&0),
+        reported.incidents,
+        reported.served.iter().max().unwrap_or(&0),
     );
     figures::record("soak_board", &figures);
 }

@@ -146,16 +146,16 @@ impl Tally {
     pub(crate) fn lateness_us(&self) -> Value {
         let mut times = held(&self.lateness).clone();
         times.sort_unstable();
-        let mut told = json!({ "count": times.len(), "early": self.early.load(Ordering::SeqCst) });
+        let mut reported = json!({ "count": times.len(), "early": self.early.load(Ordering::SeqCst) });
         if let Some(latest) = times.last() {
-            told["max"] = (*latest).into();
+            reported["max"] = (*latest).into();
         }
         if times.len() >= LATE_MIN {
             for (name, percent) in [("p50", 50), ("p99", 99)] {
-                told[name] = times[times.len() * percent / 100].into();
+                reported[name] = times[times.len() * percent / 100].into();
             }
         }
-        told
+        reported
     }
 
     fn note_wrong(&self, what: String) {

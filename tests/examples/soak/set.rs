@@ -96,8 +96,8 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     if tally.started.load(Ordering::SeqCst) != tally.ended() {
         wrong.push(format!("{:?} operations began, {} ended", tally.started, tally.ended()));
     }
-    let (balance, told) = balance.verdict();
-    wrong.extend(told);
+    let (balance, reported) = balance.verdict();
+    wrong.extend(reported);
     let result = Done { incidents, ledgers: &ledgers, found, drifts, tally: &tally, balance: &balance };
     soak.report(&result, &mut wrong);
     Ok(wrong)

@@ -14,7 +14,7 @@ use poolhouse_tests::choices::{Choices, Decisions, Script};
 use poolhouse_tests::figures;
 use poolhouse_tests::model::monitor;
 use poolhouse_tests::oracle::{Checks, trace};
-use poolhouse_tests::seeds::{self, Life, Limits, TWICE, shrunk, told};
+use poolhouse_tests::seeds::{self, Life, Limits, TWICE, run_traced, shrunk};
 use poolhouse_tests::sim::{self, Trace, caught, mux};
 use poolhouse_tests::{fuzz, world};
 use serde_json::{Map, Value, json};
@@ -277,7 +277,7 @@ fn one(arguments: &Arguments, of: &Decisions) -> ExitCode {
 
 /// Prints one run, or its shrunk form.
 fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> ExitCode {
-    let (mut outcome, mut lines) = told(live, of);
+    let (mut outcome, mut lines) = run_traced(live, of);
     if let (true, Err(error)) = (arguments.shrink, &outcome) {
         let count = lines.len();
         match shrunk(live, of, SHRINK) {
@@ -285,7 +285,7 @@ fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> Exi
             Some(left) => {
                 println!("shrunk from {count} lines by {} runs to {} decisions:", left.lives, left.script.len());
                 println!("  --script '{}'", left.script);
-                (outcome, lines) = told(live, &Decisions::scripted(left.script));
+                (outcome, lines) = run_traced(live, &Decisions::scripted(left.script));
             }
         }
     }
@@ -323,7 +323,7 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
         arguments.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |count| count.get() as u64));
     let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
     let started = Instant::now();
-    let told = Mutex::new(started);
+    let reported = Mutex::new(started);
     let work = || {
         let mut totals = Totals::default();
         loop {
@@ -346,9 +346,9 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
                 }
             }
             let count = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if let Ok(mut told) = told.try_lock() {
-                if told.elapsed() >= PROGRESS {
-                    *told = Instant::now();
+            if let Ok(mut reported) = reported.try_lock() {
+                if reported.elapsed() >= PROGRESS {
+                    *reported = Instant::now();
                     let rate = count as f64 / started.elapsed().as_secs_f64();
                     eprintln!("{count} of {} runs, {rate:.0} per second", to.saturating_sub(from));
                 }

@@ -87,10 +87,10 @@ impl Drop for NotifyOnDrop {
 }
 
 /// Waits for the next message. It does not block: the task that sends it may need this thread.
-async fn receive(told: &Receiver<&'static str>) -> &'static str {
+async fn receive(received: &Receiver<&'static str>) -> &'static str {
     let mut message = None;
     eventually("a message is sent", || {
-        message = told.try_recv().ok();
+        message = received.try_recv().ok();
         message.is_some()
     })
     .await;
@@ -99,35 +99,35 @@ async fn receive(told: &Receiver<&'static str>) -> &'static str {
 
 /// A task whose handle is kept runs to its end, without being awaited.
 async fn tasks_run_to_their_end(platform: &impl Platform) {
-    let (tell, told) = channel();
+    let (tell, received) = channel();
     let (tell, sleeper) = (NotifyOnDrop(tell), platform.clone());
     let task = platform.spawn(async move {
         sleeper.sleep_until(sleeper.now().saturating_add(Duration::from_millis(1))).await;
         let _ = tell.0.send("woken");
     });
-    assert_eq!(receive(&told).await, "woken");
-    assert_eq!(receive(&told).await, "dropped");
+    assert_eq!(receive(&received).await, "woken");
+    assert_eq!(receive(&received).await, "dropped");
     drop(task);
 }
 
 /// A task whose handle is dropped is not polled again, and its future is dropped.
 async fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
-    let (tell, told) = channel();
+    let (tell, received) = channel();
     let tell = NotifyOnDrop(tell);
     let task = platform.spawn(async move {
         let _ = tell.0.send("begun");
         core::future::pending::<()>().await;
         drop(tell);
     });
-    assert_eq!(receive(&told).await, "begun");
+    assert_eq!(receive(&received).await, "begun");
     drop(task);
-    assert_eq!(receive(&told).await, "dropped");
+    assert_eq!(receive(&received).await, "dropped");
 }
 
 /// Dropping the handle of a task that is being polled does not block; the task ends at its next
 /// suspension point.
 async fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
-    let (tell, told) = channel();
+    let (tell, received) = channel();
     let (release, released) = channel::<()>();
     let tell = NotifyOnDrop(tell);
     let task = platform.spawn(async move {
@@ -135,18 +135,18 @@ async fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl 
         let _ = tell.0.send(released.recv_timeout(PATIENCE).map_or("waited for", |()| "released"));
         core::future::pending::<()>().await;
     });
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok("begun"));
     drop(task);
     release.send(()).expect("the task is running");
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("released"));
-    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok("released"));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
 /// A panic of a task does not leave the task, and the executor continues.
 async fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
     /// Enough tasks that at least some have ended completely when all have sent their message.
     const TASKS: usize = 16;
-    let (tell, told) = channel();
+    let (tell, received) = channel();
     let panicking = |_| {
         let tell = NotifyOnDrop(tell.clone());
         platform.spawn(async move {
@@ -157,7 +157,7 @@ async fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl
     };
     let tasks: Vec<_> = (0..TASKS).map(panicking).collect();
     for _ in 0..TASKS {
-        assert_eq!(receive(&told).await, "dropped");
+        assert_eq!(receive(&received).await, "dropped");
     }
     drop(tasks);
     tasks_run_to_their_end(platform).await;

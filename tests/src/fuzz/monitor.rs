@@ -69,7 +69,7 @@ struct Life {
     trace: Trace,
     now: Instant,
     /// The instant of the last input. Its outcome is applied at this instant.
-    told: Instant,
+    reported: Instant,
     events: Vec<(Instant, MonitorEvent)>,
     /// All connection ids that were ever named, and some that never were.
     ids: Vec<LineId>,
@@ -96,14 +96,14 @@ impl Life {
             model: ModelMonitor::new(server, &options),
             trace: Trace::default(),
             now,
-            told: now,
+            reported: now,
             events: Vec::new(),
             ids: foreign_ids(),
         }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
-        self.told = self.now;
+        self.reported = self.now;
         let input = if self.calm { choices.pick(&CALM) } else { choices.below(24) };
         match input {
             0 => self.start(),
@@ -148,7 +148,7 @@ impl Life {
 
     /// Advances the time of the monitor and of the model.
     fn timeout(&mut self, now: Instant) {
-        self.told = now;
+        self.reported = now;
         self.monitor.handle_timeout(now, &mut self.events);
         self.model.timeout(now);
         let is_left = self.monitor.outcome().is_none() && self.monitor.poll_timeout().is_some_and(|due| due <= now);
@@ -272,16 +272,16 @@ impl Life {
         let Some(outcome) = self.monitor.outcome() else { return };
         match choices.below(128) {
             0 => {
-                self.monitor.cancel_check(self.told, &mut self.events);
-                self.model.cancel_check(self.told);
+                self.monitor.cancel_check(self.reported, &mut self.events);
+                self.model.cancel_check(self.reported);
             }
             1 => {
-                self.monitor.close(self.told, &mut self.events);
-                self.model.close(self.told);
+                self.monitor.close(self.reported, &mut self.events);
+                self.model.close(self.reported);
             }
             2 => {
-                self.monitor.request_check(self.told);
-                self.model.request_check(self.told);
+                self.monitor.request_check(self.reported);
+                self.model.request_check(self.reported);
             }
             3 => self.report(Line::Check, choices),
             4 => self.report(Line::Rtt, choices),
@@ -294,8 +294,8 @@ impl Life {
         );
         let good = matches!(outcome, CheckOutcome::Succeeded { .. });
         let known = good && choices.below(8) != 0;
-        self.monitor.settle(self.told, known, &mut self.events);
-        self.model.settle(self.told, known);
+        self.monitor.settle(self.reported, known, &mut self.events);
+        self.model.settle(self.reported, known);
     }
 
     /// Compares all observable state of the monitor with the model.

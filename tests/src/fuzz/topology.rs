@@ -150,7 +150,7 @@ impl Observer<SdamEvent<'_>> for Told {
 struct Life<M: Memory> {
     topology: Topology<M>,
     model: ModelTopology,
-    told: Told,
+    reported: Told,
     /// All servers of the run, including removed ones.
     ids: Vec<(ServerId, String)>,
     /// Whether the hosts mostly agree.
@@ -171,12 +171,12 @@ impl<M: Memory> Life<M> {
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
         let config = options.validate().expect("compatible options");
         let now = Instant::from_nanos(u64::from(choices.byte()));
-        let mut told = Told::default();
-        let topology = Topology::new(now, TopologyId::new(1), config, &mut told).expect("room for three seeds");
-        told.events.clear();
+        let mut reported = Told::default();
+        let topology = Topology::new(now, TopologyId::new(1), config, &mut reported).expect("room for three seeds");
+        reported.events.clear();
         let names: Vec<String> = seeds.iter().map(|&seed| seed.to_owned()).collect();
         let model = ModelTopology::new(&names, config.topology_type(), replica_set.map(str::to_owned));
-        let mut life = Self { topology, model, told, ids: Vec::new(), calm, now, counts: Counts::default() };
+        let mut life = Self { topology, model, reported, ids: Vec::new(), calm, now, counts: Counts::default() };
         life.note_ids();
         life
     }
@@ -194,7 +194,7 @@ impl<M: Memory> Life<M> {
             8 | 9 => self.seeds(choices),
             0 => {
                 let cause = choices.pick(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
-                self.topology.handle_failed(self.now, server, cause, &mut self.told);
+                self.topology.handle_failed(self.now, server, cause, &mut self.reported);
                 self.model.failed(address, cause);
             }
             1 => self.app_error(server, address, choices),
@@ -208,7 +208,7 @@ impl<M: Memory> Life<M> {
                     server,
                     &spelled.hello(&spelled.lists()),
                     times,
-                    &mut self.told,
+                    &mut self.reported,
                 );
                 assert_eq!(known, self.model.hello(address, &reply), "whether the server is known");
             }
@@ -226,7 +226,7 @@ impl<M: Memory> Life<M> {
         let spelled: Vec<String> = seeds.clone().map(|host| host.replace(":27017", "")).collect();
         let spelled = spelled.iter().map(String::as_str);
         let all = seeds.chain(spelled).chain(["no address:x"]);
-        self.topology.handle_seeds(self.now, all, &mut self.told).expect("room for all hosts");
+        self.topology.handle_seeds(self.now, all, &mut self.reported).expect("room for all hosts");
         let is_open = [TopologyType::Unknown, TopologyType::Sharded].contains(&self.model.state.topology_type);
         self.counts.seeds += u64::from(is_open && !names.is_empty());
         self.model.seeds(&names);
@@ -259,7 +259,7 @@ impl<M: Memory> Life<M> {
             overloaded: error.overloaded,
             service_id: None,
         };
-        let verdict = self.topology.handle_app_error(self.now, server, &app_error, &mut self.told);
+        let verdict = self.topology.handle_app_error(self.now, server, &app_error, &mut self.reported);
         let expected = self.model.app_error(address, &error);
         let found = ModelVerdict {
             clear: verdict.clear == Some(Clear::All { interrupt_in_use_connections: false }),
@@ -333,8 +333,8 @@ impl<M: Memory> Life<M> {
         }
         let copy = found.to_owned();
         assert_eq!(copy.get().to_string(), found.to_string());
-        self.counts.events += self.told.events.len() as u64;
-        let mut events = core::mem::take(&mut self.told.events);
+        self.counts.events += self.reported.events.len() as u64;
+        let mut events = core::mem::take(&mut self.reported.events);
         let rank = |event: &ModelEvent| match event {
             ModelEvent::ServerChanged(..) => 0,
             ModelEvent::ServerClosed(_) => 1,
@@ -356,7 +356,7 @@ impl<M: Memory> Life<M> {
 
     fn end(mut self) -> Counts {
         self.take_actions();
-        self.topology.close(self.now, &mut self.told);
+        self.topology.close(self.now, &mut self.reported);
         self.topology.assert_invariants();
         let removed = core::iter::from_fn(|| self.topology.poll_action())
             .filter(|action| matches!(action, TopologyAction::ServerRemoved(_)))

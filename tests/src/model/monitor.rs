@@ -48,7 +48,7 @@ struct Flight {
 struct Connection {
     line: Line,
     /// The host has taken the dial action.
-    told: bool,
+    reported: bool,
     gone: bool,
     hangup_owed: bool,
     hello_ok: bool,
@@ -301,7 +301,7 @@ impl ModelMonitor {
             flight.taken = true;
             let what = match flight.asked {
                 Asked::Dial => {
-                    conn.told = true;
+                    conn.reported = true;
                     What::Dial
                 }
                 Asked::Next => What::Read,
@@ -395,7 +395,7 @@ impl ModelMonitor {
     fn current(&self, id: LineId) -> Option<usize> {
         let place = self.place_of(id.line())?;
         let named = place as u64 + 1 == id.number();
-        if named && self.connections[place].told { Some(place) } else { None }
+        if named && self.connections[place].reported { Some(place) } else { None }
     }
 
     fn limit(&self, extra: u128) -> Option<u128> {
@@ -420,7 +420,7 @@ impl ModelMonitor {
         }
         self.connections.push(Connection {
             line,
-            told: false,
+            reported: false,
             gone: false,
             hangup_owed: false,
             hello_ok: self.server_api,
@@ -460,7 +460,7 @@ impl ModelMonitor {
         if let Some(place) = self.place_of(line) {
             let conn = &mut self.connections[place];
             conn.gone = true;
-            conn.hangup_owed = conn.told;
+            conn.hangup_owed = conn.reported;
             conn.flight = None;
         }
     }

@@ -44,15 +44,15 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
         if !reached {
             let outcome = change_listening(door, wanted, address);
             let failed = outcome.is_err();
-            let told;
-            (door, told) = match outcome {
+            let reached;
+            (door, reached) = match outcome {
                 Ok(door) => (door, Ok(Some(wanted))),
                 Err(error) => match bind(address) {
                     Ok((socket, _)) => (Door::Closed(socket), Err((error.kind(), error.to_string()))),
                     Err(_) => return,
                 },
             };
-            shared.lock().reached = told;
+            shared.lock().reached = reached;
             shared.changed.notify(usize::MAX);
             if failed {
                 listener.await;

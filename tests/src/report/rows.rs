@@ -145,14 +145,14 @@ fn tests(material: &Material, ran: &Ran) -> Row {
     if material.log.is_empty() {
         draft.row.missing.push(("tests", TESTS));
     } else {
-        let told =
+        let reported =
             |counts: Counts| json!({ "passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped });
-        draft.add_figure("all", told(ran.totals()));
+        draft.add_figure("all", reported(ran.totals()));
         let official = ["cmap", "sdam", "selection", "uri", "logging", "seedlist", "scram", "bson_corpus"];
         for target in official {
             let counts = ran.of_target(target);
             if counts.passed + counts.failed > 0 {
-                draft.add_figure(target, told(counts));
+                draft.add_figure(target, reported(counts));
             } else {
                 draft.row.missing.push((target, TESTS));
             }
@@ -182,14 +182,14 @@ fn lives(material: &Material) -> Row {
                 .min_by_key(|(_, count)| *count)
                 .map(|(kind, count)| json!([counts.len(), "kinds, least", kind, count]))
         };
-        let mut told = Map::new();
+        let mut reported = Map::new();
         for field in ["lives", "steps", "virtual_hours"] {
-            told.extend(figures.get(field).map(|value| (field.to_owned(), value.clone())));
+            reported.extend(figures.get(field).map(|value| (field.to_owned(), value.clone())));
         }
-        told.extend(least("inputs").map(|value| ("inputs".to_owned(), value)));
-        told.extend(least("faults").map(|value| ("faults".to_owned(), value)));
-        told.extend(least("invariants").map(|value| ("invariants".to_owned(), value)));
-        draft.add_figure(name.clone(), Value::Object(told));
+        reported.extend(least("inputs").map(|value| ("inputs".to_owned(), value)));
+        reported.extend(least("faults").map(|value| ("faults".to_owned(), value)));
+        reported.extend(least("invariants").map(|value| ("invariants".to_owned(), value)));
+        draft.add_figure(name.clone(), Value::Object(reported));
     }
     if suites.is_empty() {
         draft.row.missing.push(("lives", SIMULATORS));
@@ -335,9 +335,9 @@ fn lateness(material: &Material) -> Row {
         if count >= LATE_MIN {
             fields.extend(["p50", "p99"]);
         }
-        let mut told = only(late, &fields);
-        told["timeouts"] = count.into();
-        draft.add_figure(format!("late under load and faults, microseconds{behind}"), told);
+        let mut reported = only(late, &fields);
+        reported["timeouts"] = count.into();
+        draft.add_figure(format!("late under load and faults, microseconds{behind}"), reported);
     }
     if !is_there {
         draft.row.missing.push(("lateness", SOAK));

@@ -161,20 +161,20 @@ fn programs_that_do_not_complete_have_failed() {
 fn tests_run_counts_by_the_same_rules() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");
     let log = std::env::temp_dir().join(format!("poolhouse-requirements-{}.log", std::process::id()));
-    let told: Vec<String> = [LOG, "", "     Running tests/a.rs (target/debug/deps/a-1)\n"]
+    let reported: Vec<String> = [LOG, "", "     Running tests/a.rs (target/debug/deps/a-1)\n"]
         .into_iter()
         .map(|text| {
             fs::write(&log, text).expect("a file can be written");
             let line = "eval \"$(sed -n '/^count_tests() {/,/^}/p' \"$0\")\"; count_tests \"$1\"";
             let output = Command::new("bash").args(["-c", line]).arg(&script).arg(&log).output().expect("bash");
             let Counts { passed, failed, skipped } = read_log(text).totals();
-            let told = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            assert_eq!(told, format!("{passed} {failed} {skipped}"), "{text}");
-            told
+            let reported = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            assert_eq!(reported, format!("{passed} {failed} {skipped}"), "{text}");
+            reported
         })
         .collect();
     fs::remove_file(&log).expect("it was written");
-    assert_eq!(told, ["6 3 4", "0 0 0", "0 1 0"]);
+    assert_eq!(reported, ["6 3 4", "0 0 0", "0 1 0"]);
 }
 
 /// The crates in folders below `core` are named by the last part of their folder.

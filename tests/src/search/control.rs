@@ -225,8 +225,8 @@ impl Scope for Shape {
                 let hello = hello(role, &lists);
                 let monitor = state.control.monitor(server).expect("a member");
                 let is_awaited = monitor.state() == MonitorState::Checking;
-                let told = state.control.handle_reply(now, server, line, &hello, Matched::Last, &mut ());
-                told.expect("the monitor waits for it");
+                let reported = state.control.handle_reply(now, server, line, &hello, Matched::Last, &mut ());
+                reported.expect("the monitor waits for it");
                 if is_awaited {
                     state.elected(server, role);
                 }
@@ -234,8 +234,8 @@ impl Scope for Shape {
             Input::NotOk(place) => {
                 let (server, line) = state.line(place);
                 let reply = HelloReply { ok: false, code: 91, ..HelloReply::OK };
-                let told = state.control.handle_reply(now, server, line, &reply, Matched::Last, &mut ());
-                told.expect("the monitor waits for it");
+                let reported = state.control.handle_reply(now, server, line, &reply, Matched::Last, &mut ());
+                reported.expect("the monitor waits for it");
             }
             Input::Failed(place) => {
                 let (server, line) = state.line(place);

@@ -256,17 +256,17 @@ impl Scope for Shape {
             Input::Take => state.take(),
             Input::Dialed(line) => {
                 let id = state.lines[place(line)].expect("the host has a connection");
-                let told = state.monitor.handle_dialed(state.now, id, &mut state.events);
+                let reported = state.monitor.handle_dialed(state.now, id, &mut state.events);
                 let expected = state.model.dialed(state.now, id);
-                state.note(told, expected);
+                state.note(reported, expected);
             }
             Input::Reply(line, answer, is_known) => {
                 known = is_known;
                 let (id, reply) = (state.lines[place(line)].expect("the host has a connection"), reply(answer));
-                let told =
+                let reported =
                     state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
                 let expected = state.model.reply(state.now, id, &reply);
-                state.note(told, expected);
+                state.note(reported, expected);
             }
             Input::Failed(line, cause) => {
                 let id = state.lines[place(line)].expect("the host has a connection");
@@ -348,14 +348,14 @@ impl State {
     }
 
     fn fail(&mut self, id: LineId, cause: Cause) {
-        let told = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
+        let reported = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
         let expected = self.model.failed(self.now, id, cause);
-        self.note(told, expected);
+        self.note(reported, expected);
     }
 
-    fn note(&mut self, told: Result<(), Stale>, expected: bool) {
-        assert_eq!(told.is_ok(), expected, "S21: whether the report is stale");
-        if told.is_err() {
+    fn note(&mut self, reported: Result<(), Stale>, expected: bool) {
+        assert_eq!(reported.is_ok(), expected, "S21: whether the report is stale");
+        if reported.is_err() {
             self.trace.seen.stale += 1;
         }
     }

@@ -347,15 +347,15 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
             }
             Input::EstablishFailed(place) => {
                 let conn = state.establishing.remove(place.into());
-                let told = state.mux.handle_establish_failed(state.at(), conn, Cause::Network, &mut state.log);
+                let reported = state.mux.handle_establish_failed(state.at(), conn, Cause::Network, &mut state.log);
                 let expected = state.model.handle_establish_failed(state.now, conn.number().get(), Cause::Network);
-                assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+                assert_eq!(reported.is_ok(), expected, "handle_establish_failed");
             }
             Input::Failed(place) => {
                 let conn = state.known[usize::from(place)];
-                let told = state.mux.handle_failed(state.at(), conn, Cause::Network, &mut state.log);
+                let reported = state.mux.handle_failed(state.at(), conn, Cause::Network, &mut state.log);
                 let expected = state.model.handle_failed(state.now, conn.number().get(), Cause::Network);
-                assert_eq!(told.is_ok(), expected, "handle_failed");
+                assert_eq!(reported.is_ok(), expected, "handle_failed");
             }
             Input::Close => state.close(),
             Input::Due => {
@@ -529,14 +529,18 @@ impl<const CONNS: usize> State<CONNS> {
     }
 
     fn reply(&mut self, conn: MuxConnId, stream: i32) {
-        let told = self.mux.handle_reply(self.at(), conn, stream, &mut self.log);
-        assert_eq!(told, self.model.handle_reply(self.now, conn.number().get(), stream), "handle_reply");
-        assert_ne!(told, Err(ReplyError::Stale), "its connection exists");
+        let reported = self.mux.handle_reply(self.at(), conn, stream, &mut self.log);
+        assert_eq!(reported, self.model.handle_reply(self.now, conn.number().get(), stream), "handle_reply");
+        assert_ne!(reported, Err(ReplyError::Stale), "its connection exists");
     }
 
     fn established(&mut self, conn: MuxConnId) {
-        let told = self.mux.handle_established(self.at(), conn, &mut self.log);
-        assert_eq!(told.is_ok(), self.model.handle_established(self.now, conn.number().get()), "handle_established");
+        let reported = self.mux.handle_established(self.at(), conn, &mut self.log);
+        assert_eq!(
+            reported.is_ok(),
+            self.model.handle_established(self.now, conn.number().get()),
+            "handle_established"
+        );
     }
 
     fn close(&mut self) {

@@ -378,18 +378,22 @@ impl<M: Bounded> World<'_, M> {
 
     /// Returns true when the capacity for services is exhausted.
     pub(super) fn service(&mut self, conn: ConnId, service: ObjectId) -> bool {
-        let told = self.pool.handle_service(conn, service);
-        self.note(|| format!("service of {conn:?} is {service}: {told:?}"));
+        let reported = self.pool.handle_service(conn, service);
+        self.note(|| format!("service of {conn:?} is {service}: {reported:?}"));
         let expected = self.model.service(conn.connection_id().get(), service);
-        assert_eq!(told.map(|generation| generation.get()), expected, "handle_service");
-        told == Err(ServiceError::Full)
+        assert_eq!(reported.map(|generation| generation.get()), expected, "handle_service");
+        reported == Err(ServiceError::Full)
     }
 
     pub(super) fn established(&mut self, conn: ConnId) {
         let now = self.at();
-        let told = self.pool.handle_established(now, conn, &mut self.log);
-        self.note(|| format!("established {conn:?}: {told:?}"));
-        assert_eq!(told.is_ok(), self.model.established(self.now, conn.connection_id().get()), "handle_established");
+        let reported = self.pool.handle_established(now, conn, &mut self.log);
+        self.note(|| format!("established {conn:?}: {reported:?}"));
+        assert_eq!(
+            reported.is_ok(),
+            self.model.established(self.now, conn.connection_id().get()),
+            "handle_established"
+        );
     }
 
     fn establish_failed(&mut self, clear: Option<Clear>, choices: &mut impl Choices) {
@@ -400,10 +404,10 @@ impl<M: Bounded> World<'_, M> {
 
     fn fail_conn(&mut self, conn: ConnId, error: EstablishError) {
         let now = self.at();
-        let told = self.pool.handle_establish_failed(now, conn, error, &mut self.log);
-        self.note(|| format!("failed {conn:?} {error:?}: {told:?}"));
+        let reported = self.pool.handle_establish_failed(now, conn, error, &mut self.log);
+        self.note(|| format!("failed {conn:?} {error:?}: {reported:?}"));
         let expected = self.model.establish_failed(self.now, conn.connection_id().get(), error);
-        assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+        assert_eq!(reported.is_ok(), expected, "handle_establish_failed");
     }
 
     /// A connection that is not being established.
@@ -426,10 +430,10 @@ impl<M: Bounded> World<'_, M> {
     fn clear(&mut self, clear: Clear, choices: &mut impl Choices) {
         let cause = if self.shape.tiny { None } else { choices.one_of(&[None, Some(Cause::Network)]) };
         let now = self.at();
-        let told = self.pool.clear(now, clear, cause, &mut self.log);
-        self.note(|| format!("clear {clear:?} because of {cause:?}: {told:?}"));
+        let reported = self.pool.clear(now, clear, cause, &mut self.log);
+        self.note(|| format!("clear {clear:?} because of {cause:?}: {reported:?}"));
         let expected = if self.model.clear(self.now, clear, cause) { Ok(()) } else { Err(WrongMode) };
-        assert_eq!(told, expected, "clear");
+        assert_eq!(reported, expected, "clear");
     }
 
     pub(super) fn ready(&mut self) {

@@ -26,8 +26,8 @@ fn faults_of_files_name_the_remedy() {
     ];
     for (fault, text) in texts {
         let error = TlsError::File { option: "tlsCAFile", path: PathBuf::from("/x.pem"), fault };
-        let told = error.to_string();
-        assert!(told.starts_with("tlsCAFile /x.pem: ") && told.contains(text), "{told}");
+        let reported = error.to_string();
+        assert!(reported.starts_with("tlsCAFile /x.pem: ") && reported.contains(text), "{reported}");
     }
     assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile, TlsOptions::authorities or"));
     assert_eq!(TlsError::Authorities(FileFault::Pem).to_string(), "the text of TLS authorities is not PEM");
@@ -67,9 +67,9 @@ fn failed_handshake_reports_its_reason_and_cause() {
     for (error, cause) in cases {
         let is_unknown = cause == certificate(CertificateFault::UnknownIssuer);
         let hint = if is_unknown { "; tlsCAFile names the authorities to trust" } else { "" };
-        let told = format!("TLS handshake: {error}{hint}");
+        let reported = format!("TLS handshake: {error}{hint}");
         let failed = TlsHandshakeError::from(error.clone());
-        assert_eq!((failed.cause(), failed.to_string()), (cause, told));
+        assert_eq!((failed.cause(), failed.to_string()), (cause, reported));
         assert_eq!(cause_of(&io::Error::other(error)), cause, "as an error of a stream");
     }
     let failed = TlsHandshakeError::from(io::Error::from(io::ErrorKind::ConnectionReset));

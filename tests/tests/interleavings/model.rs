@@ -62,8 +62,8 @@ pub(crate) fn explore_with(
     }));
     let runs = runs.load(Ordering::Relaxed);
     let outcomes = outcomes.lock().expect("whole");
-    let told: Vec<String> = outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
-    println!("{}: {name}: {runs}, {bound} ({})", engine::NAME, told.join(", "));
+    let reported: Vec<String> = outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
+    println!("{}: {name}: {runs}, {bound} ({})", engine::NAME, reported.join(", "));
     engine::note(name, runs, &outcomes);
     outcomes.keys().copied().collect()
 }

@@ -94,20 +94,20 @@ static TOLD: LazyLock<std::sync::Mutex<Told>> = LazyLock::new(Default::default);
 
 /// Adds the figures of a scenario to those of the others.
 pub(crate) fn note(name: &str, runs: usize, outcomes: &BTreeMap<&str, usize>) {
-    let mut told = TOLD.lock().expect("whole");
-    told.schedules += runs;
-    told.outcomes.insert(name.to_owned(), json!(outcomes));
-    told.record();
+    let mut reported = TOLD.lock().expect("whole");
+    reported.schedules += runs;
+    reported.outcomes.insert(name.to_owned(), json!(outcomes));
+    reported.record();
 }
 
 /// Adds the figures of the tasks' actions and their results.
 pub(crate) fn note_kinds(kinds: &BTreeMap<&'static str, usize>, checks: &Checks) {
-    let mut told = TOLD.lock().expect("whole");
+    let mut reported = TOLD.lock().expect("whole");
     for (kind, count) in kinds {
-        *told.kinds.entry(kind).or_default() += count;
+        *reported.kinds.entry(kind).or_default() += count;
     }
-    told.checks.merge(checks);
-    told.record();
+    reported.checks.merge(checks);
+    reported.record();
 }
 
 impl Told {

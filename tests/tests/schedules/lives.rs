@@ -223,7 +223,7 @@ impl Drop for Owned<'_> {
 struct Asking<'l>(Option<&'l Mutex<Tally>>);
 
 impl Asking<'_> {
-    fn told(mut self, granted: bool) {
+    fn reported(mut self, granted: bool) {
         let Some(tally) = self.0.take() else { return };
         let mut tally = tally.lock().expect("whole");
         if granted {
@@ -249,7 +249,7 @@ impl Life {
         let server = hub.select_server(&Wanted::WRITE, limit).await?;
         let asking = Asking(Some(&self.tally));
         let granted = hub.check_out_of(server, limit, deadline).await;
-        asking.told(granted.is_ok());
+        asking.reported(granted.is_ok());
         let guard = granted?;
         let is_owned = !self.owned.lock().expect("whole").insert(guard.connection_id());
         assert!(!is_owned, "two tasks own one connection");
@@ -502,13 +502,13 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
 fn lives(name: &str, depth: usize, schedules: usize) {
     let sum = Arc::new(Mutex::new(Sum::default()));
     let counted = Arc::clone(&sum);
-    let told = engine::is_replay();
+    let reported = engine::is_replay();
     let outcomes = explore_with(
         name,
         |work| engine::check_many(schedules, depth, work),
         move || {
             let plan = Plan::drawn(&mut Rng::new(thread_rng().next_u64()));
-            if told {
+            if reported {
                 println!("{plan:?}");
             }
             live(plan, &counted)
@@ -516,7 +516,7 @@ fn lives(name: &str, depth: usize, schedules: usize) {
     );
     let sum = sum.lock().expect("whole");
     engine::note_kinds(&sum.counts, &sum.checks);
-    if !told {
+    if !reported {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
         let missing: Vec<_> = ACTIONS
             .iter()

@@ -10,7 +10,7 @@ fn wire_error_contains_rule_and_offset_and_is_a_protocol_error() {
 }
 
 #[test]
-fn every_kind_has_a_unique_text_with_its_numbers() {
+fn every_kind_has_a_text_with_its_numbers() {
     use WireErrorKind as Kind;
     let kinds = [
         (Kind::MessageTooShort { length_bytes: -5 }, "-5"),
@@ -35,7 +35,7 @@ fn every_kind_has_a_unique_text_with_its_numbers() {
         (Kind::SectionLength { length_bytes: 4 }, "section length 4"),
         (Kind::BodyMissing, "no body"),
         (Kind::BodyTwice, "second body"),
-        (Kind::SequenceTwice, "one name"),
+        (Kind::SequenceTwice, "the same name"),
         (Kind::SequencesTooMany, "too many"),
         (Kind::Truncated { needed_bytes: 4, found_bytes: 3 }, "4 bytes needed, 3"),
         (Kind::DocumentLength { length_bytes: 4, found_bytes: 3 }, "document length 4"),

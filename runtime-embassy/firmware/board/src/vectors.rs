@@ -1,7 +1,8 @@
-//! The handlers of the vector table: interrupts are passed to their devices, faults end the program.
+//! The handlers of the vector table: interrupts are passed to their devices, faults end the
+//! program.
 //!
-//! Without the feature `device` of cortex-m-rt, every vector of a device calls `DefaultHandler` with
-//! the number of the interrupt line.
+//! Without the feature `device` of cortex-m-rt, every vector of a device calls `DefaultHandler`
+//! with the number of the interrupt line.
 use cortex_m_rt::{ExceptionFrame, exception};
 
 use crate::{clock, ethernet, host, interrupt::Line};

@@ -100,9 +100,9 @@ fn servers_that_are_not_in_the_process_have_no_keys_but_quit() {
 #[test]
 fn text_from_servers_cannot_move_the_cursor() {
     let mut state = state();
-    state.add_event(Duration::ZERO, Kind::Failure, "\x1b[2J\x07bell\u{9b}".to_owned());
+    state.add_event(Duration::from_secs(60), Kind::Failure, "\x1b[2J\x07bell\u{9b}".to_owned());
     let shown = text(&frame(&state, 80, 24));
-    assert_eq!(shown[22], "   0.000 ?[2J?bell?");
+    assert_eq!(shown[22], "  60.000 ?[2J?bell?");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 #[path = "pty.rs"]
 mod pty;
 
+use std::io::Read;
 use std::process::Command;
 
 use super::*;
@@ -13,6 +14,7 @@ const PANICS: &str = "POOLHOUSE_WATCH_PANICS";
 fn panic_restores_the_terminal() {
     if std::env::var_os(PANICS).is_some() {
         let _terminal = Terminal::enter().unwrap();
+        io::stdin().read_exact(&mut [0]).unwrap();
         let _ = std::thread::spawn(|| panic!("a bug")).join();
         panic!("the process continues");
     }
@@ -21,8 +23,10 @@ fn panic_restores_the_terminal() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "terminal::tests::panic_restores_the_terminal", "--nocapture"]).env(PANICS, "yes");
     let mut child = terminal.start(&mut command).unwrap();
-    // The screen, its end, and then the message.
-    terminal.wait_for(&["\x1b[?1049h", "\x1b[?25h\x1b[?1049l", "a bug"]);
+    terminal.wait_for(&["\x1b[?1049h"]);
+    // A key arrives without the end of a line.
+    terminal.press("x").unwrap();
+    terminal.wait_for(&["\x1b[?25h\x1b[?1049l", "a bug"]);
     assert_eq!(child.wait().unwrap().code(), Some(101));
     assert_eq!(format!("{:?}", terminal.mode().unwrap()), before);
 }

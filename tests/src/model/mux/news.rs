@@ -208,7 +208,7 @@ impl Model {
         let conn = self.conn_mut(id);
         assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "stream {stream} was not free");
         let heartbeat = conn.heartbeat.as_mut().expect("a Heartbeat that is not owed");
-        assert_eq!(heartbeat.id, None, "told twice");
+        assert_eq!(heartbeat.id, None, "stream id set twice");
         heartbeat.id = Some(stream);
     }
 }

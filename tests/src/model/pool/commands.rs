@@ -343,8 +343,8 @@ impl Model {
             if let Some(number) = conn.bound {
                 self.waiter_mut(number).bound = None;
             }
-            let told = conn.place == Place::Establishing;
-            self.close_conn(conn.id, reason, cause, told.then_some(Place::OwesAbandon));
+            let reported = conn.place == Place::Establishing;
+            self.close_conn(conn.id, reason, cause, reported.then_some(Place::OwesAbandon));
         }
     }
 

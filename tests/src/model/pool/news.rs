@@ -21,8 +21,8 @@ impl Model {
         if !self.is_pending(id) {
             return Err(ServiceError::Stale);
         }
-        if let Some(told) = self.conn(id).filter(|conn| conn.service.is_some()) {
-            return Ok(told.generation);
+        if let Some(reported) = self.conn(id).filter(|conn| conn.service.is_some()) {
+            return Ok(reported.generation);
         }
         if !self.services.contains_key(&service) && self.services.len() >= self.room.services {
             return Err(ServiceError::Full);

@@ -63,7 +63,7 @@ pub(super) struct Scene<'c> {
     pub(super) ended: Vec<(ServerId, Option<Cause>)>,
     /// Servers with a changed description.
     pub(super) changed: Vec<ServerId>,
-    pub(super) told: usize,
+    pub(super) reported: usize,
     /// Properties, before the call, of the server that the call concerns.
     pub(super) was: Option<Looks>,
     pub(super) was_beating: bool,
@@ -112,7 +112,7 @@ impl Oracle {
             checks,
             ended: Vec::new(),
             changed: Vec::new(),
-            told: outputs.events.len(),
+            reported: outputs.events.len(),
             was: server.map(|server| server.looks),
             was_beating: server.is_some_and(|server| server.beat.is_some()),
         };
@@ -231,8 +231,8 @@ impl Oracle {
     fn result(&mut self, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         match (scene.input, answer) {
             (Input::Dialed(_) | Input::Reply(..) | Input::Failed(..), Answer::Stale) => {
-                let told = scene.told;
-                scene.checks.check("S21", told == 0, || format!("a stale report caused {told} events"))
+                let reported = scene.reported;
+                scene.checks.check("S21", reported == 0, || format!("a stale report caused {reported} events"))
             }
             (Input::Error(id, fault), Answer::Verdict(verdict)) => self.verdict(id, &fault, verdict, scene),
             (Input::Poll, Answer::Action(action)) => match action {

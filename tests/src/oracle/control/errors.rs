@@ -13,7 +13,7 @@ const SHUTDOWNS: [i32; 2] = [11_600, 91];
 
 impl Oracle {
     pub(super) fn verdict(&mut self, id: ServerId, fault: &Fault, verdict: &Verdict, scene: &mut Scene<'_>) -> Judged {
-        let is_nothing = *verdict == Verdict::default() && scene.told == 0;
+        let is_nothing = *verdict == Verdict::default() && scene.reported == 0;
         if fault.stale {
             return scene.checks.check("S10", is_nothing, || format!("a stale error: {verdict:?}"));
         }

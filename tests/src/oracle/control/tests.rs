@@ -46,25 +46,25 @@ const fn version(counter: i64) -> TopologyVersion {
 const GOOD: Looks = Looks { known: true, data: true, failed: false, version: Some(version(5)) };
 const FAILED: Looks = Looks { known: false, data: false, failed: true, version: None };
 
-fn told(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
+fn step(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
     (now, input, answer, events.to_vec(), Some(at(1_000_000)))
 }
 
 fn polled(action: Option<ControlAction>) -> Step {
-    told(0, Input::Poll, Answer::Action(action), &[])
+    step(0, Input::Poll, Answer::Action(action), &[])
 }
 
 /// The first check of a server begins.
 fn begin() -> Vec<Step> {
     vec![
-        told(0, Input::New, Answer::None, &[Event::Opened(server()), begun()]),
+        step(0, Input::New, Answer::None, &[Event::Opened(server()), begun()]),
         polled(Some(ControlAction::ServerAdded(server()))),
         polled(None),
     ]
 }
 
 fn reply(now: u64, counter: i64, events: &[Event]) -> Step {
-    told(now, Input::Reply(server(), Some(version(counter))), Answer::Done, events)
+    step(now, Input::Reply(server(), Some(version(counter))), Answer::Done, events)
 }
 
 fn ready() -> Step {
@@ -78,17 +78,17 @@ fn wake() -> Step {
 /// The server is known, and its next check begins.
 fn known() -> Vec<Step> {
     let answer = reply(0, 5, &[good(), Event::Changed(server(), GOOD)]);
-    let next = told(10_000, Input::Timeout, Answer::None, &[begun()]);
+    let next = step(10_000, Input::Timeout, Answer::None, &[begun()]);
     [begin(), vec![answer, ready(), wake(), polled(None), next, polled(None)]].concat()
 }
 
 fn failed(cause: Cause, events: &[Event]) -> Step {
-    told(10_000, Input::Failed(server(), cause), Answer::Done, &[&[bad(cause)], events].concat())
+    step(10_000, Input::Failed(server(), cause), Answer::Done, &[&[bad(cause)], events].concat())
 }
 
 fn fault(kind: FaultKind, stale: bool, verdict: Verdict) -> Step {
     let fault = Fault { stale, before: false, overloaded: false, kind };
-    told(10_000, Input::Error(server(), fault), Answer::Verdict(verdict), &[])
+    step(10_000, Input::Error(server(), fault), Answer::Verdict(verdict), &[])
 }
 
 fn judge(steps: &[Step], checks: &mut Checks) -> Result<Oracle, Violation> {
@@ -114,7 +114,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let lost = |cause| [known(), vec![failed(cause, &[unknown])]].concat();
     let dial = |now| {
         let dial = Action::Dial(Wire { line: Line::Check, number: 1 });
-        told(now, Input::PollLine(server(), Line::Check), Answer::Line(Some(dial)), &[])
+        step(now, Input::PollLine(server(), Line::Check), Answer::Line(Some(dial)), &[])
     };
     let dials = [known(), vec![dial(10_000), dial(10_100)]].concat();
     let marked = Event::Changed(server(), Looks { failed: false, ..FAILED });
@@ -122,11 +122,11 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     state_change.3 = vec![marked];
     let ended =
         [begin(), vec![reply(0, 5, &[good(), Event::Changed(server(), GOOD)]), ready(), wake(), polled(None)]].concat();
-    let slow = told(100, Input::Timeout, Answer::None, &[begun()]);
+    let slow = step(100, Input::Timeout, Answer::None, &[begun()]);
     let late = [begin(), vec![reply(0, 5, &[bad(Cause::Network), unknown])]].concat();
     vec![
-        ("S1", begin(), told(1_000, Input::Timeout, Answer::None, &[begun()])),
-        ("S2", ended.clone(), told(1, Input::Timeout, Answer::None, &[good()])),
+        ("S1", begin(), step(1_000, Input::Timeout, Answer::None, &[begun()])),
+        ("S2", ended.clone(), step(1, Input::Timeout, Answer::None, &[good()])),
         ("S3", ended, slow.clone()),
         ("S6", late, slow),
         ("S7", known(), failed(Cause::Network, &[])),
@@ -140,7 +140,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
         ("S12", known(), fault(FaultKind::Timeout, false, clears)),
         ("S18", known(), (10_000, Input::Close, Answer::None, vec![Event::Closed(server()), Event::Ended], None)),
         ("S20", dials, dial(10_200)),
-        ("S21", known(), told(10_000, Input::Dialed(server()), Answer::Stale, &[Event::Other])),
+        ("S21", known(), step(10_000, Input::Dialed(server()), Answer::Stale, &[Event::Other])),
     ]
 }
 

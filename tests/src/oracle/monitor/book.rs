@@ -65,7 +65,7 @@ pub(super) struct Scene<'c> {
     pub(super) was: Phase,
     pub(super) started: bool,
     pub(super) ended: bool,
-    pub(super) told: usize,
+    pub(super) reported: usize,
     /// The failure of the check connection that this call causes.
     pub(super) failure: Option<Cause>,
     /// The report was of a connection that was being dialed.
@@ -112,7 +112,7 @@ impl Oracle {
             was: self.phase,
             started: false,
             ended: false,
-            told: outputs.events.len(),
+            reported: outputs.events.len(),
             failure: None,
             dialing: false,
             current: false,
@@ -305,10 +305,10 @@ impl Oracle {
         scene
             .checks
             .check("S14", seen.streaming == streams, || format!("streams: {}, not {streams}", seen.streaming))?;
-        let told = seen.average.map(|average| average.as_nanos() * PARTS);
-        let is_near = match (told, self.average) {
-            (Some(told), Some(own)) => told.abs_diff(own) <= PARTS,
-            (told, own) => told == own,
+        let reported = seen.average.map(|average| average.as_nanos() * PARTS);
+        let is_near = match (reported, self.average) {
+            (Some(reported), Some(own)) => reported.abs_diff(own) <= PARTS,
+            (reported, own) => reported == own,
         };
         scene
             .checks

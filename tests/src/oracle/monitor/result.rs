@@ -87,7 +87,7 @@ impl Oracle {
                 Ok(())
             }
             Input::Request | Input::Known(_) => {
-                scene.checks.check("S5", scene.told == 0, || format!("{:?} caused events", scene.input))
+                scene.checks.check("S5", scene.reported == 0, || format!("{:?} caused events", scene.input))
             }
             Input::Cancel => self.cancelled(scene),
             Input::Close => {
@@ -100,7 +100,7 @@ impl Oracle {
             Input::Settle { .. } => self.settled(scene),
             Input::Dialed(wire) | Input::Reply(wire, _) | Input::Failed(wire, _) => {
                 let expected = if scene.current { Answer::Done } else { Answer::Stale };
-                let is_quiet = scene.current || scene.told == 0;
+                let is_quiet = scene.current || scene.reported == 0;
                 scene
                     .checks
                     .check("S21", *answer == expected && is_quiet, || format!("{:?}: {answer:?}", scene.input))?;
@@ -173,7 +173,7 @@ impl Oracle {
             // The host has no connection to close after a failed dial.
             self.wiring(line).hangup = None;
         }
-        scene.checks.check("S13", line == Line::Check || scene.told == 0, || "a measurement caused an event".into())
+        scene.checks.check("S13", line == Line::Check || scene.reported == 0, || "a measurement caused an event".into())
     }
 
     fn timed(&mut self, scene: &mut Scene<'_>) -> Judged {

@@ -37,12 +37,12 @@ fn bad(connection: u64, cause: Cause, after: u64) -> MonitorEvent {
     MonitorEvent::HeartbeatFailed { id: id(connection), awaited: false, duration, cause }
 }
 
-fn told(now: u64, input: Input, answer: Answer, events: &[MonitorEvent]) -> Step {
+fn step(now: u64, input: Input, answer: Answer, events: &[MonitorEvent]) -> Step {
     (now, input, answer, events.to_vec(), None)
 }
 
 fn polled(action: Action) -> Step {
-    told(0, Input::Poll(Some(Line::Check)), Answer::Action(Some(action)), &[])
+    step(0, Input::Poll(Some(Line::Check)), Answer::Action(Some(action)), &[])
 }
 
 fn seen(state: MonitorState, timeout: Option<u64>) -> Seen {
@@ -55,7 +55,7 @@ fn look((now, input, answer, events, _): Step, seen: Seen) -> Step {
 }
 
 fn start() -> Vec<Step> {
-    vec![told(0, Input::Start, Answer::None, &[begun(1, false)]), polled(Action::Dial(wire(1)))]
+    vec![step(0, Input::Start, Answer::None, &[begun(1, false)]), polled(Action::Dial(wire(1)))]
 }
 
 fn greeting() -> Action {
@@ -63,7 +63,7 @@ fn greeting() -> Action {
 }
 
 fn asked() -> Vec<Step> {
-    let dialed = told(0, Input::Dialed(wire(1)), Answer::Done, &[]);
+    let dialed = step(0, Input::Dialed(wire(1)), Answer::Done, &[]);
     [start(), vec![dialed, polled(greeting())]].concat()
 }
 
@@ -71,11 +71,11 @@ const VERSION: TopologyVersion = TopologyVersion { process_id: ObjectId([1; 12])
 
 /// A successful reply, with an applied outcome.
 fn answered(reply: CheckReply) -> Vec<Step> {
-    [asked(), vec![told(0, Input::Reply(wire(1), reply), Answer::Done, &[good(1, false)])]].concat()
+    [asked(), vec![step(0, Input::Reply(wire(1), reply), Answer::Done, &[good(1, false)])]].concat()
 }
 
 fn settle(now: u64, events: &[MonitorEvent]) -> Step {
-    told(now, Input::Settle { known: true }, Answer::None, events)
+    step(now, Input::Settle { known: true }, Answer::None, events)
 }
 
 fn waiting() -> Vec<Step> {
@@ -84,7 +84,7 @@ fn waiting() -> Vec<Step> {
 
 /// The next check of a known server is in flight.
 fn again() -> Vec<Step> {
-    let begins = told(10_000, Input::Timeout, Answer::None, &[begun(1, false)]);
+    let begins = step(10_000, Input::Timeout, Answer::None, &[begun(1, false)]);
     [waiting(), vec![begins]].concat()
 }
 
@@ -100,32 +100,32 @@ fn judge(steps: &[Step], checks: &mut Checks) -> Result<Oracle, Violation> {
 
 fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let streaming = CheckReply { topology_version: Some(VERSION), ..CheckReply::OK };
-    let requested = [waiting(), vec![told(100, Input::Request, Answer::None, &[])]].concat();
-    let failed = |cause| told(10_005, Input::Failed(wire(1), cause), Answer::Done, &[bad(1, cause, 5)]);
+    let requested = [waiting(), vec![step(100, Input::Request, Answer::None, &[])]].concat();
+    let failed = |cause| step(10_005, Input::Failed(wire(1), cause), Answer::Done, &[bad(1, cause, 5)]);
     let refused = Cause::Command { code: 1 };
     let rtt = Wire { line: Line::Rtt, number: 2 };
     let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Ended, Some(10_005)));
     let wrong_mean = Seen { average: Some(Duration::from_secs(1)), ..seen(MonitorState::Waiting, Some(10_000)) };
     let late = Seen { average: Some(Duration::ZERO), ..seen(MonitorState::Waiting, Some(501)) };
     let poll = Action::Hello(wire(1), HelloKind::Poll { legacy: true });
-    let dialed = told(0, Input::Dialed(wire(1)), Answer::Done, &[]);
+    let dialed = step(0, Input::Dialed(wire(1)), Answer::Done, &[]);
     vec![
-        ("S1", start(), told(10_000, Input::Timeout, Answer::None, &[begun(2, false)])),
-        ("S2", waiting(), told(1, Input::Timeout, Answer::None, &[good(1, false)])),
-        ("S3", waiting(), told(400, Input::Timeout, Answer::None, &[begun(1, false)])),
-        ("S4", waiting(), told(600, Input::Timeout, Answer::None, &[begun(1, false)])),
-        ("S5", requested, look(told(200, Input::Known(true), Answer::None, &[]), late)),
+        ("S1", start(), step(10_000, Input::Timeout, Answer::None, &[begun(2, false)])),
+        ("S2", waiting(), step(1, Input::Timeout, Answer::None, &[good(1, false)])),
+        ("S3", waiting(), step(400, Input::Timeout, Answer::None, &[begun(1, false)])),
+        ("S4", waiting(), step(600, Input::Timeout, Answer::None, &[begun(1, false)])),
+        ("S5", requested, look(step(200, Input::Known(true), Answer::None, &[]), late)),
         ("S6", [again(), vec![failed(Cause::Network)]].concat(), settle(10_005, &[])),
         ("S6", [again(), vec![failed(refused)]].concat(), settle(10_005, &[begun(2, false)])),
         ("S7", again(), unsettled),
         ("S13", answered(CheckReply::OK), look(settle(0, &[]), wrong_mean)),
-        ("S14", waiting(), told(0, Input::Poll(Some(Line::Rtt)), Answer::Action(Some(Action::Dial(rtt))), &[])),
+        ("S14", waiting(), step(0, Input::Poll(Some(Line::Rtt)), Answer::Action(Some(Action::Dial(rtt))), &[])),
         ("S15", answered(streaming), settle(0, &[])),
-        ("S16", start(), told(10_000, Input::Timeout, Answer::None, &[])),
+        ("S16", start(), step(10_000, Input::Timeout, Answer::None, &[])),
         ("S17", [start(), vec![dialed]].concat(), polled(poll)),
-        ("S18", start(), told(0, Input::Close, Answer::None, &[])),
+        ("S18", start(), step(0, Input::Close, Answer::None, &[])),
         ("S18", waiting(), polled(Action::Hangup(wire(1)))),
-        ("S21", waiting(), told(0, Input::Reply(wire(7), CheckReply::OK), Answer::Done, &[])),
+        ("S21", waiting(), step(0, Input::Reply(wire(7), CheckReply::OK), Answer::Done, &[])),
     ]
 }
 
@@ -146,7 +146,7 @@ fn a_right_history_passes() {
     let steps = [answered(CheckReply::OK), vec![look(settle(0, &[]), mean)]].concat();
     judge(&steps, &mut checks).expect("right");
     let retried = settle(10_005, &[begun(2, false)]);
-    let failed = told(10_005, Input::Failed(wire(1), Cause::Network), Answer::Done, &[bad(1, Cause::Network, 5)]);
+    let failed = step(10_005, Input::Failed(wire(1), Cause::Network), Answer::Done, &[bad(1, Cause::Network, 5)]);
     judge(&[again(), vec![failed, retried]].concat(), &mut checks).expect("right");
     assert!(checks.of("S6") > 0 && checks.of("S4") > 0);
 }

@@ -34,7 +34,7 @@ pub(super) struct Conn {
     pub(super) place: Place,
     pub(super) created: Instant,
     /// Its `Establish` was polled.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     /// Stream ids that are in use.
     pub(super) ids: BTreeMap<u16, Use>,
     pub(super) in_flight: u32,
@@ -86,7 +86,7 @@ pub(super) struct Scene<'c> {
     pub(super) worn: Option<u64>,
     /// Connections that were closed.
     pub(super) gone: Vec<u64>,
-    pub(super) told: usize,
+    pub(super) reported: usize,
     /// The kind of the reply, according to its event.
     pub(super) reply: Option<super::Answer>,
 }
@@ -150,7 +150,7 @@ impl Oracle {
             queued: false,
             worn: None,
             gone: Vec::new(),
-            told: outputs.events.len(),
+            reported: outputs.events.len(),
             reply: None,
         };
         self.apply_call(&scene);
@@ -207,7 +207,7 @@ impl Oracle {
 
     fn at_rest(&self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
         let state = seen.state;
-        let told = [state.open, state.establishing, state.trashed, state.retired, state.in_flight, state.orphaned];
+        let reported = [state.open, state.establishing, state.trashed, state.retired, state.in_flight, state.orphaned];
         let own = [
             self.count(Place::Open),
             self.count(Place::Pending),
@@ -216,8 +216,10 @@ impl Oracle {
             self.conns.values().map(|conn| conn.in_flight).sum(),
             self.conns.values().map(|conn| conn.late).sum(),
         ];
-        scene.checks.check("P1", told == own, || {
-            format!("open, establishing, trashed, retired, in flight, orphaned are {told:?}, but {own:?} by the events")
+        scene.checks.check("P1", reported == own, || {
+            format!(
+                "open, establishing, trashed, retired, in flight, orphaned are {reported:?}, but {own:?} by the events"
+            )
         })?;
         let waiting = self.queue.len();
         scene

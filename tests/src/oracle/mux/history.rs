@@ -62,7 +62,7 @@ impl Oracle {
         let conn = Conn {
             place: Place::Pending,
             created: self.now,
-            told: false,
+            reported: false,
             ids: BTreeMap::new(),
             in_flight: 0,
             late: 0,
@@ -117,7 +117,7 @@ impl Oracle {
             Event::Closed(_, reason, in_flight) => {
                 self.is_count(conn, in_flight, scene)?;
                 self.is_true(number, conn, reason, scene)?;
-                if conn.told {
+                if conn.reported {
                     self.owed_closes.insert(number);
                 }
                 scene.gone.push(number);
@@ -192,8 +192,8 @@ impl Oracle {
             MuxClosed::Idle => conn.place == Place::Trashed && conn.in_flight == 0,
             MuxClosed::Worn => conn.place == Place::Retired && conn.in_flight == 0,
             MuxClosed::Error(cause) => match scene.input {
-                Input::Failed { conn, cause: told } | Input::EstablishFailed { conn, cause: told } => {
-                    conn == number && told == cause
+                Input::Failed { conn, cause: reported } | Input::EstablishFailed { conn, cause: reported } => {
+                    conn == number && reported == cause
                 }
                 Input::Reply { conn, .. } => conn == number && scene.reply == Some(Answer::Unknown),
                 Input::Timeout => true,

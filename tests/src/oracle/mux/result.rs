@@ -50,7 +50,7 @@ impl Oracle {
             }
             Input::Release { stream, .. } => {
                 let expected = if stream.is_some() { Answer::Done } else { Answer::Stale };
-                let is_quiet = stream.is_some() || scene.told == 0;
+                let is_quiet = stream.is_some() || scene.reported == 0;
                 scene
                     .checks
                     .check("M4", *answer == expected && is_quiet, || format!("release of {stream:?}: {answer:?}"))
@@ -89,7 +89,7 @@ impl Oracle {
         let is_gone = scene.gone.contains(&conn);
         match answer {
             Answer::Stale => {
-                scene.checks.check("M6", scene.told == 0, || format!("a stale report about {conn} caused events"))
+                scene.checks.check("M6", scene.reported == 0, || format!("a stale report about {conn} caused events"))
             }
             _ if matches!(scene.input, Input::Established { .. }) => {
                 let is_pending = self.conns.get(&conn).is_some_and(|it| it.place == Place::Pending);
@@ -103,7 +103,7 @@ impl Oracle {
         match action {
             None => {
                 let left =
-                    self.conns.iter().find(|(_, it)| it.place == Place::Pending && !it.told).map(|(conn, _)| conn);
+                    self.conns.iter().find(|(_, it)| it.place == Place::Pending && !it.reported).map(|(conn, _)| conn);
                 scene.checks.check("M6", left.is_none(), || format!("{left:?} is never established"))?;
                 let left = &self.owed_closes;
                 scene.checks.check("M6", left.is_empty(), || format!("{left:?} are never closed"))?;
@@ -111,10 +111,10 @@ impl Oracle {
                 scene.checks.check("P8", left.is_none(), || format!("{left:?} is never woken"))
             }
             Some(Action::Establish(number)) => {
-                let found = self.conns.get_mut(&number).filter(|it| it.place == Place::Pending && !it.told);
+                let found = self.conns.get_mut(&number).filter(|it| it.place == Place::Pending && !it.reported);
                 let is_owed = found.is_some();
                 if let Some(conn) = found {
-                    conn.told = true;
+                    conn.reported = true;
                 }
                 scene
                     .checks

@@ -32,7 +32,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn told(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
+fn step(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
     (now, input, answer, events.to_vec(), None)
 }
 
@@ -45,25 +45,25 @@ fn seen(establishing: u32, in_flight: u32, queued: u32) -> Option<Seen> {
 fn open() -> Vec<Step> {
     let polled = Answer::Action(Some(super::Action::Establish(1)));
     vec![
-        told(0, Input::New, Answer::None, &[Event::Options(config()), Event::Created(1)]),
-        told(0, Input::Poll, polled, &[]),
-        told(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]),
+        step(0, Input::New, Answer::None, &[Event::Options(config()), Event::Created(1)]),
+        step(0, Input::Poll, polled, &[]),
+        step(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]),
     ]
 }
 
 fn acquire(now: u64, id: u16) -> Step {
     let granted = Event::Acquired(1, id, ms(0));
-    told(now, Input::Acquire { deadline: None }, Answer::Granted(1, id), &[granted])
+    step(now, Input::Acquire { deadline: None }, Answer::Granted(1, id), &[granted])
 }
 
 fn wait(now: u64, number: u64, queued: u32) -> Step {
-    told(now, Input::Acquire { deadline: None }, Answer::Queued(number), &[Event::Queued(queued)])
+    step(now, Input::Acquire { deadline: None }, Answer::Queued(number), &[Event::Queued(queued)])
 }
 
 /// Connection 1 has two requests in flight, its maximum, and two waiters wait for connection 2.
 fn full() -> Vec<Step> {
     let events = [Event::Created(2), Event::Queued(1)];
-    let first = told(0, Input::Acquire { deadline: None }, Answer::Queued(1), &events);
+    let first = step(0, Input::Acquire { deadline: None }, Answer::Queued(1), &events);
     let second = vec![acquire(0, 0), acquire(0, 1), first, wait(1, 2, 2)];
     [open(), second].concat()
 }
@@ -91,21 +91,21 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let answered = Answer::Reply(Reply::Request);
     let freed = |now, conn, id, duration| {
         let events = [Event::Replied(1, 0), Event::Acquired(conn, id, duration)];
-        told(now, reply(0), answered, &events)
+        step(now, reply(0), answered, &events)
     };
-    let orphaned = |id, count| told(0, release(id, Written::Perhaps), Answer::Done, &[Event::Orphaned(1, id, count)]);
-    let timeout = |now, events: &[Event]| told(now, Input::Timeout, Answer::None, events);
+    let orphaned = |id, count| step(0, release(id, Written::Perhaps), Answer::Done, &[Event::Orphaned(1, id, count)]);
+    let timeout = |now, events: &[Event]| step(now, Input::Timeout, Answer::None, events);
     let late = AcquireError::TimedOut { in_flight: 2, queued: 2 };
     let created = |conn| timeout(0, &[Event::Created(conn)]);
-    let twice = told(0, Input::Claim { waiter: 1 }, Answer::Granted(1, 0), &[]);
-    let woken = told(0, Input::Poll, Answer::Action(Some(super::Action::Wake(1))), &[]);
+    let twice = step(0, Input::Claim { waiter: 1 }, Answer::Granted(1, 0), &[]);
+    let woken = step(0, Input::Poll, Answer::Action(Some(super::Action::Wake(1))), &[]);
     let look = |(now, input, answer, events, _): Step, seen| (now, input, answer, events, seen);
     let worn = [open(), vec![acquire(0, 0), acquire(0, 1), orphaned(0, 1)]].concat();
-    let half = told(0, Input::Release { stream: Some((1, 0)), written: Written::No }, Answer::Done, &[]);
+    let half = step(0, Input::Release { stream: Some((1, 0)), written: Written::No }, Answer::Done, &[]);
     vec![
         ("M1", one(), acquire(0, 0)),
-        ("M2", one(), told(0, reply(3), answered, &[Event::Replied(1, 3)])),
-        ("M2", one(), told(0, reply(0), Answer::Unknown, &[Event::Unknown(1, 0)])),
+        ("M2", one(), step(0, reply(3), answered, &[Event::Replied(1, 3)])),
+        ("M2", one(), step(0, reply(0), Answer::Unknown, &[Event::Unknown(1, 0)])),
         ("M3", worn, orphaned(1, 2)),
         ("M3", [one(), vec![orphaned(0, 1)]].concat(), acquire(0, 0)),
         ("M4", full(), twice),
@@ -114,7 +114,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
         (
             "M6",
             one(),
-            told(0, Input::Acquire { deadline: None }, Answer::Granted(2, 0), &[Event::Acquired(2, 0, ms(0))]),
+            step(0, Input::Acquire { deadline: None }, Answer::Granted(2, 0), &[Event::Acquired(2, 0, ms(0))]),
         ),
         ("P1", open(), look(acquire(0, 0), seen(0, 0, 0))),
         ("P2", [open(), vec![created(2)]].concat(), created(3)),
@@ -146,13 +146,13 @@ fn an_event_of_another_time_breaks_p25() {
 #[test]
 fn a_right_history_passes() {
     let events = [Event::Replied(1, 0), Event::Acquired(1, 2, ms(5))];
-    let served = told(5, reply(0), Answer::Reply(Reply::Request), &events);
+    let served = step(5, reply(0), Answer::Reply(Reply::Request), &events);
     let closed = [
         Event::Failed(AcquireError::Closed, ms(5)),
         Event::Closed(1, poolhouse_core::mux::MuxClosed::PoolClosed, 2),
         Event::PoolClosed,
     ];
-    let closed = told(6, Input::Close, Answer::None, &closed);
+    let closed = step(6, Input::Close, Answer::None, &closed);
     let oracle = judge(&[full(), vec![served, closed]].concat(), &mut Checks::default()).expect("right");
     assert_eq!(oracle.after_close(&mut Checks::default()).expect_err("outcomes were not claimed").id, "M6");
     let oracle = judge(&full(), &mut Checks::default()).expect("right");

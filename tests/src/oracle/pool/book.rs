@@ -72,7 +72,7 @@ pub(super) struct Conn {
     /// The purpose of its establishment.
     pub(super) purpose: Purpose,
     /// Its `Establish` was polled.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     pub(super) interrupted: bool,
     /// `retire` was called while it was in use.
     pub(super) retired: bool,

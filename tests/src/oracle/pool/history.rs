@@ -72,14 +72,14 @@ impl Oracle {
         scene
             .checks
             .check("P29", state == Some(PoolState::Ready), || format!("PoolCleared of a pool in state {state:?}"))?;
-        let told = match service {
+        let reported = match service {
             Some(service) => Clear::Service(service),
             None => Clear::All { interrupt_in_use_connections: interrupt },
         };
         if scene.input != Input::Unseen {
             let expected = scene.clear.filter(|_| !scene.cleared);
-            scene.checks.check("P29", expected == Some(told), || {
-                format!("the event reports {told:?}, but {expected:?} is due")
+            scene.checks.check("P29", expected == Some(reported), || {
+                format!("the event reports {reported:?}, but {expected:?} is due")
             })?;
             let why = match scene.input {
                 Input::Clear { cause, .. } => cause,
@@ -93,8 +93,8 @@ impl Oracle {
         }
         scene.cleared = true;
         scene.failing = false;
-        scene.clear = Some(told);
-        self.raise(told, scene.input == Input::Fork);
+        scene.clear = Some(reported);
+        self.raise(reported, scene.input == Input::Fork);
         if service.is_none() {
             // A load balancer has no monitor that could mark the pool ready again.
             if !self.options.load_balanced {
@@ -152,7 +152,7 @@ impl Oracle {
             service: None,
             since: self.now,
             purpose: if waiting.is_some() { Purpose::Nobody } else { Purpose::Background },
-            told: false,
+            reported: false,
             interrupted: false,
             retired: false,
             owes_interrupt: false,
@@ -259,7 +259,7 @@ impl Oracle {
         if conn.place != Place::Pending {
             self.owed_closes.insert(number);
         } else {
-            if conn.told && !is_news {
+            if conn.reported && !is_news {
                 self.owed_ends.insert(number);
             }
             let unbound_waiter = self.unbind(number);

@@ -12,10 +12,10 @@ type Judged = Result<(), Violation>;
 impl Oracle {
     pub(super) fn at_rest(&mut self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
         let counts = seen.counts;
-        let told = [counts.pending, counts.available, counts.in_use, counts.waiting];
+        let reported = [counts.pending, counts.available, counts.in_use, counts.waiting];
         let own = [self.pending, self.available, self.in_use, u32::try_from(self.queue.len()).unwrap_or(u32::MAX)];
-        scene.checks.check("P1", told == own, || {
-            format!("pending, available, in use, waiting are {told:?}, but {own:?} by the events")
+        scene.checks.check("P1", reported == own, || {
+            format!("pending, available, in use, waiting are {reported:?}, but {own:?} by the events")
         })?;
         let max = self.options.max_pool_size;
         self.shrunk &= self.is_beyond_max() || self.pending > self.options.max_connecting;
@@ -46,8 +46,8 @@ impl Oracle {
         // An expired pause is due until a call processes it. It is then removed, even if no
         // connection may be created. While the memory has no free slot, nothing is due, so the
         // removal is observed when a slot is free again.
-        let is_told = seen.timeout.is_some_and(|at| at <= self.now);
-        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_place() && !is_told {
+        let is_reported = seen.timeout.is_some_and(|at| at <= self.now);
+        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_place() && !is_reported {
             self.pause_until = None;
         }
         self.is_due(seen.timeout, scene)?;
@@ -60,12 +60,12 @@ impl Oracle {
 
     /// The fill target stays until it is reached.
     fn filled(&mut self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
-        let (own, told) = (self.fill_target, seen.fill_target);
+        let (own, reported) = (self.fill_target, seen.fill_target);
         let is_reached = scene.established >= self.goal_of(own);
-        scene.checks.check("P4", told == own || (told == 0 && is_reached), || {
-            format!("the fill target is {told}, but {own} were requested")
+        scene.checks.check("P4", reported == own || (reported == 0 && is_reached), || {
+            format!("the fill target is {reported}, but {own} were requested")
         })?;
-        self.fill_target = told;
+        self.fill_target = reported;
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Oracle {
     }
 
     /// The earliest deadline.
-    fn is_due(&self, told: Option<Instant>, scene: &mut Scene<'_>) -> Judged {
+    fn is_due(&self, reported: Option<Instant>, scene: &mut Scene<'_>) -> Judged {
         let mut due = self.queue.iter().filter_map(super::book::Waiter::until).min();
         let mut earlier = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
         let background = self.is_in_background();
@@ -123,9 +123,9 @@ impl Oracle {
             if self.available > 0 {
                 let available = || self.conns.values().filter(|it| it.place == Place::Available);
                 if available().any(|it| self.is_stale(it)) {
-                    let is_told = told.is_some_and(|at| at <= self.now);
-                    scene.checks.check("P44", is_told, || {
-                        format!("stale connections are available, but poll_timeout returns {told:?}")
+                    let is_reported = reported.is_some_and(|at| at <= self.now);
+                    scene.checks.check("P44", is_reported, || {
+                        format!("stale connections are available, but poll_timeout returns {reported:?}")
                     })?;
                     earlier(self.now);
                 }
@@ -144,13 +144,13 @@ impl Oracle {
         if waits && self.state == Some(PoolState::Ready) && self.may_create() && self.has_place() {
             earlier(self.now);
         }
-        let (told, due) = (told.map(|at| at.max(self.now)), due.map(|at| at.max(self.now)));
-        let is_spare = self.sweep && background && told == Some(self.now);
-        scene
-            .checks
-            .check("P20", told == due || is_spare, || format!("due is {due:?}, but poll_timeout returns {told:?}"))?;
+        let (reported, due) = (reported.map(|at| at.max(self.now)), due.map(|at| at.max(self.now)));
+        let is_spare = self.sweep && background && reported == Some(self.now);
+        scene.checks.check("P20", reported == due || is_spare, || {
+            format!("due is {due:?}, but poll_timeout returns {reported:?}")
+        })?;
         if scene.input == Input::Timeout {
-            let is_left = told.is_some_and(|at| at <= self.now);
+            let is_left = reported.is_some_and(|at| at <= self.now);
             scene.checks.check("P19", !is_left, || "something is due after handle_timeout".into())?;
         }
         Ok(())

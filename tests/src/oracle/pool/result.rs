@@ -249,8 +249,8 @@ impl Oracle {
     /// Checks the required effects of a clear within its step.
     fn after_clear(&mut self, scene: &mut Scene<'_>) -> Judged {
         let Some(clear) = scene.clear else { return Ok(()) };
-        let is_told = scene.cleared || scene.was != Some(PoolState::Ready);
-        scene.checks.check("P34", is_told, || format!("{clear:?} emitted no event"))?;
+        let is_reported = scene.cleared || scene.was != Some(PoolState::Ready);
+        scene.checks.check("P34", is_reported, || format!("{clear:?} emitted no event"))?;
         let Clear::All { interrupt_in_use_connections: interrupt } = clear else {
             let is_spared = scene.closed <= u32::from(scene.gone) && !scene.failing;
             return scene.checks.check("P45", is_spared, || "the clear of a service affected other services".into());
@@ -295,10 +295,10 @@ impl Oracle {
         match action {
             None => self.nothing_owed(prompt, establish, scene),
             Some(Action::Establish(number)) => {
-                let found = self.conns.get_mut(&number).filter(|it| it.place == Place::Pending && !it.told);
+                let found = self.conns.get_mut(&number).filter(|it| it.place == Place::Pending && !it.reported);
                 let is_owed = establish && found.is_some();
                 if let Some(conn) = found {
-                    conn.told = true;
+                    conn.reported = true;
                 }
                 scene
                     .checks
@@ -333,7 +333,7 @@ impl Oracle {
 
     fn nothing_owed(&self, prompt: bool, establish: bool, scene: &mut Scene<'_>) -> Judged {
         if establish {
-            let left = self.conns.iter().find(|(_, it)| it.place == Place::Pending && !it.told);
+            let left = self.conns.iter().find(|(_, it)| it.place == Place::Pending && !it.reported);
             scene.checks.check("P5", left.is_none(), || format!("{left:?} is never established"))?;
         }
         if prompt {

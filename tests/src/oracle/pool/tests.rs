@@ -43,42 +43,42 @@ fn seen(counts: [u32; 4], state: PoolState, timeout: Option<u64>) -> Option<Seen
     Some(Seen { counts, state, generation: 0, services: 0, fill_target: 0, timeout: timeout.map(at) })
 }
 
-fn told(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
+fn step(now: u64, input: Input, answer: Answer, events: &[Event]) -> Step {
     (now, input, answer, events.to_vec(), None)
 }
 
 fn new(options: PoolOptions) -> Step {
-    told(0, Input::New, Answer::None, &[Event::PoolCreated(options)])
+    step(0, Input::New, Answer::None, &[Event::PoolCreated(options)])
 }
 
 fn ready(now: u64) -> Step {
-    told(now, Input::Ready, Answer::None, &[Event::PoolReady])
+    step(now, Input::Ready, Answer::None, &[Event::PoolReady])
 }
 
 fn clear(now: u64, interrupt_in_use_connections: bool, events: &[Event]) -> Step {
     let input = Input::Clear { clear: Clear::All { interrupt_in_use_connections }, cause: None };
-    told(now, input, Answer::Done, events)
+    step(now, input, Answer::Done, events)
 }
 
 /// A check-out that waits under this number, and its further events.
 fn wait(now: u64, number: u64, more: &[Event]) -> Step {
     let events = [&[Event::Started], more].concat();
-    told(now, Input::CheckOut { deadline: None }, Answer::Queued(number), &events)
+    step(now, Input::CheckOut { deadline: None }, Answer::Queued(number), &events)
 }
 
 /// A check-out that is granted connection 1.
 fn take(now: u64) -> Step {
     let events = [Event::Started, Event::CheckedOut(1, ms(0))];
-    told(now, Input::CheckOut { deadline: None }, Answer::Granted(1), &events)
+    step(now, Input::CheckOut { deadline: None }, Answer::Granted(1), &events)
 }
 
 fn polled(owed: Owed, action: Option<Action>) -> Step {
-    told(0, Input::Poll(owed), Answer::Action(action), &[])
+    step(0, Input::Poll(owed), Answer::Action(action), &[])
 }
 
 fn check_in(now: u64, more: &[Event]) -> Step {
     let input = Input::CheckIn { conn: Some(1), health: Health::Healthy };
-    told(now, input, Answer::Done, &[&[Event::CheckedIn(1)], more].concat())
+    step(now, input, Answer::Done, &[&[Event::CheckedIn(1)], more].concat())
 }
 
 fn look((now, input, answer, events, _): Step, seen: Option<Seen>) -> Step {
@@ -93,9 +93,9 @@ fn waiting(options: PoolOptions) -> Vec<Step> {
 /// Connection 1 is in use.
 fn in_use(options: PoolOptions) -> Vec<Step> {
     let events = [Event::Ready(1, ms(0)), Event::CheckedOut(1, ms(0))];
-    let granted = told(0, Input::Established { conn: 1 }, Answer::Done, &events);
+    let granted = step(0, Input::Established { conn: 1 }, Answer::Done, &events);
     let woken = polled(Owed::Any, Some(Action::Wake(1)));
-    let claimed = told(0, Input::Claim { waiter: 1 }, Answer::Granted(1), &[]);
+    let claimed = step(0, Input::Claim { waiter: 1 }, Answer::Granted(1), &[]);
     [waiting(options), vec![granted, woken, claimed]].concat()
 }
 
@@ -145,29 +145,29 @@ type Wrong = Vec<(&'static str, PoolOptions, Vec<Step>)>;
 fn counts() -> Wrong {
     let two = PoolOptions { max_pool_size: 2, ..ONE };
     let foreign = Input::CheckIn { conn: Some(9), health: Health::Healthy };
-    let twice = told(0, Input::CheckOut { deadline: None }, Answer::Granted(1), &take(0).3);
+    let twice = step(0, Input::CheckOut { deadline: None }, Answer::Granted(1), &take(0).3);
     vec![
         wrong("P1", ONE, vec![], look(new(ONE), seen([1, 0, 0, 0], PoolState::Paused, None))),
         wrong("P2", ONE, waiting(ONE), wait(0, 2, &[Event::Created(2)])),
         wrong("P3", two, waiting(two), wait(0, 2, &[Event::Created(2)])),
-        wrong("P4", ONE, vec![new(ONE), ready(0)], told(0, Input::Timeout, Answer::None, &[Event::Created(1)])),
+        wrong("P4", ONE, vec![new(ONE), ready(0)], step(0, Input::Timeout, Answer::None, &[Event::Created(1)])),
         wrong("P5", ONE, in_use(ONE), twice),
         wrong("P6", ONE, vec![new(ONE), ready(0)], wait(0, 1, &[Event::Created(2)])),
-        wrong("P7", ONE, vec![new(ONE), ready(0)], told(0, foreign, Answer::Done, &[])),
+        wrong("P7", ONE, vec![new(ONE), ready(0)], step(0, foreign, Answer::Done, &[])),
     ]
 }
 
 fn waiters() -> Wrong {
     let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..ONE };
     let second = [waiting(two), vec![wait(0, 2, &[Event::Created(2)])]].concat();
-    let ready_for_nobody = told(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]);
+    let ready_for_nobody = step(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]);
     let granted = in_use(ONE)[..5].to_vec();
     let later = [blocked(ONE), vec![wait(1, 3, &[])]].concat();
-    let cancel = |waiter| told(0, Input::Cancel { waiter }, Answer::None, &[]);
+    let cancel = |waiter| step(0, Input::Cancel { waiter }, Answer::None, &[]);
     let before = [Event::Created(2), Event::Ready(1, ms(0)), Event::CheckedOut(1, ms(0))];
-    let refused = told(0, Input::CheckIn { conn: Some(1), health: Health::Healthy }, Answer::Stale, &[]);
+    let refused = step(0, Input::CheckIn { conn: Some(1), health: Health::Healthy }, Answer::Stale, &[]);
     vec![
-        wrong("P8", ONE, waiting(ONE), told(0, Input::Claim { waiter: 1 }, Answer::Failed(CLEARED), &[])),
+        wrong("P8", ONE, waiting(ONE), step(0, Input::Claim { waiter: 1 }, Answer::Failed(CLEARED), &[])),
         wrong("P9", ONE, later, check_in(2, &[Event::CheckedOut(1, ms(1))])),
         wrong("P10", ONE, vec![new(ONE), ready(0)], look(wait(0, 1, &[]), seen([0, 0, 0, 1], PoolState::Ready, None))),
         wrong("P11", ONE, blocked(ONE), cancel(2)),
@@ -176,14 +176,14 @@ fn waiters() -> Wrong {
         wrong("P14", ONE, blocked(ONE), look(check_in(0, &[]), seen([0, 1, 0, 1], PoolState::Ready, None))),
         wrong("P15", ONE, idle(ONE), wait(0, 2, &[])),
         wrong("P16", ONE, in_use(ONE), refused),
-        wrong("P17", two, waiting(two), told(0, Input::Established { conn: 1 }, Answer::Done, &before)),
+        wrong("P17", two, waiting(two), step(0, Input::Established { conn: 1 }, Answer::Done, &before)),
     ]
 }
 
 fn time() -> Wrong {
     let patient = PoolOptions { max_pool_size: 2, max_connecting: 2, ..HASTY };
     let idling = PoolOptions { max_idle_time: Some(ms(10)), ..ONE };
-    let timeout = |now, events: &[Event]| told(now, Input::Timeout, Answer::None, events);
+    let timeout = |now, events: &[Event]| step(now, Input::Timeout, Answer::None, events);
     let unserved = [blocked(patient), vec![wait(5, 3, &[])]].concat();
     let hung = EstablishError { cause: Cause::NetworkTimeout, overloaded: false, clear: None };
     let hung = Input::EstablishFailed { conn: 1, error: hung };
@@ -196,7 +196,7 @@ fn time() -> Wrong {
         wrong("P21", HASTY, blocked(HASTY), check_in(10, &[Event::CheckedOut(1, ms(10))])),
         wrong("P22", ONE, blocked(ONE), timeout(5, &[failed(LATE, 5)])),
         wrong("P23", patient, unserved, look(timeout(10, &[failed(LATE, 10)]), served)),
-        wrong("P24", ONE, waiting(ONE), told(0, hung, Answer::Done, &closed)),
+        wrong("P24", ONE, waiting(ONE), step(0, hung, Answer::Done, &closed)),
         wrong("P26", idling, idle(idling), take(20)),
     ]
 }
@@ -204,7 +204,7 @@ fn time() -> Wrong {
 fn events() -> Wrong {
     let interrupting = Event::PoolCleared { service: None, interrupt: true, cause: None };
     let abandoned = Event::Closed(1, ClosedReason::Stale, None);
-    let closed = told(0, Input::Close, Answer::None, &[Event::PoolClosed]);
+    let closed = step(0, Input::Close, Answer::None, &[Event::PoolClosed]);
     let pairs = [Event::Started, failed(CheckOutError::PoolClosed, 0)].repeat(6);
     let refused = Answer::Failed(CheckOutError::PoolClosed);
     vec![
@@ -213,19 +213,19 @@ fn events() -> Wrong {
             "P28",
             ONE,
             vec![new(ONE), ready(0)],
-            told(0, Input::CheckOut { deadline: None }, Answer::Queued(1), &[]),
+            step(0, Input::CheckOut { deadline: None }, Answer::Queued(1), &[]),
         ),
         wrong("P29", ONE, vec![new(ONE), ready(0)], ready(0)),
         wrong("P30", ONE, waiting(ONE), clear(0, true, &[interrupting, failed(CLEARED, 0), abandoned])),
-        wrong("P31", ONE, idle(ONE), told(0, Input::Timeout, Answer::None, &[abandoned])),
+        wrong("P31", ONE, idle(ONE), step(0, Input::Timeout, Answer::None, &[abandoned])),
         wrong(
             "P32",
             ONE,
             waiting(ONE),
-            told(5, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(4))]),
+            step(5, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(4))]),
         ),
         wrong("P33", ONE, vec![new(ONE), closed.clone()], ready(0)),
-        wrong("P48", ONE, vec![new(ONE), closed], told(0, Input::CheckOut { deadline: None }, refused, &pairs)),
+        wrong("P48", ONE, vec![new(ONE), closed], step(0, Input::CheckOut { deadline: None }, refused, &pairs)),
     ]
 }
 
@@ -233,21 +233,21 @@ fn ends() -> Wrong {
     let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..ONE };
     let balanced = PoolOptions { load_balanced: true, ..ONE };
     let lazy = PoolOptions { background: false, ..ONE };
-    let swept = told(0, Input::Timeout, Answer::None, &[Event::Closed(1, ClosedReason::Stale, None)]);
+    let swept = step(0, Input::Timeout, Answer::None, &[Event::Closed(1, ClosedReason::Stale, None)]);
     let filled = PoolOptions { min_pool_size: 1, ..ONE };
     let cleared = |now| clear(now, false, &[TOLD]);
-    let created = |now| told(now, Input::Timeout, Answer::None, &[Event::Created(1)]);
+    let created = |now| step(now, Input::Timeout, Answer::None, &[Event::Created(1)]);
     let lost = [waiting(ONE), vec![clear(0, false, &[TOLD, failed(CLEARED, 0)]), ready(0)]].concat();
-    let is_ready = told(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]);
+    let is_ready = step(0, Input::Established { conn: 1 }, Answer::Done, &[Event::Ready(1, ms(0))]);
     let both = [waiting(two), vec![wait(0, 2, &[Event::Created(2)])]].concat();
     let error = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
     let gone = Event::Closed(1, ClosedReason::Error, Some(Cause::Network));
     let silent = failed(CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: false }, 0);
-    let unlabelled = told(0, Input::EstablishFailed { conn: 1, error }, Answer::Done, &[gone, silent]);
+    let unlabelled = step(0, Input::EstablishFailed { conn: 1, error }, Answer::Done, &[gone, silent]);
     let of_service = Input::Clear { clear: Clear::Service(ObjectId([1; 12])), cause: None };
-    let background = told(0, Input::Ready, Answer::None, &[Event::PoolReady, Event::Created(1)]);
-    let failure = told(0, Input::EstablishFailed { conn: 1, error }, Answer::Done, &[gone]);
-    let hot = told(50, Input::Timeout, Answer::None, &[Event::Created(2)]);
+    let background = step(0, Input::Ready, Answer::None, &[Event::PoolReady, Event::Created(1)]);
+    let failure = step(0, Input::EstablishFailed { conn: 1, error }, Answer::Done, &[gone]);
+    let hot = step(50, Input::Timeout, Answer::None, &[Event::Created(2)]);
     let service = Input::Service { conn: 9, service: ObjectId([1; 12]) };
     let paused = seen([0, 1, 0, 0], PoolState::Paused, None).map(|seen| Seen { generation: 1, ..seen });
     vec![
@@ -258,12 +258,12 @@ fn ends() -> Wrong {
         wrong("P38", ONE, vec![new(ONE), ready(0), cleared(0)], created(0)),
         wrong("P39", two, both, clear(0, false, &[TOLD, failed(CLEARED, 0)])),
         wrong("P40", ONE, in_use(ONE), polled(Owed::Prompt, Some(Action::Interrupt(1)))),
-        wrong("P41", ONE, in_use(ONE), told(0, Input::Established { conn: 1 }, Answer::Done, &[])),
-        wrong("P42", ONE, idle(ONE), told(0, Input::Close, Answer::None, &[Event::PoolClosed])),
+        wrong("P41", ONE, in_use(ONE), step(0, Input::Established { conn: 1 }, Answer::Done, &[])),
+        wrong("P42", ONE, idle(ONE), step(0, Input::Close, Answer::None, &[Event::PoolClosed])),
         wrong("P44", ONE, idle(ONE), look(cleared(0), paused)),
-        wrong("P45", balanced, vec![new(balanced), ready(0)], told(0, service, Answer::Generation(3), &[])),
+        wrong("P45", balanced, vec![new(balanced), ready(0)], step(0, service, Answer::Generation(3), &[])),
         wrong("P46", ONE, waiting(ONE), unlabelled),
-        wrong("P47", ONE, vec![new(ONE)], told(0, of_service, Answer::Done, &[])),
+        wrong("P47", ONE, vec![new(ONE)], step(0, of_service, Answer::Done, &[])),
         wrong("P50", lazy, [idle(lazy), vec![look(cleared(0), paused)]].concat(), swept),
         wrong("P53", filled, vec![new(filled), background, failure], hot),
     ]
@@ -286,7 +286,7 @@ fn right_histories_pass() {
     let served = check_in(3, &[Event::CheckedOut(1, ms(3))]);
     let served = look(served, seen([0, 0, 1, 0], PoolState::Ready, None));
     judge(ONE, &[blocked(ONE), vec![served]].concat(), &mut checks).expect("right");
-    let late = told(10, Input::Timeout, Answer::None, &[failed(LATE, 10)]);
+    let late = step(10, Input::Timeout, Answer::None, &[failed(LATE, 10)]);
     let late = look(late, seen([0, 0, 1, 0], PoolState::Ready, None));
     judge(HASTY, &[blocked(HASTY), vec![late]].concat(), &mut checks).expect("right");
     assert!(checks.of("P9") > 0 && checks.of("P18") > 0);
@@ -301,7 +301,7 @@ fn waiter_that_is_left_without_faults_breaks_p51_or_p52() {
     let oracle = judge(HASTY, &blocked(HASTY), &mut checks).expect("right");
     oracle.at_peace(true, &mut checks).expect("the deadline of the waiter is in the future");
     assert_eq!(oracle.last_limit(), Some(at(10)));
-    let later = told(10, Input::Claim { waiter: 2 }, Answer::Waiting, &[]);
+    let later = step(10, Input::Claim { waiter: 2 }, Answer::Waiting, &[]);
     let oracle = judge(HASTY, &[blocked(HASTY), vec![later]].concat(), &mut checks).expect("the getters were not read");
     assert_eq!(oracle.at_peace(true, &mut checks).expect_err("it is late").id, "P52");
     let oracle = judge(ONE, &idle(ONE), &mut checks).expect("right");
@@ -312,7 +312,7 @@ fn waiter_that_is_left_without_faults_breaks_p51_or_p52() {
 fn remains_after_the_close_break_p43() {
     let mut checks = Checks::default();
     let closed = Event::Closed(1, ClosedReason::PoolClosed, None);
-    let close = told(0, Input::Close, Answer::None, &[closed, Event::PoolClosed]);
+    let close = step(0, Input::Close, Answer::None, &[closed, Event::PoolClosed]);
     let steps = [idle(ONE), vec![close]].concat();
     let oracle = judge(ONE, &steps, &mut checks).expect("right");
     assert_eq!(oracle.after_close(&mut checks).expect_err("a close action is owed").id, "P43");

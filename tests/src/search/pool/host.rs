@@ -272,34 +272,34 @@ impl<M: Bounded + Clone> Host<M> {
     }
 
     pub(super) fn established(&mut self, conn: ConnId) {
-        let told = self.pool.handle_established(self.at(), conn, &mut self.log);
+        let reported = self.pool.handle_established(self.at(), conn, &mut self.log);
         let expected = self.model.established(self.now, conn.connection_id().get());
-        assert_eq!(told.is_ok(), expected, "handle_established");
-        if told.is_err() {
+        assert_eq!(reported.is_ok(), expected, "handle_established");
+        if reported.is_err() {
             self.mark(mark::STALE_NEWS);
         }
     }
 
     pub(super) fn failed(&mut self, conn: ConnId, clear: Option<Clear>) {
         let error = EstablishError { cause: Cause::Network, overloaded: false, clear };
-        let told = self.pool.handle_establish_failed(self.at(), conn, error, &mut self.log);
+        let reported = self.pool.handle_establish_failed(self.at(), conn, error, &mut self.log);
         let expected = self.model.establish_failed(self.now, conn.connection_id().get(), error);
-        assert_eq!(told.is_ok(), expected, "handle_establish_failed");
-        if told.is_err() {
+        assert_eq!(reported.is_ok(), expected, "handle_establish_failed");
+        if reported.is_err() {
             self.mark(mark::STALE_NEWS);
         }
     }
 
     pub(super) fn service(&mut self, conn: ConnId, service: ObjectId) -> bool {
-        let told = self.pool.handle_service(conn, service);
+        let reported = self.pool.handle_service(conn, service);
         let expected = self.model.service(conn.connection_id().get(), service);
-        assert_eq!(told.map(|generation| generation.get()), expected, "handle_service");
-        told.is_ok()
+        assert_eq!(reported.map(|generation| generation.get()), expected, "handle_service");
+        reported.is_ok()
     }
 
     pub(super) fn clear(&mut self, clear: Clear) {
-        let told = self.pool.clear(self.at(), clear, None, &mut self.log);
-        assert_eq!(told.is_ok(), self.model.clear(self.now, clear, None), "clear");
+        let reported = self.pool.clear(self.at(), clear, None, &mut self.log);
+        assert_eq!(reported.is_ok(), self.model.clear(self.now, clear, None), "clear");
     }
 
     pub(super) fn ready(&mut self) {

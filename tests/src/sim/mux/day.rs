@@ -168,8 +168,8 @@ impl Host {
                         self.mux.handle_established(now, conn, &mut self.rule).expect("the pool has not abandoned it");
                     }
                     What::Heartbeat(conn, stream) => {
-                        let told = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.rule);
-                        assert!(told.is_err() || told == Ok(Reply::Heartbeat));
+                        let reported = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.rule);
+                        assert!(reported.is_err() || reported == Ok(Reply::Heartbeat));
                     }
                     What::Reply(stream) => self.answer(stream),
                 }

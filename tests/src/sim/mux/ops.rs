@@ -333,11 +333,11 @@ impl<M: Bounded> World<'_, M> {
         let (now, number) = (self.at(), conn.number().get());
         let entry = u16::try_from(stream).ok().and_then(|id| self.book.entry(number, id));
         let asked = self.asked().contains(&(number, u16::try_from(stream).unwrap_or(u16::MAX)));
-        let told = self.mux.handle_reply(now, conn, stream, &mut self.log);
-        self.note(|| format!("reply by {stream} on {conn:?}: {told:?}"));
-        assert_eq!(told, self.model.handle_reply(self.now, number, stream), "handle_reply");
+        let reported = self.mux.handle_reply(now, conn, stream, &mut self.log);
+        self.note(|| format!("reply by {stream} on {conn:?}: {reported:?}"));
+        assert_eq!(reported, self.model.handle_reply(self.now, number, stream), "handle_reply");
         let id = u16::try_from(stream).unwrap_or(u16::MAX);
-        match told {
+        match reported {
             Ok(Reply::Request) if matches!(entry, Some(Entry::Unwritten(_))) => {
                 // The pool does not know that the request is unwritten. The host does, and closes
                 // the connection.
@@ -362,24 +362,28 @@ impl<M: Bounded> World<'_, M> {
 
     pub(super) fn established(&mut self, conn: MuxConnId) {
         let now = self.at();
-        let told = self.mux.handle_established(now, conn, &mut self.log);
-        self.note(|| format!("established {conn:?}: {told:?}"));
-        assert_eq!(told.is_ok(), self.model.handle_established(self.now, conn.number().get()), "handle_established");
+        let reported = self.mux.handle_established(now, conn, &mut self.log);
+        self.note(|| format!("established {conn:?}: {reported:?}"));
+        assert_eq!(
+            reported.is_ok(),
+            self.model.handle_established(self.now, conn.number().get()),
+            "handle_established"
+        );
     }
 
     fn establish_failed(&mut self, conn: MuxConnId, cause: Cause) {
         let now = self.at();
-        let told = self.mux.handle_establish_failed(now, conn, cause, &mut self.log);
-        self.note(|| format!("establish failed {conn:?} {cause:?}: {told:?}"));
+        let reported = self.mux.handle_establish_failed(now, conn, cause, &mut self.log);
+        self.note(|| format!("establish failed {conn:?} {cause:?}: {reported:?}"));
         let expected = self.model.handle_establish_failed(self.now, conn.number().get(), cause);
-        assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+        assert_eq!(reported.is_ok(), expected, "handle_establish_failed");
     }
 
     fn failed(&mut self, conn: MuxConnId, cause: Cause) {
         let now = self.at();
-        let told = self.mux.handle_failed(now, conn, cause, &mut self.log);
-        self.note(|| format!("failed {conn:?} {cause:?}: {told:?}"));
-        assert_eq!(told.is_ok(), self.model.handle_failed(self.now, conn.number().get(), cause), "handle_failed");
+        let reported = self.mux.handle_failed(now, conn, cause, &mut self.log);
+        self.note(|| format!("failed {conn:?} {cause:?}: {reported:?}"));
+        assert_eq!(reported.is_ok(), self.model.handle_failed(self.now, conn.number().get(), cause), "handle_failed");
     }
 
     fn reconfigure(&mut self, options: MuxOptions) {
