@@ -127,7 +127,7 @@ struct Fate {
     delay: Duration,
     /// Seed of the random bytes of `Garbage`.
     seed: u64,
-    /// Number of pardons before the connection was accepted.
+    /// Number of calls of [`Proxy::pardon`] before the connection was accepted.
     pardons: usize,
 }
 
@@ -158,7 +158,7 @@ struct Shared {
     changed: Event,
     /// Number of open sockets of connections, of either side.
     sockets: AtomicUsize,
-    /// Number of pardons of open connections.
+    /// Number of calls of [`Proxy::pardon`].
     pardons: AtomicUsize,
 }
 
@@ -310,7 +310,7 @@ impl Shared {
 impl State {
     /// Assigns a new connection its fault.
     ///
-    /// - `pardons`: number of pardons so far.
+    /// - `pardons`: number of calls of [`Proxy::pardon`] so far.
     fn assign_fault(&mut self, pardons: usize) -> Fate {
         let rng = &mut self.rng;
         let mut fate = Fate { fault: None, requests: None, replies: None, delay: Duration::ZERO, seed: 0, pardons };

@@ -164,7 +164,7 @@ fn command_inherits_the_read_preference_only_on_request() {
     });
 }
 
-/// The command's limit replaces the client's, and zero means no limit.
+/// The command's limit replaces the client's, and `Duration::MAX` means no limit.
 #[test]
 fn time_limit_of_a_command_replaces_that_of_the_client() {
     run(async {

@@ -65,13 +65,13 @@ mod mark {
 /// The role that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Primary of both servers since this election.
+    /// Primary of the set of both servers, since this election.
     Primary(u8),
-    /// Primary, and the only member.
+    /// Primary of a set without other members.
     Alone,
-    /// Secondary of both servers.
+    /// Secondary of the set of both servers.
     Secondary,
-    /// Without a configuration.
+    /// Member without a configuration.
     Ghost,
 }
 

@@ -55,23 +55,23 @@ pub(super) struct Plan {
     pub(super) seeds: Vec<usize>,
     /// The server of a direct connection.
     pub(super) direct: Option<usize>,
-    /// The client is configured with the name of the set.
+    /// Whether the client is configured with the name of the set.
     pub(super) named: bool,
-    /// Members report their topologyVersion.
+    /// Whether members report their topologyVersion.
     pub(super) versioned: bool,
-    /// Members stream replies where allowed (exhaust).
+    /// Whether members stream replies where allowed (exhaust).
     pub(super) exhaust: bool,
     pub(super) wire: i32,
     pub(super) monitor: MonitorOptions,
     pub(super) pool: PoolOptions,
     pub(super) store: Store,
-    /// Connections authenticate.
+    /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
     pub(super) connect: u64,
     /// Timeout of the reply to an operation.
     pub(super) op_timeout: u64,
-    /// A selection waits for a primary.
+    /// Whether a selection waits for a primary.
     pub(super) selecting: bool,
     /// Weights of the kinds that are drawn; 0 is never.
     weights: [u32; Kind::COUNT],
