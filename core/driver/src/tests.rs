@@ -118,6 +118,8 @@ pub(super) struct Bench {
     left: Arc<Mutex<Vec<Vec<u8>>>>,
     /// The operation that panics, and how many more times.
     faulty: Arc<Mutex<Option<(Part, usize)>>>,
+    /// The instant until which the last sleep lasts.
+    last_sleep: Arc<AtomicU64>,
 }
 
 /// The operations of a runtime that can panic.
@@ -344,6 +346,7 @@ impl BaseRuntime for Bench {
 
     async fn sleep_until(&self, at: Instant) {
         self.pass_through(Part::Sleep);
+        self.last_sleep.store(at.as_nanos(), Ordering::Relaxed);
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
@@ -416,6 +419,7 @@ impl Bench {
             inherited: Arc::default(),
             left: Arc::default(),
             faulty: Arc::default(),
+            last_sleep: Arc::default(),
         }
     }
 

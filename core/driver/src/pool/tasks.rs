@@ -52,9 +52,10 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     async fn open(&self, conn: ConnId) -> Option<Result<M::Connection, Failure<M::Error>>> {
         while let Some(at) = self.retry_at() {
             let mut expiry = pin!(self.runtime.sleep_until(at));
+            // Another worker may end the pause, or set the time of the next attempt anew.
             let paused = poll_fn(|context| match self.retry_at() {
-                Some(_) => expiry.as_mut().poll(context),
-                None => Poll::Ready(()),
+                Some(retry_at) if retry_at == at => expiry.as_mut().poll(context),
+                Some(_) | None => Poll::Ready(()),
             });
             self.unless_abandoned(conn, paused).await?;
         }
@@ -124,9 +125,9 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Wakes the workers that pause before their next attempt, and others that open connections.
     #[cold]
     fn end_pauses(&self) {
-        for place in 0..self.with(|state| state.cells.slots().len()) {
+        for index in 0..self.with(|state| state.cells.slots().len()) {
             let waker = self.with(|state| {
-                let cell = state.cells.slots_mut().get_mut(place)?;
+                let cell = state.cells.slots_mut().get_mut(index)?;
                 if cell.socket.is_none() && cell.known.is_none() { cell.waker.take() } else { None }
             });
             let _ = R::contain(|| waker.map(Waker::wake));

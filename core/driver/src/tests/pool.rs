@@ -23,7 +23,11 @@ use std::sync::Mutex;
 #[derive(Default)]
 struct Peer {
     refuses: bool,
+    /// The number of opened connections after which the peer refuses.
+    refuses_after: Option<u32>,
     hangs: bool,
+    /// Whether attempts that hang continue.
+    releases: bool,
     /// The wakers of attempts to connect that hang.
     hanging: Vec<Waker>,
     panics: bool,
@@ -55,9 +59,11 @@ impl Manager for Opener {
     type Error = &'static str;
 
     async fn connect(&self) -> Result<Line, &'static str> {
+        let mut hangs = self.0.lock().unwrap().hangs;
         poll_fn(|context| {
             let mut peer = self.0.lock().unwrap();
-            if !peer.hangs {
+            hangs &= !peer.releases;
+            if !hangs {
                 return Poll::Ready(());
             }
             peer.hanging.push(context.waker().clone());
@@ -69,7 +75,7 @@ impl Manager for Opener {
             drop(peer);
             panic!("as the test wants it");
         }
-        if peer.refuses {
+        if peer.refuses || peer.refuses_after.is_some_and(|opened| peer.opened >= opened) {
             return Err("refused");
         }
         peer.opened += 1;
@@ -329,7 +335,7 @@ fn pause_ends_when_another_connection_is_opened() {
     house.run();
     assert!(poll(&mut second).is_pending(), "the worker pauses");
     let hanging = house.peer(|peer| {
-        peer.refuses = false;
+        (peer.refuses, peer.releases) = (false, true);
         core::mem::take(&mut peer.hanging)
     });
     hanging.into_iter().for_each(Waker::wake);
@@ -337,6 +343,43 @@ fn pause_ends_when_another_connection_is_opened() {
     let held = poll(&mut first);
     assert!(matches!(held, Poll::Ready(Ok(_))));
     assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))), "no time has passed");
+}
+
+/// The failure sets an earlier time for the next attempt than the one for which the worker pauses.
+#[test]
+fn pause_is_shortened_by_a_success_and_a_failure_after_it() {
+    let mut house = House::open(Options { max_connecting: 2, wait_timeout: None, ..PLAIN });
+    house.peer(|peer| peer.hangs = true);
+    let mut first = house.begin();
+    assert!(poll(&mut first).is_pending());
+    house.run();
+    house.peer(|peer| (peer.hangs, peer.refuses_after) = (false, Some(0)));
+    for _ in 0..4 {
+        let mut refused = house.begin();
+        while poll(&mut refused).is_pending() {
+            house.pass(MS);
+        }
+    }
+    // The second worker pauses for 400 ms.
+    let mut second = house.begin();
+    assert!(poll(&mut second).is_pending());
+    house.run();
+    // The first worker opens one connection, and is then refused for the third check-out.
+    let mut third = house.begin();
+    assert!(poll(&mut third).is_pending());
+    let hanging = house.peer(|peer| {
+        (peer.refuses_after, peer.releases) = (Some(1), true);
+        core::mem::take(&mut peer.hanging)
+    });
+    hanging.into_iter().for_each(Waker::wake);
+    house.run();
+    house.peer(|peer| peer.refuses_after = None);
+    assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
+    let outcomes = [poll(&mut second), poll(&mut third)];
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Poll::Ready(Err(_)))).count();
+    assert_eq!(refused, 1, "of one waiter");
+    let until = house.now().saturating_add(50 * MS);
+    assert_eq!(house.bench.last_sleep.load(Ordering::Relaxed), until.as_nanos(), "the second worker sleeps anew");
 }
 
 #[test]
