@@ -15,7 +15,8 @@ pub(crate) struct Arguments {
 }
 
 const USAGE: &str = "usage: poolhouse-watch [mongodb://host:port[,host:port..][/?replicaSet=name]]
-             [--tasks N] [--seconds S] [--serve [PORT]] [--calm]";
+             [--tasks N] [--seconds S] [--serve [PORT]] [--calm]
+Users and TLS need a build with --features auth,tls";
 
 impl Arguments {
     /// # Errors

@@ -5,6 +5,8 @@
 //!     [mongodb://..] [--tasks N] [--seconds S] [--serve [PORT]] [--calm]
 //! ```
 //!
+//! A server that requires authentication or TLS needs `--features auth,tls` before the `--`.
+//!
 //! Without a connection string it starts a fake replica set in the process and fails its primary
 //! over repeatedly, by step-downs and crashes in turn: every three seconds, or on a screen every
 //! ten seconds until the first key or button; with `--calm` never.

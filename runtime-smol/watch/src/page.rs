@@ -180,7 +180,9 @@ fn route(head: &[u8], port: u16) -> Result<Route, Refusal> {
         Err(httparse::Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
         Ok(httparse::Status::Partial) | Err(_) => return Err(Refusal::BadRequest),
     }
-    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    // Browsers leave out the default port.
+    let port = if port == 80 { String::new() } else { format!(":{port}") };
+    let hosts = [format!("127.0.0.1{port}"), format!("localhost{port}")];
     let mut host = None;
     for field in &*request.headers {
         let value = core::str::from_utf8(field.value).map_err(|_| Refusal::BadRequest)?;
@@ -192,6 +194,10 @@ fn route(head: &[u8], port: u16) -> Result<Route, Refusal> {
             if !own {
                 return Err(Refusal::Forbidden);
             }
+        }
+        // Requests that another site makes by an image or a link have no origin.
+        if field.name.eq_ignore_ascii_case("sec-fetch-site") && !["same-origin", "none"].contains(&value) {
+            return Err(Refusal::Forbidden);
         }
         let body = field.name.eq_ignore_ascii_case("content-length") && value != "0";
         if body || field.name.eq_ignore_ascii_case("transfer-encoding") {

@@ -296,6 +296,9 @@ impl Run {
         match &mut self.output {
             Output::Screen(terminal) => {
                 let (columns, lines) = terminal.size();
+                // A character in the last column leaves the cursor on it, and erasing the rest of the
+                // line would erase it.
+                let columns = columns.saturating_sub(1);
                 let frame = with(&self.state, |state| screen::frame(state, columns, lines));
                 terminal.draw(&frame)
             }
@@ -326,9 +329,9 @@ impl Run {
             with(&tally, |tally| (tally.totals, tally.last_error.take(), tally.last_succeeded));
         let rate = totals.succeeded as f64 / elapsed.as_secs_f64();
         let summary = format!(
-            "{} operations succeeded ({} of them at the second try), {} failed, in {:.1} s: {rate:.0} a second",
+            "{} operations succeeded, {} were retried, {} failed, in {:.1} s: {rate:.0} a second",
             totals.succeeded,
-            totals.retried.saturating_sub(totals.failed),
+            totals.retried,
             totals.failed,
             elapsed.as_secs_f64()
         );

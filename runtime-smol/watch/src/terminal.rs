@@ -8,6 +8,9 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 
 use crate::screen::{Line, Style};
 
+/// The special code of a key without effect: `_POSIX_VDISABLE`.
+const DISABLED: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
+
 /// The mode before [`Terminal::enter`], until it is restored.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -34,8 +37,9 @@ impl Terminal {
         mode.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         mode.special_codes[SpecialCodeIndex::VMIN] = 1;
         mode.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // A stopped process would leave its screen behind.
-        mode.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        // A process that these keys stop or end would leave its screen behind.
+        mode.special_codes[SpecialCodeIndex::VSUSP] = DISABLED;
+        mode.special_codes[SpecialCodeIndex::VQUIT] = DISABLED;
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         HOOK.call_once(|| {
             let hook = std::panic::take_hook();
@@ -60,12 +64,15 @@ impl Terminal {
         size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
     }
 
-    /// Replaces what is on the screen.
+    /// Replaces what is on the screen. No-op after a panic has restored the terminal, whose message
+    /// would be overwritten.
     ///
     /// # Errors
     /// Those of the output.
     pub(crate) fn draw(&self, lines: &[Line]) -> io::Result<()> {
-        print(&escaped(lines))
+        let text = escaped(lines);
+        let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+        if before.is_some() { print(&text) } else { Ok(()) }
     }
 }
 
@@ -77,7 +84,9 @@ impl Drop for Terminal {
 
 /// Restores screen and mode. Returns whether they had been changed.
 fn restore() -> bool {
-    let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return false };
+    // Locked until the end, so that no frame is drawn after the screen is restored.
+    let mut kept = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = kept.take() else { return false };
     // A terminal that is gone has no mode to restore.
     let _ = print("\x1b[?25h\x1b[?1049l");
     let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &before);

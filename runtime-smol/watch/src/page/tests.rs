@@ -17,6 +17,13 @@ fn requests_of_the_page_are_answered() {
 }
 
 #[test]
+fn default_port_is_not_part_of_a_host() {
+    let head = b"POST /freeze HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n\r\n";
+    assert_eq!(route(head, 80), Ok(Route::Command(Command::Freeze)));
+    assert_eq!(route(head, 8080), Err(Refusal::Forbidden));
+}
+
+#[test]
 fn hostile_requests_are_refused() {
     let many = "X: y\r\n".repeat(FIELDS_MAX + 1);
     for (head, refusal) in [
@@ -28,6 +35,7 @@ fn hostile_requests_are_refused() {
         ("GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n".to_owned(), Refusal::Forbidden),
         (format!("POST /failover HTTP/1.1\r\n{HOST}Origin: http://other.example\r\n\r\n"), Refusal::Forbidden),
         (format!("POST /failover HTTP/1.1\r\n{HOST}Origin: null\r\n\r\n"), Refusal::Forbidden),
+        (format!("GET /states HTTP/1.1\r\n{HOST}Sec-Fetch-Site: cross-site\r\n\r\n"), Refusal::Forbidden),
         (format!("POST /failover HTTP/1.1\r\n{HOST}Content-Length: 5\r\n\r\n"), Refusal::BodyTooLarge),
         (format!("POST /failover HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n"), Refusal::BodyTooLarge),
         (format!("GET /failover HTTP/1.1\r\n{HOST}\r\n"), Refusal::MethodNotAllowed),
