@@ -251,7 +251,7 @@ impl Scope for Shape {
                 state.monitor.handle_timeout(state.now, &mut state.events);
                 state.model.timeout(state.now);
                 let is_due = state.monitor.poll_timeout().is_some_and(|due| due <= state.now);
-                assert!(state.monitor.outcome().is_some() || !is_due, "S21: what is due is not done");
+                assert!(state.monitor.outcome().is_some() || !is_due, "S21: due work was not done");
             }
             Input::Take => state.take(),
             Input::Dialed(line) => {

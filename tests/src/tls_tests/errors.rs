@@ -36,11 +36,11 @@ fn faults_of_files_name_the_remedy() {
     let error = TlsError::PlatformStore { reason: reason.clone() };
     assert_eq!(error.to_string(), format!("the platform's trusted authorities cannot be loaded: {reason}"));
     let warning = TlsWarning::PlatformStore { reason: reason.clone() };
-    let begin = "a part of the platform's trusted authorities cannot be loaded and is left out";
+    let begin = "authorities of the platform cannot be loaded and are left out";
     assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
     assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
-    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("3 certificates of tlsCAFile"));
+    assert!(TlsWarning::UnusableAuthorities(3).to_string().ends_with("are left out: 3"));
     for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {
         assert!(warning.to_string().starts_with("INSECURE: "), "{warning}");
     }
@@ -66,7 +66,7 @@ fn failed_handshake_reports_its_reason_and_cause() {
     ];
     for (error, cause) in cases {
         let is_unknown = cause == certificate(CertificateFault::UnknownIssuer);
-        let hint = if is_unknown { "; tlsCAFile names the authorities to trust" } else { "" };
+        let hint = if is_unknown { "; tlsCAFile or TlsOptions names the authorities to trust" } else { "" };
         let reported = format!("TLS handshake: {error}{hint}");
         let failed = TlsHandshakeError::from(error.clone());
         assert_eq!((failed.cause(), failed.to_string()), (cause, reported));

@@ -4,7 +4,7 @@
 //! Authentication".
 
 #[cfg_attr(not(feature = "scram"), path = "auth/no_hash.rs")]
-mod hash;
+pub(super) mod hash;
 
 use alloc::collections::BTreeMap;
 

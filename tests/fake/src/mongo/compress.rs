@@ -1,5 +1,5 @@
 //! Compressed messages of the fake server: an implementation of OP_COMPRESSED that is independent
-//! of poolhouse-core's. It uses other interfaces of the compression libraries.
+//! of poolhouse-wire's. It uses other interfaces of the compression libraries.
 //!
 //! Sections to read first: Wire Compression, "OP_COMPRESSED", "Compressor IDs", "Messages not
 //! allowed to be compressed".

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use super::auth::hash::MECHANISMS;
 use super::compress::codec::DEFAULT;
 use super::compress::{Algorithm, ReplyCompression, agree};
 use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
@@ -151,7 +152,7 @@ impl Default for ServerState {
             topology_version: true,
             error_versions: ErrorVersions::AsSeen,
             hello_ok: true,
-            sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
+            sasl_mechanisms: MECHANISMS.map(str::to_owned).to_vec(),
             compressors: DEFAULT.to_vec(),
             reply_compression: ReplyCompression::AsAsked,
             service_ids: Vec::new(),

@@ -1,5 +1,6 @@
 //! Framing of the fake server: an implementation of the wire protocol that is independent of
-//! poolhouse-core's codec.
+//! poolhouse-wire's codec.
+//!
 //! Sections to read first: MongoDB Wire Protocol, "Standard Message Header", "OP_MSG"; OP_MSG
 //! specification, "Sections", "Checksum"; for the legacy greeting, "OP_QUERY" and "OP_REPLY".
 

@@ -217,7 +217,7 @@ impl<M: Bounded + Clone> Host<M> {
         let now = self.at();
         self.pool.handle_timeout(now, &mut self.log);
         self.model.handle_timeout(self.now);
-        assert!(self.pool.poll_timeout().is_none_or(|due| due > now), "P19: what is due is not done");
+        assert!(self.pool.poll_timeout().is_none_or(|due| due > now), "P19: due work was not done");
     }
 
     pub(super) fn model_has_background(&self) -> bool {

@@ -7,6 +7,9 @@ use sha2::{Digest, Sha256};
 
 use super::FakeUser;
 
+/// The mechanisms that a server offers by default.
+pub(in crate::mongo) const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
+
 /// The hash of a SCRAM mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hash {

@@ -4,6 +4,9 @@ use core::convert::Infallible;
 
 use super::FakeUser;
 
+/// The mechanisms that a server offers by default.
+pub(in crate::mongo) const MECHANISMS: [&str; 0] = [];
+
 /// The hash of a SCRAM mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hash(Infallible);
