@@ -31,7 +31,7 @@ impl Stream {
     }
 }
 
-/// The error of a connection attempt.
+/// The error of a read or a write of a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamError(pub Cause);
 

@@ -216,7 +216,7 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
             unknown(
                 &e,
                 "certificate refused: its issuer is not trusted: TLS handshake: invalid peer certificate: UnknownIssuer; \
-                 tlsCAFile names the authorities to trust",
+                 tlsCAFile or TlsOptions names the authorities to trust",
             ),
         ),
         row(

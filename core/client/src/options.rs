@@ -271,7 +271,10 @@ impl ClientOptions {
                 Compressor::Snappy | Compressor::Zlib => "compression",
                 Compressor::Zstd => "zstd",
             };
-            warnings.push(UriWarning::NotBuilt { option, feature, offset });
+            let warning = UriWarning::NotBuilt { option, feature, offset };
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
         }
         let given = uri.options();
         Ok(Self {

@@ -353,7 +353,8 @@ impl<M, P> Builder<M, P> {
         self
     }
 
-    /// The maximum pause after failed attempts to connect. Default 5 s.
+    /// The maximum pause after failed attempts to connect. A pause ends when another connection is
+    /// opened. Default 5 s.
     pub fn max_backoff(mut self, limit: Duration) -> Self {
         self.options.max_backoff = limit;
         self

@@ -296,10 +296,12 @@ impl fmt::Display for OperationError {
             Self::Broken(cause) => write!(f, "the connection failed before: {cause}"),
             Self::Busy => f.write_str("too many tasks wait for a suitable server"),
             Self::Closed => f.write_str("the client is closed"),
-            Self::Abandoned => f.write_str(
-                "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
-            ),
-            Self::Forked => f.write_str("the client was made before this process was forked, and is the parent's"),
+            Self::Abandoned => {
+                f.write_str("the client is closed: a task of its runner or executor was dropped while it was open")
+            }
+            Self::Forked => {
+                f.write_str("the client was created before the fork of this process and belongs to the parent")
+            }
         }
     }
 }

@@ -272,7 +272,7 @@ impl fmt::Display for UriWarning {
             }
             Self::DeprecatedBool { option, .. } => write!(f, "{option}: should be true or false")?,
             Self::NotBuilt { option, feature, .. } => {
-                write!(f, "{option}: ignored, because this build lacks the feature {feature}")?;
+                write!(f, "{option}: partly ignored, because this build lacks the feature {feature}")?;
             }
             Self::Retired { option, instead, .. } => write!(f, "{option}: removed, ignored; instead, {instead}")?,
         }

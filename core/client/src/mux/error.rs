@@ -148,7 +148,9 @@ impl fmt::Display for RequestError {
             Self::Unsupported(opcode) => write!(f, "opcode {opcode} cannot be sent by the application"),
             Self::Closed => f.write_str("the session is closed"),
             Self::Abandoned => f.write_str("the executor dropped the tasks of the session: create a new session"),
-            Self::Forked => f.write_str("the session belongs to the parent process: create a session in this process"),
+            Self::Forked => {
+                f.write_str("the session was created before the fork of this process and belongs to the parent")
+            }
         }
     }
 }

@@ -478,7 +478,10 @@ fn errors_contain_each_host_and_its_reason() {
         (RequestError::Unsupported(Opcode::Startup), "opcode STARTUP cannot be sent by the application".into()),
         (RequestError::Closed, "the session is closed".into()),
         (RequestError::Abandoned, "the executor dropped the tasks of the session: create a new session".into()),
-        (RequestError::Forked, "the session belongs to the parent process: create a session in this process".into()),
+        (
+            RequestError::Forked,
+            "the session was created before the fork of this process and belongs to the parent".into(),
+        ),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);

@@ -41,8 +41,8 @@ impl TlsConfig {
     /// Reads the files that the options name. They are not read again: a renewed certificate
     /// requires a new configuration.
     ///
-    /// Blocks while it reads. Without a CA file, it reads the platform's store, which may be a few
-    /// hundred files.
+    /// Blocks while it reads. Without a CA file or authorities in memory, it reads the platform's
+    /// store, which may be a few hundred files.
     ///
     /// # Errors
     ///

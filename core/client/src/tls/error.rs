@@ -78,7 +78,7 @@ impl fmt::Display for TlsError {
         match self {
             Self::File { option, path, fault } => write!(f, "{option} {}: {fault}", path.display()),
             Self::Authorities(fault) => write!(f, "the text of TLS authorities {fault}"),
-            Self::AuthoritiesTwice => f.write_str("TlsOptions::authorities cannot be given together with tlsCAFile"),
+            Self::AuthoritiesTwice => f.write_str("TlsOptions::authorities cannot be set together with tlsCAFile"),
             Self::NoPlatformRoots => f.write_str(
                 "the platform has no trusted authorities: set tlsCAFile, TlsOptions::authorities or TlsOptions::fallback_authorities",
             ),
@@ -168,7 +168,11 @@ impl fmt::Display for TlsHandshakeError {
             (_, Some(error)) => {
                 write!(f, "TLS handshake: {error}")?;
                 let is_unknown = self.cause() == Cause::Certificate(CertificateFault::UnknownIssuer);
-                if is_unknown { f.write_str("; tlsCAFile names the authorities to trust") } else { Ok(()) }
+                if is_unknown {
+                    f.write_str("; tlsCAFile or TlsOptions names the authorities to trust")
+                } else {
+                    Ok(())
+                }
             }
             (Fault::Io(error), None) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 write!(f, "the server closed the connection during the TLS handshake; {HINT}")

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsOptions {
-    /// `tlsCAFile`: PEM certificates of the authorities to trust, exclusively. `None`: those of the
-    /// platform.
+    /// `tlsCAFile`: PEM certificates of the authorities to trust, exclusively. If this and
+    /// `authorities` are `None`, those of the platform are trusted.
     pub ca_file: Option<PathBuf>,
     /// Authorities to trust, exclusively, as those of `ca_file`. An error together with `ca_file`.
     pub authorities: Option<Authorities>,
@@ -113,10 +113,10 @@ impl fmt::Display for TlsWarning {
                 "INSECURE: tlsAllowInvalidHostnames is set; an attacker with a valid certificate for any host can impersonate the server",
             ),
             Self::PlatformStore { reason } => {
-                write!(f, "a part of the platform's trusted authorities cannot be loaded and is left out: {reason}")
+                write!(f, "authorities of the platform cannot be loaded and are left out: {reason}")
             }
             Self::UnusableAuthorities(count) => {
-                write!(f, "{count} certificates of tlsCAFile or TlsOptions cannot be used as authorities and are left out")
+                write!(f, "tlsCAFile or authorities in memory: certificates that cannot be used and are left out: {count}")
             }
         }
     }

@@ -133,9 +133,9 @@ fn each_error_says_what_went_wrong_and_with_whom() {
         (OperationError::Closed, "the client is closed"),
         (
             OperationError::Abandoned,
-            "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
+            "the client is closed: a task of its runner or executor was dropped while it was open",
         ),
-        (OperationError::Forked, "the client was made before this process was forked, and is the parent's"),
+        (OperationError::Forked, "the client was created before the fork of this process and belongs to the parent"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);

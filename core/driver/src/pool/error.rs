@@ -63,7 +63,9 @@ impl<E: fmt::Display> fmt::Display for PoolError<E> {
             Self::Busy { waiting } => write!(f, "no slot for one more waiter: {waiting} check-outs wait"),
             Self::Closed => f.write_str("the pool is closed"),
             Self::Abandoned => f.write_str("the pool is closed: a task of it was dropped"),
-            Self::Forked => f.write_str("the pool belongs to the parent process: create one after the fork"),
+            Self::Forked => {
+                f.write_str("the pool was created before the fork of this process and belongs to the parent")
+            }
         }
     }
 }

@@ -34,7 +34,8 @@ pub struct Options {
     /// before. Default true.
     pub check_before_reuse: bool,
     /// The maximum pause between attempts to connect that fail. The first pause is 50 ms, each
-    /// further one twice the last, with a random part of a quarter. Default 5 s.
+    /// further one twice the last, with a random part of a quarter. A pause ends when another
+    /// connection is opened. Default 5 s.
     pub max_backoff: Duration,
 }
 

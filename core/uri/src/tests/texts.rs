@@ -52,7 +52,7 @@ fn each_warning_contains_option_effect_and_offset() {
         (UriWarning::DeprecatedBool { option, offset }, "old: should be true or false"),
         (
             UriWarning::NotBuilt { option, feature: "zstd", offset },
-            "old: ignored, because this build lacks the feature zstd",
+            "old: partly ignored, because this build lacks the feature zstd",
         ),
         (UriWarning::Retired { option, instead: "use less", offset }, "old: removed, ignored; instead, use less"),
     ];

@@ -105,7 +105,7 @@ fn old_spelling_of_a_boolean_is_used_with_a_warning() {
 #[test]
 fn feature_that_the_build_lacks_is_named() {
     let warning = UriWarning::NotBuilt { option: "compressors", feature: "zstd", offset: 13 };
-    let text = "compressors: ignored, because this build lacks the feature zstd (at byte 13)";
+    let text = "compressors: partly ignored, because this build lacks the feature zstd (at byte 13)";
     assert_eq!((warning.to_string().as_str(), warning.option(), warning.offset()), (text, Some("compressors"), 13));
 }
 
