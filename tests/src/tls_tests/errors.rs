@@ -38,7 +38,7 @@ fn faults_of_files_name_the_remedy() {
     let warning = TlsWarning::PlatformStore { reason: reason.clone() };
     let begin = "authorities of the platform cannot be loaded and are left out";
     assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
-    assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
+    assert!(TlsError::PasswordWithoutFile.to_string().contains("requires tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
     assert!(TlsWarning::UnusableAuthorities(3).to_string().ends_with("are left out: 3"));
     for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {

@@ -1,14 +1,13 @@
 //! A terminal for a process under test.
 
 use core::time::Duration;
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
@@ -29,7 +28,9 @@ impl Pty {
         grantpt(&master)?;
         unlockpt(&master)?;
         let name = ptsname(&master, Vec::new())?;
-        let slave = OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(name.to_bytes()))?;
+        // Not as the terminal of this process, which would end with it if it leads its session.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let slave = File::from(rustix::fs::open(&*name, flags, Mode::empty())?);
         tcsetwinsize(&master, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })?;
         let master = File::from(master);
         let mut reader = master.try_clone()?;
