@@ -273,7 +273,7 @@ fn client_in_the_child_fails_at_once_and_is_cleared<P: Platform + Default>() {
             at_once(client.close());
             let error = at_once(client.check_out()).expect_err("the child must not use the client");
             assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
-            assert!(error.to_string().contains("forked"), "{error}");
+            assert!(error.to_string().contains("before the fork"), "{error}");
         },
         |(), _| (),
     );
