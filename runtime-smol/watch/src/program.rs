@@ -75,7 +75,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
         let page = page.map_err(|error| format!("the page: {error}"))?;
         with(&state, |state| state.page = Some(page.url()));
         if !live {
-            say(&format!("The page is at {}", page.url())).map_err(|error| error.to_string())?;
+            print_line(&format!("The page is at {}", page.url())).map_err(|error| error.to_string())?;
         }
         tasks.push(smol::spawn(page.serve()));
     }
@@ -121,7 +121,7 @@ fn warnings(client: &Client) -> Vec<String> {
     ignored.collect()
 }
 
-fn say(line: &str) -> io::Result<()> {
+fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
@@ -129,12 +129,12 @@ fn say(line: &str) -> io::Result<()> {
 
 fn lines_begin(state: &Mutex<State>, demo: bool) -> io::Result<()> {
     for warning in with(state, |state| state.warnings.clone()) {
-        say(&warning)?;
+        print_line(&warning)?;
     }
     if demo {
-        say("A fake replica set of three members in this process; \"--help\" lists the options")?;
+        print_line("A fake replica set of three members in this process; \"--help\" lists the options")?;
     }
-    say("Each server: address, type, connections in use/idle/being established, waiting tasks")
+    print_line("Each server: address, type, connections in use/idle/being established, waiting tasks")
 }
 
 /// SIGINT, SIGTERM and SIGHUP end the program.
@@ -306,7 +306,7 @@ impl Run {
             Output::Lines(last) if last.elapsed() < LINE_PERIOD - SCREEN_PERIOD / 2 => Ok(()),
             Output::Lines(last) => {
                 *last = Instant::now();
-                say(&with(&self.state, |state| state.line()))
+                print_line(&with(&self.state, |state| state.line()))
             }
         }
     }
@@ -336,8 +336,8 @@ impl Run {
             elapsed.as_secs_f64()
         );
         // The output may be closed.
-        let _ =
-            say(&summary).and_then(|()| last_error.map_or(Ok(()), |error| say(&format!("the last error: {error}"))));
+        let _ = print_line(&summary)
+            .and_then(|()| last_error.map_or(Ok(()), |error| print_line(&format!("the last error: {error}"))));
         Ok(totals.succeeded > 0 && (quit || last_succeeded))
     }
 }

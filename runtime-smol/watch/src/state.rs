@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) events: VecDeque<Event>,
     /// Whether the primary has changed since the last sample.
     pub(crate) primary_changed: bool,
+    /// Whether any server was primary since the start.
+    pub(crate) has_had_primary: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -130,7 +132,11 @@ impl State {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
-        self.primary_changed |= kind == Kind::Primary;
+        if kind == Kind::Primary {
+            // The first primary is found, and does not replace another one.
+            self.primary_changed |= self.has_had_primary;
+            self.has_had_primary = true;
+        }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
         let index = self.events.partition_point(|event| event.at <= at);

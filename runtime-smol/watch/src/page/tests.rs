@@ -52,6 +52,8 @@ fn state_is_written_as_the_page_reads_it() {
         demo: Some(DemoState { frozen: Some("\"<b>\n".to_owned()) }),
         ..State::default()
     };
+    state.add_event(Duration::ZERO, Kind::Primary, "first".to_owned());
+    state.add_sample(Sample::default());
     state.add_event(Duration::from_secs(1), Kind::Primary, "</script>\u{2028}".to_owned());
     state.add_sample(Sample { rate: 7, p50_us: 1, p99_us: 2, failover: false });
     let written = json(&state).to_string();
@@ -59,9 +61,15 @@ fn state_is_written_as_the_page_reads_it() {
     assert!(!written.contains('\n'), "{written}");
     let read: Value = serde_json::from_str(&written).expect("it is JSON");
     assert_eq!(read["frozen"], "\"<b>\n");
-    assert_eq!(read["samples"], json!([{ "rate": 7, "p50": 1, "p99": 2, "failover": true }]));
     assert_eq!(
-        (&read["events"][0]["kind"], &read["events"][0]["text"]),
+        read["samples"],
+        json!([
+            { "rate": 0, "p50": 0, "p99": 0, "failover": false },
+            { "rate": 7, "p50": 1, "p99": 2, "failover": true },
+        ])
+    );
+    assert_eq!(
+        (&read["events"][1]["kind"], &read["events"][1]["text"]),
         (&json!("primary"), &json!("</script>\u{2028}"))
     );
 }
