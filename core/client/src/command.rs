@@ -150,7 +150,7 @@ impl<P: Platform> Client<P> {
     }
 
     /// Whether `socketTimeoutMS` limits each command, which is the case only without a deadline.
-    fn is_paced(&self, deadline: Option<Instant>) -> bool {
+    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none() && self.options().socket_timeout.is_some()
     }
 

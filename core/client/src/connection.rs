@@ -62,16 +62,16 @@ impl<P: Platform> Client<P> {
         read_preference: Option<ReadPreference<'_>>,
         limit: TimeLimit,
     ) -> Result<Connection<'_, P>, Error> {
-        let (timeout, is_paced) = match limit {
-            TimeLimit::OfClient => (self.options().timeout, self.options().socket_timeout.is_some()),
-            TimeLimit::OfCall(timeout) => (timeout, false),
+        let deadline = match limit {
+            TimeLimit::OfClient => self.deadline(self.options().timeout),
+            TimeLimit::OfCall(timeout) => self.deadline(timeout),
         };
-        let deadline = self.deadline(timeout);
+        let is_paced = matches!(limit, TimeLimit::OfClient) && self.is_paced(deadline);
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
         // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
-        Ok(Connection { guard, client: self, is_paced: is_paced && deadline.is_none(), read_preference })
+        Ok(Connection { guard, client: self, is_paced, read_preference })
     }
 
     /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns.
