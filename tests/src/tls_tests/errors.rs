@@ -40,7 +40,10 @@ fn faults_of_files_name_the_remedy() {
     assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
     assert!(TlsError::PasswordWithoutFile.to_string().contains("requires tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
-    assert!(TlsWarning::UnusableAuthorities(3).to_string().ends_with("are left out: 3"));
+    assert_eq!(
+        TlsWarning::UnusableAuthorities(3).to_string(),
+        "tlsCAFile or authorities in memory: certificates that cannot be used and are left out: 3"
+    );
     for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {
         assert!(warning.to_string().starts_with("INSECURE: "), "{warning}");
     }
