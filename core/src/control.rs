@@ -10,7 +10,7 @@
 //! [`ControlAction::Pool`] under it, so a description and the state of its pool change together,
 //! and no other task observes one without the other (SDAM-64, MON-52, MON-53).
 //!
-//! Socket actions of monitors are polled by connection ([`Control::poll_line`]), because each
+//! Socket actions of monitors are polled by connection ([`Control::poll_conn`]), because each
 //! monitor connection is driven by a separate task. A load-balanced topology has no monitors.
 //!
 //! # Selectors
@@ -40,8 +40,8 @@ mod tests;
 use crate::hooks::{Point, fires};
 use crate::machine::{Observer, Stale};
 use crate::monitor::{
-    CheckOutcome, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig, MonitorEvent,
-    MonitorState,
+    CheckOutcome, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig, MonitorConnId, MonitorConnKind,
+    MonitorEvent, MonitorState,
 };
 use crate::observe::EventContext;
 use crate::storage::deadlines::Deadlines;
@@ -198,13 +198,13 @@ impl<M: Memory> Control<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        let outcome = monitor.handle_dialed(now, line, known, &mut observer_there)?;
+        let outcome = monitor.handle_dialed(now, conn, known, &mut observer_there)?;
         self.conclude(now, server, outcome, None, observer);
         Ok(())
     }
@@ -225,7 +225,7 @@ impl<M: Memory> Control<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         reply: &HelloReply<'_>,
         matched: Matched,
         observer: &mut impl ControlObserver,
@@ -233,7 +233,7 @@ impl<M: Memory> Control<M> {
         let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        let outcome = monitor.handle_reply(now, line, reply, matched, known, &mut observer_there)?;
+        let outcome = monitor.handle_reply(now, conn, reply, matched, known, &mut observer_there)?;
         self.conclude(now, server, outcome, Some(reply), observer);
         Ok(())
     }
@@ -247,14 +247,14 @@ impl<M: Memory> Control<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         cause: Cause,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.advance_clock(now);
         let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        let outcome = monitor.handle_failed(now, line, cause, known, &mut observer_there)?;
+        let outcome = monitor.handle_failed(now, conn, cause, known, &mut observer_there)?;
         self.conclude(now, server, outcome, None, observer);
         Ok(())
     }
@@ -394,23 +394,23 @@ impl<M: Memory> Control<M> {
     }
 
     /// Returns the next action of one of a monitor's connections, or `None` when none is owed.
-    pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
+    pub fn poll_conn(&mut self, now: Instant, server: ServerId, kind: MonitorConnKind) -> Option<MonitorAction> {
         let now = self.advance_clock(now);
-        self.monitor_mut(server)?.poll_line(now, line)
+        self.monitor_mut(server)?.poll_conn(now, kind)
     }
 
     /// Takes the action owed on a connection if it is [`MonitorAction::ReadNext`]. For hosts that
     /// read continuously.
-    pub(crate) fn take_read(&mut self, server: ServerId, line: LineId) {
+    pub(crate) fn take_read(&mut self, server: ServerId, conn: MonitorConnId) {
         if let Some(monitor) = self.monitor_mut(server) {
-            monitor.take_read(line);
+            monitor.take_read(conn);
         }
     }
 
-    /// Whether [`Control::poll_line`] would return an action.
+    /// Whether [`Control::poll_conn`] would return an action.
     #[must_use]
-    pub fn owes_line(&self, server: ServerId, line: Line) -> bool {
-        self.monitor(server).is_some_and(|monitor| monitor.owes_line(line))
+    pub fn owes_conn(&self, server: ServerId, kind: MonitorConnKind) -> bool {
+        self.monitor(server).is_some_and(|monitor| monitor.owes_conn(kind))
     }
 
     /// Whether the monitor of this server has ended: its connections never owe an action again.

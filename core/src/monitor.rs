@@ -7,10 +7,10 @@
 //!
 //! # Overview
 //!
-//! A [`Monitor`] owns up to two connections, identified by [`LineId`]s. The check connection
-//! ([`Line::Check`]) sends hello commands to the server; each reply, or its absence, is a *check*.
-//! While the server streams, the RTT connection ([`Line::Rtt`]) measures the round-trip time and is
-//! used for nothing else.
+//! A [`Monitor`] owns up to two connections, identified by [`MonitorConnId`]s. The check connection
+//! ([`MonitorConnKind::Check`]) sends hello commands to the server; each reply, or its absence, is
+//! a *check*. While the server streams, the RTT connection ([`MonitorConnKind::Rtt`]) measures the
+//! round-trip time and is used for nothing else.
 //!
 //! ```text
 //!              start                 reply, failure, deadline
@@ -32,7 +32,7 @@
 //! applied:
 //!
 //! ```text
-//! if let Some(outcome) = monitor.handle_reply(now, line, &reply, matched, known, observer)? {    // HeartbeatSucceeded
+//! if let Some(outcome) = monitor.handle_reply(now, conn, &reply, matched, known, observer)? {    // HeartbeatSucceeded
 //!     apply(outcome, reply);                           // ServerDescriptionChanged, then the pool's events
 //!     monitor.handle_timeout(now, known, observer);    // HeartbeatStarted of the next check, if it is now
 //! }
@@ -68,7 +68,7 @@ mod tests;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
-pub use action::{CheckOutcome, Line, LineId, MonitorAction};
+pub use action::{CheckOutcome, MonitorAction, MonitorConnId, MonitorConnKind};
 pub use event::{HeartbeatId, MonitorEvent};
 pub(crate) use options::check_connect_timeout;
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
@@ -313,7 +313,7 @@ impl Monitor {
     /// The handshake's hello follows, within the deadline of the dial. A call at or after that
     /// deadline counts as a timeout.
     ///
-    /// - `now`: must be from the same clock in all calls. `line`: from the `Dial`. `known`: whether
+    /// - `now`: must be from the same clock in all calls. `conn`: from the `Dial`. `known`: whether
     ///   the server's type is known.
     ///
     /// Cost: O(1), no allocation. Owes `SendHello`, or `Hangup`.
@@ -328,18 +328,18 @@ impl Monitor {
     pub fn handle_dialed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.advance_clock(now);
-        let link = self.link_mut(line);
-        link.check(line)?;
+        let link = self.link_mut(conn);
+        link.check(conn)?;
         if !link.is_dialing() {
             return Err(Stale);
         }
         if link.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-            return Ok(self.fail(now, line.line, Cause::NetworkTimeout, known, observer));
+            return Ok(self.fail(now, conn.kind, Cause::NetworkTimeout, known, observer));
         }
         link.dialed(now);
         Ok(None)
@@ -353,7 +353,7 @@ impl Monitor {
     /// reply although its hello did not allow that. Between two checks this does not count as a
     /// failed check. A reply at or after the deadline counts as a timeout.
     ///
-    /// - `now`: must be from the same clock in all calls. `line`: from the `SendHello` or
+    /// - `now`: must be from the same clock in all calls. `conn`: from the `SendHello` or
     ///   `ReadNext`.
     /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one
     ///   follows.
@@ -372,15 +372,15 @@ impl Monitor {
     pub fn handle_reply(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         reply: &HelloReply<'_>,
         matched: Matched,
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.advance_clock(now);
-        let link = self.link_mut(line);
-        link.check(line)?;
+        let link = self.link_mut(conn);
+        link.check(conn)?;
         let failure = link.exchange().map_or(Some(Cause::Protocol), |exchange| {
             if exchange.is_late(now) {
                 Some(Cause::NetworkTimeout)
@@ -394,10 +394,10 @@ impl Monitor {
                 None
             }
         });
-        Ok(match (failure, line.line) {
-            (Some(cause), _) => self.fail(now, line.line, cause, known, observer),
-            (None, Line::Check) => Some(self.succeed_check(now, reply, matched, observer)),
-            (None, Line::Rtt) => {
+        Ok(match (failure, conn.kind) {
+            (Some(cause), _) => self.fail(now, conn.kind, cause, known, observer),
+            (None, MonitorConnKind::Check) => Some(self.succeed_check(now, reply, matched, observer)),
+            (None, MonitorConnKind::Rtt) => {
                 self.succeed_ping(now, reply);
                 None
             }
@@ -411,7 +411,7 @@ impl Monitor {
     /// discarded, and a new one is dialed for the next measurement. At or after the deadline the
     /// cause is the timeout.
     ///
-    /// - `now`: must be from the same clock in all calls. `line`: of any action. `cause`: the
+    /// - `now`: must be from the same clock in all calls. `conn`: of any action. `cause`: the
     ///   failure.
     /// - `known`: whether the server's type is known, before this failure.
     ///
@@ -427,19 +427,19 @@ impl Monitor {
     pub fn handle_failed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         cause: Cause,
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.advance_clock(now);
-        let link = self.link_mut(line);
-        link.check(line)?;
+        let link = self.link_mut(conn);
+        link.check(conn)?;
         let late = link.exchange().is_some_and(|exchange| exchange.is_late(now));
         let dialing = link.is_dialing();
-        let outcome = self.fail(now, line.line, if late { Cause::NetworkTimeout } else { cause }, known, observer);
+        let outcome = self.fail(now, conn.kind, if late { Cause::NetworkTimeout } else { cause }, known, observer);
         if dialing {
-            self.link_mut(line).waive_hangup(line);
+            self.link_mut(conn).waive_hangup(conn);
         }
         Ok(outcome)
     }
@@ -479,7 +479,7 @@ impl Monitor {
             }
             Phase::Checking => {
                 if self.check.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-                    outcome = self.fail(now, Line::Check, Cause::NetworkTimeout, known, observer);
+                    outcome = self.fail(now, MonitorConnKind::Check, Cause::NetworkTimeout, known, observer);
                 }
             }
             Phase::Waiting { due, .. } => {
@@ -523,29 +523,29 @@ impl Monitor {
 
     /// Returns the next action of one connection, like [`Monitor::poll_action`], for hosts that
     /// drive each connection in a separate task.
-    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
+    pub fn poll_conn(&mut self, now: Instant, kind: MonitorConnKind) -> Option<MonitorAction> {
         let now = self.advance_clock(now);
-        let link = match line {
-            Line::Check => &mut self.check,
-            Line::Rtt => &mut self.ping,
+        let link = match kind {
+            MonitorConnKind::Check => &mut self.check,
+            MonitorConnKind::Rtt => &mut self.ping,
         };
         link.take_hangup().or_else(|| link.take_action(now))
     }
 
     /// Takes the action owed on a connection if it is [`MonitorAction::ReadNext`].
-    pub(crate) fn take_read(&mut self, line: LineId) {
-        let link = self.link_mut(line);
-        if link.check(line).is_ok() {
+    pub(crate) fn take_read(&mut self, conn: MonitorConnId) {
+        let link = self.link_mut(conn);
+        if link.check(conn).is_ok() {
             link.take_read();
         }
     }
 
-    /// Whether [`Monitor::poll_line`] would return an action.
+    /// Whether [`Monitor::poll_conn`] would return an action.
     #[must_use]
-    pub const fn owes_line(&self, line: Line) -> bool {
-        match line {
-            Line::Check => self.check.owes(),
-            Line::Rtt => self.ping.owes(),
+    pub const fn owes_conn(&self, kind: MonitorConnKind) -> bool {
+        match kind {
+            MonitorConnKind::Check => self.check.owes(),
+            MonitorConnKind::Rtt => self.ping.owes(),
         }
     }
 
@@ -591,8 +591,8 @@ impl Monitor {
     ///
     /// Panics when an invariant is broken, which is a bug in this crate.
     pub fn assert_invariants(&self) {
-        self.check.assert_invariants(Line::Check, self.serial_last.0);
-        self.ping.assert_invariants(Line::Rtt, self.serial_last.0);
+        self.check.assert_invariants(MonitorConnKind::Check, self.serial_last.0);
+        self.ping.assert_invariants(MonitorConnKind::Rtt, self.serial_last.0);
         self.rtt.assert_invariants();
         let in_flight = self.check.exchange();
         assert_eq!(
@@ -640,10 +640,10 @@ impl Monitor {
         self.clock
     }
 
-    const fn link_mut(&mut self, line: LineId) -> &mut Link {
-        match line.line {
-            Line::Check => &mut self.check,
-            Line::Rtt => &mut self.ping,
+    const fn link_mut(&mut self, conn: MonitorConnId) -> &mut Link {
+        match conn.kind {
+            MonitorConnKind::Check => &mut self.check,
+            MonitorConnKind::Rtt => &mut self.ping,
         }
     }
 }

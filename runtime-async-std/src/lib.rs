@@ -66,7 +66,8 @@
 //! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 //! - [`status`](poolhouse_client::guide::status): what is implemented, and what is not
-//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the specifications
+//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the
+//!   specifications
 #![forbid(unsafe_code)]
 
 mod platform;

@@ -5,8 +5,8 @@ use crate::embassy::{Dialers, Embassy};
 use crate::error::SetupError;
 use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection};
 use crate::lock::ExecutorLock;
-use crate::place::Place;
 use crate::run::Runner;
+use crate::server_slot::ServerSlot;
 use crate::slot::{Buffer, Slot};
 use core::fmt;
 use core::time::Duration;
@@ -15,8 +15,8 @@ use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_driver::{
-    Attempts, BaseRuntime as _, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError,
-    RetryPolicy, ServerSnapshot, Wanted, append_read_preference,
+    Attempts, BaseRuntime as _, ClientCore, CommandOptions, CoreConfig, ExchangeError, Guard, Login, OperationError,
+    RetryPolicy, SelectionRequest, ServerSnapshot, append_read_preference,
 };
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
@@ -26,13 +26,13 @@ use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
 /// The state of a client. Store it in a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`,
 /// initialized with `init_with(Resources::new)`.
 pub struct Resources<L: Layout> {
-    hub: Option<Hub<Embassy<L>>>,
+    core: Option<ClientCore<Embassy<L>>>,
     shared: Shared<L>,
 }
 
 /// State that connections and handles refer to.
 struct Shared<L: Layout> {
-    places: L::PerServer<Place<Embassy<L>>>,
+    server_slots: L::PerServer<ServerSlot<Embassy<L>>>,
     slots: L::PerConnection<Slot>,
     dialers: Dialers<L>,
 }
@@ -44,8 +44,8 @@ impl<L: Layout> Resources<L> {
         // Invalid sizes fail the build here.
         const { assert!(L::SOCKETS > 0) };
         let dialers = ExecutorLock::holding(L::per_server());
-        let shared = Shared { places: L::per_server(), slots: PerConnection::ZERO, dialers };
-        Self { hub: None, shared }
+        let shared = Shared { server_slots: L::per_server(), slots: PerConnection::ZERO, dialers };
+        Self { core: None, shared }
     }
 }
 
@@ -93,7 +93,7 @@ impl<L: Layout> fmt::Debug for Resources<L> {
 /// runs. Any future of a client may be dropped at any await: no connection is lost and no state
 /// remains.
 pub struct Client<L: Layout> {
-    hub: &'static Hub<Embassy<L>>,
+    core: &'static ClientCore<Embassy<L>>,
     config: &'static Config,
 }
 
@@ -158,19 +158,19 @@ impl<L: Layout> Client<L> {
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
         }
-        let hub_config = hub_config(config)?;
-        let Resources { hub, shared } = resources;
-        Place::open(shared.places.as_mut());
+        let core_config = core_config(config)?;
+        let Resources { core, shared } = resources;
+        ServerSlot::open(shared.server_slots.as_mut());
         let shared: &'static Shared<L> = shared;
-        let Shared { places, slots, dialers } = shared;
+        let Shared { server_slots, slots, dialers } = shared;
         for (slot, memory) in slots.iter().zip(buffers.0.iter_mut()) {
             slot.open(L::split(memory), stack);
         }
         let random = config.options().random;
-        let runtime = Embassy { stack, slots, dialers, places: places.as_ref(), random, encrypts };
-        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::vacant(runtime, hub_config, events));
-        hub.open(topology)?;
-        Ok((Self { hub, config }, Runner::new(hub)))
+        let runtime = Embassy { stack, slots, dialers, server_slots: server_slots.as_ref(), random, encrypts };
+        let core: &'static ClientCore<Embassy<L>> = core.insert(ClientCore::vacant(runtime, core_config, events));
+        core.open(topology)?;
+        Ok((Self { core, config }, Runner::new(core)))
     }
 
     /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1.
@@ -222,10 +222,10 @@ impl<L: Layout> Client<L> {
         let deadline = self.deadline(options.timeout.or(client.timeout));
         let policy = RetryPolicy { idempotent: options.idempotent, ..RetryPolicy::DEFAULT };
         let mut attempts: Attempts<'_, _, OperationError> =
-            self.hub.attempts(self.criteria(read_preference), deadline, policy);
+            self.core.attempts(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
-            let told = guard.told_preference(read_preference, client.direct_connection);
+            let told = guard.preference_to_send(read_preference, client.direct_connection);
             let written = guard
                 .run_command(database, |writer| {
                     body(writer)?;
@@ -277,8 +277,8 @@ impl<L: Layout> Client<L> {
         read_preference: Option<ReadPreference<'_>>,
     ) -> Result<Guard<'static, Embassy<L>>, OperationError> {
         let deadline = self.deadline(self.config.options().timeout);
-        let wanted = Wanted { criteria: self.criteria(read_preference), deprioritized: &[] };
-        self.hub.check_out(&wanted, deadline).await
+        let request = SelectionRequest { criteria: self.criteria(read_preference), deprioritized: &[] };
+        self.core.check_out(&request, deadline).await
     }
 
     /// Waits until the pool of a server that accepts writes has this many connections; `None` means
@@ -286,34 +286,35 @@ impl<L: Layout> Client<L> {
     ///
     /// # Errors
     ///
-    /// See [`Hub::warm_up`].
+    /// See [`ClientCore::warm_up`].
     pub async fn warm_up(&self, connections: Option<u32>) -> Result<(), OperationError> {
         let deadline = self.deadline(self.config.options().timeout);
-        let wanted = Wanted { criteria: self.criteria(None), deprioritized: &[] };
-        self.hub.warm_up(&wanted, connections, deadline).await
+        let request = SelectionRequest { criteria: self.criteria(None), deprioritized: &[] };
+        self.core.warm_up(&request, connections, deadline).await
     }
 
-    /// Calls `visit` with each server, its description and its pool: see [`Hub::for_each_server`].
+    /// Calls `visit` with each server, its description and its pool: see
+    /// [`ClientCore::for_each_server`].
     pub fn for_each_server(&self, visit: impl FnMut(ServerSnapshot<'_>)) {
-        self.hub.for_each_server(visit);
+        self.core.for_each_server(visit);
     }
 
     /// Returns the type of the deployment.
     #[must_use]
     pub fn topology_type(&self) -> TopologyType {
-        self.hub.topology_type()
+        self.core.topology_type()
     }
 
     /// Closes the client. Waiting operations fail at once. Connections in use are closed when they
     /// are checked in; the runner closes all others.
     pub fn close(&self) {
-        self.hub.close();
+        self.core.close();
     }
 
     /// Returns the client core, which has the complete interface of the driver.
     #[must_use]
-    pub const fn hub(&self) -> &'static Hub<Embassy<L>> {
-        self.hub
+    pub const fn core(&self) -> &'static ClientCore<Embassy<L>> {
+        self.core
     }
 
     /// The criteria by which an operation selects its server.
@@ -326,20 +327,20 @@ impl<L: Layout> Client<L> {
 
     /// The deadline of an operation that starts now.
     fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
-        timeout.map(|timeout| self.hub.runtime().now().saturating_add(timeout))
+        timeout.map(|timeout| self.core.runtime().now().saturating_add(timeout))
     }
 }
 
 impl<L: Layout> fmt::Debug for Client<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("hub", self.hub).finish_non_exhaustive()
+        f.debug_struct("Client").field("core", self.core).finish_non_exhaustive()
     }
 }
 
 /// Additional bytes of a seed without a port: a colon and a port.
 const PORT_BYTES: usize = 6;
 
-fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
+fn core_config(config: &Config) -> Result<CoreConfig, SetupError> {
     let options = config.options();
     let metadata = MetadataOptions {
         application_name: options.app_name,
@@ -353,7 +354,7 @@ fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
     let login = options.credential.map(Login::new).transpose()?;
     #[cfg(not(feature = "auth"))]
     let login: Option<Login> = None;
-    Ok(HubConfig {
+    Ok(CoreConfig {
         pool: config.pool(),
         monitor: config.monitor(),
         connect_timeout: options.monitor.connect_timeout,
@@ -361,7 +362,7 @@ fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
         server_selection_timeout: options.server_selection_timeout,
         compressors: Compressors::NONE,
         zlib_compression_level: None,
-        late_reply: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
         metadata: ClientMetadata::new(&metadata)?,
         login,
         client: 0,

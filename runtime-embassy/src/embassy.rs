@@ -5,7 +5,7 @@ use crate::clock;
 use crate::config::Random;
 use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection as _};
 use crate::lock::ExecutorLock;
-use crate::place::{self, Place, PlaceRef, ServerRef};
+use crate::server_slot::{self, ServerRef, ServerSlot, ServerSlotRef};
 use crate::slot::{Buffer, Slot, Socket};
 #[cfg(feature = "tls")]
 use crate::stream::TlsSocket;
@@ -25,7 +25,7 @@ pub struct Embassy<L: Layout> {
     pub(crate) stack: Stack<'static>,
     pub(crate) slots: &'static L::PerConnection<Slot>,
     pub(crate) dialers: &'static Dialers<L>,
-    pub(crate) places: &'static [Option<Place<Self>>],
+    pub(crate) server_slots: &'static [Option<ServerSlot<Self>>],
     pub(crate) random: Option<Random>,
     /// Whether every connection must be encrypted.
     pub(crate) encrypts: bool,
@@ -147,7 +147,7 @@ impl<L: Layout> Runtime for Embassy<L> {
     type Stream = Stream;
     type Buffer = Buffer;
     type Topology = L::Topology;
-    type ServerLock = PlaceRef<Self>;
+    type ServerLock = ServerSlotRef<Self>;
     type ServerHandle = ServerRef<Self>;
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
@@ -196,12 +196,12 @@ impl<L: Layout> Runtime for Embassy<L> {
         stream.buffers()
     }
 
-    fn has_place(&self) -> bool {
-        self.places.iter().flatten().any(Place::is_free)
+    fn has_slot(&self) -> bool {
+        self.server_slots.iter().flatten().any(ServerSlot::is_free)
     }
 
     fn share_server(&self, server: NewServer<Self>) -> Result<ServerRef<Self>, Full> {
-        place::share(self.places, server)
+        server_slot::share(self.server_slots, server)
     }
 }
 

@@ -104,9 +104,9 @@ mod layout;
 mod lock;
 #[cfg(feature = "defmt")]
 mod log;
-mod place;
 pub mod pool;
 mod run;
+mod server_slot;
 mod slot;
 mod stream;
 #[cfg(feature = "tls")]
@@ -122,7 +122,6 @@ pub use layout::{ADDRESS_BYTES_MAX, Layout, Sizes};
 pub use lock::ExecutorLock;
 #[cfg(feature = "defmt")]
 pub use log::DefmtEvents;
-pub use place::{PlaceRef, ServerRef};
 #[cfg(feature = "auth")]
 pub use poolhouse_auth;
 #[cfg(feature = "auth")]
@@ -139,7 +138,8 @@ pub use poolhouse_driver::{
 };
 pub use poolhouse_wire;
 pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
-pub use run::{HubRunner, Runner, ServerRunner};
+pub use run::{CoreRunner, Runner, ServerRunner};
+pub use server_slot::{ServerRef, ServerSlotRef};
 pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]
 pub use stream::TlsSocket;

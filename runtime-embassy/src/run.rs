@@ -11,7 +11,7 @@ use core::pin::pin;
 use embassy_futures::join::{join, join5};
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
-use poolhouse_driver::{Hub, TaskGuard};
+use poolhouse_driver::{ClientCore, TaskGuard};
 
 /// The time that a server has to acknowledge the end of a connection, before the connection is
 /// reset.
@@ -31,12 +31,12 @@ const RESET: Duration = Duration::from_millis(200);
 /// for the acknowledgement of their servers.
 #[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
-    guard: TaskGuard<&'static Hub<Embassy<L>>>,
+    guard: TaskGuard<&'static ClientCore<Embassy<L>>>,
 }
 
 impl<L: Layout> Runner<L> {
-    pub(crate) const fn new(hub: &'static Hub<Embassy<L>>) -> Self {
-        Self { guard: TaskGuard::new(hub, None) }
+    pub(crate) const fn new(core: &'static ClientCore<Embassy<L>>) -> Self {
+        Self { guard: TaskGuard::new(core, None) }
     }
 
     #[cfg(feature = "tls")]
@@ -50,10 +50,10 @@ impl<L: Layout> Runner<L> {
     /// One task for everything is the simplest choice for one server. With more servers, its start
     /// needs a large stack: see [`Runner::split`].
     pub async fn run(self) -> ! {
-        let hub = self.guard.owner();
+        let core = self.guard.owner();
         // Pinned where they are created: moving them would double the stack use.
-        let servers = pin!(L::run_per_server(|| serve(hub)));
-        let rest = pin!(run_hub(hub));
+        let servers = pin!(L::run_per_server(|| serve(core)));
+        let rest = pin!(run_core(core));
         join(servers, rest).await;
         forever().await
     }
@@ -63,7 +63,7 @@ impl<L: Layout> Runner<L> {
     ///
     /// ```text
     /// #[embassy_executor::task]
-    /// async fn housekeeping(runner: HubRunner<Db>) -> ! {
+    /// async fn housekeeping(runner: CoreRunner<Db>) -> ! {
     ///     runner.run().await
     /// }
     ///
@@ -72,16 +72,16 @@ impl<L: Layout> Runner<L> {
     ///     runner.run().await
     /// }
     /// ```
-    pub fn split(self) -> (HubRunner<L>, ServerRunner<L>) {
+    pub fn split(self) -> (CoreRunner<L>, ServerRunner<L>) {
         let Self { guard } = self;
-        let server = ServerRunner { hub: guard.owner() };
-        (HubRunner { guard }, server)
+        let server = ServerRunner { core: guard.owner() };
+        (CoreRunner { guard }, server)
     }
 }
 
 impl<L: Layout> fmt::Debug for Runner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("hub", self.guard.owner()).finish()
+        f.debug_struct("Runner").field("core", self.guard.owner()).finish()
     }
 }
 
@@ -89,21 +89,21 @@ impl<L: Layout> fmt::Debug for Runner<L> {
 /// Dropping it, or the future of its [`run`](Self::run), closes the client as dropping [`Runner`]
 /// does.
 #[must_use = "without it a client is closed"]
-pub struct HubRunner<L: Layout> {
-    guard: TaskGuard<&'static Hub<Embassy<L>>>,
+pub struct CoreRunner<L: Layout> {
+    guard: TaskGuard<&'static ClientCore<Embassy<L>>>,
 }
 
-impl<L: Layout> HubRunner<L> {
+impl<L: Layout> CoreRunner<L> {
     /// Runs the timers of monitors and closes connections.
     pub async fn run(self) -> ! {
-        run_hub(self.guard.owner()).await;
+        run_core(self.guard.owner()).await;
         forever().await
     }
 }
 
-impl<L: Layout> fmt::Debug for HubRunner<L> {
+impl<L: Layout> fmt::Debug for CoreRunner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubRunner").field("hub", self.guard.owner()).finish()
+        f.debug_struct("CoreRunner").field("core", self.guard.owner()).finish()
     }
 }
 
@@ -111,7 +111,7 @@ impl<L: Layout> fmt::Debug for HubRunner<L> {
 /// [`Runner::split`]. May be copied; a copy that is never run is not required.
 #[must_use = "without it a client does nothing"]
 pub struct ServerRunner<L: Layout> {
-    hub: &'static Hub<Embassy<L>>,
+    core: &'static ClientCore<Embassy<L>>,
 }
 
 impl<L: Layout> Clone for ServerRunner<L> {
@@ -127,14 +127,14 @@ impl<L: Layout> ServerRunner<L> {
     /// closes the client as dropping [`Runner`] does, even while it has no server: no other runner
     /// takes over its present or future server.
     pub async fn run(self) -> ! {
-        serve(self.hub).await;
+        serve(self.core).await;
         forever().await
     }
 }
 
 impl<L: Layout> fmt::Debug for ServerRunner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerRunner").field("hub", self.hub).finish()
+        f.debug_struct("ServerRunner").field("core", self.core).finish()
     }
 }
 
@@ -145,23 +145,23 @@ async fn forever() -> ! {
 }
 
 /// Runs the work that belongs to no single server.
-async fn run_hub<L: Layout>(hub: &'static Hub<Embassy<L>>) {
-    let runtime = hub.runtime();
-    let clock = pin!(hub.run_clock());
+async fn run_core<L: Layout>(core: &'static ClientCore<Embassy<L>>) {
+    let runtime = core.runtime();
+    let clock = pin!(core.run_clock());
     let closing = pin!(L::run_per_connection(|index| close_returned(runtime, index)));
     join(clock, closing).await;
 }
 
 /// Runs the tasks of one server until it is removed, then those of the next one.
-async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
-    let _guard = TaskGuard::new(hub, None);
-    while let Some(server) = hub.next_server().await {
+async fn serve<L: Layout>(core: &'static ClientCore<Embassy<L>>) {
+    let _guard = TaskGuard::new(core, None);
+    while let Some(server) = core.next_server().await {
         // Each future is pinned where it is created: a future that is moved into another one is on
         // the stack, and it is large.
-        let check = pin!(hub.run_check(&server));
-        let rtt = pin!(hub.run_rtt(&server));
-        let clock = pin!(hub.run_pool_clock(&server));
-        let (worker, other) = (pin!(hub.run_worker(&server)), pin!(hub.run_worker(&server)));
+        let check = pin!(core.run_check(&server));
+        let rtt = pin!(core.run_rtt(&server));
+        let clock = pin!(core.run_pool_clock(&server));
+        let (worker, other) = (pin!(core.run_worker(&server)), pin!(core.run_worker(&server)));
         join5(check, rtt, clock, worker, other).await;
     }
     // `next_server` returns `None` once the client is closed.

@@ -5,7 +5,7 @@ use crate::client::{Buffers, Client, Resources};
 use crate::config::{Config, Random};
 use crate::error::SetupError;
 use crate::layout::{Layout, PerConnection, Zero};
-use crate::run::{HubRunner, Runner, ServerRunner};
+use crate::run::{CoreRunner, Runner, ServerRunner};
 use crate::slot::{Slot, Socket};
 use crate::tls::{self, Mailbox, TlsConfig};
 use core::fmt;
@@ -188,13 +188,13 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
     pub fn split(
         self,
     ) -> (
-        HubRunner<L>,
+        CoreRunner<L>,
         ServerRunner<L>,
         impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>,
     ) {
         let (runner, sessions) = self.into_parts();
-        let (hub, server) = runner.split();
-        (hub, server, sessions)
+        let (core, server) = runner.split();
+        (core, server, sessions)
     }
 
     fn into_parts(

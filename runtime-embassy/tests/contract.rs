@@ -17,7 +17,7 @@ use core::cell::{Cell, RefCell};
 use core::net::SocketAddr;
 use core::time::Duration;
 use pair::net::{self, Net};
-use poolhouse_embassy::poolhouse_driver::{Hub, Subscribers};
+use poolhouse_embassy::poolhouse_driver::{ClientCore, Subscribers};
 use poolhouse_embassy::{
     Buffers, Client, Embassy, MonitorOptions, Options, PoolOptions, Resources, Runner, ServerMonitoringMode, Sizes,
 };
@@ -112,15 +112,15 @@ impl Subject for Pair {
             let executor = Rc::clone(&net.executor);
             // The client has no server: only the task that closes sockets runs.
             let device = Device::new(&executor, options((NOBODY, 9).into()), |net, runner| {
-                let (hub, _servers) = runner.split();
-                net.spawn_task(async move { hub.run().await })
+                let (core, _servers) = runner.split();
+                net.spawn_task(async move { core.run().await })
             });
             case(&Self { executor, device, ways: RefCell::default() }).await;
         });
     }
 
     fn runtime(&self) -> &Embassy<Small> {
-        self.device.client.hub().runtime()
+        self.device.client.core().runtime()
     }
 
     fn open_way_to(&self, peer: SocketAddr) {
@@ -154,8 +154,8 @@ impl Subject for Pair {
 impl contract::Client for Device {
     type Runtime = Embassy<Small>;
 
-    fn hub(&self) -> &Hub<Embassy<Small>> {
-        self.client.hub()
+    fn core(&self) -> &ClientCore<Embassy<Small>> {
+        self.client.core()
     }
 
     fn drop_runner(&self) {

@@ -26,7 +26,7 @@ use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::{Client, ClientOptions, Smol};
 use poolhouse_tests::exchange::{self, Exchange, Socket, median};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
-use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
 use smol::channel::{Receiver, Sender};
 use std::alloc::System;
 use std::process::{Command, ExitCode};
@@ -299,7 +299,7 @@ async fn raw(client: Client, times: u32) {
 fn encrypting_server() -> ((FakeServer, Folder), ClientOptions) {
     let (root, folder) = (Holder::root("root"), Folder::new());
     let mut options = FakeOptions::default();
-    options.tls = Some(ServerTls::new(root.issue(&Wanted::server(&["127.0.0.1"])).identity()));
+    options.tls = Some(ServerTls::new(root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity()));
     let server = FakeServer::start(options).expect("a server on loopback");
     let mut options = ClientOptions::new(server.address().to_string());
     options.tls.get_or_insert_default().ca_file = Some(folder.write("ca.pem", root.certificate()));

@@ -128,7 +128,7 @@
 //! while let Some(notice) = pools.next().await {
 //!     match notice {
 //!         Notice::Event { event, .. } => names.push(event.to_string()),
-//!         Notice::Lost { count } => panic!("{count} events were not read in time"),
+//!         Notice::Lagged { count } => panic!("{count} events were not read in time"),
 //!     }
 //! }
 //! assert!(names.iter().any(|name| name.starts_with("ConnectionCheckedOut")), "{names:?}");
@@ -162,7 +162,8 @@
 //! - [`migrating_pools`](poolhouse_client::guide::migrating_pools): from deadpool, bb8 and r2d2
 //! - [`adapter`](poolhouse_client::guide::adapter): the same client on another runtime
 //! - [`status`](poolhouse_client::guide::status): what is implemented, and what is not
-//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the specifications
+//! - [`glossary`](poolhouse_client::poolhouse_core::guide::glossary): the terms of the
+//!   specifications
 #![forbid(unsafe_code)]
 
 mod platform;

@@ -403,8 +403,8 @@ fn no_output_of_a_client_contains_a_secret() {
                     tell(&error);
                 }
                 tell(&client);
-                tell(client.hub());
-                tell(client.hub().config());
+                tell(client.core());
+                tell(client.core().config());
             }
             if let Ok(mut connection) = client.check_out().await {
                 tell(&connection);
@@ -468,12 +468,12 @@ fn silent_handshake_ends_at_the_limit_of_a_command() {
             for (command, overloaded) in [(None, true), (Some("saslContinue"), false)] {
                 let server = server();
                 let client = unhurried(&server, limit).await;
-                let held = client.check_out_by(None).await.expect("the connection that there is");
+                let held = client.check_out_timeout(None).await.expect("the connection that there is");
                 let silence = FaultRule::once(Fault::Silence);
                 server.inject(command.map_or(silence.clone(), |command| silence.on_command(command)));
                 let begun = std::time::Instant::now();
                 // The call itself has no limit.
-                let error = refused(client.check_out_by(None).await);
+                let error = refused(client.check_out_timeout(None).await);
                 assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
                 let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded };
                 assert_eq!(error.check_out(), Some(&expected), "{limit}, {command:?}");
@@ -493,11 +493,11 @@ fn each_command_of_a_handshake_has_the_whole_limit() {
     run(async {
         let server = server();
         let client = unhurried(&server, "timeoutMS=10000").await;
-        let held = client.check_out_by(None).await.expect("the connection that there is");
+        let held = client.check_out_timeout(None).await.expect("the connection that there is");
         let delay = Duration::from_secs(6);
         server.inject(FaultRule::always(Fault::Delay(delay)).times(2));
         let begun = std::time::Instant::now();
-        let slow = client.check_out_by(None).await.expect("each was in time");
+        let slow = client.check_out_timeout(None).await.expect("each was in time");
         assert!(begun.elapsed() >= 2 * delay);
         drop((held, slow));
         client.close().await;

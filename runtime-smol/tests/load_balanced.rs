@@ -62,7 +62,7 @@ fn pool_events(events: &mut Subscription) -> Vec<PoolEvent> {
         match notice {
             Notice::Event { event: Event::Pool(event), .. } => seen.push(event),
             Notice::Event { .. } => {}
-            Notice::Lost { count } => panic!("{count} events were lost"),
+            Notice::Lagged { count } => panic!("{count} events were lost"),
         }
     }
     seen
@@ -340,9 +340,9 @@ fn wait_queue_timeout_contains_the_use_of_connections() {
         options.pool.wait_queue_timeout = Some(Duration::from_millis(50));
         let client = Client::with_options(options).expect("the options are right");
         // Enough time for the connections that must be established.
-        let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
-        let mut transaction = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
-        let other = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
+        let mut cursor = client.check_out_timeout(Some(PATIENCE)).await.expect("a connection");
+        let mut transaction = client.check_out_timeout(Some(PATIENCE)).await.expect("a connection");
+        let other = client.check_out_timeout(Some(PATIENCE)).await.expect("a connection");
         cursor.raw().pin(Pinned::Cursor);
         transaction.raw().pin(Pinned::Transaction);
         let error = refused(client.check_out().await);

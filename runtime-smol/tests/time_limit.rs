@@ -41,12 +41,12 @@ fn client(server: &FakeServer) -> Client {
 async fn warm(client: &Client, connections: usize) {
     let mut guards = Vec::new();
     for _ in 0..connections {
-        guards.push(client.check_out_by(None).await.expect("a connection"));
+        guards.push(client.check_out_timeout(None).await.expect("a connection"));
     }
 }
 
 async fn check_out(client: &Client, limit: Duration) -> Connection<'_> {
-    client.check_out_by(Some(limit)).await.expect("a connection")
+    client.check_out_timeout(Some(limit)).await.expect("a connection")
 }
 
 /// Pings until the guard's limit. Returns the error, if any, and its time.

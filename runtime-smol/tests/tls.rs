@@ -16,18 +16,18 @@ use poolhouse_smol::{
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
 use poolhouse_tests::patience::{PATIENCE, run};
-use poolhouse_tests::tls::{ClientCheck, Folder, Holder, ServerTls, Validity, Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, ClientCheck, Folder, Holder, ServerTls, Validity, Versions};
 use smol::future::FutureExt;
 use std::path::Path;
 use std::time::Instant;
 
 /// An authority, and a folder for files.
-struct World {
+struct Fixture {
     root: Holder,
     folder: Folder,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let (root, folder) = (Holder::root("root"), Folder::new());
         folder.write("ca.pem", root.certificate());
@@ -35,7 +35,7 @@ impl World {
     }
 
     fn tls(&self) -> ServerTls {
-        ServerTls::new(self.root.issue(&Wanted::server(&["127.0.0.1"])).identity())
+        ServerTls::new(self.root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity())
     }
 
     fn server(&self) -> FakeServer {
@@ -57,18 +57,18 @@ impl World {
 /// The options of a connection string, with an authority in memory in place of a file.
 #[test]
 fn authority_in_memory_is_trusted_by_a_client() {
-    let (world, other) = (World::new(), World::new());
-    let server = world.server();
-    let options = |authority: &World| {
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    let server = fixture.server();
+    let options = |authority: &Fixture| {
         let authorities = Authorities::from_pem(authority.root.certificate()).expect("a certificate");
-        let mut options = world.options(&server, "");
+        let mut options = fixture.options(&server, "");
         let tls = options.tls.as_mut().expect("the string has TLS");
         tls.ca_file = None;
         tls.authorities = Some(authorities);
         options
     };
     run(async {
-        let trusting = client(options(&world));
+        let trusting = client(options(&fixture));
         ping(&trusting).await.expect("the authority is trusted");
         trusting.close().await;
         let (_, cause) = refusal(options(&other)).await;
@@ -78,10 +78,10 @@ fn authority_in_memory_is_trusted_by_a_client() {
 
 #[test]
 fn client_with_a_file_and_authorities_in_memory_is_refused() {
-    let world = World::new();
-    let server = world.server();
-    let mut options = world.options(&server, "");
-    let authorities = Authorities::from_pem(world.root.certificate()).expect("a certificate");
+    let fixture = Fixture::new();
+    let server = fixture.server();
+    let mut options = fixture.options(&server, "");
+    let authorities = Authorities::from_pem(fixture.root.certificate()).expect("a certificate");
     options.tls = options.tls.map(|tls| tls.authorities(authorities));
     match Client::with_options(options) {
         Err(Error::Setup(SetupError::Tls(error))) => assert_eq!(error, TlsError::AuthoritiesTwice),
@@ -130,15 +130,15 @@ async fn refusal(mut options: ClientOptions) -> (String, Cause) {
 
 #[test]
 fn all_connections_use_tls_in_either_version() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         run(async {
-            let mut tls = world.tls();
+            let mut tls = fixture.tls();
             tls.versions = versions;
             // The server accepts TLS only: checks, round trips and operations would all fail
             // without it.
             let server = start(tls);
-            let mut options = world.options(&server, "");
+            let mut options = fixture.options(&server, "");
             options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
             let client = client(options);
             ping(&client).await.expect("a ping");
@@ -158,10 +158,10 @@ fn all_connections_use_tls_in_either_version() {
 
 #[test]
 fn many_tasks_share_connections_over_tls_and_some_cancel() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
-        let server = world.server();
-        let mut options = world.options(&server, "&maxPoolSize=5");
+        let server = fixture.server();
+        let mut options = fixture.options(&server, "&maxPoolSize=5");
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Auto;
         let client = Arc::new(client(options));
         let tasks: Vec<_> = (0..32_u64)
@@ -197,12 +197,12 @@ fn many_tasks_share_connections_over_tls_and_some_cancel() {
 
 #[test]
 fn replica_set_is_found_over_tls() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
         let mut set = FakeReplicaSetOptions::of(3);
-        set.server.tls = Some(world.tls());
+        set.server.tls = Some(fixture.tls());
         let set = FakeReplicaSet::start(set).expect("the set starts");
-        let ca = escaped(&world.folder.path().join("ca.pem"));
+        let ca = escaped(&fixture.folder.path().join("ca.pem"));
         let client = client(ClientOptions::parse(&format!("{}&tlsCAFile={ca}", set.uri())).expect("right"));
         client.run_command("db", bson::doc! { "insert": "c", "documents": [{}] }).await.expect("an insert");
         let begun = Instant::now();
@@ -219,28 +219,28 @@ fn replica_set_is_found_over_tls() {
 /// CMAP-97.
 #[test]
 fn bad_certificate_is_named_by_checks_and_by_selection() {
-    let world = World::new();
-    let good = Wanted::server(&["127.0.0.1"]);
-    let issue = |wanted: &Wanted| ServerTls::new(world.root.issue(wanted).identity());
+    let fixture = Fixture::new();
+    let good = CertificateRequest::server(&["127.0.0.1"]);
+    let issue = |wanted: &CertificateRequest| ServerTls::new(fixture.root.issue(wanted).identity());
     let stranger = ServerTls::new(Holder::root("stranger").issue(&good).identity());
     let cases = [
         (issue(&good.clone().valid(Validity::Over)), CertificateFault::Expired, "has expired"),
         (issue(&good.clone().valid(Validity::Ahead)), CertificateFault::NotYetValid, "not valid yet"),
-        (issue(&Wanted::server(&["example.com"])), CertificateFault::WrongName, "not valid for the name"),
+        (issue(&CertificateRequest::server(&["example.com"])), CertificateFault::WrongName, "not valid for the name"),
         (stranger, CertificateFault::UnknownIssuer, "issuer is not trusted"),
     ];
     for (tls, fault, text) in cases {
         run(async {
             let server = start(tls);
-            let (error, cause) = refusal(world.options(&server, "")).await;
+            let (error, cause) = refusal(fixture.options(&server, "")).await;
             assert_eq!(cause, Cause::Certificate(fault));
             assert!(error.contains("certificate refused") && error.contains(text), "{error}");
 
-            let client = client(world.options(&server, "&tlsAllowInvalidCertificates=true"));
+            let client = client(fixture.options(&server, "&tlsAllowInvalidCertificates=true"));
             assert_eq!(client.tls_warnings(), [TlsWarning::InvalidCertificates]);
             ping(&client).await.expect("anything goes");
             client.close().await;
-            let relaxed = world.options(&server, "&tlsAllowInvalidHostnames=true");
+            let relaxed = fixture.options(&server, "&tlsAllowInvalidHostnames=true");
             if fault == CertificateFault::WrongName {
                 let client = self::client(relaxed);
                 assert_eq!(client.tls_warnings(), [TlsWarning::InvalidHostnames]);
@@ -256,18 +256,18 @@ fn bad_certificate_is_named_by_checks_and_by_selection() {
 /// CMAP-97: with TLS 1.3 the refusal arrives after the handshake.
 #[test]
 fn required_client_certificate_is_sent_or_its_refusal_named() {
-    let world = World::new();
-    let ann = world.root.issue(&Wanted::client("ann")).identity();
-    let key = escaped(&world.folder.write("ann.pem", ann.pem()));
+    let fixture = Fixture::new();
+    let ann = fixture.root.issue(&CertificateRequest::client("ann")).identity();
+    let key = escaped(&fixture.folder.write("ann.pem", ann.pem()));
     for versions in [Versions::Tls12, Versions::Tls13] {
         run(async {
-            let mut tls = world.tls();
+            let mut tls = fixture.tls();
             tls.versions = versions;
-            tls.clients = Some(ClientCheck { authority: world.root.certificate(), required: true });
+            tls.clients = Some(ClientCheck { authority: fixture.root.certificate(), required: true });
             let server = start(tls);
-            let (error, cause) = refusal(world.options(&server, "")).await;
+            let (error, cause) = refusal(fixture.options(&server, "")).await;
             assert_eq!(cause, Cause::Certificate(CertificateFault::RefusedByPeer), "{error}");
-            let client = client(world.options(&server, &format!("&tlsCertificateKeyFile={key}")));
+            let client = client(fixture.options(&server, &format!("&tlsCertificateKeyFile={key}")));
             ping(&client).await.expect("it is let in");
             client.close().await;
         });
@@ -277,10 +277,10 @@ fn required_client_certificate_is_sent_or_its_refusal_named() {
 /// CMAP-98.
 #[test]
 fn interrupted_tls_handshake_is_classified_as_overload() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
-        let server = world.server();
-        let client = client(world.options(&server, ""));
+        let server = fixture.server();
+        let client = client(fixture.options(&server, ""));
         ping(&client).await.expect("a ping");
         let held = client.check_out().await.expect("the connection there is");
         server.inject(Fault::CloseOnAccept(Cut::Fin));
@@ -294,10 +294,10 @@ fn interrupted_tls_handshake_is_classified_as_overload() {
 
 #[test]
 fn server_without_tls_receives_no_plain_text() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
         let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
-        let (error, cause) = refusal(world.options(&server, "")).await;
+        let (error, cause) = refusal(fixture.options(&server, "")).await;
         assert!(matches!(cause, Cause::Network | Cause::Protocol), "{error}");
         assert_eq!(server.log(), []);
     });
@@ -306,16 +306,16 @@ fn server_without_tls_receives_no_plain_text() {
 #[cfg(unix)]
 #[test]
 fn unix_socket_uses_no_tls() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
         let mut options = FakeOptions::default();
-        let path = world.folder.path().join("fake.sock");
+        let path = fixture.folder.path().join("fake.sock");
         options.unix_path = Some(path.clone());
         let server = FakeServer::start(options).expect("the fake server starts");
         let uri = format!(
             "mongodb://{}/?tls=true&tlsCAFile={}",
             escaped(&path),
-            escaped(&world.folder.path().join("ca.pem"))
+            escaped(&fixture.folder.path().join("ca.pem"))
         );
         let client = Client::new(&uri).await.expect("the string is right");
         ping(&client).await.expect("a ping");
@@ -326,9 +326,9 @@ fn unix_socket_uses_no_tls() {
 
 #[test]
 fn unusable_file_is_named_and_nothing_is_started() {
-    let world = World::new();
+    let fixture = Fixture::new();
     run(async {
-        let server = world.server();
+        let server = fixture.server();
         for (more, option) in [
             (
                 "&tlsCertificateKeyFile=%2Fnowhere%2Fkey.pem&tlsCertificateKeyFilePassword=hunter2",
@@ -336,7 +336,7 @@ fn unusable_file_is_named_and_nothing_is_started() {
             ),
             ("&tlsCAFile=%2Fnowhere%2Fca.pem", "tlsCAFile"),
         ] {
-            let error = Client::with_options(world.options(&server, more)).map(drop).expect_err("no such file");
+            let error = Client::with_options(fixture.options(&server, more)).map(drop).expect_err("no such file");
             assert!(
                 matches!(&error, Error::Setup(SetupError::Tls(TlsError::File { option: named, .. })) if *named == option),
                 "{error:?}"

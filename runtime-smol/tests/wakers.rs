@@ -193,7 +193,7 @@ fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
             let mut options = client.pool_options();
             options.max_pool_size = 2;
             client.set_pool_options(options).expect("right");
-            assert!(poll_with(pin!(client.hub().warm_up(&wanted(), Some(2), None)), &calling).is_pending());
+            assert!(poll_with(pin!(client.core().warm_up(&request(), Some(2), None)), &calling).is_pending());
             let lonely = lonely();
             let calling = {
                 let lonely = lonely.clone();
@@ -208,6 +208,6 @@ fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
     ended.recv_timeout(PATIENCE * 2).expect("no deadlock");
 }
 
-const fn wanted() -> poolhouse_smol::poolhouse_driver::Wanted<'static> {
-    poolhouse_smol::poolhouse_driver::Wanted::WRITE
+const fn request() -> poolhouse_smol::poolhouse_driver::SelectionRequest<'static> {
+    poolhouse_smol::poolhouse_driver::SelectionRequest::WRITE
 }

@@ -42,7 +42,7 @@ UNIT = {crate.replace("-", "_") for crate in CRATES}
 # Suites that check these crates in addition to their unit tests, without sockets and clocks; the
 # fastest first, as measured.
 SUITES = ["bson_corpus", "cmap", "corpus", "cql_wire", "decompress", "monitor", "scram", "sdam", "selection", "selection_model", "simulate",
-    "simulate_mux", "topology_model", "wire", "world"]
+    "simulate_mux", "topology_model", "wire", "network"]
 # A test that computes for TIMES as long as usual is in an endless loop; one that waits for
 # WAIT_SECONDS waits forever.
 TIMES, SECONDS, WAIT_SECONDS = 3, 3, 20

@@ -8,7 +8,7 @@
 
 pub mod format;
 pub mod matching;
-mod world;
+mod runner;
 
 use crate::oracle::Checks;
 use format::Test;
@@ -32,8 +32,8 @@ pub const MEMORIES: [&str; 2] = ["OnHeap", "Fixed<128, 64>"];
 pub fn run(text: &str) -> Result<Checks, String> {
     let test = Test::parse(text)?;
     let fail = |memory, error| format!("{}\n  on {memory}: {error}", test.description);
-    let mut checks = world::run::<OnHeap>(&test).map_err(|error| fail(MEMORIES[0], error))?;
-    checks.merge(&world::run::<InPlace>(&test).map_err(|error| fail(MEMORIES[1], error))?);
+    let mut checks = runner::run::<OnHeap>(&test).map_err(|error| fail(MEMORIES[0], error))?;
+    checks.merge(&runner::run::<InPlace>(&test).map_err(|error| fail(MEMORIES[1], error))?);
     Ok(checks)
 }
 

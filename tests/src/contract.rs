@@ -35,7 +35,7 @@
 //!
 //! The steps of one case for check-out: the case requests a client of a
 //! [`FakeServer`](crate::fake::FakeServer) from its subject ([`Subject::client`]). The background
-//! work of the client runs concurrently with the case. The case polls `client.hub().check_out(..)`
+//! work of the client runs concurrently with the case. The case polls `client.core().check_out(..)`
 //! by hand, so the future can be dropped at any poll. The case then checks the counts of the
 //! server's pool ([`counts`]) and the server's open connections, and runs the next operation.
 
@@ -69,7 +69,7 @@ use futures_lite::FutureExt;
 use no_series::NoSeries;
 use poolhouse_client::Platform;
 use poolhouse_core::pool::PoolCounts;
-use poolhouse_driver::{Hub, Runtime, Subscribers};
+use poolhouse_driver::{ClientCore, Runtime, Subscribers};
 use serde_json::json;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -114,7 +114,7 @@ pub trait Client {
     type Runtime: Runtime;
 
     /// The client core.
-    fn hub(&self) -> &Hub<Self::Runtime>;
+    fn core(&self) -> &ClientCore<Self::Runtime>;
 
     /// Drops all background work of the client at once, as an executor does when it ends.
     fn drop_runner(&self);
@@ -165,7 +165,7 @@ pub struct Shape {
     /// `serverSelectionTimeoutMS`.
     pub server_selection_timeout: Duration,
     /// How long the client waits for late replies; zero disables waiting.
-    pub late_reply: Duration,
+    pub drain_timeout: Duration,
 }
 
 impl Shape {
@@ -178,7 +178,7 @@ impl Shape {
             wait_queue_timeout: None,
             connect_timeout: Some(Duration::from_secs(10)),
             server_selection_timeout: Duration::from_secs(30),
-            late_reply: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
         }
     }
 }
@@ -188,9 +188,9 @@ impl Shape {
 /// # Panics
 ///
 /// The client has no server.
-pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
+pub fn counts<R: Runtime>(core: &ClientCore<R>) -> PoolCounts {
     let mut found = None;
-    hub.for_each_server(|server| found = Some(server.pool.counts));
+    core.for_each_server(|server| found = Some(server.pool.counts));
     found.expect("the client has a server")
 }
 
@@ -343,12 +343,12 @@ impl Contract {
             // The cases of a runtime use no client, so they are not run again.
             let code = clients(if is_unobserved() { suite } else { runtime(suite) }).run();
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
-            let (lives, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            println!("contract ({name}): {lives} traces judged");
+            let (runs, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            println!("contract ({name}): {runs} traces judged");
             // A run of all cases fails when no drop point was reached or no invariant was checked.
             let is_whole = std::env::args_os().len() == 1;
             let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
-            let was_judged = lives > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
+            let was_judged = runs > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
             let was_tried = dropped > 0 && (is_unobserved() || was_judged);
             if is_whole && !was_tried {
                 println!("contract ({name}): no future was dropped, or no trace was judged: nothing was tested");
@@ -360,7 +360,7 @@ impl Contract {
             let suite: String =
                 name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
             let invariants = checks.json();
-            figures::record(&format!("contract_{suite}"), &json!({ "lives": lives, "invariants": invariants }));
+            figures::record(&format!("contract_{suite}"), &json!({ "runs": runs, "invariants": invariants }));
             return code;
         }
         let this = std::env::current_exe().expect("this program has a path");

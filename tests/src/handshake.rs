@@ -15,7 +15,7 @@ use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
 ///
 /// # Panics
 /// If `read_bytes` is 0.
-pub fn shake_hands<A: Authenticator>(
+pub fn perform_handshake<A: Authenticator>(
     stream: &mut (impl Read + Write),
     handshake: &mut Handshake<'_, A>,
     read_bytes: usize,

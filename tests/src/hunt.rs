@@ -9,11 +9,11 @@ use poolhouse_core::pool::PoolOptions;
 
 use crate::choices::{Choices, Decisions, Exhaustive};
 use crate::fuzz::{self, Body, TARGETS, lengths};
+use crate::network;
 use crate::rng::Rng;
 use crate::search::{self, Figures, Stopped};
-use crate::seeds::Life;
+use crate::seeds::Run;
 use crate::sim::{self, Kind, Shape, Store, caught};
-use crate::world;
 
 /// The result of a hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub type Generator = fn(u64) -> Hunted;
 
 /// The generators that are not fuzz targets.
 pub const GENERATORS: [(&str, Generator); 11] = [
-    ("pool", |budget| lives(budget, sim::seed)),
-    ("mux", |budget| lives(budget, sim::mux::seed)),
-    ("world", |budget| lives(budget, world::seed)),
+    ("pool", |budget| runs(budget, sim::seed)),
+    ("mux", |budget| runs(budget, sim::mux::seed)),
+    ("network", |budget| runs(budget, network::seed)),
     ("monitor", |budget| seeds(budget, |seed| random(seed, 520, fuzz::monitor))),
     ("topology", |budget| seeds(budget, |seed| random(seed, 400, fuzz::topology))),
     ("control", |budget| seeds(budget, |seed| random(seed, 2_000, fuzz::control))),
-    ("every_life", every_life),
+    ("every_run", every_run),
     ("search_pool", |budget| scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to)),
     ("search_mux", |budget| scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to)),
     ("search_monitor", |budget| scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to)),
@@ -69,13 +69,13 @@ pub fn names() -> Vec<String> {
     GENERATORS.iter().map(|(name, _)| (*name).to_owned()).chain(targets).collect()
 }
 
-fn lives<C: Default>(budget: u64, live: Life<C>) -> Hunted {
-    seeds(budget, |seed| live(&Decisions::of_seed(seed), &mut C::default(), None))
+fn runs<C: Default>(budget: u64, run: Run<C>) -> Hunted {
+    seeds(budget, |seed| run(&Decisions::of_seed(seed), &mut C::default(), None))
 }
 
-fn seeds(budget: u64, mut live: impl FnMut(u64) -> Result<(), String>) -> Hunted {
+fn seeds(budget: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Hunted {
     for seed in 0..budget {
-        if let Err(error) = live(seed) {
+        if let Err(error) = run(seed) {
             return Hunted { tried: seed + 1, found: Some(format!("seed {seed}: {error}")) };
         }
     }
@@ -94,7 +94,7 @@ fn byte(rng: &mut Rng) -> u8 {
 }
 
 /// Executes every simulated run of small pools, one pool after the other.
-fn every_life(budget: u64) -> Hunted {
+fn every_run(budget: u64) -> Hunted {
     let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
     let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..PoolOptions::DEFAULT };
     let calls = [Kind::Ready, Kind::CheckOut, Kind::CancelBound, Kind::CancelUnbound, Kind::CancelGranted, Kind::Claim];
@@ -115,7 +115,7 @@ fn every_life(budget: u64) -> Hunted {
         let until = budget * (place as u64 + 1) / shapes.len() as u64;
         while !last && tried < until {
             tried += 1;
-            if let Err(error) = caught(|| sim::live(shape, &mut choices, &mut sim::Counters::default(), None)) {
+            if let Err(error) = caught(|| sim::run(shape, &mut choices, &mut sim::Counters::default(), None)) {
                 return Hunted { tried, found: Some(format!("run {tried}, of shape {place}: {error}")) };
             }
             last = !choices.advance();

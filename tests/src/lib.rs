@@ -19,6 +19,7 @@ pub mod hunt;
 pub mod invariants;
 pub mod model;
 pub mod mongod;
+pub mod network;
 pub mod oracle;
 pub mod patience;
 pub mod proxy;
@@ -33,7 +34,6 @@ pub mod spec;
 pub mod suite;
 #[cfg(test)]
 mod tls_tests;
-pub mod world;
 
 pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng, tls};
 

@@ -132,7 +132,7 @@ struct Fate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedState {
     Listening,
     Refusing,
     Stopped,
@@ -141,9 +141,9 @@ enum Wanted {
 #[derive(Debug)]
 struct State {
     upstream: SocketAddr,
-    wanted: Wanted,
+    wanted: RequestedState,
     /// The state of the listening socket; the error if it could not be reached.
-    reached: Result<Option<Wanted>, (io::ErrorKind, String)>,
+    reached: Result<Option<RequestedState>, (io::ErrorKind, String)>,
     weather: Weather,
     rng: Rng,
     counts: ProxyCounts,
@@ -185,7 +185,7 @@ impl Proxy {
         let (socket, address) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let state = State {
             upstream,
-            wanted: Wanted::Listening,
+            wanted: RequestedState::Listening,
             reached: Ok(None),
             weather: Weather::calm(),
             rng: Rng::stream(seed, "proxy"),
@@ -204,7 +204,7 @@ impl Proxy {
             move || thread::run(shared, socket, address)
         })?;
         let proxy = Self { shared, address, thread: Some(thread) };
-        proxy.turn_to(Wanted::Listening)?;
+        proxy.turn_to(RequestedState::Listening)?;
         Ok(proxy)
     }
 
@@ -242,7 +242,7 @@ impl Proxy {
     /// # Errors
     /// Those of the socket.
     pub fn refuse(&self) -> io::Result<()> {
-        self.turn_to(Wanted::Refusing)
+        self.turn_to(RequestedState::Refusing)
     }
 
     /// Accepts new connections again.
@@ -250,7 +250,7 @@ impl Proxy {
     /// # Errors
     /// Those of the socket.
     pub fn resume(&self) -> io::Result<()> {
-        self.turn_to(Wanted::Listening)
+        self.turn_to(RequestedState::Listening)
     }
 
     /// Returns the counts.
@@ -267,7 +267,7 @@ impl Proxy {
     }
 
     /// Returns when the thread has changed the state.
-    fn turn_to(&self, wanted: Wanted) -> io::Result<()> {
+    fn turn_to(&self, wanted: RequestedState) -> io::Result<()> {
         {
             let mut state = self.shared.lock();
             state.wanted = wanted;
@@ -288,7 +288,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.lock().wanted = Wanted::Stopped;
+        self.shared.lock().wanted = RequestedState::Stopped;
         self.shared.changed.notify(usize::MAX);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has already been printed.

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::thread;
 
 /// Executes one run; the error is the failure.
-pub type Life<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
+pub type Run<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
 
 /// One seed of this many is run twice.
 pub const TWICE: u64 = 20;
@@ -47,7 +47,7 @@ pub struct Lives<C: 'static> {
     /// Number of lines that are printed of a failed run.
     pub lines: usize,
     /// Executes one run.
-    pub live: Life<C>,
+    pub run: Run<C>,
     /// Adds counts.
     pub add: fn(&mut C, &C),
     /// Prints the counts of this many runs, and fails if a behaviour did not occur.
@@ -91,11 +91,11 @@ pub fn number(variable: &str) -> Option<u64> {
 /// # Errors
 ///
 /// The failure and its seed; or the points that did not fire.
-pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> Result<(), Failed> {
+pub fn with_points<C: Default>(seeds: u64, points: &[Point], run: Run<C>) -> Result<(), Failed> {
     let before = chance::fired();
     for seed in 0..seeds {
         let _armed = chance::arm(seed, points);
-        live(&Decisions::of_seed(seed), &mut C::default(), None)
+        run(&Decisions::of_seed(seed), &mut C::default(), None)
             .map_err(|error| format!("seed {seed}, fault points armed: {error}"))?;
     }
     let after = chance::fired();
@@ -109,9 +109,9 @@ pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> R
 }
 
 /// Executes one run and returns its full trace.
-pub fn run_traced<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
+pub fn run_traced<C: Default>(run: Run<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
     let trace = RefCell::new(Vec::new());
-    let outcome = live(of, &mut C::default(), Some(&trace));
+    let outcome = run(of, &mut C::default(), Some(&trace));
     (outcome, trace.into_inner())
 }
 
@@ -120,29 +120,29 @@ pub fn run_traced<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), Stri
 /// # Errors
 ///
 /// The outputs differ: operations, actions, events or bytes.
-pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
+pub fn same_twice<C: Default>(run: Run<C>, seed: u64) -> Result<(), String> {
     let digest = || {
         let mut hasher = DefaultHasher::new();
-        run_traced(live, &Decisions::of_seed(seed)).hash(&mut hasher);
+        run_traced(run, &Decisions::of_seed(seed)).hash(&mut hasher);
         hasher.finish()
     };
     if digest() == digest() { Ok(()) } else { Err(format!("P49: two runs of seed {seed} differ")) }
 }
 
 /// Reduces the run of a failed seed; `None` if it does not fail while it is recorded.
-pub fn shrunk<C: Default>(live: Life<C>, of: &Decisions, limits: Limits) -> Option<Shrunk> {
+pub fn shrunk<C: Default>(run: Run<C>, of: &Decisions, limits: Limits) -> Option<Shrunk> {
     let (script, error) = match of.script() {
         script if script.is_empty() => {
             let recorded = Decisions::recorded(of.seed());
-            let error = live(&recorded, &mut C::default(), None).err()?;
+            let error = run(&recorded, &mut C::default(), None).err()?;
             (recorded.script(), error)
         }
         script => {
-            let error = live(of, &mut C::default(), None).err()?;
+            let error = run(of, &mut C::default(), None).err()?;
             (script, error)
         }
     };
-    let again = |script: &Script| live(&Decisions::scripted(script.clone()), &mut C::default(), None).err();
+    let again = |script: &Script| run(&Decisions::scripted(script.clone()), &mut C::default(), None).err();
     Some(shrink(script, error, limits, again))
 }
 
@@ -198,7 +198,7 @@ impl<C: Default + Send> Lives<C> {
     /// Executes a run that failed in the past.
     fn regress(&self, of: &Decisions, replayed: &AtomicU64) -> Result<(), Failed> {
         replayed.fetch_add(1, Ordering::Relaxed);
-        match (self.live)(of, &mut C::default(), None) {
+        match (self.run)(of, &mut C::default(), None) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.failure_report(of, &error).into()),
         }
@@ -208,14 +208,14 @@ impl<C: Default + Send> Lives<C> {
     fn failure_report(&self, of: &Decisions, error: &str) -> String {
         let again = of.script();
         let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
-        let (_, lines) = run_traced(self.live, &again);
+        let (_, lines) = run_traced(self.run, &again);
         let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
         text += &self.ends(&lines, error);
         // Callers that need only the verdict disable shrinking.
         let wanted = number("POOLHOUSE_SHRINK") != Some(0);
-        if let Some(shrunk) = wanted.then(|| shrunk(self.live, &again, Limits::DEFAULT)).flatten() {
+        if let Some(shrunk) = wanted.then(|| shrunk(self.run, &again, Limits::DEFAULT)).flatten() {
             let (count, script) = (shrunk.script.len(), &shrunk.script);
-            let (_, lines) = run_traced(self.live, &Decisions::scripted(script.clone()));
+            let (_, lines) = run_traced(self.run, &Decisions::scripted(script.clone()));
             text += &format!("\n\nshrunk to {count} decisions, POOLHOUSE_SCRIPT='{script}':\n");
             text += &self.ends(&lines, &shrunk.error);
         }
@@ -230,7 +230,7 @@ impl<C: Default + Send> Lives<C> {
     }
 
     fn replay(&self, of: &Decisions) -> Result<(), Failed> {
-        let (outcome, lines) = run_traced(self.live, of);
+        let (outcome, lines) = run_traced(self.run, of);
         println!("{}", lines.join("\n"));
         outcome.map_err(Failed::from)
     }
@@ -241,7 +241,7 @@ impl<C: Default + Send> Lives<C> {
             let (mut counters, mut failures, mut lived) = (C::default(), Vec::new(), 0_u64);
             while let Some(seed) = mine.next().filter(|_| failing.load(Ordering::Relaxed) < FAILING_MAX) {
                 lived += 1;
-                if let Err(error) = (self.live)(&Decisions::of_seed(seed), &mut counters, None) {
+                if let Err(error) = (self.run)(&Decisions::of_seed(seed), &mut counters, None) {
                     failing.fetch_add(1, Ordering::Relaxed);
                     failures.push((seed, error));
                 }
@@ -269,7 +269,7 @@ impl<C: Default + Send> Lives<C> {
 
     fn same_twice(&self, pairs: u64) -> Result<(), Failed> {
         let outcomes = on_all_cores(pairs, |mine| -> Vec<String> {
-            mine.filter_map(|pair| same_twice(self.live, pair * TWICE).err()).collect()
+            mine.filter_map(|pair| same_twice(self.run, pair * TWICE).err()).collect()
         });
         let different = outcomes.concat();
         let figures =

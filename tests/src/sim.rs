@@ -9,7 +9,7 @@ mod kind;
 pub mod mux;
 mod ops;
 pub(crate) mod same;
-mod world;
+mod simulation;
 
 pub use kind::{Counters, Kind};
 
@@ -19,9 +19,9 @@ use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions, Reuse};
+use simulation::Simulation;
+pub(crate) use simulation::translated;
 use std::panic::catch_unwind;
-use world::World;
-pub(crate) use world::translated;
 
 /// The log of a run, for readers.
 pub type Trace = RefCell<Vec<String>>;
@@ -168,12 +168,12 @@ impl Shape {
 /// # Panics
 ///
 /// Panics when pool and model differ, or an invariant is broken.
-pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
+pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
     let room = |conns, waiters, services| Room { conns, waiters, services };
     match shape.store {
-        Store::Heap => World::<OnHeap>::new(shape, Room::ENDLESS, counters, trace).live(choices),
-        Store::Fixed2 => World::<Fixed<2, 3, 1>>::new(shape, room(2, 3, 1), counters, trace).live(choices),
-        Store::Fixed6 => World::<Fixed<6, 8, 2>>::new(shape, room(6, 8, 2), counters, trace).live(choices),
+        Store::Heap => Simulation::<OnHeap>::new(shape, Room::ENDLESS, counters, trace).run(choices),
+        Store::Fixed2 => Simulation::<Fixed<2, 3, 1>>::new(shape, room(2, 3, 1), counters, trace).run(choices),
+        Store::Fixed6 => Simulation::<Fixed<6, 8, 2>>::new(shape, room(6, 8, 2), counters, trace).run(choices),
     }
 }
 
@@ -201,7 +201,7 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }
     let mut operations = of.stream("operations");
-    caught(|| live(&shape, &mut operations, counters, trace))
+    caught(|| run(&shape, &mut operations, counters, trace))
 }
 
 /// Draws the kind of the next operation among those that are possible now. It may repeat the last

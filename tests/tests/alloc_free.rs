@@ -8,7 +8,7 @@ use core::time::Duration;
 use poolhouse_client::log::{LogOptions, LogQueue, Logs};
 use poolhouse_client::metrics::PoolMetrics;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{MonitorAction, MonitorConnKind, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::observe::{EventContext, Tee, Within};
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
@@ -119,24 +119,24 @@ impl WarmPool {
     /// final size.
     fn warm() -> Self {
         let pool = Pool::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
-        let mut world =
+        let mut rig =
             Self { pool, now: Instant::ORIGIN, leases: Vec::new(), waiters: Vec::new(), tally: Tally::default() };
-        world.leases.reserve(CONNS as usize);
-        world.waiters.reserve(2 * WAITERS as usize);
-        world.pool.ready(world.now, &mut world.tally);
+        rig.leases.reserve(CONNS as usize);
+        rig.waiters.reserve(2 * WAITERS as usize);
+        rig.pool.ready(rig.now, &mut rig.tally);
         for _ in 0..CONNS {
-            world.queue(None);
-            let conn = world.pool.poll_establish().expect("a connection may be established");
-            world.pool.handle_established(world.now, conn, &mut world.tally).expect("pending");
+            rig.queue(None);
+            let conn = rig.pool.poll_establish().expect("a connection may be established");
+            rig.pool.handle_established(rig.now, conn, &mut rig.tally).expect("pending");
         }
-        world.claim_all();
-        assert_eq!(world.leases.len(), CONNS as usize);
+        rig.claim_all();
+        assert_eq!(rig.leases.len(), CONNS as usize);
         for _ in 0..2 {
-            world.queue_all();
-            world.cancel_all();
+            rig.queue_all();
+            rig.cancel_all();
         }
-        world.queue_all();
-        world
+        rig.queue_all();
+        rig
     }
 
     fn tick(&mut self) {
@@ -183,12 +183,12 @@ impl WarmPool {
 
 /// Checks that `act` allocates nothing, and that it emitted events.
 fn allocates_nothing(act: impl FnOnce(&mut WarmPool)) {
-    let mut world = WarmPool::warm();
-    let events = world.tally.0;
-    let (count, ()) = allocations(|| act(&mut world));
+    let mut rig = WarmPool::warm();
+    let events = rig.tally.0;
+    let (count, ()) = allocations(|| act(&mut rig));
     assert_eq!(count, 0, "allocations");
-    assert!(world.tally.0 > events, "no event was emitted");
-    world.pool.assert_invariants();
+    assert!(rig.tally.0 > events, "no event was emitted");
+    rig.pool.assert_invariants();
 }
 
 #[test]
@@ -259,16 +259,16 @@ fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
 /// P48
 #[test]
 fn check_out_and_check_in_of_an_available_connection_allocate_nothing() {
-    allocates_nothing(|world| {
-        world.cancel_all();
-        let lease = world.leases.pop().expect("one is out");
-        world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+    allocates_nothing(|rig| {
+        rig.cancel_all();
+        let lease = rig.leases.pop().expect("one is out");
+        rig.pool.check_in(rig.now, lease, Health::Healthy, &mut rig.tally).expect("ours");
         for _ in 0..1_000 {
-            world.tick();
-            let Ok(CheckOut::Granted(lease)) = world.pool.check_out(world.now, None, &mut world.tally) else {
+            rig.tick();
+            let Ok(CheckOut::Granted(lease)) = rig.pool.check_out(rig.now, None, &mut rig.tally) else {
                 panic!("a connection is available")
             };
-            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+            rig.pool.check_in(rig.now, lease, Health::Healthy, &mut rig.tally).expect("ours");
         }
     });
 }
@@ -276,19 +276,19 @@ fn check_out_and_check_in_of_an_available_connection_allocate_nothing() {
 /// P48
 #[test]
 fn handing_over_through_the_queue_and_queueing_again_allocate_nothing() {
-    allocates_nothing(|world| {
+    allocates_nothing(|rig| {
         for number in 0..5_000_u64 {
-            world.tick();
-            let lease = world.leases.pop().expect("one is out");
-            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
-            let Some(PoolAction::Wake(waiter)) = world.pool.poll_action(world.now) else { panic!("one waits") };
-            let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("the waiter was woken") };
-            world.leases.push(lease);
+            rig.tick();
+            let lease = rig.leases.pop().expect("one is out");
+            rig.pool.check_in(rig.now, lease, Health::Healthy, &mut rig.tally).expect("ours");
+            let Some(PoolAction::Wake(waiter)) = rig.pool.poll_action(rig.now) else { panic!("one waits") };
+            let Claim::Granted(lease) = rig.pool.claim(rig.now, waiter) else { panic!("the waiter was woken") };
+            rig.leases.push(lease);
             let away = Duration::from_millis(1_000 + number * 7_919 % 997);
-            let deadline = (number % 3 != 0).then(|| world.now.saturating_add(away));
-            let queued = world.pool.check_out(world.now, deadline, &mut world.tally);
+            let deadline = (number % 3 != 0).then(|| rig.now.saturating_add(away));
+            let queued = rig.pool.check_out(rig.now, deadline, &mut rig.tally);
             assert!(matches!(queued, Ok(CheckOut::Queued(_))));
-            assert!(world.pool.poll_timeout().is_some());
+            assert!(rig.pool.poll_timeout().is_some());
         }
     });
 }
@@ -300,67 +300,67 @@ fn cancelling_a_thousand_waiters_in_any_order_allocates_nothing() {
 
 #[test]
 fn cancelling_unclaimed_grants_allocates_nothing() {
-    allocates_nothing(|world| {
+    allocates_nothing(|rig| {
         for place in 0..CONNS as usize {
-            let lease = world.leases.pop().expect("one is out");
-            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
-            world.pool.cancel(world.now, world.waiters[place], &mut world.tally);
+            let lease = rig.leases.pop().expect("one is out");
+            rig.pool.check_in(rig.now, lease, Health::Healthy, &mut rig.tally).expect("ours");
+            rig.pool.cancel(rig.now, rig.waiters[place], &mut rig.tally);
         }
     });
 }
 
 #[test]
 fn timing_out_a_thousand_waiters_one_instant_at_a_time_allocates_nothing() {
-    allocates_nothing(|world| {
+    allocates_nothing(|rig| {
         let mut instants = 0;
-        while let Some(due) = world.pool.poll_timeout().filter(|_| world.pool.counts().waiting > 0) {
-            world.now = due;
-            world.pool.handle_timeout(due, &mut world.tally);
+        while let Some(due) = rig.pool.poll_timeout().filter(|_| rig.pool.counts().waiting > 0) {
+            rig.now = due;
+            rig.pool.handle_timeout(due, &mut rig.tally);
             instants += 1;
         }
         assert!(instants > 500, "deadlines differ: {instants}");
-        world.claim_all();
+        rig.claim_all();
     });
 }
 
 #[test]
 fn a_clear_with_a_thousand_waiters_allocates_nothing() {
     for interrupt_in_use_connections in [false, true] {
-        allocates_nothing(|world| {
+        allocates_nothing(|rig| {
             let clear = Clear::All { interrupt_in_use_connections };
-            world.pool.clear(world.now, clear, Some(Cause::Network), &mut world.tally).expect("the mode");
-            assert_eq!(world.pool.counts().waiting, 0);
-            while world.pool.poll_action(world.now).is_some() {}
-            world.pool.ready(world.now, &mut world.tally);
+            rig.pool.clear(rig.now, clear, Some(Cause::Network), &mut rig.tally).expect("the mode");
+            assert_eq!(rig.pool.counts().waiting, 0);
+            while rig.pool.poll_action(rig.now).is_some() {}
+            rig.pool.ready(rig.now, &mut rig.tally);
         });
     }
 }
 
 #[test]
 fn replacing_broken_connections_allocates_nothing() {
-    allocates_nothing(|world| {
+    allocates_nothing(|rig| {
         for number in 0..1_000_u32 {
-            world.tick();
-            let lease = world.leases.pop().expect("one is out");
-            world.pool.check_in(world.now, lease, Health::Broken(Cause::Network), &mut world.tally).expect("ours");
-            while let Some(action) = world.pool.poll_action(world.now) {
+            rig.tick();
+            let lease = rig.leases.pop().expect("one is out");
+            rig.pool.check_in(rig.now, lease, Health::Broken(Cause::Network), &mut rig.tally).expect("ours");
+            while let Some(action) = rig.pool.poll_action(rig.now) {
                 match action {
                     PoolAction::Establish(conn) if number % 4 == 0 => {
                         let error = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
-                        world.pool.handle_establish_failed(world.now, conn, error, &mut world.tally).expect("pending");
+                        rig.pool.handle_establish_failed(rig.now, conn, error, &mut rig.tally).expect("pending");
                     }
                     PoolAction::Establish(conn) => {
-                        world.pool.handle_established(world.now, conn, &mut world.tally).expect("pending");
+                        rig.pool.handle_established(rig.now, conn, &mut rig.tally).expect("pending");
                     }
                     PoolAction::Wake(waiter) => {
-                        if let Claim::Granted(lease) = world.pool.claim(world.now, waiter) {
-                            world.leases.push(lease);
+                        if let Claim::Granted(lease) = rig.pool.claim(rig.now, waiter) {
+                            rig.leases.push(lease);
                         }
                     }
                     PoolAction::Close(_) | PoolAction::Interrupt(_) => {}
                 }
             }
-            if world.leases.is_empty() || world.pool.counts().waiting < 10 {
+            if rig.leases.is_empty() || rig.pool.counts().waiting < 10 {
                 break;
             }
         }
@@ -369,12 +369,12 @@ fn replacing_broken_connections_allocates_nothing() {
 
 #[test]
 fn closing_with_a_thousand_waiters_allocates_nothing() {
-    allocates_nothing(|world| {
-        world.pool.close(world.now, &mut world.tally);
-        for lease in world.leases.drain(..) {
-            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+    allocates_nothing(|rig| {
+        rig.pool.close(rig.now, &mut rig.tally);
+        for lease in rig.leases.drain(..) {
+            rig.pool.check_in(rig.now, lease, Health::Healthy, &mut rig.tally).expect("ours");
         }
-        while world.pool.poll_action(world.now).is_some() {}
+        while rig.pool.poll_action(rig.now).is_some() {}
     });
 }
 
@@ -454,13 +454,13 @@ fn checks_that_change_nothing_allocate_nothing() {
     let mut round = |control: &mut Control<topology::OnHeap>, now: Instant| {
         let mut answered = 0;
         for (number, server) in servers.iter().enumerate() {
-            while let Some(action) = control.poll_line(now, *server, Line::Check) {
-                let line = match action {
-                    MonitorAction::Dial(line) => {
-                        control.handle_dialed(now, *server, line, &mut ()).expect("it is dialed");
+            while let Some(action) = control.poll_conn(now, *server, MonitorConnKind::Check) {
+                let conn = match action {
+                    MonitorAction::Dial(conn) => {
+                        control.handle_dialed(now, *server, conn, &mut ()).expect("it is dialed");
                         continue;
                     }
-                    MonitorAction::SendHello { line, .. } => line,
+                    MonitorAction::SendHello { conn, .. } => conn,
                     MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => {
                         unreachable!("the monitor polls a healthy server")
                     }
@@ -472,7 +472,7 @@ fn checks_that_change_nothing_allocate_nothing() {
                     max_wire_version: 21,
                     ..HelloReply::OK
                 });
-                control.handle_reply(now, *server, line, &hello, Matched::Last, &mut ()).expect("asked for");
+                control.handle_reply(now, *server, conn, &hello, Matched::Last, &mut ()).expect("asked for");
                 while control.poll_action().is_some() {
                     actions += 1;
                 }

@@ -12,7 +12,7 @@ use poolhouse_core::Cause;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, ScramLie};
 use poolhouse_tests::fuzz;
-use poolhouse_tests::handshake::{client, shake_hands, with};
+use poolhouse_tests::handshake::{client, perform_handshake, with};
 use poolhouse_tests::rng::Rng;
 use poolhouse_wire::handshake::{Handshake, HandshakeError};
 use poolhouse_wire::hello::HandshakeHello;
@@ -44,7 +44,7 @@ fn log_in(server: &FakeServer, credential: Credential<'_>, speculative: bool) ->
     let client = client();
     let mut stream = stream(server);
     let authentication = Authentication::new(credential, options).expect("can be used");
-    let established = shake_hands(&mut stream, &mut with(&client, authentication), 1)?;
+    let established = perform_handshake(&mut stream, &mut with(&client, authentication), 1)?;
     let connection = established
         .server_connection_id
         .and_then(|id| u64::try_from(id).ok())
@@ -111,7 +111,7 @@ fn only_users_authenticate() {
     // Without authentication the connection is established, but commands on it are refused.
     let client = client();
     let mut stream = stream(&server);
-    shake_hands(&mut stream, &mut Handshake::new(HandshakeHello::new(&client)), 4096).expect("greets");
+    perform_handshake(&mut stream, &mut Handshake::new(HandshakeHello::new(&client)), 4096).expect("greets");
     let reply = BlockingClient::over(stream).run("admin", doc! { "listDatabases": 1 }).expect("answered");
     assert_eq!(reply.get_i32("code").ok(), Some(13));
 }

@@ -11,7 +11,7 @@ use poolhouse_auth::{
 };
 use poolhouse_core::Cause;
 use poolhouse_tests::fake::BlockingClient;
-use poolhouse_tests::handshake::{client, shake_hands, with};
+use poolhouse_tests::handshake::{client, perform_handshake, with};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions};
 use poolhouse_tests::suite::Suite;
 use poolhouse_wire::Phase;
@@ -70,7 +70,7 @@ fn log_in(
     let options = AuthenticationOptions { speculative, secure: true, keys, ..AuthenticationOptions::new(entropy) };
     let client = client();
     let mut handshake = with(&client, Authentication::new(credential, options).expect("can be used"));
-    shake_hands(&mut stream, &mut handshake, 7)?;
+    perform_handshake(&mut stream, &mut handshake, 7)?;
     let keys = handshake.authenticator().keys().cloned();
     Ok((BlockingClient::over(stream), keys))
 }
@@ -124,7 +124,7 @@ fn only_users_authenticate_by_every_mechanism() -> Outcome {
 
     let mut stream = TcpStream::connect(mongod.address())?;
     let client = client();
-    shake_hands(&mut stream, &mut Handshake::new(HandshakeHello::new(&client)), 4096)?;
+    perform_handshake(&mut stream, &mut Handshake::new(HandshakeHello::new(&client)), 4096)?;
     let reply = BlockingClient::over(stream).run("admin", doc! { "listDatabases": 1 })?;
     assert_eq!(reply.get_i32("code")?, 13);
     Ok(())

@@ -33,8 +33,8 @@ fn main() -> ExitCode {
         eprintln!("each file runs on both kinds of memory: {}", cmap::MEMORIES.join(" and "));
     }
     let code = libtest_mimic::run(&arguments, trials).exit_code();
-    let (lives, checks) = CHECKED.lock().expect("whole").clone();
-    figures::record("cmap", &json!({ "lives": lives, "invariants": checks.unwrap_or_default().json() }));
+    let (runs, checks) = CHECKED.lock().expect("whole").clone();
+    figures::record("cmap", &json!({ "runs": runs, "invariants": checks.unwrap_or_default().json() }));
     code
 }
 

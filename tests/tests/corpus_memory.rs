@@ -172,7 +172,7 @@ fn security_5_unread_events_hold_no_more_than_their_limit() {
         let counted: usize = core::iter::from_fn(|| subscription.try_next())
             .map(|notice| match notice {
                 Notice::Event { .. } => 1,
-                Notice::Lost { count } => usize::try_from(count).expect("not so many"),
+                Notice::Lagged { count } => usize::try_from(count).expect("not so many"),
             })
             .sum();
         assert!(counted > 2_000, "{counted} events are too few for an attack");

@@ -13,7 +13,7 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::firmware::{self, Firmware};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet, MongodTls};
 use poolhouse_tests::suite::Suite;
-use poolhouse_tests::tls::{Folder, Holder, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
 
 extern crate alloc;
 
@@ -73,7 +73,7 @@ fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<
 /// A server that accepts TLS only, and the argument with its authority.
 fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
     let (root, folder) = (Holder::root("root"), Folder::new());
-    let identity = root.issue(&Wanted::server(&["127.0.0.1"])).identity();
+    let identity = root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity();
     let tls = MongodTls {
         certificate_key_file: folder.write("server.pem", identity.pem()),
         ca_file: Some(folder.write("ca.pem", root.certificate())),

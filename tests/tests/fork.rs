@@ -27,12 +27,12 @@ use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, Error, Pl
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_cql::Consistency;
-use poolhouse_driver::{ForkReset, OperationError, Wanted};
+use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::suite::Suite;
-use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted as Certificate};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
 use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -123,9 +123,9 @@ impl Line {
     }
 }
 
-/// Forks, with `world` on both sides. Returns the result of the parent's closure when the child has
-/// ended successfully.
-fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(W, &mut Line) -> T) -> T {
+/// Forks, with `subject` on both sides. Returns the result of the parent's closure when the child
+/// has ended successfully.
+fn forked<W, T>(subject: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(W, &mut Line) -> T) -> T {
     let (from_child, to_parent) = pipe().expect("a pipe");
     let (from_parent, to_child) = pipe().expect("a pipe");
     // SAFETY: the child runs only the code under test, on its only thread, and ends by `_exit`.
@@ -135,7 +135,7 @@ fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal");
         drop((from_child, to_child));
         let mut line = Line { from: from_parent, to: to_parent };
-        let done = catch_unwind(AssertUnwindSafe(|| child(world, &mut line)));
+        let done = catch_unwind(AssertUnwindSafe(|| child(subject, &mut line)));
         let status = i32::from(done.is_err());
         if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
             // Coverage of the child counts, too. SAFETY: the call takes no pointer and does not
@@ -149,7 +149,7 @@ fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(
     let id = Pid::from_raw(id).expect("fork succeeds");
     drop((from_parent, to_parent));
     let mut line = Line { from: from_child, to: to_child };
-    let outcome = parent(world, &mut line);
+    let outcome = parent(subject, &mut line);
     drop(line);
     let end = Instant::now() + CHILD_MAX;
     let status = loop {
@@ -257,12 +257,12 @@ fn client_in_the_child_fails_at_once_and_is_cleared<P: Platform + Default>() {
             let pool = client.servers()[0].pool;
             assert_eq!((pool.state, pool.generation, pool.counts), (PoolState::Paused, 1, PoolCounts::default()));
             assert_forked(at_once(client.check_out()));
-            assert_forked(at_once(client.check_out_by(None)));
+            assert_forked(at_once(client.check_out_timeout(None)));
             assert_forked(at_once(client.database("admin").run_command(doc! { "ping": 1 })));
             assert_forked(at_once(client.with_connection(async |_| Ok::<_, Error>(()))));
             assert_forked(at_once(client.warm_up(None)));
             assert_forked(client.set_pool_options(client.pool_options()));
-            assert!(at_once(client.hub().select_server(&Wanted::WRITE, None)).is_err());
+            assert!(at_once(client.core().select_server(&SelectionRequest::WRITE, None)).is_err());
             assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
             assert_eq!(client.servers()[0].pool, pool, "the pool is cleared only once");
             assert!(events.try_next().is_none());
@@ -351,7 +351,7 @@ fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
     let (root, folder) = (Holder::root("root"), Folder::new());
     let ca = folder.write("ca.pem", root.certificate());
     let mut tls = FakeOptions::default();
-    tls.tls = Some(ServerTls::new(root.issue(&Certificate::server(&["127.0.0.1"])).identity()));
+    tls.tls = Some(ServerTls::new(root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity()));
     let servers = [start(), FakeServer::start(tls).expect("the fake server starts")];
     let ca = ca.to_str().expect("text").replace('/', "%2F");
     let made = |server: &FakeServer, more: &str| {

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions};
+use poolhouse_core::monitor::{
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
+};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::model::monitor::Counts;
@@ -43,7 +45,7 @@ fn ten_thousand_random_runs_agree_with_the_model() {
         let mut random = Random(seed);
         let count = 20 + usize::try_from(random.next() % 500).expect("small");
         let bytes = random.bytes(count);
-        match std::panic::catch_unwind(|| fuzz::monitor::life(&bytes)) {
+        match std::panic::catch_unwind(|| fuzz::monitor::run(&bytes)) {
             Ok(counts) => seen.add(&counts),
             Err(panic) => {
                 eprintln!("replay with POOLHOUSE_SEED={seed}");
@@ -99,8 +101,8 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
     let options = MonitorOptions { heartbeat_frequency: Duration::from_millis(500), ..MonitorOptions::DEFAULT };
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), options.validate().expect("valid")));
     let mut dials = Dials::default();
-    let mut greeted: Vec<LineId> = Vec::new();
-    let mut breaks: Option<(u64, LineId)> = None;
+    let mut greeted: Vec<MonitorConnId> = Vec::new();
+    let mut breaks: Option<(u64, MonitorConnId)> = None;
     let reply = CheckReply {
         topology_version: Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 1 }),
         ..CheckReply::OK
@@ -112,11 +114,11 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
         monitor.request_check(now);
         monitor.handle_timeout(now, &mut ());
         if behaviour == Behaviour::Dies && ms == 1_000 {
-            let check = greeted.iter().rfind(|id| id.line() == Line::Check).copied().expect("connected");
+            let check = greeted.iter().rfind(|id| id.kind() == MonitorConnKind::Check).copied().expect("connected");
             monitor.handle_failed(now, check, Cause::Network, &mut ()).expect("streaming");
         }
-        if let Some((_, line)) = breaks.take_if(|(at, _)| *at <= ms) {
-            let _ = monitor.handle_failed(now, line, Cause::Network, &mut ());
+        if let Some((_, conn)) = breaks.take_if(|(at, _)| *at <= ms) {
+            let _ = monitor.handle_failed(now, conn, Cause::Network, &mut ());
         }
         for turn in 0.. {
             assert!(turn < 1_000, "the monitor loops at {ms} ms");
@@ -125,9 +127,9 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
             }
             match monitor.poll_action(now) {
                 Some(MonitorAction::Dial(id)) => {
-                    match id.line() {
-                        Line::Check => dials.check.push(ms),
-                        Line::Rtt => dials.rtt.push(ms),
+                    match id.kind() {
+                        MonitorConnKind::Check => dials.check.push(ms),
+                        MonitorConnKind::Rtt => dials.rtt.push(ms),
                     }
                     if dead && behaviour == Behaviour::Dies {
                         monitor.handle_failed(now, id, Cause::Network, &mut ()).expect("dialing");
@@ -135,15 +137,15 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
                         monitor.handle_dialed(now, id, &mut ()).expect("dialing");
                     }
                 }
-                Some(MonitorAction::SendHello { line, .. }) => {
-                    let first = !greeted.contains(&line);
+                Some(MonitorAction::SendHello { conn, .. }) => {
+                    let first = !greeted.contains(&conn);
                     if behaviour == Behaviour::Resets {
-                        monitor.handle_failed(now, line, Cause::Network, &mut ()).expect("current");
+                        monitor.handle_failed(now, conn, Cause::Network, &mut ()).expect("current");
                     } else if !first && behaviour == Behaviour::GreetsAndResets {
-                        breaks = Some((ms + 10, line));
+                        breaks = Some((ms + 10, conn));
                     } else if first {
-                        greeted.push(line);
-                        monitor.handle_reply(now, line, &reply.hello(), reply.matched(), &mut ()).expect("current");
+                        greeted.push(conn);
+                        monitor.handle_reply(now, conn, &reply.hello(), reply.matched(), &mut ()).expect("current");
                     }
                 }
                 Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
@@ -191,11 +193,11 @@ fn healthy_server_is_checked_forever() {
     for _ in 0..100 {
         while let Some(action) = monitor.poll_action(now) {
             match action {
-                MonitorAction::Dial(line) => monitor.handle_dialed(now, line, &mut seen).expect("dialing"),
-                MonitorAction::SendHello { line, .. } => {
+                MonitorAction::Dial(conn) => monitor.handle_dialed(now, conn, &mut seen).expect("dialing"),
+                MonitorAction::SendHello { conn, .. } => {
                     now = now.saturating_add(Duration::from_millis(3));
                     monitor
-                        .handle_reply(now, line, &CheckReply::OK.hello(), Matched::Last, &mut seen)
+                        .handle_reply(now, conn, &CheckReply::OK.hello(), Matched::Last, &mut seen)
                         .expect("current");
                     monitor.settle(now, true, &mut seen);
                 }

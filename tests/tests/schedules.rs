@@ -1,7 +1,7 @@
 //! Random orders of the tasks of a client, some thousand for each scenario, by shuttle.
 //!
 //! loom explores every order (`interleavings`), and therefore its scenarios are small. Here they
-//! are the same ones without a limit of preemptions, and [`lives`] of more tasks, which perform
+//! are the same ones without a limit of preemptions, and [`runs`] of more tasks, which perform
 //! several random actions each. Half of the schedules are by PCT, which finds a bug that needs a
 //! few preemptions at certain points with a known probability; in the others any thread may run at
 //! any time.
@@ -11,7 +11,7 @@
 //!   test and the text between the quotes, including line breaks:
 //!
 //!   ```sh
-//!   POOLHOUSE_SCHEDULE='..' cargo test -p poolhouse-tests --all-features --test schedules -- --exact lives::lives_of_few_preemptions --nocapture
+//!   POOLHOUSE_SCHEDULE='..' cargo test -p poolhouse-tests --all-features --test schedules -- --exact runs::runs_of_few_preemptions --nocapture
 //!   ```
 
 extern crate alloc;
@@ -30,10 +30,10 @@ mod establishing;
 mod flaws;
 #[path = "interleavings/hand_over.rs"]
 mod hand_over;
-#[path = "schedules/lives.rs"]
-mod lives;
 #[path = "interleavings/model.rs"]
 mod model;
+#[path = "schedules/runs.rs"]
+mod runs;
 #[path = "interleavings/selecting.rs"]
 mod selecting;
 #[path = "interleavings/sleepers.rs"]

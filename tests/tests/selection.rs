@@ -16,7 +16,7 @@ use poolhouse_core::ServerType;
 use poolhouse_core::monitor::Rtt;
 use poolhouse_core::selection::{Candidate, ReadMode, Selection};
 use poolhouse_core::topology::TopologyType;
-use poolhouse_tests::model::selection::{Query, Seen, Server, World, selected, with_core};
+use poolhouse_tests::model::selection::{Deployment, Query, Seen, Server, selected, with_core};
 use poolhouse_tests::spec;
 use poolhouse_tests::suite::Suite;
 use serde_json::Value;
@@ -63,12 +63,12 @@ fn below(path: &Path, folder: &str) -> String {
 // Suitable servers and staleness.
 
 fn suitable_servers(test: &Value) -> Result<(), String> {
-    let world = world(&test["topology_description"])?;
-    let query = query(test, &world)?;
+    let deployment = deployment(&test["topology_description"])?;
+    let query = query(test, &deployment)?;
     let expects_error = test["error"].as_bool().unwrap_or(false);
     with_core(&query, |criteria| {
-        let selection = criteria.and_then(|criteria| Selection::new(&world, &criteria, &query.deprioritized));
-        let model = selected(&world, &query);
+        let selection = criteria.and_then(|criteria| Selection::new(&deployment, &criteria, &query.deprioritized));
+        let model = selected(&deployment, &query);
         let selection = match selection {
             Err(error) if expects_error => {
                 return if model.is_err() { Ok(()) } else { Err(format!("the model accepts the criteria: {error}")) };
@@ -77,15 +77,19 @@ fn suitable_servers(test: &Value) -> Result<(), String> {
             Ok(_) if expects_error => return Err("accepted, but it must be refused".to_owned()),
             Ok(selection) => selection,
         };
-        let suitable = addresses(&world, selection.suitable());
+        let suitable = addresses(&deployment, selection.suitable());
         compare("suitable_servers", &suitable, expected(&test["suitable_servers"])?)?;
-        let window = addresses(&world, selection.in_window());
+        let window = addresses(&deployment, selection.in_window());
         compare("in_latency_window", &window, expected(&test["in_latency_window"])?)?;
         let (model, _) = model.map_err(|_| "the model rejects the criteria".to_owned())?;
-        compare("model", &suitable, Some(sorted(model.into_iter().map(|place| world.servers[place].address.clone()))))?;
+        compare(
+            "model",
+            &suitable,
+            Some(sorted(model.into_iter().map(|place| deployment.servers[place].address.clone()))),
+        )?;
         for turn in 0..64_u32 {
             let chosen = selection.choose(|_| 0, turn.wrapping_mul(0x9e37_79b9));
-            let address = chosen.map(|server| world.servers[server.place()].address.clone());
+            let address = chosen.map(|server| deployment.servers[server.place()].address.clone());
             match address {
                 Some(address) if window.contains(&address) => {}
                 None if window.is_empty() => {}
@@ -96,8 +100,8 @@ fn suitable_servers(test: &Value) -> Result<(), String> {
     })
 }
 
-fn addresses<'a>(world: &World, servers: impl Iterator<Item = Seen<'a>>) -> Vec<String> {
-    sorted(servers.map(|server| world.servers[server.id()].address.clone()))
+fn addresses<'a>(deployment: &Deployment, servers: impl Iterator<Item = Seen<'a>>) -> Vec<String> {
+    sorted(servers.map(|server| deployment.servers[server.id()].address.clone()))
 }
 
 fn sorted(addresses: impl Iterator<Item = String>) -> Vec<String> {
@@ -120,7 +124,7 @@ fn expected(servers: &Value) -> Result<Option<Vec<String>>, String> {
     addresses.map(|addresses| Some(sorted(addresses.into_iter())))
 }
 
-fn query(test: &Value, world: &World) -> Result<Query, String> {
+fn query(test: &Value, deployment: &Deployment) -> Result<Query, String> {
     let write = match test["operation"].as_str() {
         None | Some("read") => false,
         Some("write") => true,
@@ -142,7 +146,7 @@ fn query(test: &Value, world: &World) -> Result<Query, String> {
     let mut deprioritized = Vec::new();
     for server in test["deprioritized_servers"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let address = text(&server["address"])?;
-        deprioritized.extend(world.servers.iter().position(|server| server.address == address));
+        deprioritized.extend(deployment.servers.iter().position(|server| server.address == address));
     }
     let tag_sets = sets.iter().map(tags).collect::<Result<_, _>>()?;
     Ok(Query { write, mode, tag_sets, max_staleness_seconds, heartbeat_ms, threshold_ms: 15, deprioritized })
@@ -154,7 +158,7 @@ fn mode(name: &str) -> Result<ReadMode, String> {
     found.ok_or_else(|| format!("unknown mode {name}"))
 }
 
-fn world(description: &Value) -> Result<World, String> {
+fn deployment(description: &Value) -> Result<Deployment, String> {
     let name = text(&description["type"])?;
     let types = [
         TopologyType::Unknown,
@@ -167,7 +171,7 @@ fn world(description: &Value) -> Result<World, String> {
     let topology_type = types.into_iter().find(|it| it.name() == name).ok_or(format!("unknown type {name}"))?;
     let servers = description["servers"].as_array().ok_or("no servers")?;
     let servers = servers.iter().map(server).collect::<Result<_, _>>()?;
-    Ok(World { topology_type, servers })
+    Ok(Deployment { topology_type, servers })
 }
 
 fn server(value: &Value) -> Result<Server, String> {
@@ -209,7 +213,7 @@ fn tags(value: &Value) -> Result<BTreeMap<String, String>, String> {
 const SEEDS: u64 = 50;
 
 fn in_window(test: &Value) -> Result<(), String> {
-    let world = world(&test["topology_description"])?;
+    let deployment = deployment(&test["topology_description"])?;
     let mut loads = BTreeMap::new();
     for server in test["mocked_topology_state"].as_array().ok_or("no mocked_topology_state")? {
         let count = server["operation_count"].as_u64().and_then(|count| u32::try_from(count).ok());
@@ -229,14 +233,14 @@ fn in_window(test: &Value) -> Result<(), String> {
     };
     with_core(&query, |criteria| {
         let criteria = criteria.map_err(|error| error.to_string())?;
-        let selection = Selection::new(&world, &criteria, &[]).map_err(|error| error.to_string())?;
+        let selection = Selection::new(&deployment, &criteria, &[]).map_err(|error| error.to_string())?;
         for seed in 0..SEEDS {
             let mut state = seed;
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             for _ in 0..iterations {
-                let load = |place: usize| loads.get(&world.servers[place].address).copied().unwrap_or(0);
+                let load = |place: usize| loads.get(&deployment.servers[place].address).copied().unwrap_or(0);
                 let chosen = selection.choose(load, random(&mut state)).ok_or("no server was chosen")?;
-                *counts.entry(world.servers[chosen.place()].address.clone()).or_default() += 1;
+                *counts.entry(deployment.servers[chosen.place()].address.clone()).or_default() += 1;
             }
             for (address, expected) in expected {
                 let expected = expected.as_f64().ok_or("a bad frequency")?;

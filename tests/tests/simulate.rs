@@ -70,7 +70,7 @@ static LIVES: Lives<Counters> = Lives {
     name: "{} seeds agree with the reference model",
     seeds: 14_000,
     lines: 60,
-    live: sim::seed,
+    run: sim::seed,
     add: Counters::add,
     report,
     regressions: &REGRESSIONS,

@@ -23,7 +23,7 @@ static LIVES: Lives<Counters> = Lives {
     name: "{} seeds agree with the reference model",
     seeds: 3_000,
     lines: 60,
-    live: mux::seed,
+    run: mux::seed,
     add: Counters::add,
     report,
     regressions: &[],

@@ -1,6 +1,6 @@
 //! Random simulated runs of a topology against its naive model, on the heap and in fixed memory.
 
-use poolhouse_tests::fuzz::topology::{Counts, lives, topology};
+use poolhouse_tests::fuzz::topology::{Counts, runs, topology};
 
 /// splitmix64.
 struct Random(u64);
@@ -35,7 +35,7 @@ fn two_thousand_random_runs_agree_with_the_model() {
         let mut random = Random(seed);
         let count = 100 + usize::try_from(random.next() % 1_000).expect("small");
         let bytes = random.bytes(count);
-        match std::panic::catch_unwind(|| lives(&bytes)) {
+        match std::panic::catch_unwind(|| runs(&bytes)) {
             Ok(counts) => seen.add(&counts),
             Err(panic) => {
                 eprintln!("replay with POOLHOUSE_SEED={seed}");

@@ -3,7 +3,9 @@
 use core::hint::black_box;
 use core::time::Duration;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{
+    HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, ServerMonitoringMode,
+};
 use poolhouse_core::topology::{OnHeap, TopologyId, TopologyOptions};
 use poolhouse_core::{Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_wire::bson::{DocumentWriter, RawArray, RawDocument};
@@ -32,7 +34,7 @@ pub(crate) struct Fleet {
     now: Instant,
     servers: Vec<ServerId>,
     /// The monitor connections that wait for an awaitable hello.
-    awaited: Vec<Option<LineId>>,
+    awaited: Vec<Option<MonitorConnId>>,
     next: usize,
     streaming: bool,
 }
@@ -57,24 +59,24 @@ impl Fleet {
     /// awaitable hello gets no reply yet.
     fn act(&mut self, place: usize) -> bool {
         let server = self.servers[place];
-        match self.control.poll_line(self.now, server, Line::Check) {
-            Some(MonitorAction::Dial(line)) => {
-                self.control.handle_dialed(self.now, server, line, &mut ()).expect("it is dialed");
+        match self.control.poll_conn(self.now, server, MonitorConnKind::Check) {
+            Some(MonitorAction::Dial(conn)) => {
+                self.control.handle_dialed(self.now, server, conn, &mut ()).expect("it is dialed");
             }
-            Some(MonitorAction::SendHello { line, hello: HelloKind::Awaitable { .. } }) => {
-                self.awaited[place] = Some(line);
+            Some(MonitorAction::SendHello { conn, hello: HelloKind::Awaitable { .. } }) => {
+                self.awaited[place] = Some(conn);
             }
-            Some(MonitorAction::SendHello { line, .. }) => self.answer(server, line),
+            Some(MonitorAction::SendHello { conn, .. }) => self.answer(server, conn),
             Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => unreachable!("every server is well"),
             None => return false,
         }
         true
     }
 
-    fn answer(&mut self, server: ServerId, line: LineId) {
+    fn answer(&mut self, server: ServerId, conn: MonitorConnId) {
         let topology_version = if self.streaming { version(1) } else { None };
         let hello = HelloReply { is_db_grid: true, max_wire_version: 21, topology_version, ..HelloReply::OK };
-        self.control.handle_reply(self.now, server, line, &hello, Matched::Last, &mut ()).expect("it was asked");
+        self.control.handle_reply(self.now, server, conn, &hello, Matched::Last, &mut ()).expect("it was asked");
         while let Some(action) = self.control.poll_action() {
             black_box(action);
         }
@@ -89,8 +91,8 @@ impl Fleet {
             if self.streaming {
                 // The awaitable hello times out without a change, and is sent again.
                 self.now = self.now.saturating_add(Duration::from_micros(500));
-                let line = self.awaited[place].expect("it streams");
-                self.answer(self.servers[place], line);
+                let conn = self.awaited[place].expect("it streams");
+                self.answer(self.servers[place], conn);
             } else {
                 self.now = self.control.poll_timeout().expect("checks are due");
                 self.control.handle_timeout(self.now, &mut ());

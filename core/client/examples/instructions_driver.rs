@@ -14,7 +14,7 @@ mod memory;
 use core::alloc::{GlobalAlloc, Layout};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
-use poolhouse_driver::Wanted;
+use poolhouse_driver::SelectionRequest;
 use std::alloc::System;
 
 /// The system's allocator with a count of the calls that allocate.
@@ -45,14 +45,14 @@ fn main() {
     let case = args.next().expect("a case");
     let times: u64 = args.next().expect("a number of times").parse().expect("a number");
     let client = memory::warm(2);
-    let server = memory::now(client.hub().select_server(&Wanted::WRITE, None)).expect("a server");
+    let server = memory::now(client.core().select_server(&SelectionRequest::WRITE, None)).expect("a server");
     // The first cycle has extra costs that later cycles do not have.
     drop(black_box(memory::guard(&client)));
     let before = ASKED.load(Ordering::Relaxed);
     match case.as_str() {
         "pool" => {
             for _ in 0..times {
-                let guard = memory::now(client.hub().check_out_of(server.clone(), None, None)).expect("a connection");
+                let guard = memory::now(client.core().check_out_of(server.clone(), None, None)).expect("a connection");
                 drop(black_box(guard));
             }
         }

@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, Wanted};
+use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 
 impl<P: Platform> Client<P> {
@@ -103,10 +103,10 @@ impl<P: Platform> Client<P> {
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
         let policy = self.retry_policy(options.idempotent);
-        let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
-            let told = guard.told_preference(read_preference, self.options().direct_connection);
+            let told = guard.preference_to_send(read_preference, self.options().direct_connection);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
@@ -140,8 +140,8 @@ impl<P: Platform> Client<P> {
             .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency)
     }
 
-    pub(super) fn wanted<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> Wanted<'a> {
-        Wanted { criteria: self.criteria(read_preference), deprioritized: &[] }
+    pub(super) fn selection_request<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionRequest<'a> {
+        SelectionRequest { criteria: self.criteria(read_preference), deprioritized: &[] }
     }
 
     /// Returns the deadline of an operation that starts now.

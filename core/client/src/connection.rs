@@ -42,7 +42,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// As [`Client::check_out`].
-    pub async fn check_out_by(&self, timeout: impl Into<Option<Duration>>) -> Result<Connection<'_, P>, Error> {
+    pub async fn check_out_timeout(&self, timeout: impl Into<Option<Duration>>) -> Result<Connection<'_, P>, Error> {
         self.check_out_within(None, TimeLimit::OfCall(timeout.into())).await
     }
 
@@ -67,7 +67,7 @@ impl<P: Platform> Client<P> {
             TimeLimit::OfCall(timeout) => self.deadline(timeout),
         };
         let is_paced = matches!(limit, TimeLimit::OfClient) && self.is_paced(deadline);
-        let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
+        let guard = self.inner.core.check_out(&self.selection_request(read_preference), deadline).await?;
         // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
@@ -93,7 +93,7 @@ impl<P: Platform> Client<P> {
 /// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
 /// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
 /// unless the reply arrives within the drain timeout: see
-/// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
+/// [`ClientOptions::drain_timeout`](super::ClientOptions::drain_timeout).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
     client: &'c Client<P>,
@@ -143,7 +143,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
-        let told = self.guard.told_preference(wanted, self.client.options().direct_connection);
+        let told = self.guard.preference_to_send(wanted, self.client.options().direct_connection);
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }

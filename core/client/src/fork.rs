@@ -16,13 +16,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_io::{AsyncRead, AsyncWrite};
-use poolhouse_driver::Birth;
+use poolhouse_driver::ForkGuard;
 use std::io;
 use std::sync::OnceLock;
 
 /// The fork guard of the first process that used a platform which does not survive a fork. All
 /// platforms share it, because they may share a reactor.
-static FIRST: OnceLock<Birth> = OnceLock::new();
+static FIRST: OnceLock<ForkGuard> = OnceLock::new();
 
 /// Checks that the platform can be used in this process.
 ///
@@ -30,7 +30,7 @@ static FIRST: OnceLock<Birth> = OnceLock::new();
 ///
 /// [`SetupError::Forked`].
 pub(super) fn check<P: Platform>() -> Result<(), Error> {
-    let forked = !P::SURVIVES_FORK && FIRST.get().is_some_and(Birth::is_inherited);
+    let forked = !P::SURVIVES_FORK && FIRST.get().is_some_and(ForkGuard::is_forked);
     if forked { Err(SetupError::Forked.into()) } else { Ok(()) }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn check<P: Platform>() -> Result<(), Error> {
 /// [`SetupError::Forked`].
 pub(super) fn begin<P: Platform>() -> Result<(), Error> {
     if !P::SURVIVES_FORK {
-        FIRST.get_or_init(Birth::default);
+        FIRST.get_or_init(ForkGuard::default);
     }
     check::<P>()
 }
@@ -51,29 +51,29 @@ pub(super) fn begin<P: Platform>() -> Result<(), Error> {
 pub struct Socket<S> {
     /// `None` only after the drop in the child of a fork, where the socket is leaked.
     io: Option<S>,
-    birth: Birth,
+    birth: ForkGuard,
 }
 
 impl<S> Socket<S> {
     pub(super) fn new(io: S) -> Self {
-        Self { io: Some(io), birth: Birth::default() }
+        Self { io: Some(io), birth: ForkGuard::default() }
     }
 
     /// Returns the socket, for access to its options; `None` in the child of a fork.
     #[must_use]
     pub fn get_ref(&self) -> Option<&S> {
-        self.io.as_ref().filter(|_| !self.birth.is_inherited())
+        self.io.as_ref().filter(|_| !self.birth.is_forked())
     }
 
     fn get_mut(&mut self) -> io::Result<&mut S> {
         let Self { io, birth } = self;
-        io.as_mut().filter(|_| !birth.is_inherited()).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        io.as_mut().filter(|_| !birth.is_forked()).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }
 
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             core::mem::forget(self.io.take());
         }
     }
@@ -111,12 +111,12 @@ impl<S> fmt::Debug for Socket<S> {
 pub(super) struct ProcessFuture<F> {
     /// `None` only after the drop in the child of a fork, where the future is leaked.
     work: Option<Pin<Box<F>>>,
-    birth: Birth,
+    birth: ForkGuard,
 }
 
 impl<F: Future> ProcessFuture<F> {
     pub(super) fn new(work: F) -> Self {
-        Self { work: Some(Box::pin(work)), birth: Birth::default() }
+        Self { work: Some(Box::pin(work)), birth: ForkGuard::default() }
     }
 }
 
@@ -124,7 +124,7 @@ impl<F: Future> Future for ProcessFuture<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             return Poll::Ready(None);
         }
         match &mut self.work {
@@ -136,7 +136,7 @@ impl<F: Future> Future for ProcessFuture<F> {
 
 impl<F> Drop for ProcessFuture<F> {
     fn drop(&mut self) {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             core::mem::forget(self.work.take());
         }
     }

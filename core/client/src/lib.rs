@@ -78,7 +78,7 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::topology::OwnedTopologyDescription;
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{
-    BaseRuntime as _, EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, SUBSCRIPTION_EVENTS,
+    BaseRuntime as _, ClientCore, CoreConfig, EventRef, ForkReset, OperationError, PoolSnapshot, SUBSCRIPTION_EVENTS,
     Subscribers, Subscription, TaskGuard,
 };
 use poolhouse_uri::dns::SrvPoll;
@@ -108,7 +108,7 @@ pub struct Client<P: Platform> {
 }
 
 struct Inner<P: Platform> {
-    hub: Arc<Hub<Net<P>>>,
+    core: Arc<ClientCore<Net<P>>>,
     options: ClientOptions,
     tasks: Arc<Tasks<P>>,
 }
@@ -201,7 +201,7 @@ impl<P: Platform> Client<P> {
         monitor.is_faas |= environment.is_faas();
         let seeds = options.seeds();
         let topology = options.topology_options(&seeds).validate()?;
-        let config = HubConfig {
+        let config = CoreConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
@@ -209,7 +209,7 @@ impl<P: Platform> Client<P> {
             server_selection_timeout: options.server_selection_timeout,
             compressors: options.compressors,
             zlib_compression_level: options.zlib_compression_level,
-            late_reply: options.late_reply,
+            drain_timeout: options.drain_timeout,
             metadata,
             login,
             client: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed),
@@ -231,29 +231,29 @@ impl<P: Platform> Client<P> {
             events.logs().warn_of_options(warning);
         }
         let runtime = runtime.with_resolver(options.resolver.clone());
-        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| SetupError::OutOfMemory)?;
-        let hub = Arc::new(hub);
+        let core = ClientCore::new(runtime, config, topology, events).map_err(|Full| SetupError::OutOfMemory)?;
+        let core = Arc::new(core);
         fork::begin::<P>()?;
-        let platform = hub.runtime().platform();
-        let tasks = Arc::new(Tasks::new(hub.events().subscribers().clone()));
-        let clock = TaskGuard::new(Arc::clone(&hub), None).run(|hub| async move { hub.keep_clock().await });
+        let platform = core.runtime().platform();
+        let tasks = Arc::new(Tasks::new(core.events().subscribers().clone()));
+        let clock = TaskGuard::new(Arc::clone(&core), None).run(|core| async move { core.keep_clock().await });
         tasks.spawn(platform, clock);
         let closing = Arc::new(Event::new());
         let (starting, closes) = (Arc::downgrade(&tasks), NotifyOnDrop(Arc::clone(&closing)));
-        let starter = TaskGuard::new(Arc::clone(&hub), None).run(move |hub| {
+        let starter = TaskGuard::new(Arc::clone(&core), None).run(move |core| {
             let _lives_on = &closes;
-            start_servers(hub, Weak::clone(&starting))
+            start_servers(core, Weak::clone(&starting))
         });
         tasks.spawn(platform, starter);
         if let (Some(srv), Some(resolver)) = (options.srv.clone(), options.resolver.clone()) {
             let interval = options.monitor.heartbeat_frequency;
-            let polls = TaskGuard::new(Arc::clone(&hub), None).run(move |hub| {
-                let poll = SrvPoll::new(hub.runtime().platform().now(), srv.question.clone(), srv.ttl, interval);
-                srv::run(hub, Arc::clone(&closing), Arc::clone(&resolver), poll)
+            let polls = TaskGuard::new(Arc::clone(&core), None).run(move |core| {
+                let poll = SrvPoll::new(core.runtime().platform().now(), srv.question.clone(), srv.ttl, interval);
+                srv::run(core, Arc::clone(&closing), Arc::clone(&resolver), poll)
             });
             tasks.spawn(platform, polls);
         }
-        Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
+        Ok(Self { inner: Arc::new(Inner { core, options, tasks }) })
     }
 
     /// Returns the options that the client was created with. They include its credential and the
@@ -269,7 +269,7 @@ impl<P: Platform> Client<P> {
     /// of each server. Later changes do not affect the copy.
     #[must_use]
     pub fn topology(&self) -> OwnedTopologyDescription {
-        self.inner.hub.topology()
+        self.inner.core.topology()
     }
 
     /// Returns the status of each server and its pool. The server descriptions are of the same
@@ -277,7 +277,7 @@ impl<P: Platform> Client<P> {
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();
-        self.inner.hub.for_each_server(|server| {
+        self.inner.core.for_each_server(|server| {
             servers.push(ServerStatus {
                 address: server.address.to_owned(),
                 server_type: server.server_type,
@@ -302,7 +302,7 @@ impl<P: Platform> Client<P> {
     /// subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.core.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
     /// Returns the warnings about the TLS options, which an application should show prominently;
@@ -310,7 +310,7 @@ impl<P: Platform> Client<P> {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
-        self.inner.hub.runtime().tls().map_or(&[], TlsConfig::warnings)
+        self.inner.core.runtime().tls().map_or(&[], TlsConfig::warnings)
     }
 
     /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections
@@ -323,17 +323,17 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// [`Error::Operation`]: no server was found, too few connections were established in time, or
-    /// establishing a connection to the server failed during the wait: see [`Hub::warm_up`].
+    /// establishing a connection to the server failed during the wait: see [`ClientCore::warm_up`].
     pub async fn warm_up(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
         let deadline = self.deadline(timeout.into());
-        Ok(self.inner.hub.warm_up(&self.wanted(None), Some(connections), deadline).await?)
+        Ok(self.inner.core.warm_up(&self.selection_request(None), Some(connections), deadline).await?)
     }
 
     /// Returns the pool options that are in force.
     #[must_use]
     pub fn pool_options(&self) -> PoolOptions {
-        *self.inner.hub.pool_config().options()
+        *self.inner.core.pool_config().options()
     }
 
     /// Changes the options of the pools of all servers, including servers that are found later.
@@ -346,23 +346,23 @@ impl<P: Platform> Client<P> {
     /// [`SetupError::Config`]: an option is out of its range; nothing has changed.
     /// [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
-        if self.is_inherited() {
+        if self.is_forked() {
             return Err(Error::Operation(OperationError::Forked));
         }
-        self.inner.hub.reconfigure_pools(options.validate()?);
+        self.inner.core.reconfigure_pools(options.validate()?);
         Ok(())
     }
 
     /// Returns the current time on the clock of events and deadlines.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.inner.hub.runtime().platform().now()
+        self.inner.core.runtime().platform().now()
     }
 
     /// Returns the client core of the driver, for functions that this crate does not wrap.
     #[must_use]
-    pub fn hub(&self) -> &Hub<Net<P>> {
-        &self.inner.hub
+    pub fn core(&self) -> &ClientCore<Net<P>> {
+        &self.inner.core
     }
 
     /// Closes the client: pending operations fail at once, idle connections are closed, and
@@ -371,11 +371,11 @@ impl<P: Platform> Client<P> {
     /// subscriptions end at once and the tasks end in the background. In the child of a fork, it
     /// returns at once and closes nothing.
     pub async fn close(&self) {
-        if self.is_inherited() {
+        if self.is_forked() {
             return;
         }
-        let _subscribers = CloseOnDrop(self.inner.hub.events().subscribers());
-        self.inner.hub.close();
+        let _subscribers = CloseOnDrop(self.inner.core.events().subscribers());
+        self.inner.core.close();
         self.inner.tasks.all_ended().await;
     }
 
@@ -391,11 +391,11 @@ impl<P: Platform> Client<P> {
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     pub fn reset_after_fork(&self) -> ForkReset {
-        self.inner.hub.reset_after_fork()
+        self.inner.core.reset_after_fork()
     }
 
-    fn is_inherited(&self) -> bool {
-        self.inner.hub.runtime().is_inherited()
+    fn is_forked(&self) -> bool {
+        self.inner.core.runtime().is_forked()
     }
 }
 
@@ -422,14 +422,14 @@ impl Drop for CloseOnDrop<'_> {
 
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
-        if self.hub.runtime().is_inherited() {
+        if self.core.runtime().is_forked() {
             // Both are leaked: they own task handles and wakers of tasks, which belong to threads
             // that do not exist in the child.
-            core::mem::forget((Arc::clone(&self.hub), Arc::clone(&self.tasks)));
+            core::mem::forget((Arc::clone(&self.core), Arc::clone(&self.tasks)));
             return;
         }
-        self.hub.close();
-        self.hub.events().subscribers().close();
+        self.core.close();
+        self.core.events().subscribers().close();
     }
 }
 
@@ -444,16 +444,16 @@ impl Drop for NotifyOnDrop {
 
 /// Starts the tasks of each new server, and further workers when the client core requests them,
 /// until the client is closed or dropped.
-async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
-    while let Some(server) = hub.next_server().await {
+async fn start_servers<P: Platform>(core: Arc<ClientCore<Net<P>>>, tasks: Weak<Tasks<P>>) {
+    while let Some(server) = core.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
-        for task in hub.server_tasks(&server) {
+        for task in core.server_tasks(&server) {
             let server = Arc::clone(&server);
-            let work = TaskGuard::new(Arc::clone(&hub), Some(server.id())).run(move |hub| {
+            let work = TaskGuard::new(Arc::clone(&core), Some(server.id())).run(move |core| {
                 let server = Arc::clone(&server);
-                async move { hub.work(&server, task).await }
+                async move { core.work(&server, task).await }
             });
-            tasks.spawn(hub.runtime().platform(), work);
+            tasks.spawn(core.runtime().platform(), work);
         }
     }
 }

@@ -177,7 +177,7 @@ impl<P: Platform> Session<P> {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostStatus> {
         let shared = &self.inner.shared;
-        if shared.is_inherited() {
+        if shared.is_forked() {
             return Vec::new();
         }
         let now = shared.now();
@@ -194,7 +194,7 @@ impl<P: Platform> Session<P> {
     /// [`OperationError::Forked`]: in the child of a fork.
     pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        if shared.is_inherited() {
+        if shared.is_forked() {
             return Err(OperationError::Forked.into());
         }
         options::check_hosts(hosts)?;
@@ -204,7 +204,7 @@ impl<P: Platform> Session<P> {
     /// Returns the pool options in force.
     #[must_use]
     pub fn mux_options(&self) -> MuxOptions {
-        if self.inner.shared.is_inherited() { self.inner.shared.options.mux } else { *lock(&self.inner.shared.mux) }
+        if self.inner.shared.is_forked() { self.inner.shared.options.mux } else { *lock(&self.inner.shared.mux) }
     }
 
     /// Replaces the options of the pools of all hosts, including hosts that are added later.
@@ -217,7 +217,7 @@ impl<P: Platform> Session<P> {
     /// [`OperationError::Forked`]: in the child of a fork.
     pub fn set_mux_options(&self, options: MuxOptions) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        if shared.is_inherited() {
+        if shared.is_forked() {
             return Err(OperationError::Forked.into());
         }
         options.validate()?;
@@ -273,7 +273,7 @@ impl<P: Platform> Session<P> {
     /// the child of a fork it returns and closes nothing.
     pub async fn close(&self) {
         let shared = &self.inner.shared;
-        if shared.is_inherited() {
+        if shared.is_forked() {
             return;
         }
         let _subscribers = CloseOnDrop(&shared.events);
@@ -296,7 +296,7 @@ impl<P: Platform> fmt::Debug for Session<P> {
 
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
-        if self.shared.is_inherited() {
+        if self.shared.is_forked() {
             // Leaked on purpose: the tasks and the wakers belong to threads of the parent process.
             core::mem::forget((Arc::clone(&self.shared), Arc::clone(&self.tasks)));
             return;
@@ -313,13 +313,13 @@ impl<P: Platform> Shared<P> {
     }
 
     #[inline]
-    fn is_inherited(&self) -> bool {
-        self.runtime.is_inherited()
+    fn is_forked(&self) -> bool {
+        self.runtime.is_forked()
     }
 
     #[inline]
     fn check_fork(&self) -> Result<(), RequestError> {
-        if self.is_inherited() { Err(RequestError::Forked) } else { Ok(()) }
+        if self.is_forked() { Err(RequestError::Forked) } else { Ok(()) }
     }
 
     fn check_open(&self) -> Result<(), RequestError> {
@@ -425,7 +425,7 @@ impl<P: Platform> Guarded for Shared<P> {
     }
 
     fn abandon(&self, _server: Option<ServerId>) {
-        if self.is_inherited() {
+        if self.is_forked() {
             return;
         }
         if !self.closed.load(Ordering::Acquire) {

@@ -19,7 +19,9 @@ use poolhouse_core::observe::contain;
 use poolhouse_core::pool::OnHeap;
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
-use poolhouse_driver::{BaseRuntime, Birth, ConnectError, Guarded, NewServer, Runtime, Server, ServerState, TaskGuard};
+use poolhouse_driver::{
+    BaseRuntime, ConnectError, ForkGuard, Guarded, NewServer, Runtime, Server, ServerState, TaskGuard,
+};
 use poolhouse_uri::dns::{LookupError, Resolver};
 use std::io;
 use std::path::Path;
@@ -31,7 +33,7 @@ use std::sync::Mutex;
 pub struct Net<P> {
     platform: P,
     /// Detects that this process is a fork of the one that created the value.
-    birth: Birth,
+    birth: ForkGuard,
     resolver: Option<Arc<dyn Resolver>>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
@@ -46,7 +48,7 @@ impl<P: Platform> Net<P> {
     pub fn new(platform: P) -> Self {
         Self {
             platform,
-            birth: Birth::default(),
+            birth: ForkGuard::default(),
             resolver: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -148,8 +150,8 @@ impl<P: Platform> BaseRuntime for Net<P> {
     }
 
     #[inline]
-    fn is_inherited(&self) -> bool {
-        self.birth.is_inherited()
+    fn is_forked(&self) -> bool {
+        self.birth.is_forked()
     }
 
     #[inline]

@@ -29,7 +29,7 @@ use poolhouse_core::HostAddress;
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
-use poolhouse_driver::{LATE_REPLY, Login, RetryPolicy};
+use poolhouse_driver::{DRAIN_TIMEOUT, Login, RetryPolicy};
 use poolhouse_uri::dns::{Resolver, SrvQuestion};
 use poolhouse_uri::{Compressor, ConnectionString, Scheme, UriWarning, W};
 use poolhouse_wire::compress::Compressors;
@@ -136,7 +136,7 @@ pub struct ClientOptions {
     /// that timed out or was cancelled. If the reply arrives in time, the connection stays open.
     /// Zero disables the wait. At most 64 connections of a server are drained at the same time.
     /// Default 1 s.
-    pub late_reply: Duration,
+    pub drain_timeout: Duration,
     /// Which events are logged, and how. The default is read from the environment: see
     /// [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
@@ -185,7 +185,7 @@ impl ClientOptions {
             allow_plain_without_tls: false,
             resolver: None,
             socket_timeout: None,
-            late_reply: LATE_REPLY,
+            drain_timeout: DRAIN_TIMEOUT,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -303,7 +303,7 @@ impl ClientOptions {
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
             socket_timeout: uri.socket_timeout(),
-            late_reply: LATE_REPLY,
+            drain_timeout: DRAIN_TIMEOUT,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),

@@ -189,7 +189,7 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     pub async fn close(&self) {
         self.inner.core.close();
         self.inner.core.drained().await;
-        if !self.is_inherited() {
+        if !self.is_forked() {
             self.inner.tasks.all_ended().await;
         }
     }
@@ -203,7 +203,7 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     /// Returns the state of the pool at one instant; an empty one in the child of a fork.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
-        if self.is_inherited() {
+        if self.is_forked() {
             return PoolStatus { state: PoolState::Closed, counts: PoolCounts::default(), waiting: Vec::new() };
         }
         // Allocated before the lock is taken. If more waiters arrive meanwhile, the surplus is left
@@ -233,8 +233,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
         self.inner.core.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
-    fn is_inherited(&self) -> bool {
-        self.inner.core.runtime().is_inherited()
+    fn is_forked(&self) -> bool {
+        self.inner.core.runtime().is_forked()
     }
 }
 
@@ -252,7 +252,7 @@ impl<M: Manager, P: Platform> fmt::Debug for Pool<M, P> {
 
 impl<M: Manager, P: Platform> Drop for Inner<M, P> {
     fn drop(&mut self) {
-        if self.core.runtime().is_inherited() {
+        if self.core.runtime().is_forked() {
             // Sockets, wakers and tasks belong to the parent process.
             core::mem::forget((Arc::clone(&self.core), Arc::clone(&self.tasks)));
             return;

@@ -21,7 +21,7 @@ use event_listener::Event;
 use poolhouse_core::observe::contain;
 #[cfg(feature = "tracing")]
 use poolhouse_core::topology::TopologyId;
-use poolhouse_driver::Hub;
+use poolhouse_driver::ClientCore;
 use poolhouse_uri::dns::{Resolver, SrvPoll, SrvQuestion};
 
 /// The result of the first SRV lookup of a client.
@@ -38,18 +38,18 @@ pub(super) struct Srv {
 ///
 /// - `closing`: notified after the client core was closed.
 pub(super) async fn run<P: Platform>(
-    hub: Arc<Hub<Net<P>>>,
+    core: Arc<ClientCore<Net<P>>>,
     closing: Arc<Event>,
     resolver: Arc<dyn Resolver>,
     mut poll: SrvPoll,
 ) {
     while !poll.is_stopped() {
         let closed = closing.listen();
-        if hub.is_closed() {
+        if core.is_closed() {
             return;
         }
         let mut closed = pin!(closed);
-        let mut step = pin!(step(&hub, &mut poll, &*resolver));
+        let mut step = pin!(step(&core, &mut poll, &*resolver));
         let is_closed = poll_fn(|context| match closed.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => step.as_mut().poll(context).map(|()| false),
@@ -61,18 +61,18 @@ pub(super) async fn run<P: Platform>(
 }
 
 /// Waits until the next lookup is due, performs it, and applies its result.
-async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn Resolver) {
-    let platform = hub.runtime().platform();
+async fn step<P: Platform>(core: &ClientCore<Net<P>>, poll: &mut SrvPoll, resolver: &dyn Resolver) {
+    let platform = core.runtime().platform();
     if let Some(at) = poll.poll_timeout() {
         platform.sleep_until(at).await;
     }
-    poll.handle_topology(hub.topology_type());
+    poll.handle_topology(core.topology_type());
     let Some(question) = poll.poll_question(platform.now()) else { return };
     let name = question.srv_name();
     let answer = resolver.lookup_srv(&name).await;
-    poll.handle_topology(hub.topology_type());
+    poll.handle_topology(core.topology_type());
     let mut current: Vec<String> = Vec::new();
-    hub.for_each_server(|server| current.push(server.address.to_owned()));
+    core.for_each_server(|server| current.push(server.address.to_owned()));
     let entropy = u64::from(platform.entropy()) << 32 | u64::from(platform.entropy());
     let current = current.iter().map(String::as_str);
     // After a failed lookup, the hosts stay unchanged and the next lookup is due after
@@ -80,8 +80,8 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     let changed = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy);
     #[cfg(feature = "tracing")]
     let _ = contain(|| {
-        hub.events().logs().srv_polled(&SrvPolled {
-            topology: TopologyId::new(hub.config().client),
+        core.events().logs().srv_polled(&SrvPolled {
+            topology: TopologyId::new(core.config().client),
             name: &name,
             failure: changed.as_ref().err(),
             poll,
@@ -89,6 +89,6 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     });
     if let Ok(Some(hosts)) = changed {
         // Heap storage has room for every host that a DNS message can contain.
-        let _ = hub.change_seeds(hosts.iter().map(|host| host.as_str()));
+        let _ = core.change_seeds(hosts.iter().map(|host| host.as_str()));
     }
 }

@@ -6,10 +6,10 @@
 //!
 //! - A server is trusted if an authority of `tlsCAFile`, or of [`TlsOptions::authorities`] in
 //!   memory, has issued its certificate for the name or address that is dialed. Without either, the
-//!   authorities of the platform are trusted: the platform's store is read when the configuration is
-//!   built. If the platform has none, [`TlsOptions::fallback_authorities`] are trusted. The verifier
-//!   is the same on every platform, so a certificate is accepted on all of them or on none. An
-//!   option that relaxes the check of names leaves all other checks in force.
+//!   authorities of the platform are trusted: the platform's store is read when the configuration
+//!   is built. If the platform has none, [`TlsOptions::fallback_authorities`] are trusted. The
+//!   verifier is the same on every platform, so a certificate is accepted on all of them or on
+//!   none. An option that relaxes the check of names leaves all other checks in force.
 //! - Names must be among the subject's alternative names; a common name does not count.
 //! - Revocation is not checked, neither by OCSP nor by lists. `tlsDisableOCSPEndpointCheck` and
 //!   `tlsDisableCertificateRevocationCheck` are accepted and have no effect.

@@ -1,8 +1,8 @@
 //! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, and the handshake of a
 //! connection, without I/O.
 //!
-//! Use it in a driver, a proxy or a test that has its own sockets. Applications use the session of a
-//! client crate, such as `poolhouse_smol::mux::Session`.
+//! Use it in a driver, a proxy or a test that has its own sockets. Applications use the session of
+//! a client crate, such as `poolhouse_smol::mux::Session`.
 //!
 //! ```
 //! use poolhouse_cql::{Consistency, Direction, Limits, Opcode, Outgoing, Parameters, Request, Version, decode_header};

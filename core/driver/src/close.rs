@@ -1,8 +1,8 @@
 //! The end of a client: it is closed, or one of its tasks was dropped.
 
+use super::client_core::{ClientCore, State};
 use super::error::OperationError;
 use super::event::Tap;
-use super::hub::{Hub, State};
 use super::runtime::{Locked, Runtime};
 use super::task_guard::Guarded;
 use poolhouse_core::pool::CheckOutError;
@@ -21,7 +21,7 @@ impl<R: Runtime> State<R> {
     }
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Closes the client with its monitors and pools. Waiting operations fail at once; connections
     /// in use are closed when they are returned. The background tasks end. In the child of a fork
     /// nothing happens.
@@ -29,12 +29,12 @@ impl<R: Runtime> Hub<R> {
     /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49,
     /// CMAP-36).
     pub fn close(&self) {
-        if !self.is_inherited() {
+        if !self.is_forked() {
             self.step(State::close);
         }
     }
 
-    /// Whether [`Hub::close`] was called, or a task guard closed the client: see
+    /// Whether [`ClientCore::close`] was called, or a task guard closed the client: see
     /// [`TaskGuard`](super::TaskGuard).
     pub fn is_closed(&self) -> bool {
         self.look(|state| state.closed).unwrap_or(true)
@@ -51,7 +51,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-impl<R: Runtime> Guarded for Hub<R> {
+impl<R: Runtime> Guarded for ClientCore<R> {
     type Runtime = R;
 
     fn runtime(&self) -> &R {
@@ -60,7 +60,7 @@ impl<R: Runtime> Guarded for Hub<R> {
 
     #[cold]
     fn abandon(&self, server: Option<ServerId>) {
-        if self.is_inherited() {
+        if self.is_forked() {
             return;
         }
         self.step(|state, now, tap| {

@@ -150,7 +150,7 @@ pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
 
 /// The next step of a handshake.
 pub(super) enum Shaken {
-    /// Send the next command, with [`Connection::shake_hands`].
+    /// Send the next command, with [`Connection::perform_handshake`].
     Command,
     /// Run the authenticator's computations, with [`Connection::work`].
     Work,
@@ -262,7 +262,7 @@ impl<R: Runtime> Connection<R> {
     ///
     /// - `told`: called with the server's hello, which the client core evaluates. An error ends the
     ///   handshake.
-    pub(super) async fn shake_hands<A: Authenticator>(
+    pub(super) async fn perform_handshake<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
         told: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,

@@ -13,9 +13,9 @@
 //! A connection is not drained if its request was not sent completely, if the protocol was
 //! violated, if its pool was cleared since, or while the clock task does not run.
 
+use super::client_core::ClientCore;
 use super::connection::Held;
 use super::driven::{Drive, is_earlier};
-use super::hub::Hub;
 use super::runtime::{Locked, Runtime};
 use super::server::Server;
 use alloc::vec::Vec;
@@ -63,11 +63,11 @@ impl<R: Runtime> Server<R> {
             if closed || !current || full || !state.late.attended || place.is_err() {
                 return (Err(drain), None, None);
             }
-            let Some(cell) = state.driven.cell(conn).filter(|cell| !cell.interrupted) else {
+            let Some(slot) = state.driven.conn_slot(conn).filter(|slot| !slot.interrupted) else {
                 return (Err(drain), None, None);
             };
-            cell.deadline = None;
-            let waker = cell.waker.take();
+            slot.deadline = None;
+            let waker = slot.waker.take();
             state.late.fresh.push(drain);
             (Ok(()), state.driven.clock.take(), waker)
         });
@@ -80,15 +80,15 @@ impl<R: Runtime> Server<R> {
 
 /// The late replies that a clock task waits for. Abandoned when it ends, is dropped or panics.
 pub(super) struct LateReplies<'s, R: Runtime> {
-    hub: &'s Hub<R>,
+    core: &'s ClientCore<R>,
     server: &'s Server<R>,
     drains: Vec<Drain<R>>,
 }
 
 impl<'s, R: Runtime> LateReplies<'s, R> {
-    pub(super) fn attend(hub: &'s Hub<R>, server: &'s Server<R>) -> Self {
+    pub(super) fn attend(core: &'s ClientCore<R>, server: &'s Server<R>) -> Self {
         server.state.with(|state| state.late.attended = true);
-        Self { hub, server, drains: Vec::new() }
+        Self { core, server, drains: Vec::new() }
     }
 
     /// The earlier of `at` and the first deadline of a reply.
@@ -100,8 +100,8 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
     /// Reads arrived replies, and returns each connection with a complete, failed or overdue reply
     /// to the pool. Returns whether the task, which sleeps until `at`, must set its timer again.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, at: Option<Instant>) -> bool {
-        let Self { hub, server, drains } = self;
-        let now = hub.now();
+        let Self { core, server, drains } = self;
+        let now = core.now();
         let mut fresh = server.state.with(|state| {
             state.late.taken += state.late.fresh.len();
             core::mem::take(&mut state.late.fresh)
@@ -132,7 +132,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
             // A closed pool closes returned connections for its own reason.
             let health = if closed { Health::Healthy } else { Health::Broken(cause) };
-            let _ = R::contain(|| self.server.check_in(|| self.hub.now(), lease, &mut Some(connection), health));
+            let _ = R::contain(|| self.server.check_in(|| self.core.now(), lease, &mut Some(connection), health));
         }
     }
 }

@@ -30,7 +30,7 @@ use poolhouse_core::{Cause, Instant};
 /// - `K`: what is stored about an established connection. It is not moved at check-outs.
 pub(super) struct Driven<M: Memory, C, K> {
     pub(super) pool: Pool<M>,
-    pub(super) cells: M::PerConn<Cell<C, K>>,
+    pub(super) conn_slots: M::PerConn<ConnSlot<C, K>>,
     waiters: M::PerWaiter<Option<Waker>>,
     workers: M::PerConn<Worker>,
     /// The number of workers in state `Worker::Called`: each will establish one of the
@@ -47,16 +47,16 @@ pub(super) struct Driven<M: Memory, C, K> {
     due: Option<Instant>,
     /// Whether there may be effects that were not found yet.
     unsettled: bool,
-    /// The index of the next cell to search for an overdue operation; `None` when all were
+    /// The index of the next slot to search for an overdue operation; `None` when all were
     /// searched.
     overdue: Option<usize>,
-    /// The index of the next cell to search for an operation to wake, after the pool was closed.
-    /// From then on cells get no deadlines.
+    /// The index of the next slot to search for an operation to wake, after the pool was closed.
+    /// From then on conn_slots get no deadlines.
     closing: usize,
 }
 
 /// State of a connection slot.
-pub(super) struct Cell<C, K> {
+pub(super) struct ConnSlot<C, K> {
     pub(super) owner: Option<ConnId>,
     pub(super) interrupted: bool,
     pub(super) socket: Option<C>,
@@ -70,7 +70,7 @@ pub(super) struct Cell<C, K> {
     expired: Option<Instant>,
 }
 
-impl<C, K> Cell<C, K> {
+impl<C, K> ConnSlot<C, K> {
     /// Takes the waker of the operation if its deadline has passed.
     fn take_overdue(&mut self) -> Option<Waker> {
         if self.deadline.is_none() || self.deadline != self.expired {
@@ -134,7 +134,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
     pub(super) fn new(pool: Pool<M>) -> Self {
         Self {
             pool,
-            cells: Store::empty(),
+            conn_slots: Store::empty(),
             waiters: Store::empty(),
             workers: Store::empty(),
             called: 0,
@@ -151,8 +151,12 @@ impl<M: Memory, C, K> Driven<M, C, K> {
 
     /// Overwrites the state with that of [`Driven::new`]. A new state would be large on the stack.
     pub(super) fn reset(&mut self, pool: Pool<M>) {
-        let Self { cells, waiters, workers, warmers, .. } = self;
-        while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
+        let Self { conn_slots, waiters, workers, warmers, .. } = self;
+        while conn_slots.pop().is_some()
+            || waiters.pop().is_some()
+            || workers.pop().is_some()
+            || warmers.pop().is_some()
+        {}
         self.pool = pool;
         (self.called, self.warming, self.closing) = (0, 0, 0);
         (self.clock, self.armed, self.due, self.overdue) = (None, None, None, None);
@@ -181,10 +185,10 @@ impl<M: Memory, C, K> Driven<M, C, K> {
                 PoolAction::Wake(id) => {
                     self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
                 }
-                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Effect::Drop),
-                PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
-                    cell.interrupted = true;
-                    cell.waker.take().map(Effect::Wake)
+                PoolAction::Close(id) => self.conn_slot(id).and_then(|slot| slot.socket.take()).map(Effect::Drop),
+                PoolAction::Interrupt(id) => self.conn_slot(id).and_then(|slot| {
+                    slot.interrupted = true;
+                    slot.waker.take().map(Effect::Wake)
                 }),
                 PoolAction::Establish(_) => None,
             };
@@ -196,7 +200,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
             return Some(Effect::Wake(waker));
         }
         if let Some(place) = &mut self.overdue {
-            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
+            if let Some(waker) = take_from(self.conn_slots.slots_mut(), place, ConnSlot::take_overdue) {
                 return Some(Effect::Wake(waker));
             }
             self.overdue = None;
@@ -204,8 +208,8 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         if self.pool.state() == PoolState::Closed {
             // Workers and the clock task end with the pool. From now on operations in progress use
             // their own timers.
-            let timed = |cell: &mut Cell<C, K>| cell.deadline.take().and(cell.waker.take());
-            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
+            let timed = |slot: &mut ConnSlot<C, K>| slot.deadline.take().and(slot.waker.take());
+            if let Some(waker) = take_from(self.conn_slots.slots_mut(), &mut self.closing, timed) {
                 return Some(Effect::Wake(waker));
             }
             return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
@@ -258,21 +262,21 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         Some(before)
     }
 
-    /// The cell of a connection; `None` if the slot is used by another connection now.
-    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<C, K>> {
-        self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
+    /// The slot of a connection; `None` if the slot is used by another connection now.
+    pub(super) fn conn_slot(&mut self, id: ConnId) -> Option<&mut ConnSlot<C, K>> {
+        self.conn_slots.slots_mut().get_mut(id.index() as usize).filter(|slot| slot.owner == Some(id))
     }
 
-    /// Initializes the cell of a connection that is about to be established; false if there is no
+    /// Initializes the slot of a connection that is about to be established; false if there is no
     /// memory. Cold: may allocate.
     fn occupy(&mut self, id: ConnId) -> bool {
-        while self.cells.slots().len() <= id.index() as usize {
-            if self.cells.try_push(Cell::new(None)).is_err() {
+        while self.conn_slots.slots().len() <= id.index() as usize {
+            if self.conn_slots.try_push(ConnSlot::new(None)).is_err() {
                 return false;
             }
         }
-        if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
-            *cell = Cell::new(Some(id));
+        if let Some(slot) = self.conn_slots.slots_mut().get_mut(id.index() as usize) {
+            *slot = ConnSlot::new(Some(id));
         }
         true
     }
@@ -286,7 +290,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         error: EstablishError,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Option<Waker> {
-        let waker = self.cell(id).and_then(|cell| cell.waker.take());
+        let waker = self.conn_slot(id).and_then(|slot| slot.waker.take());
         let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
         if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
             self.fail_warmers(failed);
@@ -297,13 +301,13 @@ impl<M: Memory, C, K> Driven<M, C, K> {
     /// Marks the overdue operations, and returns the earliest deadline of the others.
     fn expire(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None;
-        for cell in self.cells.slots_mut() {
-            if cell.deadline.is_some_and(|at| at <= now) {
-                cell.expired = cell.deadline;
+        for slot in self.conn_slots.slots_mut() {
+            if slot.deadline.is_some_and(|at| at <= now) {
+                slot.expired = slot.deadline;
                 self.overdue = Some(0);
                 self.unsettled = true;
-            } else if is_earlier(cell.deadline, next) {
-                next = cell.deadline;
+            } else if is_earlier(slot.deadline, next) {
+                next = slot.deadline;
             }
         }
         next
@@ -311,7 +315,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
 
     /// Adds a slot for the waker of a waiter.
     #[inline(never)]
-    fn seat(&mut self, id: WaiterId, observer: &mut impl Observer<PoolEvent>) -> Result<Begun<C>, CheckOutError> {
+    fn slot(&mut self, id: WaiterId, observer: &mut impl Observer<PoolEvent>) -> Result<Begun<C>, CheckOutError> {
         while self.waiters.slots().len() <= id.index() as usize {
             if self.waiters.try_push(None).is_err() {
                 // The pool replaces a time in the past by that of the check-out.
@@ -328,7 +332,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
     }
 
     fn take_socket(&mut self, lease: &Lease) -> Option<C> {
-        self.cell(lease.conn()).and_then(|cell| cell.socket.take())
+        self.conn_slot(lease.conn()).and_then(|slot| slot.socket.take())
     }
 }
 
@@ -429,7 +433,7 @@ pub(super) trait Drive {
     ) -> Result<Begun<Self::Connection>, CheckOutError> {
         self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
             CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
-            CheckOut::Queued(id) => state.seat(id, observer),
+            CheckOut::Queued(id) => state.slot(id, observer),
         })
     }
 
@@ -481,10 +485,10 @@ pub(super) trait Drive {
         let (is_closed, _waker) = self.step(|state, observer| {
             let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             let mut waker = None;
-            if let Some(cell) = state.cell(lease.conn()) {
-                cell.deadline = None;
-                cell.socket = connection.take();
-                waker = cell.waker.take();
+            if let Some(slot) = state.conn_slot(lease.conn()) {
+                slot.deadline = None;
+                slot.socket = connection.take();
+                waker = slot.waker.take();
             }
             let returned = state.pool.check_in_with(clock, lease, health, observer);
             debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
@@ -497,9 +501,9 @@ pub(super) trait Drive {
     /// is.
     fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
         let mut waker = Some(waker.clone());
-        self.with(|state| match state.cell(id) {
-            Some(cell) if !cell.interrupted => {
-                register(&mut cell.waker, &mut waker);
+        self.with(|state| match state.conn_slot(id) {
+            Some(slot) if !slot.interrupted => {
+                register(&mut slot.waker, &mut waker);
                 Poll::Pending
             }
             _ => Poll::Ready(()),
@@ -515,19 +519,19 @@ pub(super) trait Drive {
         let (watch, clock) = self.with(|state| {
             let closed = state.pool.state() == PoolState::Closed;
             let late = is_earlier(deadline, state.armed) && !closed;
-            let cell = match state.cell(id) {
-                Some(cell) if !cell.interrupted => cell,
+            let slot = match state.conn_slot(id) {
+                Some(slot) if !slot.interrupted => slot,
                 _ => return (Watch::Interrupted, None),
             };
-            if deadline.is_some() && deadline <= cell.expired {
+            if deadline.is_some() && deadline <= slot.expired {
                 return (Watch::TimedOut, None);
             }
-            register(&mut cell.waker, &mut waker);
+            register(&mut slot.waker, &mut waker);
             if closed {
-                cell.deadline = None;
+                slot.deadline = None;
                 return (Watch::WithoutClock, None);
             }
-            cell.deadline = deadline;
+            slot.deadline = deadline;
             (Watch::Going, if late { state.clock.take() } else { None })
         });
         if let Some(clock) = clock {
@@ -588,7 +592,8 @@ pub(super) trait Drive {
         self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
     }
 
-    /// Reports to the pool that a connection is established. Returns it if the pool has abandoned it.
+    /// Reports to the pool that a connection is established. Returns it if the pool has abandoned
+    /// it.
     fn established(
         &self,
         now: Instant,
@@ -598,13 +603,13 @@ pub(super) trait Drive {
     ) -> Option<Self::Connection> {
         let (late, _waker) = self.step(|state, observer| {
             // The connection must be in its slot before it can be granted.
-            let Some(cell) = state.cell(id) else { return (Some(connection), None) };
-            let waker = cell.waker.take();
-            cell.known = Some(known);
-            cell.socket = Some(connection);
+            let Some(slot) = state.conn_slot(id) else { return (Some(connection), None) };
+            let waker = slot.waker.take();
+            slot.known = Some(known);
+            slot.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
                 Ok(()) => (None, waker),
-                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker),
+                Err(Stale) => (state.conn_slot(id).and_then(|slot| slot.socket.take()), waker),
             }
         });
         late
@@ -638,7 +643,7 @@ pub(super) trait Drive {
             let late = |at| is_earlier(at, state.armed);
             state.pool.state() == PoolState::Closed
                 || late(state.timeout())
-                || state.cells.slots().iter().any(|cell| late(cell.deadline))
+                || state.conn_slots.slots().iter().any(|slot| late(slot.deadline))
         })
     }
 }
@@ -674,12 +679,12 @@ pub(super) enum Begun<C> {
 pub(super) type Claimed<C> = Result<(Option<C>, Lease), CheckOutError>;
 
 /// A worker's slot in its pool; freed when the task ends, is dropped or panics.
-pub(super) struct WorkerPlace<'d, D: Drive> {
+pub(super) struct WorkerSlot<'d, D: Drive> {
     pub(super) pool: &'d D,
     pub(super) index: usize,
 }
 
-impl<D: Drive> Drop for WorkerPlace<'_, D> {
+impl<D: Drive> Drop for WorkerSlot<'_, D> {
     fn drop(&mut self) {
         let _ = D::Runtime::contain(|| self.pool.leave_workers(self.index));
     }

@@ -78,8 +78,8 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// No connection to a server could be checked out:
-/// `db.example:27017: Could not establish a connection: network error: Connection refused (os error 111)`.
+/// No connection to a server could be checked out: `db.example:27017: Could not establish a
+/// connection: network error: Connection refused (os error 111)`.
 ///
 /// Source: CMAP, "Connection Pool Errors" (CMAP-99).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::hub::Hub;
+use super::client_core::ClientCore;
 #[cfg(feature = "alloc")]
 use super::runtime::Locked;
 use super::runtime::{ConnectError, Runtime};
@@ -15,7 +15,7 @@ use poolhouse_core::{Cause, Reason};
 #[cfg(feature = "alloc")]
 use poolhouse_core::{
     ServerType,
-    monitor::{Line, MonitorAction},
+    monitor::{MonitorAction, MonitorConnKind},
     pool::{CheckOutError, PoolCounts},
     selection::DetailedSelectionError,
     topology::{ServerError, TopologyDescription},
@@ -190,7 +190,7 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Stores why a connection could not be dialed, and converts the error.
     pub(super) fn not_dialed(&self, server: &R::ServerHandle, error: ConnectError) -> HandshakeError {
         let failed = HandshakeError::new(Phase::Connect, error.cause);
@@ -203,9 +203,9 @@ impl<R: Runtime> Hub<R> {
     /// - `abandoned`: the action that was in progress.
     #[cfg(feature = "alloc")]
     pub(super) fn note_late_check(&self, server: &R::ServerHandle, abandoned: MonitorAction) {
-        let (line, phase) = match abandoned {
-            MonitorAction::Dial(line) => (line, Phase::Connect),
-            MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => (line, Phase::Hello),
+        let (conn, phase) = match abandoned {
+            MonitorAction::Dial(conn) => (conn, Phase::Connect),
+            MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => (conn, Phase::Hello),
             MonitorAction::Hangup(_) => return,
         };
         let cause = Cause::NetworkTimeout;
@@ -213,7 +213,7 @@ impl<R: Runtime> Hub<R> {
             let description = state.control.topology().server(server.id());
             description.is_some_and(|description| description.error() == Some(ServerError::Failed(cause)))
         });
-        if is_late && line.line() == Line::Check {
+        if is_late && conn.kind() == MonitorConnKind::Check {
             server.note_failure(ConnectError::new(cause, Finding::TimedOut(phase).into()));
         }
     }
@@ -296,7 +296,7 @@ impl Misfit {
 pub(super) fn explain_selection<R: Runtime>(
     mut detail: DetailedSelectionError,
     now: poolhouse_core::Instant,
-    state: &super::hub::State<R>,
+    state: &super::client_core::State<R>,
 ) -> DetailedSelectionError {
     use poolhouse_core::monitor::Monitor;
     use poolhouse_core::selection::ServerNote;

@@ -2,19 +2,19 @@
 //!
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
-//! A runtime that can detect a fork reports it in [`BaseRuntime::is_inherited`]. Then each operation of
-//! the client core fails at its next poll, before it accesses a lock or a socket. The values that
-//! it drops are leaked, because a lock may be held by a thread that does not exist in the child,
-//! and dropping a waker may take a lock. The first operation or snapshot that detects the fork
-//! clears the pools.
+//! A runtime that can detect a fork reports it in [`BaseRuntime::is_forked`]. Then each operation
+//! of the client core fails at its next poll, before it accesses a lock or a socket. The values
+//! that it drops are leaked, because a lock may be held by a thread that does not exist in the
+//! child, and dropping a waker may take a lock. The first operation or snapshot that detects the
+//! fork clears the pools.
 
+use super::client_core::{ClientCore, State};
 use super::error::OperationError;
-use super::hub::{Hub, State};
 use super::runtime::{Locked, Runtime};
 use poolhouse_core::storage::Store;
 use poolhouse_core::topology;
 
-/// The result of [`Hub::reset_after_fork`].
+/// The result of [`ClientCore::reset_after_fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForkReset {
     /// Nothing was changed: this process created the client core, or its runtime cannot detect
@@ -31,21 +31,21 @@ pub enum ForkReset {
 #[cfg(feature = "std")]
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
-pub struct Birth {
+pub struct ForkGuard {
     guard: forkguard::Guard,
 }
 
 #[cfg(feature = "std")]
-impl Birth {
+impl ForkGuard {
     /// Whether this process is a descendant of the creating process by forks. Cost: a load and a
     /// comparison.
     #[inline]
-    pub fn is_inherited(&self) -> bool {
+    pub fn is_forked(&self) -> bool {
         self.guard.clone().detected_fork()
     }
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// For the child of a fork: abandons all connections. The pools then are empty, paused and of a
     /// new generation.
     ///
@@ -59,7 +59,7 @@ impl<R: Runtime> Hub<R> {
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     #[cold]
     pub fn reset_after_fork(&self) -> ForkReset {
-        if !self.runtime().is_inherited() {
+        if !self.runtime().is_forked() {
             return ForkReset::NotForked;
         }
         let mut servers: <R::Topology as topology::Memory>::PerServer<Option<R::ServerHandle>> = Store::empty();
@@ -85,14 +85,14 @@ impl<R: Runtime> Hub<R> {
 
     /// Whether this process was forked from the one that created the client core.
     #[inline]
-    pub(super) fn is_inherited(&self) -> bool {
-        self.runtime().is_inherited()
+    pub(super) fn is_forked(&self) -> bool {
+        self.runtime().is_forked()
     }
 
     /// Fails in the child of a fork. Called at each poll, before anything else.
     #[inline]
     pub(super) fn check_fork(&self) -> Result<(), OperationError> {
-        if self.is_inherited() { Err(self.notice_fork()) } else { Ok(()) }
+        if self.is_forked() { Err(self.notice_fork()) } else { Ok(()) }
     }
 
     #[cold]
@@ -103,7 +103,7 @@ impl<R: Runtime> Hub<R> {
 
     /// Calls `look` with the state. `None` in the child of a fork, if the lock is held.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut State<R>) -> T) -> Option<T> {
-        if self.is_inherited() {
+        if self.is_forked() {
             self.reset_after_fork();
             return self.state.try_with(look);
         }

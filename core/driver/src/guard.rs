@@ -1,11 +1,11 @@
 //! A connection that is checked out.
 
+use super::client_core::ClientCore;
 use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
 use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
-use super::hub::Hub;
 use super::runtime::{ConnectError, Runtime};
 
 use core::fmt;
@@ -27,9 +27,9 @@ use poolhouse_wire::message::{Flags, Matched, Outgoing, encode_command};
 ///
 /// A connection that is dropped after an error is closed and not reused. If it is dropped while a
 /// reply is outstanding, or after a timeout, it is reused if the reply arrives soon: see
-/// [`HubConfig::late_reply`](super::HubConfig::late_reply).
+/// [`CoreConfig::drain_timeout`](super::CoreConfig::drain_timeout).
 pub struct Guard<'h, R: Runtime> {
-    hub: &'h Hub<R>,
+    core: &'h ClientCore<R>,
     server: R::ServerHandle,
     lease: Option<Lease>,
     connection: Option<Held<R>>,
@@ -74,7 +74,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
                     self.server.note_failure(ConnectError::new(cause, reason.clone()));
                 }
                 if let Some(lease) = &self.lease {
-                    self.hub.report_failure(&self.server, lease.conn(), cause);
+                    self.core.report_failure(&self.server, lease.conn(), cause);
                 }
             }
             return Err(error);
@@ -86,7 +86,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     fn check_usable(&mut self) -> Result<(), OperationError> {
         let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
         if busy || self.broken.is_some() {
-            self.hub.check_fork()?;
+            self.core.check_fork()?;
         }
         if self.broken.is_none() && busy {
             // The previous command was cancelled: the next bytes belong to its reply.
@@ -115,19 +115,19 @@ impl<'h, R: Runtime> Guard<'h, R> {
             // Reply matching rejects a further reply.
             connection.receive().await.map(|_: Matched| ())
         };
-        let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
+        let (core, server, deadline) = (self.core, &self.server, self.deadline);
         let mut talk = pin!(talk);
-        let mut expiry = pin!(hub.sleep_until(deadline));
+        let mut expiry = pin!(core.sleep_until(deadline));
         let mut begun = false;
         poll_fn(|context| {
-            hub.check_fork()?;
+            core.check_fork()?;
             // The conditions that end a command are checked before it is sent, and then whenever
             // the reply is not complete.
             if begun {
                 if let Poll::Ready(result) = talk.as_mut().poll(context) {
                     return Poll::Ready(result.map_err(OperationError::Exchange));
                 }
-            } else if deadline.is_some_and(|at| at <= hub.now()) {
+            } else if deadline.is_some_and(|at| at <= core.now()) {
                 return Poll::Ready(Err(OperationError::Timeout));
             }
             let end = match server.watch(conn, deadline, context.waker()) {
@@ -164,7 +164,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
         let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
         if !reply.ok || reply.write_concern_error.is_some() {
-            self.hub.report_reply(&self.server, lease.conn(), &reply);
+            self.core.report_reply(&self.server, lease.conn(), &reply);
         }
         match reply.cause() {
             Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
@@ -194,10 +194,10 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// time. `None` if the reply is not awaited.
     #[cfg(feature = "alloc")]
     fn may_drain(&self) -> Option<(Cause, Instant)> {
-        let limit = self.hub.config().late_reply;
+        let limit = self.core.config().drain_timeout;
         let cause = self.broken.unwrap_or(Cause::Cancelled);
         let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
-        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+        (patient && !limit.is_zero()).then(|| (cause, self.core.now().saturating_add(limit)))
     }
 
     /// Returns the reply to the last command, also when it failed with [`OperationError::Command`].
@@ -212,7 +212,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
     pub fn pin(&mut self, pinned: Pinned) {
-        if let Some(lease) = self.lease.as_ref().filter(|_| !self.hub.is_inherited()) {
+        if let Some(lease) = self.lease.as_ref().filter(|_| !self.core.is_forked()) {
             self.server.pin(lease, pinned);
         }
     }
@@ -231,7 +231,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     #[doc(hidden)]
     #[cfg(feature = "std")]
     pub fn is_direct(&self) -> bool {
-        self.hub.topology_type() == TopologyType::Single
+        self.core.topology_type() == TopologyType::Single
     }
 
     /// Returns the specification's id of the connection.
@@ -244,7 +244,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// fork.
     #[must_use]
     pub fn established(&self) -> Option<Established> {
-        if self.hub.is_inherited() {
+        if self.core.is_forked() {
             return None;
         }
         self.server.known(self.lease.as_ref()?.conn())
@@ -254,7 +254,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        if self.hub.is_inherited() {
+        if self.core.is_forked() {
             // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
@@ -271,7 +271,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             }
         };
         let health = self.broken.map_or(Health::Healthy, Health::Broken);
-        self.server.check_in(|| self.hub.now(), lease, &mut self.connection, health);
+        self.server.check_in(|| self.core.now(), lease, &mut self.connection, health);
     }
 }
 
@@ -287,7 +287,7 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
 /// A check-out in progress. Dropping it cancels the check-out, also if a connection was granted.
 #[must_use = "futures do nothing unless polled"]
 pub struct CheckingOut<'h, R: Runtime> {
-    hub: &'h Hub<R>,
+    core: &'h ClientCore<R>,
     /// `None` once the guard has it.
     server: Option<R::ServerHandle>,
     /// The time limit of the check-out.
@@ -299,12 +299,12 @@ pub struct CheckingOut<'h, R: Runtime> {
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
     pub(super) const fn new(
-        hub: &'h Hub<R>,
+        core: &'h ClientCore<R>,
         server: R::ServerHandle,
         limit: Option<Instant>,
         deadline: Option<Instant>,
     ) -> Self {
-        Self { hub, server: Some(server), limit, deadline, waiter: None }
+        Self { core, server: Some(server), limit, deadline, waiter: None }
     }
 }
 
@@ -318,10 +318,10 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
         match claimed {
             Ok((connection, lease)) => {
                 debug_assert!(connection.is_some(), "a granted connection has a socket");
-                let Self { hub, deadline, .. } = *self;
-                Ok(Guard { hub, server, lease: Some(lease), connection, broken: None, deadline })
+                let Self { core, deadline, .. } = *self;
+                Ok(Guard { core, server, lease: Some(lease), connection, broken: None, deadline })
             }
-            Err(error) => Err(self.hub.explain(&server, error)),
+            Err(error) => Err(self.core.explain(&server, error)),
         }
     }
 }
@@ -331,14 +331,14 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
     /// After it has returned an outcome, it returns [`CheckOutError::Cancelled`] without a server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let hub = self.hub;
-        hub.check_fork()?;
+        let core = self.core;
+        core.check_fork()?;
         let Some(server) = &self.server else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
         let id = match self.waiter {
             Some(id) => id,
-            None => match server.check_out(|| hub.now(), self.limit) {
+            None => match server.check_out(|| core.now(), self.limit) {
                 Ok(Begun::Granted(connection, lease)) => return Poll::Ready(self.finish(Ok((connection, lease)))),
                 Ok(Begun::Queued(id)) => id,
                 Err(error) => return Poll::Ready(self.finish(Err(error))),
@@ -357,10 +357,10 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
         let Some(server) = &self.server else { return };
-        if self.hub.is_inherited() {
+        if self.core.is_forked() {
             core::mem::forget(server.clone());
         } else if let Some(id) = self.waiter.take() {
-            server.cancel(self.hub.now(), id);
+            server.cancel(self.core.now(), id);
         }
     }
 }

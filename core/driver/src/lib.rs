@@ -10,8 +10,8 @@
 //! (clock, timers, locks) and [`Runtime`] (sockets), and starts the tasks that the driver requires.
 //! Read next: the guide `adapter` of `poolhouse-client`, which has a complete one.
 //!
-//! - [`Hub`]: the client core, which all handles of a client share; selects servers and checks
-//!   connections out.
+//! - [`ClientCore`]: the client core, which all handles of a client share; selects servers and
+//!   checks connections out.
 //! - [`Server`]: one server's pool, with its sockets and its waiters.
 //! - [`Guard`]: a connection that is checked out.
 //! - [`ServerTask`]: a background task of a server.
@@ -30,17 +30,17 @@
 //!
 //! # Cost of a check-out
 //!
-//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`Hub::check_out_of`] and the
-//! drop of its guard allocate nothing, do not read the clock, and execute some 490 instructions on
-//! x86-64, without the hosted client's own future and the selection of the server;
+//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`ClientCore::check_out_of`]
+//! and the drop of its guard allocate nothing, do not read the clock, and execute some 490
+//! instructions on x86-64, without the hosted client's own future and the selection of the server;
 //! `tests/scripts/instructions` counts all three. Of these the pool itself is a quarter, the two
 //! locks a seventh, the future with its waker and its server's handle a third; the guard and moving
 //! the socket into it and back are the rest. If the time matters, two reads of a hosted clock and
 //! the computations with times add some 250. After a change without effects the driver does not
 //! search for effects, and with a heap a connection is moved by its address.
 //!
-//! In the child of a fork a client core is inert: see [`Hub::reset_after_fork`] and
-//! [`BaseRuntime::is_inherited`].
+//! In the child of a fork a client core is inert: see [`ClientCore::reset_after_fork`] and
+//! [`BaseRuntime::is_forked`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,7 @@ extern crate std;
 
 #[cfg(feature = "std")]
 mod backlog;
+mod client_core;
 mod close;
 mod connection;
 #[cfg(feature = "alloc")]
@@ -61,7 +62,6 @@ mod event;
 mod failure;
 mod fork;
 mod guard;
-mod hub;
 mod login;
 mod operation;
 mod packing;
@@ -86,6 +86,7 @@ mod warm_up;
 #[doc(hidden)]
 #[cfg(feature = "std")]
 pub use backlog::{Backlog, Next};
+pub use client_core::{ClientCore, CoreConfig, DRAIN_TIMEOUT, ServerSnapshot};
 pub use connection::ExchangeError;
 #[doc(hidden)]
 pub use driven::is_earlier;
@@ -97,17 +98,16 @@ pub use event::Tap;
 pub use event::{EventRef, Publish};
 #[doc(hidden)]
 #[cfg(feature = "std")]
-pub use fork::Birth;
+pub use fork::ForkGuard;
 pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
-pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};
 pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy};
 pub use read_preference::append_read_preference;
 #[doc(hidden)]
 pub use runtime::register;
 pub use runtime::{BaseRuntime, Buffer, ConnectError, Lock, Locked, Runtime};
-pub use select::Wanted;
+pub use select::SelectionRequest;
 pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]
 pub use subscriber::{Notice, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers, Subscription};

@@ -3,10 +3,10 @@
 //! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP,
 //! "Establishing a Connection".
 
+use super::client_core::ClientCore;
 use super::connection::Connection;
 use super::error::ServerAddress;
 use super::failure::NotEstablished;
-use super::hub::Hub;
 #[cfg(feature = "alloc")]
 use super::runtime::ConnectError;
 use super::runtime::Runtime;
@@ -18,9 +18,9 @@ use poolhouse_wire::Phase;
 use poolhouse_wire::handshake::HandshakeError;
 
 #[cfg(not(feature = "auth"))]
-pub use absent::Login;
+pub(super) use absent::ConnAuthentication;
 #[cfg(not(feature = "auth"))]
-pub(super) use absent::Speaker;
+pub use absent::Login;
 #[cfg(all(feature = "alloc", not(feature = "auth")))]
 use absent::mechanism_of;
 #[cfg(feature = "auth")]
@@ -28,7 +28,7 @@ pub use present::Login;
 #[cfg(all(feature = "alloc", feature = "auth"))]
 use present::mechanism_of;
 #[cfg(feature = "auth")]
-pub(super) use present::{Keys, Speaker};
+pub(super) use present::{ConnAuthentication, Keys};
 
 /// Why a connection was not authenticated.
 #[cfg(feature = "alloc")]
@@ -123,14 +123,14 @@ impl Refusal {
     }
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Stores why a connection was not established, for the operations that wait for it. Returns
     /// the error.
     pub(super) fn note_refusal(
         &self,
         server: &R::ServerHandle,
         connection: &Connection<R>,
-        speaker: &Speaker<'_>,
+        authentication: &ConnAuthentication<'_>,
         failed: NotEstablished,
     ) -> HandshakeError {
         let NotEstablished { error, reason } = failed;
@@ -142,7 +142,7 @@ impl<R: Runtime> Hub<R> {
             server.note_failure(if is_first { connection.hinted(failure, is_encrypted) } else { failure });
         }
         #[cfg(not(feature = "alloc"))]
-        let _ = (connection, speaker, reason);
+        let _ = (connection, authentication, reason);
         if let Some(wrong) = error.authentication {
             server.note_refusal(Refusal {
                 cause: error.cause,
@@ -152,7 +152,7 @@ impl<R: Runtime> Hub<R> {
                 #[cfg(feature = "alloc")]
                 source: self.config().login.as_ref().map_or("", Login::source).into(),
                 #[cfg(feature = "alloc")]
-                mechanism: mechanism_of(speaker),
+                mechanism: mechanism_of(authentication),
             });
         }
         error
@@ -166,7 +166,7 @@ impl<R: Runtime> Hub<R> {
             return None;
         }
         let text = connection.refusal()?;
-        if self.config().login.as_ref().is_some_and(|login| login.is_told_by(text)) {
+        if self.config().login.as_ref().is_some_and(|login| login.is_contained_in(text)) {
             return None;
         }
         Some(poolhouse_wire::peer_text::one_line(text).collect())
@@ -175,7 +175,7 @@ impl<R: Runtime> Hub<R> {
 
 #[cfg(feature = "auth")]
 mod present {
-    use super::super::hub::Hub;
+    use super::super::client_core::ClientCore;
     use super::super::runtime::{Locked, Runtime};
     use poolhouse_auth::{Authentication, AuthenticationOptions, Credential, ITERATIONS_MAX, KeyRing, Mechanism};
     use poolhouse_core::Cause;
@@ -245,7 +245,7 @@ mod present {
 
         /// Whether a text of the server contains the password.
         #[cfg(feature = "alloc")]
-        pub(in super::super) fn is_told_by(&self, text: &str) -> bool {
+        pub(in super::super) fn is_contained_in(&self, text: &str) -> bool {
             lend(&self.credential).password.is_some_and(|password| poolhouse_wire::peer_text::reveals(text, password))
         }
     }
@@ -261,24 +261,24 @@ mod present {
     }
 
     /// The authenticator of one connection.
-    pub(in super::super) type Speaker<'a> = Option<Authentication<'a>>;
+    pub(in super::super) type ConnAuthentication<'a> = Option<Authentication<'a>>;
 
     /// The name of the mechanism, once it is chosen.
     #[cfg(feature = "alloc")]
-    pub(in super::super) fn mechanism_of(speaker: &Speaker<'_>) -> Option<&'static str> {
-        speaker.as_ref()?.mechanism().map(Mechanism::name)
+    pub(in super::super) fn mechanism_of(authentication: &ConnAuthentication<'_>) -> Option<&'static str> {
+        authentication.as_ref()?.mechanism().map(Mechanism::name)
     }
 
     /// Derived keys that all connections of a client share.
     pub(in super::super) type Keys<R> = <R as crate::BaseRuntime>::Lock<KeyRing>;
 
-    impl<R: Runtime> Hub<R> {
+    impl<R: Runtime> ClientCore<R> {
         /// Creates the authenticator of a new connection in `place`, because it is large.
         #[inline(never)]
-        pub(in super::super) fn bring_speaker<'a>(
+        pub(in super::super) fn begin_authentication<'a>(
             &'a self,
             stream: &R::Stream,
-            place: &mut Speaker<'a>,
+            place: &mut ConnAuthentication<'a>,
         ) -> Result<(), HandshakeError> {
             let Some(login) = &self.config().login else { return Ok(()) };
             let failed = |cause| HandshakeError::new(Phase::Authentication, cause);
@@ -299,15 +299,15 @@ mod present {
         }
 
         /// Uses derived keys of an earlier connection, if there are any.
-        pub(in super::super) fn spare_work(&self, speaker: &mut Speaker<'_>) {
-            if let Some(authentication) = speaker {
+        pub(in super::super) fn reuse_keys(&self, authentication: &mut ConnAuthentication<'_>) {
+            if let Some(authentication) = authentication {
                 self.keys().with(|keys| keys.spare(authentication));
             }
         }
 
         /// Stores the derived keys of a connection, for later ones.
-        pub(in super::super) fn keep_keys(&self, speaker: &Speaker<'_>) {
-            if let Some(authentication) = speaker {
+        pub(in super::super) fn store_keys(&self, authentication: &ConnAuthentication<'_>) {
+            if let Some(authentication) = authentication {
                 self.keys().with(|keys| keys.keep(authentication));
             }
         }
@@ -316,7 +316,7 @@ mod present {
 
 #[cfg(not(feature = "auth"))]
 mod absent {
-    use super::super::hub::Hub;
+    use super::super::client_core::ClientCore;
     use super::super::runtime::Runtime;
     use core::convert::Infallible;
     use poolhouse_wire::Unauthenticated;
@@ -335,7 +335,7 @@ mod absent {
         }
 
         #[cfg(feature = "alloc")]
-        pub(in super::super) const fn is_told_by(&self, _: &str) -> bool {
+        pub(in super::super) const fn is_contained_in(&self, _: &str) -> bool {
             match self.never {}
         }
 
@@ -346,23 +346,23 @@ mod absent {
     }
 
     #[cfg(feature = "alloc")]
-    pub(in super::super) const fn mechanism_of(_: &Speaker<'_>) -> Option<&'static str> {
+    pub(in super::super) const fn mechanism_of(_: &ConnAuthentication<'_>) -> Option<&'static str> {
         None
     }
 
-    pub(in super::super) type Speaker<'a> = Unauthenticated;
+    pub(in super::super) type ConnAuthentication<'a> = Unauthenticated;
 
-    impl<R: Runtime> Hub<R> {
-        pub(in super::super) fn bring_speaker<'a>(
+    impl<R: Runtime> ClientCore<R> {
+        pub(in super::super) fn begin_authentication<'a>(
             &'a self,
             _: &R::Stream,
-            _: &mut Speaker<'a>,
+            _: &mut ConnAuthentication<'a>,
         ) -> Result<(), HandshakeError> {
             Ok(())
         }
 
-        pub(in super::super) fn spare_work(&self, _: &mut Speaker<'_>) {}
+        pub(in super::super) fn reuse_keys(&self, _: &mut ConnAuthentication<'_>) {}
 
-        pub(in super::super) fn keep_keys(&self, _: &Speaker<'_>) {}
+        pub(in super::super) fn store_keys(&self, _: &ConnAuthentication<'_>) {}
     }
 }

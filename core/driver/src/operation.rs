@@ -4,11 +4,11 @@
 //! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload
 //! retry policy"; Server Selection, "Passing read preference to mongos and load balancers".
 
+use super::client_core::ClientCore;
 use super::error::OperationError;
 use super::guard::Guard;
-use super::hub::Hub;
 use super::runtime::Runtime;
-use super::select::Wanted;
+use super::select::SelectionRequest;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
@@ -150,7 +150,7 @@ const DEPRIORITIZED_MAX: usize = 4;
 /// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
 /// policy"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
-    hub: &'a Hub<R>,
+    core: &'a ClientCore<R>,
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
     policy: RetryPolicy,
@@ -166,7 +166,7 @@ pub struct Attempts<'a, R: Runtime, E> {
     failed: Option<E>,
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Creates the attempts of an operation that begins now.
     ///
     /// - `deadline`: the operation's own, for all its attempts. Without one, an
@@ -180,7 +180,7 @@ impl<R: Runtime> Hub<R> {
     ) -> Attempts<'a, R, E> {
         let deprioritized = heapless::Vec::new();
         Attempts {
-            hub: self,
+            core: self,
             criteria,
             deadline,
             policy,
@@ -203,14 +203,14 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// previous attempt, which has the original cause.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
-            let wanted = Wanted { criteria: self.criteria, deprioritized: &self.deprioritized };
-            let limit = self.hub.check_out_limit(self.deadline);
-            let server = match self.hub.select_server(&wanted, limit).await {
+            let request = SelectionRequest { criteria: self.criteria, deprioritized: &self.deprioritized };
+            let limit = self.core.check_out_limit(self.deadline);
+            let server = match self.core.select_server(&request, limit).await {
                 Ok(server) => server,
                 Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
             };
             self.server = Some(server.id());
-            match self.hub.check_out_of(server, limit, self.deadline).await {
+            match self.core.check_out_of(server, limit, self.deadline).await {
                 Ok(guard) => return Ok(guard),
                 Err(error) => self.failed(error.into())?,
             }
@@ -236,7 +236,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         self.failures += 1;
         // Another router is equivalent. In a replica set, the application's option decides whether
         // an overloaded member is avoided.
-        let is_sharded = self.hub.topology_type() == TopologyType::Sharded;
+        let is_sharded = self.core.topology_type() == TopologyType::Sharded;
         if !is_overload || policy.enable_overload_retargeting || is_sharded {
             let _ = self.server.map(|server| self.deprioritized.push(server));
         }
@@ -260,7 +260,7 @@ impl<R: Runtime> Guard<'_, R> {
     ///
     /// Source: Server Selection, "Passing read preference to mongos and load balancers".
     #[must_use]
-    pub fn told_preference<'a>(
+    pub fn preference_to_send<'a>(
         &self,
         preference: Option<ReadPreference<'a>>,
         direct_connection: bool,

@@ -56,8 +56,9 @@ pub trait Manager {
     ///
     /// # Errors
     ///
-    /// The check-out that the connection was opened for fails with [`PoolError::Connect`], which has a
-    /// clone of the last error. It is cloned under the lock of the pool: `clone` must not call the pool.
+    /// The check-out that the connection was opened for fails with [`PoolError::Connect`], which
+    /// has a clone of the last error. It is cloned under the lock of the pool: `clone` must not
+    /// call the pool.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>>;
 
     /// Checks a connection that was used before, by a ping for example, before it is used again. By
@@ -114,7 +115,8 @@ pub struct Pool<M: Manager, R: BaseRuntime> {
 
 struct State<M: Manager, R: BaseRuntime> {
     driven: Driven<R::Memory, Held<M::Connection>, Expiry>,
-    /// The last error of the manager. It is kept after a success, for check-outs that failed before.
+    /// The last error of the manager. It is kept after a success, for check-outs that failed
+    /// before.
     error: Option<M::Error>,
     /// Whether the last attempt to connect failed with `error`.
     is_error_last: bool,
@@ -199,7 +201,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// in the order of their arrival.
     ///
     /// After a connection fails its check, another one is taken, and the time limit begins anew.
-    /// Cancel-safe: a check-out whose future is dropped leaves the queue, or returns its connection.
+    /// Cancel-safe: a check-out whose future is dropped leaves the queue, or returns its
+    /// connection.
     ///
     /// Cost: with a connection available no allocation, and no reading of the clock unless
     /// [`Options::idle_timeout`] is set or events are observed.
@@ -278,8 +281,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             };
             match outcome {
                 Ok(granted) => return Ok(granted),
-                // `Pool::clear` fails the waiters of the machine. They wait again, in the order in which
-                // their tasks are polled.
+                // `Pool::clear` fails the waiters of the machine. They wait again, in the order in
+                // which their tasks are polled.
                 Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {
                     let limit = self.config.options().wait_timeout;
                     deadline = deadline.or_else(|| Some(begun.get()?.saturating_add(limit?)));
@@ -318,17 +321,17 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     fn check_fork(&self) -> Result<(), PoolError<M::Error>> {
-        if self.runtime.is_inherited() { Err(PoolError::Forked) } else { Ok(()) }
+        if self.runtime.is_forked() { Err(PoolError::Forked) } else { Ok(()) }
     }
 
     /// Makes all present connections unusable, after a failover of the server for example.
     /// Available ones are closed at once, the others when they are returned. Waiting check-outs
     /// continue to wait, for new connections; their time limits remain.
     ///
-    /// Events: `PoolCleared`, `ConnectionClosed`, `ConnectionCheckOutFailed` of waiters, which start
-    /// again; `PoolReady`.
+    /// Events: `PoolCleared`, `ConnectionClosed`, `ConnectionCheckOutFailed` of waiters, which
+    /// start again; `PoolReady`.
     pub fn clear(&self) {
-        if self.runtime.is_inherited() {
+        if self.runtime.is_forked() {
             return;
         }
         let now = self.runtime.now();
@@ -346,7 +349,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     ///
     /// [`ConfigError`]: as for [`Options::max_size`]. Nothing changed.
     pub fn resize(&self, max_size: u32) -> Result<(), ConfigError> {
-        if self.runtime.is_inherited() {
+        if self.runtime.is_forked() {
             return Ok(());
         }
         let config = Options { max_size, ..*self.config.options() }.validate()?;
@@ -358,7 +361,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Closes the pool. Waiting check-outs fail, available connections are closed, connections in
     /// use are closed when they are returned, and the tasks end. [`Pool::drained`] waits for this.
     pub fn close(&self) {
-        if !self.runtime.is_inherited() {
+        if !self.runtime.is_forked() {
             let now = self.runtime.now();
             self.step(|state, observer| state.pool.close(now, observer));
             self.wake_closers();
@@ -367,7 +370,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
 
     /// Whether [`Pool::close`] was called, or a task of the pool was dropped.
     pub fn is_closed(&self) -> bool {
-        self.runtime.is_inherited() || self.with(|state| state.pool.state() == PoolState::Closed)
+        self.runtime.is_forked() || self.with(|state| state.pool.state() == PoolState::Closed)
     }
 
     /// Returns once the pool is closed and no connection is in use. Cancel-safe. In the child of a
@@ -396,7 +399,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     ///
     /// - `visit`: called under the lock; it must not call the pool.
     pub fn visit_waiters(&self, mut visit: impl FnMut(Duration)) {
-        if !self.runtime.is_inherited() {
+        if !self.runtime.is_forked() {
             let now = self.runtime.now();
             self.with(|state| state.pool.waiting_since().for_each(|since| visit(now.saturating_since(since))));
         }
@@ -421,7 +424,7 @@ impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
     async fn outcome(mut self) -> Result<(Option<Held<M::Connection>>, Lease), CheckOutError> {
         poll_fn(|context| {
             // In the child of a fork no outcome is ever decided.
-            let Some(id) = self.id.filter(|_| !self.pool.runtime.is_inherited()) else {
+            let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
                 return Poll::Ready(Err(CheckOutError::Cancelled));
             };
             let claimed = self.pool.poll_claim(id, context.waker());
@@ -436,7 +439,7 @@ impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
 
 impl<M: Manager, R: BaseRuntime> Drop for Waiting<'_, M, R> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.filter(|_| !self.pool.runtime.is_inherited()) {
+        if let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) {
             self.pool.cancel(self.pool.runtime.now(), id);
             // The check-out may have been granted the last connection of a closed pool.
             self.pool.wake_closers();
@@ -453,7 +456,7 @@ struct Closer<'p, M: Manager, R: BaseRuntime> {
 
 impl<M: Manager, R: BaseRuntime> Closer<'_, M, R> {
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
-        if self.pool.runtime.is_inherited() {
+        if self.pool.runtime.is_forked() {
             return Poll::Ready(());
         }
         let mut kept = Some(waker.clone());
@@ -482,7 +485,7 @@ impl<M: Manager, R: BaseRuntime> Closer<'_, M, R> {
 
 impl<M: Manager, R: BaseRuntime> Drop for Closer<'_, M, R> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.filter(|_| !self.pool.runtime.is_inherited()) {
+        if let Some(place) = self.place.filter(|_| !self.pool.runtime.is_forked()) {
             let _left = self.pool.state.with(|state| state.closers.slots_mut().get_mut(place).and_then(Option::take));
         }
     }
@@ -492,7 +495,7 @@ impl<M: Manager, R: BaseRuntime> fmt::Debug for Pool<M, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Pool");
         shown.field("name", &self.name.as_ref());
-        if !self.runtime.is_inherited() {
+        if !self.runtime.is_forked() {
             shown.field("pool", &self.snapshot());
         }
         shown.finish_non_exhaustive()

@@ -4,10 +4,10 @@
 //! Each report is evaluated and its consequences, pools included, are applied in one step of the
 //! client core (SDAM-64, MON-52, MON-53).
 
-use super::hub::Hub;
+use super::client_core::ClientCore;
 use super::runtime::{Locked, Runtime, register};
 use core::task::{Poll, Waker};
-use poolhouse_core::monitor::{Line, MonitorAction};
+use poolhouse_core::monitor::{MonitorAction, MonitorConnKind};
 use poolhouse_core::observe::{EventContext, Within};
 use poolhouse_core::pool::{ConnId, EstablishError};
 use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
@@ -17,7 +17,7 @@ use poolhouse_wire::command::CommandReply;
 use poolhouse_wire::handshake::HandshakeError;
 use poolhouse_wire::hello::HelloReply;
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Reports that an operation failed on a connection. If the topology decides so, the pool is
     /// cleared before the connection is returned.
     pub(super) fn report_failure(&self, server: &R::ServerHandle, conn: ConnId, cause: Cause) {
@@ -96,18 +96,23 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The next action of a monitor connection; `None` once it has ended.
-    pub(super) fn poll_line(&self, server: ServerId, line: Line, waker: &Waker) -> Poll<Option<MonitorAction>> {
+    pub(super) fn poll_conn(
+        &self,
+        server: ServerId,
+        kind: MonitorConnKind,
+        waker: &Waker,
+    ) -> Poll<Option<MonitorAction>> {
         let mut waker = Some(waker.clone());
         self.state.with(|state| {
             let now = self.now();
-            if let Some(action) = state.control.poll_line(now, server, line) {
+            if let Some(action) = state.control.poll_conn(now, server, kind) {
                 return Poll::Ready(Some(action));
             }
             if state.control.is_ended(server) {
                 return Poll::Ready(None);
             }
             if let Some(entry) = state.entry(server) {
-                register(if line == Line::Check { &mut entry.check } else { &mut entry.rtt }, &mut waker);
+                register(if kind == MonitorConnKind::Check { &mut entry.check } else { &mut entry.rtt }, &mut waker);
             }
             Poll::Pending
         })

@@ -72,7 +72,7 @@ pub trait BaseRuntime: Sized + 'static {
     /// dropped in the child sends nothing and leaves its socket untouched; the tasks of servers are
     /// neither polled nor dropped.
     #[inline]
-    fn is_inherited(&self) -> bool {
+    fn is_forked(&self) -> bool {
         false
     }
 }
@@ -80,15 +80,15 @@ pub trait BaseRuntime: Sized + 'static {
 /// What a MongoDB client requires in addition: sockets, and storage for servers.
 pub trait Runtime: BaseRuntime {
     /// A connected socket, TLS included. Dropping it closes it without waiting. With
-    /// [`HubConfig::late_reply`](super::HubConfig::late_reply), a read that is dropped before it is
-    /// done must not lose bytes.
+    /// [`CoreConfig::drain_timeout`](super::CoreConfig::drain_timeout), a read that is dropped
+    /// before it is done must not lose bytes.
     type Stream: Read + Write;
     /// The buffer of a socket, for received bytes or for bytes to send.
     type Buffer: Buffer;
     /// The storage of the topology's servers.
     type Topology: topology::Memory;
-    /// The state that all handles of one server share: [`BaseRuntime::Lock`], or a reference to a slot
-    /// in a static.
+    /// The state that all handles of one server share: [`BaseRuntime::Lock`], or a reference to a
+    /// slot in a static.
     type ServerLock: Locked<ServerState<Self>>;
     /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` with a lock that is a counted
     /// reference.
@@ -151,8 +151,8 @@ pub trait Runtime: BaseRuntime {
 
     /// Whether there is a free slot for one more server. Called before each server is added. A
     /// server without a slot is added later: this is called again at the next report about any
-    /// server, and when [`Hub::next_server`](super::Hub::next_server) is polled.
-    fn has_place(&self) -> bool {
+    /// server, and when [`ClientCore::next_server`](super::ClientCore::next_server) is polled.
+    fn has_slot(&self) -> bool {
         true
     }
 

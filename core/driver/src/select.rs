@@ -3,10 +3,10 @@
 //! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
 //! MON-18).
 
+use super::client_core::{ClientCore, State};
 use super::error::{OperationError, SelectionReport};
 #[cfg(feature = "alloc")]
 use super::failure::explain_selection;
-use super::hub::{Hub, State};
 use super::runtime::{Locked, Runtime};
 use core::future::poll_fn;
 use core::pin::pin;
@@ -18,13 +18,13 @@ use poolhouse_core::storage::Store;
 use poolhouse_core::{Instant, ServerId};
 
 /// The slot of a task that waits for a suitable server, or for a new one.
-pub(super) enum Seat {
+pub(super) enum WakerSlot {
     Free,
     Waiting(Waker),
     Woken,
 }
 
-impl Seat {
+impl WakerSlot {
     /// Takes the waker of a waiting task, which then is woken.
     pub(super) fn take_waiting(&mut self) -> Option<Waker> {
         if !matches!(self, Self::Waiting(_)) {
@@ -68,7 +68,11 @@ impl<R: Runtime> State<R> {
     }
 
     /// Selects a suitable server in the latency window, by load among random candidates.
-    fn select(&mut self, wanted: &Wanted<'_>, entropy: u32) -> Result<Option<R::ServerHandle>, SelectionError> {
+    fn select(
+        &mut self,
+        request: &SelectionRequest<'_>,
+        entropy: u32,
+    ) -> Result<Option<R::ServerHandle>, SelectionError> {
         let Self { control, servers, .. } = self;
         let load = |id: ServerId| {
             let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
@@ -78,7 +82,7 @@ impl<R: Runtime> State<R> {
             })
         };
         let description = control.topology().description();
-        let id = select(description, &wanted.criteria, wanted.deprioritized, load, entropy)?;
+        let id = select(description, &request.criteria, request.deprioritized, load, entropy)?;
         Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 
@@ -86,24 +90,24 @@ impl<R: Runtime> State<R> {
     fn take_selector(&mut self) -> Option<usize> {
         let mut place = self.selectors_taken;
         while let Some(selector) = self.selectors.slots().get(place) {
-            if matches!(selector, Seat::Free) {
+            if matches!(selector, WakerSlot::Free) {
                 break;
             }
             place += 1;
         }
         if place == self.selectors.slots().len() {
-            self.selectors.try_push(Seat::Free).ok()?;
+            self.selectors.try_push(WakerSlot::Free).ok()?;
         }
         self.selectors_taken = place + 1;
         Some(place)
     }
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Waits until a server is suitable, and returns it.
     ///
-    /// - `wanted`: the operation's requirements for the server.
-    /// - `deadline`: the operation's own, or its [`Hub::check_out_limit`];
+    /// - `request`: the operation's requirements for the server.
+    /// - `deadline`: the operation's own, or its [`ClientCore::check_out_limit`];
     ///   `serverSelectionTimeoutMS` applies too.
     ///
     /// If several servers are suitable, two of those in the latency window are chosen at random,
@@ -120,39 +124,42 @@ impl<R: Runtime> Hub<R> {
     /// MON-18).
     pub async fn select_server(
         &self,
-        wanted: &Wanted<'_>,
+        request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
-        match self.suitable_server(wanted)? {
+        match self.suitable_server(request)? {
             Some(server) => Ok(server),
-            None => self.wait_for_server(wanted, deadline).await,
+            None => self.wait_for_server(request, deadline).await,
         }
     }
 
     /// Returns the suitable server if it is cached, without searching.
     #[inline]
-    pub(super) fn suitable_server(&self, wanted: &Wanted<'_>) -> Result<Option<R::ServerHandle>, OperationError> {
+    pub(super) fn suitable_server(
+        &self,
+        request: &SelectionRequest<'_>,
+    ) -> Result<Option<R::ServerHandle>, OperationError> {
         self.check_fork()?;
-        Ok(if wanted.is_plain() { self.state.with(|state| state.suitable.clone()) } else { None })
+        Ok(if request.is_plain() { self.state.with(|state| state.suitable.clone()) } else { None })
     }
 
     pub(super) async fn wait_for_server(
         &self,
-        wanted: &Wanted<'_>,
+        request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
         let now = self.now();
         let timeout = self.config().server_selection_timeout;
         let timeout = deadline.map_or(timeout, |deadline| deadline.saturating_since(now).min(timeout));
         let selector = Selector::new(now, Some(timeout));
-        let mut place = SelectorPlace { hub: self, index: None };
+        let mut place = SelectorSlot { core: self, index: None };
         let mut expiry = pin!(self.sleep_until(selector.deadline()));
         poll_fn(|context| {
             self.check_fork()?;
-            let selected = place.poll_select(wanted, &selector, context.waker());
+            let selected = place.poll_select(request, &selector, context.waker());
             if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
                 // The last attempt, which finds a server or reports the topology's state.
-                return place.poll_select(wanted, &selector, context.waker());
+                return place.poll_select(request, &selector, context.waker());
             }
             selected
         })
@@ -173,14 +180,14 @@ const fn report<R: Runtime>(error: &SelectionError, _now: Instant, _state: &Stat
 
 /// An operation's requirements for its server.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct SelectionRequest<'a> {
     /// Whether the operation reads or writes, and its read preference.
     pub criteria: SelectionCriteria<'a>,
     /// Servers that are selected only if no other is suitable: those of failed attempts.
     pub deprioritized: &'a [ServerId],
 }
 
-impl Wanted<'_> {
+impl SelectionRequest<'_> {
     /// A server that accepts writes.
     pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
 
@@ -192,27 +199,27 @@ impl Wanted<'_> {
 }
 
 /// A selection's slot in the client core; freed when the selection ends or is dropped.
-struct SelectorPlace<'h, R: Runtime> {
-    hub: &'h Hub<R>,
+struct SelectorSlot<'h, R: Runtime> {
+    core: &'h ClientCore<R>,
     index: Option<usize>,
 }
 
-impl<R: Runtime> SelectorPlace<'_, R> {
+impl<R: Runtime> SelectorSlot<'_, R> {
     fn poll_select(
         &mut self,
-        wanted: &Wanted<'_>,
+        request: &SelectionRequest<'_>,
         selector: &Selector,
         waker: &Waker,
     ) -> Poll<Result<R::ServerHandle, OperationError>> {
         let mut waker = Some(waker.clone());
         let index = &mut self.index;
-        let entropy = self.hub.runtime().entropy();
-        self.hub.step(|state, now, _| {
+        let entropy = self.core.runtime().entropy();
+        self.core.step(|state, now, _| {
             let ready = |result| Poll::Ready(result);
             if state.closed {
                 return ready(Err(state.end()));
             }
-            let selected = match state.select(wanted, entropy) {
+            let selected = match state.select(request, entropy) {
                 Ok(Some(server)) => return ready(Ok(server)),
                 Ok(None) => selector.expire(now, state.control.topology().description()),
                 Err(error) => Err(error),
@@ -231,21 +238,21 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                     place
                 }
             };
-            if let Some(seat) = state.selectors.slots_mut().get_mut(place) {
-                seat.wait(&mut waker);
+            if let Some(slot) = state.selectors.slots_mut().get_mut(place) {
+                slot.wait(&mut waker);
             }
             Poll::Pending
         })
     }
 }
 
-impl<R: Runtime> Drop for SelectorPlace<'_, R> {
+impl<R: Runtime> Drop for SelectorSlot<'_, R> {
     fn drop(&mut self) {
-        let Some(index) = self.index.filter(|_| !self.hub.is_inherited()) else { return };
-        let _left = self.hub.state.with(|state| {
-            let seat = state.selectors.slots_mut().get_mut(index)?;
+        let Some(index) = self.index.filter(|_| !self.core.is_forked()) else { return };
+        let _left = self.core.state.with(|state| {
+            let slot = state.selectors.slots_mut().get_mut(index)?;
             state.selectors_taken = state.selectors_taken.min(index);
-            Some(core::mem::replace(seat, Seat::Free))
+            Some(core::mem::replace(slot, WakerSlot::Free))
         });
     }
 }

@@ -165,7 +165,7 @@ impl<R: Runtime> Server<R> {
     /// The server's hello when the connection was established; `None` if the connection no longer
     /// exists.
     pub(super) fn known(&self, id: ConnId) -> Option<Established> {
-        self.with(|state| state.cell(id).and_then(|cell| cell.known))
+        self.with(|state| state.conn_slot(id).and_then(|slot| slot.known))
     }
 
     /// Stores the service of a connection, in load-balanced mode.

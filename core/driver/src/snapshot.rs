@@ -1,10 +1,10 @@
 //! An owned copy of the deployment's description.
 
-use super::hub::Hub;
+use super::client_core::ClientCore;
 use super::runtime::Runtime;
 use poolhouse_core::topology::{OwnedTopologyDescription, Topology};
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Returns a copy of the deployment's description.
     ///
     /// Cost: O(servers) under the client core's lock; four allocations.

@@ -1,7 +1,7 @@
 //! Subscriptions: events in order, for observers, in bounded memory.
 //!
 //! Each subscription has its own queue, bounded in events and in their bytes. If the queue is full,
-//! new events are dropped, and [`Notice::Lost`] is at their position; publishing and other
+//! new events are dropped, and [`Notice::Lagged`] is at their position; publishing and other
 //! subscriptions are not delayed.
 
 #[cfg(test)]
@@ -9,7 +9,7 @@ mod tests;
 
 use super::backlog::{Backlog, Next};
 use super::event::{Event, EventRef, Publish};
-use super::fork::Birth;
+use super::fork::ForkGuard;
 use super::runtime::register;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -38,7 +38,7 @@ pub struct Subscribers {
 
 #[derive(Debug, Default)]
 struct Shared {
-    birth: Birth,
+    birth: ForkGuard,
     active: AtomicBool,
     /// An event was published since readers were last woken.
     unread: AtomicBool,
@@ -73,7 +73,7 @@ pub enum Notice {
         event: Event,
     },
     /// The reader lagged: events after this point were dropped.
-    Lost {
+    Lagged {
         /// The number of dropped events.
         count: u64,
     },
@@ -83,7 +83,7 @@ pub enum Notice {
 /// panics. In the child of a fork it has ended.
 #[derive(Debug)]
 pub struct Subscription {
-    birth: Birth,
+    birth: ForkGuard,
     queue: Arc<Mutex<Queue>>,
     /// The list from which this subscription removes itself on drop.
     shared: Weak<Shared>,
@@ -106,9 +106,9 @@ impl Subscribers {
     pub fn subscribe(&self, limit: usize, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
         let (limit, filter) = (limit.max(1), Box::new(filter));
         let birth = self.shared.birth.clone();
-        let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_inherited(), waker: None };
+        let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_forked(), waker: None };
         let queue = Arc::new(Mutex::new(queue));
-        if !birth.is_inherited() {
+        if !birth.is_forked() {
             let mut list = lock(&self.shared.list);
             if list.closed {
                 lock(&queue).closed = true;
@@ -122,7 +122,7 @@ impl Subscribers {
 
     /// Ends all subscriptions. Events that are already queued can still be read.
     pub fn close(&self) {
-        if self.shared.birth.is_inherited() {
+        if self.shared.birth.is_forked() {
             return;
         }
         let queues = {
@@ -157,7 +157,7 @@ impl Publish for Subscribers {
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
-        if self.shared.birth.is_inherited() {
+        if self.shared.birth.is_forked() {
             return;
         }
         let mut list = lock(&self.shared.list);
@@ -222,7 +222,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             return;
         }
         let list = self.list.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -239,12 +239,12 @@ impl Subscription {
 
     /// Returns the next notice, if one is available.
     pub fn try_next(&mut self) -> Option<Notice> {
-        if self.birth.is_inherited() { None } else { lock(&self.queue).pop() }
+        if self.birth.is_forked() { None } else { lock(&self.queue).pop() }
     }
 
     /// [`Subscription::next`] for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Notice>> {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             return Poll::Ready(None);
         }
         let mut waker = Some(context.waker().clone());
@@ -271,14 +271,14 @@ impl Queue {
     fn pop(&mut self) -> Option<Notice> {
         Some(match self.notices.pop()? {
             Next::Entry((at, event)) => Notice::Event { at, event },
-            Next::Lagged(count) => Notice::Lost { count },
+            Next::Lagged(count) => Notice::Lagged { count },
         })
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if self.birth.is_inherited() {
+        if self.birth.is_forked() {
             // A lock may be held by a thread that does not exist here, and dropping a waker may
             // take a lock.
             core::mem::forget(Arc::clone(&self.queue));

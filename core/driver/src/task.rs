@@ -1,20 +1,20 @@
 //! The tasks of one server: two monitor connections, the clock of its pool, and the workers that
 //! establish connections.
 
+use super::client_core::ClientCore;
 use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
-use super::driven::{ClockState, Drive, WorkerPlace, is_earlier};
+use super::driven::{ClockState, Drive, WorkerSlot, is_earlier};
 use super::failure::{Finding, NotEstablished};
-use super::hub::Hub;
-use super::login::Speaker;
+use super::login::ConnAuthentication;
 use super::runtime::{ConnectError, Runtime};
 use super::task_guard::TaskGuard;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 use core::time::Duration;
-use poolhouse_core::monitor::{Line, LineId, MonitorAction};
+use poolhouse_core::monitor::{MonitorAction, MonitorConnId, MonitorConnKind};
 use poolhouse_core::observe::{EventContext, Within};
 use poolhouse_core::pool::{ConnId, PoolOptions, ServiceError};
 use poolhouse_core::storage::Full;
@@ -47,7 +47,7 @@ pub(super) fn workers_of(options: &PoolOptions) -> u32 {
     options.max_connecting.min(conns_max).min(WORKERS_MAX)
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Runs one task of a server until the server leaves the topology or the client is closed.
     /// Dropping the future earlier closes the client, also if it is one of several workers: see
     /// [`TaskGuard`](super::TaskGuard).
@@ -55,54 +55,54 @@ impl<R: Runtime> Hub<R> {
     /// The future is as large as that of the largest task. A host with a fixed number of tasks can
     /// call the methods below instead.
     pub fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) -> impl Future<Output = ()> {
-        TaskGuard::new(self, Some(server.id())).run(move |hub| hub.work(server, task))
+        TaskGuard::new(self, Some(server.id())).run(move |core| core.work(server, task))
     }
 
     /// [`ServerTask::Check`].
     pub fn run_check(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_line(server, Line::Check))
+        TaskGuard::new(self, Some(server.id())).run(|core| core.run_monitor_conn(server, MonitorConnKind::Check))
     }
 
     /// [`ServerTask::Rtt`].
     pub fn run_rtt(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_line(server, Line::Rtt))
+        TaskGuard::new(self, Some(server.id())).run(|core| core.run_monitor_conn(server, MonitorConnKind::Rtt))
     }
 
     /// [`ServerTask::Clock`]: calls the pool at its deadlines.
     pub fn run_pool_clock(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_pool_clock(server))
+        TaskGuard::new(self, Some(server.id())).run(|core| core.keep_pool_clock(server))
     }
 
     /// [`ServerTask::Worker`]: establishes connections, one after the other.
     pub fn run_worker(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
-        TaskGuard::new(self, Some(server.id())).run(|hub| hub.keep_establishing(server))
+        TaskGuard::new(self, Some(server.id())).run(|core| core.keep_establishing(server))
     }
 
-    /// [`Hub::run_server_task`] without its task guard.
+    /// [`ClientCore::run_server_task`] without its task guard.
     #[doc(hidden)]
     pub async fn work(&self, server: &R::ServerHandle, task: ServerTask) {
         match task {
-            ServerTask::Check => self.keep_line(server, Line::Check).await,
-            ServerTask::Rtt => self.keep_line(server, Line::Rtt).await,
+            ServerTask::Check => self.run_monitor_conn(server, MonitorConnKind::Check).await,
+            ServerTask::Rtt => self.run_monitor_conn(server, MonitorConnKind::Rtt).await,
             ServerTask::Clock => self.keep_pool_clock(server).await,
             ServerTask::Worker => self.keep_establishing(server).await,
         }
     }
 
     /// Executes the monitor's actions on one of its connections.
-    async fn keep_line(&self, server: &R::ServerHandle, line: Line) {
+    async fn run_monitor_conn(&self, server: &R::ServerHandle, kind: MonitorConnKind) {
         let mut connection = None;
         let mut asked = None;
         loop {
             let action = match asked.take() {
                 Some(action) => action,
-                None => match poll_fn(|context| self.poll_line(server.id(), line, context.waker())).await {
+                None => match poll_fn(|context| self.poll_conn(server.id(), kind, context.waker())).await {
                     Some(action) => action,
                     None => return,
                 },
             };
             let mut waited = false;
-            let mut performing = Performing { hub: self, server: server.id(), line: line_of(action) };
+            let mut performing = Performing { core: self, server: server.id(), conn: conn_of(action) };
             let outcome = {
                 let mut work = pin!(self.perform(server, action, &mut connection));
                 poll_fn(|context| {
@@ -111,14 +111,14 @@ impl<R: Runtime> Hub<R> {
                     }
                     waited = true;
                     // Only a hangup can be requested meanwhile: the work in progress is obsolete.
-                    self.poll_line(server.id(), line, context.waker()).map(|asked| match asked {
+                    self.poll_conn(server.id(), kind, context.waker()).map(|asked| match asked {
                         Some(action) => Interrupted::By(action),
                         None => Interrupted::Ended,
                     })
                 })
                 .await
             };
-            performing.line = None;
+            performing.conn = None;
             match outcome {
                 // If the server's replies are always available, the task must not occupy the
                 // thread.
@@ -139,7 +139,7 @@ impl<R: Runtime> Hub<R> {
         let id = server.id();
         match action {
             MonitorAction::Hangup(_) => *connection = None,
-            MonitorAction::Dial(line) => {
+            MonitorAction::Dial(conn) => {
                 *connection = None;
                 // The monitor itself bounds the time.
                 match self.dial(server.address(), None).await {
@@ -147,30 +147,30 @@ impl<R: Runtime> Hub<R> {
                         *connection = Some(fresh);
                         // Stale if the monitor has abandoned the connection meanwhile: a hangup
                         // follows.
-                        let _ = self.step(|state, now, tap| state.control.handle_dialed(now, id, line, tap));
+                        let _ = self.step(|state, now, tap| state.control.handle_dialed(now, id, conn, tap));
                     }
-                    Err(error) => self.check_failed(server, line, error),
+                    Err(error) => self.check_failed(server, conn, error),
                 }
             }
-            MonitorAction::SendHello { line, hello } => match connection {
+            MonitorAction::SendHello { conn, hello } => match connection {
                 Some(connected) => {
                     let first = HandshakeHello::new(&self.config().metadata);
                     let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
                     let answered = match sent {
-                        Ok(()) => self.receive_hello(connected, server, line).await,
+                        Ok(()) => self.receive_hello(connected, server, conn).await,
                         Err(error) => Err(error),
                     };
                     let is_first = matches!(hello, HelloKind::Handshake { .. });
-                    self.note_failure(server, line, answered, is_first.then_some(&*connected));
+                    self.note_failure(server, conn, answered, is_first.then_some(&*connected));
                 }
-                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
+                None => self.conn_failed(id, conn, Cause::Network, &Reason::NONE),
             },
-            MonitorAction::ReadNext { line } => match connection {
+            MonitorAction::ReadNext { conn } => match connection {
                 Some(connected) => {
-                    let answered = self.receive_hello(connected, server, line).await;
-                    self.note_failure(server, line, answered, None);
+                    let answered = self.receive_hello(connected, server, conn).await;
+                    self.note_failure(server, conn, answered, None);
                 }
-                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
+                None => self.conn_failed(id, conn, Cause::Network, &Reason::NONE),
             },
         }
     }
@@ -179,7 +179,7 @@ impl<R: Runtime> Hub<R> {
         &self,
         connection: &mut Connection<R>,
         server: &R::ServerHandle,
-        line: LineId,
+        conn: MonitorConnId,
     ) -> Result<(), ExchangeError> {
         let matched = connection.receive().await?;
         let body = connection.reply()?;
@@ -188,10 +188,10 @@ impl<R: Runtime> Hub<R> {
         // A stale reply changes nothing.
         let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            state.control.handle_reply(now, id, line, &hello, matched, &mut tap)
+            state.control.handle_reply(now, id, conn, &hello, matched, &mut tap)
         });
         #[cfg(feature = "alloc")]
-        if hello.ok && line.line() == Line::Check {
+        if hello.ok && conn.kind() == MonitorConnKind::Check {
             self.note_reply(server, &hello);
         }
         // The next hello may be a heartbeat interval away.
@@ -203,7 +203,7 @@ impl<R: Runtime> Hub<R> {
     fn note_failure(
         &self,
         server: &R::ServerHandle,
-        line: LineId,
+        conn: MonitorConnId,
         answered: Result<(), ExchangeError>,
         first: Option<&Connection<R>>,
     ) {
@@ -217,23 +217,23 @@ impl<R: Runtime> Hub<R> {
         };
         #[cfg(not(feature = "alloc"))]
         let _ = first;
-        self.check_failed(server, line, failure);
+        self.check_failed(server, conn, failure);
     }
 
     /// Reports a failure of a monitor connection. A failure of a check is also stored as the reason
     /// why the server cannot be reached.
-    fn check_failed(&self, server: &R::ServerHandle, line: LineId, error: ConnectError) {
-        if line.line() == Line::Check {
+    fn check_failed(&self, server: &R::ServerHandle, conn: MonitorConnId, error: ConnectError) {
+        if conn.kind() == MonitorConnKind::Check {
             server.note_failure(error.clone());
         }
-        self.line_failed(server.id(), line, error.cause, &error.reason);
+        self.conn_failed(server.id(), conn, error.cause, &error.reason);
     }
 
-    fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
+    fn conn_failed(&self, server: ServerId, conn: MonitorConnId, cause: Cause, reason: &Reason) {
         // A stale report changes nothing.
         let _ = self.step(|state, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
-            state.control.handle_failed(now, server, line, cause, &mut tap)
+            state.control.handle_failed(now, server, conn, cause, &mut tap)
         });
     }
 
@@ -267,10 +267,10 @@ impl<R: Runtime> Hub<R> {
     pub(super) async fn keep_establishing(&self, server: &R::ServerHandle) {
         // There is no work for more workers than connections.
         let Some(index) = server.join_workers() else { return };
-        let place = WorkerPlace { pool: &**server, index };
+        let place = WorkerSlot { pool: &**server, index };
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
         {
-            let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
+            let mut establishing = Establishing { core: self, server, conn: Some(conn) };
             let deadline = self.time_limit(self.config().connect_timeout);
             let established = self.establish_by(server, conn, deadline).await;
             match established {
@@ -324,21 +324,21 @@ impl<R: Runtime> Hub<R> {
                 Err(_) => Err(Cause::Resources),
             }
         };
-        let mut speaker = Speaker::default();
-        if let Err(error) = self.bring_speaker(connection.stream(), &mut speaker) {
-            return Some(Err(self.note_refusal(server, &connection, &speaker, error.into())));
+        let mut authentication = ConnAuthentication::default();
+        if let Err(error) = self.begin_authentication(connection.stream(), &mut authentication) {
+            return Some(Err(self.note_refusal(server, &connection, &authentication, error.into())));
         }
         if let Some(login) = &self.config().login {
             connection.expect_secrets(login.secret_bytes());
         }
         // Arbiters are exempt from authentication only on a direct connection.
         let is_direct = self.topology_type() == TopologyType::Single;
-        let mut handshake = Handshake::with_authenticator(hello, &mut speaker).with_arbiters_exempt(is_direct);
+        let mut handshake = Handshake::with_authenticator(hello, &mut authentication).with_arbiters_exempt(is_direct);
         let mut next = Shaken::Command;
         let failed = loop {
             let shaken = match next {
                 Shaken::Established(known) => {
-                    self.keep_keys(handshake.authenticator());
+                    self.store_keys(handshake.authenticator());
                     connection.rest_at_start_size();
                     return Some(Ok((connection, known)));
                 }
@@ -352,7 +352,7 @@ impl<R: Runtime> Hub<R> {
                         let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
                         if is_earlier(limit, deadline) { limit } else { deadline }
                     };
-                    let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
+                    let mut command = pin!(connection.perform_handshake(&mut handshake, &mut told));
                     let mut passed = Some(Instant::ORIGIN);
                     loop {
                         // Another operation may wait for the connection now, with a later deadline.
@@ -367,7 +367,7 @@ impl<R: Runtime> Hub<R> {
                     }
                 }
                 Shaken::Work => {
-                    let work = pin!(connection.work(&mut handshake, |speaker| self.spare_work(speaker)));
+                    let work = pin!(connection.work(&mut handshake, |authentication| self.reuse_keys(authentication)));
                     self.within(server, conn, deadline, work).await?
                 }
             };
@@ -407,7 +407,7 @@ impl<R: Runtime> Hub<R> {
 /// A connection that is being established. Reports to the pool that it failed if the worker is
 /// dropped or panics.
 struct Establishing<'s, R: Runtime> {
-    hub: &'s Hub<R>,
+    core: &'s ClientCore<R>,
     server: &'s R::ServerHandle,
     /// `None` once the worker has reported the outcome.
     conn: Option<ConnId>,
@@ -417,16 +417,16 @@ impl<R: Runtime> Drop for Establishing<'_, R> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn {
             let error = HandshakeError::new(Phase::Connect, Cause::Cancelled);
-            let _ = R::contain(|| self.hub.report_establish_failed(self.server, conn, &error));
+            let _ = R::contain(|| self.core.report_establish_failed(self.server, conn, &error));
         }
     }
 }
 
 /// The monitor connection that must have a report after this action.
-const fn line_of(action: MonitorAction) -> Option<LineId> {
+const fn conn_of(action: MonitorAction) -> Option<MonitorConnId> {
     match action {
-        MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
-            Some(line)
+        MonitorAction::Dial(conn) | MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => {
+            Some(conn)
         }
         MonitorAction::Hangup(_) => None,
     }
@@ -435,16 +435,16 @@ const fn line_of(action: MonitorAction) -> Option<LineId> {
 /// An action on a monitor connection. Reports to the monitor that it failed if the task is dropped
 /// or panics.
 struct Performing<'h, R: Runtime> {
-    hub: &'h Hub<R>,
+    core: &'h ClientCore<R>,
     server: ServerId,
     /// `None` if no report is needed, or no longer.
-    line: Option<LineId>,
+    conn: Option<MonitorConnId>,
 }
 
 impl<R: Runtime> Drop for Performing<'_, R> {
     fn drop(&mut self) {
-        if let Some(line) = self.line {
-            let _ = R::contain(|| self.hub.line_failed(self.server, line, Cause::Cancelled, &Reason::NONE));
+        if let Some(conn) = self.conn {
+            let _ = R::contain(|| self.core.conn_failed(self.server, conn, Cause::Cancelled, &Reason::NONE));
         }
     }
 }

@@ -5,9 +5,9 @@
 //! before its end is never replaced, so dropping its guard closes the client, pool or session:
 //! present and later waiters get an error at once instead of waiting for ever.
 //!
-//! If the runtime catches panics ([`BaseRuntime::contain`]), a panic does not end a task: its future is
-//! dropped, which reports the current step as failed, and the task starts again after half a
-//! second.
+//! If the runtime catches panics ([`BaseRuntime::contain`]), a panic does not end a task: its
+//! future is dropped, which reports the current step as failed, and the task starts again after
+//! half a second.
 
 use super::runtime::BaseRuntime;
 use core::fmt;
@@ -41,14 +41,15 @@ pub trait Guarded {
 
 /// A task guard: held by a task that its owner requires. If it is dropped before
 /// [`TaskGuard::end`], it closes the owner ([`Guarded::abandon`]): a client core as
-/// [`Hub::close`](super::Hub::close) does, and operations fail with
+/// [`ClientCore::close`](super::ClientCore::close) does, and operations fail with
 /// [`OperationError::Abandoned`](super::OperationError::Abandoned); except if the client was closed
 /// before, or the task's server was removed.
 ///
-/// The tasks of the driver ([`Hub::run_clock`](super::Hub::run_clock),
-/// [`Hub::run_server_task`](super::Hub::run_server_task) and its parts) hold their guards from the
-/// creation of their futures. Hosts use this type for the task that starts the tasks of new servers
-/// ([`Hub::next_server`](super::Hub::next_server)), and for tasks that are not created yet.
+/// The tasks of the driver ([`ClientCore::run_clock`](super::ClientCore::run_clock),
+/// [`ClientCore::run_server_task`](super::ClientCore::run_server_task) and its parts) hold their
+/// guards from the creation of their futures. Hosts use this type for the task that starts the
+/// tasks of new servers ([`ClientCore::next_server`](super::ClientCore::next_server)), and for
+/// tasks that are not created yet.
 #[must_use = "dropping it closes the client"]
 pub struct TaskGuard<T: Deref<Target: Guarded>> {
     owner: T,
@@ -78,7 +79,8 @@ impl<T: Deref<Target: Guarded>> TaskGuard<T> {
     /// Runs the task until it completes, by [`BaseRuntime::run_task`]. Dropping the future earlier
     /// drops the guard, before the work of the task.
     ///
-    /// - `begin`: creates the future of the work; called again after a panic that the runtime caught.
+    /// - `begin`: creates the future of the work; called again after a panic that the runtime
+    ///   caught.
     pub fn run<F: Future<Output = ()>>(self, begin: impl FnMut(T) -> F) -> impl Future<Output = ()>
     where
         T: Clone,

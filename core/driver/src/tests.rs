@@ -1,7 +1,7 @@
 //! A client core over sockets of the test, polled by the test.
 
-/// Implements the parts of a base runtime that delegate to the [`Bench`] in this field: clock, entropy
-/// and timers.
+/// Implements the parts of a base runtime that delegate to the [`Bench`] in this field: clock,
+/// entropy and timers.
 macro_rules! of_the_bench {
     ($bench:tt) => {
         fn now(&self) -> Instant {
@@ -362,7 +362,7 @@ impl BaseRuntime for Bench {
         guard.run_restarting(begin)
     }
 
-    fn is_inherited(&self) -> bool {
+    fn is_forked(&self) -> bool {
         self.inherited.load(Ordering::Relaxed)
     }
 }
@@ -453,43 +453,43 @@ impl Bench {
 
 /// A client core with one server, without running tasks. The server's pool is ready without a
 /// check.
-fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+fn open() -> (Bench, Arc<ClientCore<Bench>>, Arc<Server<Bench>>) {
     open_with(None)
 }
 
-fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+fn open_with(login: Option<Login>) -> (Bench, Arc<ClientCore<Bench>>, Arc<Server<Bench>>) {
     open_as(|config| {
         config.connect_timeout = login.as_ref().map(|_| Duration::from_secs(1));
         config.login = login;
     })
 }
 
-fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+fn open_as(change: impl FnOnce(&mut CoreConfig)) -> (Bench, Arc<ClientCore<Bench>>, Arc<Server<Bench>>) {
     let bench = Bench::new();
-    let (hub, server) = hub_of(bench.clone(), change);
-    (bench, hub, server)
+    let (core, server) = core_of(bench.clone(), change);
+    (bench, core, server)
 }
 
 /// A client core with one server. The server's pool is ready without a check.
-fn hub_of<R>(runtime: R, change: impl FnOnce(&mut HubConfig)) -> (Arc<Hub<R>>, R::ServerHandle)
+fn core_of<R>(runtime: R, change: impl FnOnce(&mut CoreConfig)) -> (Arc<ClientCore<R>>, R::ServerHandle)
 where
     R: Runtime<Events = Subscribers>,
 {
-    let hub =
-        hub_for(runtime, TopologyOptions { seeds: &["a"], direct_connection: true, ..Default::default() }, change);
-    let server = done(hub.next_server()).expect("the seed");
-    server.command(hub.now(), PoolCommand::Ready);
+    let core =
+        core_for(runtime, TopologyOptions { seeds: &["a"], direct_connection: true, ..Default::default() }, change);
+    let server = done(core.next_server()).expect("the seed");
+    server.command(core.now(), PoolCommand::Ready);
     server.settle();
-    (Arc::new(hub), server)
+    (Arc::new(core), server)
 }
 
 /// A client core without running tasks.
-fn hub_for<R>(runtime: R, topology: TopologyOptions<'_>, change: impl FnOnce(&mut HubConfig)) -> Hub<R>
+fn core_for<R>(runtime: R, topology: TopologyOptions<'_>, change: impl FnOnce(&mut CoreConfig)) -> ClientCore<R>
 where
     R: Runtime<Events = Subscribers>,
 {
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
-    let mut config = HubConfig {
+    let mut config = CoreConfig {
         pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: None,
@@ -497,20 +497,20 @@ where
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,
-        late_reply: LATE_REPLY,
+        drain_timeout: DRAIN_TIMEOUT,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         login: None,
         client: 0,
     };
     change(&mut config);
-    Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap()
+    ClientCore::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap()
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A worker without a task guard: it can be dropped without effect on the client.
-fn worker<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Boxed<'a, ()> {
-    Box::pin(hub.keep_establishing(server))
+fn worker<'a>(core: &'a ClientCore<Bench>, server: &'a Arc<Server<Bench>>) -> Boxed<'a, ()> {
+    Box::pin(core.keep_establishing(server))
 }
 
 fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {

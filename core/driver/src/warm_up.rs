@@ -5,11 +5,11 @@
 //! the server's state. They are woken when the pool has their number of connections, or when
 //! filling has ended or failed.
 
+use super::client_core::ClientCore;
 use super::driven::{Drive, Driven};
 use super::error::OperationError;
-use super::hub::Hub;
 use super::runtime::{Runtime, register};
-use super::select::Wanted;
+use super::select::SelectionRequest;
 use super::server::Server;
 use core::future::poll_fn;
 use core::pin::pin;
@@ -37,14 +37,14 @@ fn goal(count: Option<u32>, config: &PoolConfig) -> u32 {
     count.unwrap_or(config.options().min_pool_size)
 }
 
-impl<R: Runtime> Hub<R> {
+impl<R: Runtime> ClientCore<R> {
     /// Waits until a suitable server is found and its pool has the given number of established
     /// connections, so the first operations find connections available.
     ///
-    /// - `wanted`: the requirements for the server.
+    /// - `request`: the requirements for the server.
     /// - `conns`: the number of connections, in use or available; at most `maxPoolSize`. `None` is
-    ///   `minPoolSize`. The pool's current options apply: [`Hub::reconfigure_pools`] may change
-    ///   them meanwhile.
+    ///   `minPoolSize`. The pool's current options apply: [`ClientCore::reconfigure_pools`] may
+    ///   change them meanwhile.
     /// - `deadline`: `None` is no deadline; serverSelectionTimeoutMS also bounds the wait for the
     ///   server.
     ///
@@ -70,11 +70,11 @@ impl<R: Runtime> Hub<R> {
     /// errors are not returned.
     pub async fn warm_up(
         &self,
-        wanted: &Wanted<'_>,
+        request: &SelectionRequest<'_>,
         conns: Option<u32>,
         deadline: Option<Instant>,
     ) -> Result<(), OperationError> {
-        let server = self.select_server(wanted, deadline).await?;
+        let server = self.select_server(request, deadline).await?;
         self.warm_up_server(&server, conns, deadline).await
     }
 
@@ -84,7 +84,7 @@ impl<R: Runtime> Hub<R> {
         conns: Option<u32>,
         deadline: Option<Instant>,
     ) -> Result<(), OperationError> {
-        let mut place = WarmerPlace::<R> { hub: self, server, index: None };
+        let mut place = WarmerSlot::<R> { core: self, server, index: None };
         let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
             self.check_fork()?;
@@ -99,18 +99,18 @@ impl<R: Runtime> Hub<R> {
 }
 
 /// The slot of a waiting task; freed on drop.
-struct WarmerPlace<'h, R: Runtime> {
-    hub: &'h Hub<R>,
+struct WarmerSlot<'h, R: Runtime> {
+    core: &'h ClientCore<R>,
     server: &'h R::ServerHandle,
     index: Option<usize>,
 }
 
-impl<R: Runtime> Drop for WarmerPlace<'_, R> {
+impl<R: Runtime> Drop for WarmerSlot<'_, R> {
     fn drop(&mut self) {
-        if self.hub.is_inherited() {
+        if self.core.is_forked() {
             core::mem::forget(self.server.clone());
         } else if let Some(index) = self.index {
-            self.server.leave_warmers(self.hub.now(), index);
+            self.server.leave_warmers(self.core.now(), index);
         }
     }
 }
@@ -138,8 +138,8 @@ impl<R: Runtime> Server<R> {
             }
             let joined = place.or_else(|| state.join_warmers(count));
             *place = joined;
-            let seat = joined.and_then(|index| state.warmers.slots_mut().get_mut(index));
-            let polled = match seat {
+            let slot = joined.and_then(|index| state.warmers.slots_mut().get_mut(index));
+            let polled = match slot {
                 Some(Warmer::Waits { failed: Some(error), .. }) => Poll::Ready(Err(*error)),
                 Some(Warmer::Waits { waker: kept, .. }) => {
                     register(kept, &mut waker);

@@ -110,12 +110,12 @@ fn open(seeds: &[&str]) -> Rig {
 
 /// A direct connection that streams, with a known server and its awaitable hello sent at 0 ms. Also
 /// returns the server's check connection.
-fn streaming(options: MonitorOptions) -> (Rig, LineId) {
+fn streaming(options: MonitorOptions) -> (Rig, MonitorConnId) {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }, options);
     rig.check("a", &versioned(standalone(), 5));
-    let MonitorAction::SendHello { line, .. } = rig.line("a", Line::Check) else { panic!("it streams") };
+    let MonitorAction::SendHello { conn, .. } = rig.conn("a", MonitorConnKind::Check) else { panic!("it streams") };
     rig.drain();
-    (rig, line)
+    (rig, conn)
 }
 
 impl<M: Memory> Rig<M> {
@@ -133,52 +133,52 @@ impl<M: Memory> Rig<M> {
     }
 
     /// Returns the pending action of a monitor connection.
-    fn line(&mut self, address: &str, line: Line) -> MonitorAction {
+    fn conn(&mut self, address: &str, kind: MonitorConnKind) -> MonitorAction {
         let server = self.id(address);
-        self.owed(server, line).expect("something is owed")
+        self.owed(server, kind).expect("something is owed")
     }
 
-    fn owed(&mut self, server: ServerId, line: Line) -> Option<MonitorAction> {
-        let owes = self.control.owes_line(server, line);
-        let action = self.control.poll_line(self.now, server, line);
+    fn owed(&mut self, server: ServerId, kind: MonitorConnKind) -> Option<MonitorAction> {
+        let owes = self.control.owes_conn(server, kind);
+        let action = self.control.poll_conn(self.now, server, kind);
         assert_eq!(action.is_some(), owes);
         self.control.assert_invariants();
         action
     }
 
     /// Advances the check connection of a server to the point where a hello is sent.
-    fn connect(&mut self, address: &str) -> LineId {
+    fn connect(&mut self, address: &str) -> MonitorConnId {
         let server = self.id(address);
         loop {
-            match self.line(address, Line::Check) {
+            match self.conn(address, MonitorConnKind::Check) {
                 MonitorAction::Hangup(_) => {}
-                MonitorAction::Dial(line) => {
-                    self.control.handle_dialed(self.now, server, line, &mut self.log).unwrap();
+                MonitorAction::Dial(conn) => {
+                    self.control.handle_dialed(self.now, server, conn, &mut self.log).unwrap();
                 }
-                MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => return line,
+                MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => return conn,
             }
             self.control.assert_invariants();
         }
     }
 
-    fn reply(&mut self, server: ServerId, line: LineId, hello: &Hello<'_>) -> Result<(), Stale> {
-        let result = self.control.handle_reply(self.now, server, line, hello, Matched::Last, &mut self.log);
+    fn reply(&mut self, server: ServerId, conn: MonitorConnId, hello: &Hello<'_>) -> Result<(), Stale> {
+        let result = self.control.handle_reply(self.now, server, conn, hello, Matched::Last, &mut self.log);
         self.control.assert_invariants();
         result
     }
 
     /// Runs the whole pending check with this reply.
     fn check(&mut self, address: &str, hello: &Hello<'_>) {
-        let line = self.connect(address);
+        let conn = self.connect(address);
         let server = self.id(address);
-        self.reply(server, line, hello).unwrap();
+        self.reply(server, conn, hello).unwrap();
     }
 
     /// Runs the whole pending check, which fails with this cause.
     fn fail(&mut self, address: &str, cause: Cause) {
-        let line = self.connect(address);
+        let conn = self.connect(address);
         let server = self.id(address);
-        self.control.handle_failed(self.now, server, line, cause, &mut self.log).unwrap();
+        self.control.handle_failed(self.now, server, conn, cause, &mut self.log).unwrap();
         self.control.assert_invariants();
     }
 

@@ -10,31 +10,31 @@ use poolhouse_wire::hello::HelloKind;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Line {
+pub enum MonitorConnKind {
     /// The connection whose replies describe the server.
     Check,
     /// The connection that only measures round-trip times, while the check connection streams.
     Rtt,
 }
 
-/// Identifies one connection of a monitor. Each dial of the same `line` has a new number.
+/// Identifies one connection of a monitor. Each dial of the same `conn` has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineId {
+pub struct MonitorConnId {
     pub(super) serial: NonZeroU64,
-    pub(super) line: Line,
+    pub(super) kind: MonitorConnKind,
 }
 
-impl Hash for LineId {
+impl Hash for MonitorConnId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (Serial(self.number()), self.line).hash(state);
+        (Serial(self.number()), self.kind).hash(state);
     }
 }
 
-impl LineId {
+impl MonitorConnId {
     /// Whether it is the check connection or the RTT connection.
     #[must_use]
-    pub const fn line(self) -> Line {
-        self.line
+    pub const fn kind(self) -> MonitorConnKind {
+        self.kind
     }
 
     /// driverConnectionId: 1, 2, 3, .. in the order of creation, counted over both connections;
@@ -50,22 +50,22 @@ impl LineId {
 pub enum MonitorAction {
     /// Connect to the server, TLS included; then call `handle_dialed` or `handle_failed`. Never use
     /// a pooled connection (MON-11).
-    Dial(LineId),
+    Dial(MonitorConnId),
     /// Write a hello and read one reply; then call `handle_reply` or `handle_failed`.
     SendHello {
         /// The connection.
-        line: LineId,
+        conn: MonitorConnId,
         /// The hello to write.
         hello: HelloKind,
     },
     /// Write nothing and read one more reply; then call `handle_reply` or `handle_failed` (MON-32).
     ReadNext {
         /// The connection.
-        line: LineId,
+        conn: MonitorConnId,
     },
     /// Cancel the operation in progress on this connection and close it. No result is expected; a
     /// result that is reported nevertheless is rejected as [`Stale`](crate::Stale).
-    Hangup(LineId),
+    Hangup(MonitorConnId),
 }
 
 /// The result of a check, which the host must apply to the server's description and to its pool
@@ -91,5 +91,5 @@ pub enum CheckOutcome {
     },
 }
 
-const _: () = assert!(size_of::<LineId>() == 16);
+const _: () = assert!(size_of::<MonitorConnId>() == 16);
 const _: () = assert!(size_of::<MonitorAction>() <= 64);

@@ -2,14 +2,14 @@
 //! down.
 
 use crate::machine::Stale;
-use crate::monitor::action::{Line, LineId, MonitorAction};
+use crate::monitor::action::{MonitorAction, MonitorConnId, MonitorConnKind};
 use crate::time::{Instant, Past};
 use poolhouse_wire::hello::{HelloKind, HelloReply};
 
 /// State of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conn {
-    pub(super) id: LineId,
+    pub(super) id: MonitorConnId,
     /// Whether the server accepts `hello` on it; otherwise legacy hello is used.
     pub(super) hello_ok: bool,
     /// The number that the server assigned to it.
@@ -78,7 +78,7 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     state: State,
-    hangup: Option<LineId>,
+    hangup: Option<MonitorConnId>,
 }
 
 impl Link {
@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// `Down -> Busy`: owes `Dial`.
-    pub(super) fn dial(&mut self, now: Instant, id: LineId, hello_ok: bool, deadline: Option<Instant>) {
+    pub(super) fn dial(&mut self, now: Instant, id: MonitorConnId, hello_ok: bool, deadline: Option<Instant>) {
         assert!(self.state == State::Down, "the previous connection is still in use");
         let conn = Conn { id, hello_ok, server_connection: None };
         self.state = State::Busy(Exchange { conn, step: Step::Dial, owed: true, since: Past(now), deadline });
@@ -134,13 +134,13 @@ impl Link {
     }
 
     /// Drops the pending hang-up of `id`: its dial failed, so no socket has to be closed.
-    pub(super) fn waive_hangup(&mut self, id: LineId) {
+    pub(super) fn waive_hangup(&mut self, id: MonitorConnId) {
         assert!(self.hangup == Some(id), "the hang-up of the failed connection is owed");
         self.hangup = None;
     }
 
     /// Checks that `id` is the current connection, and that the host has received it.
-    pub(super) fn check(&self, id: LineId) -> Result<(), Stale> {
+    pub(super) fn check(&self, id: MonitorConnId) -> Result<(), Stale> {
         let known = match &self.state {
             State::Busy(exchange) => exchange.conn.id == id && !(exchange.is_dialing() && exchange.owed),
             State::Idle(conn) => conn.id == id,
@@ -213,14 +213,14 @@ impl Link {
         }
         assert!(self.hangup.is_none(), "a hang-up is polled before the next action");
         exchange.owed = false;
-        let line = exchange.conn.id;
+        let conn = exchange.conn.id;
         Some(match exchange.step {
-            Step::Dial => MonitorAction::Dial(line),
+            Step::Dial => MonitorAction::Dial(conn),
             Step::Hello(hello) => {
                 exchange.since = Past(now);
-                MonitorAction::SendHello { line, hello }
+                MonitorAction::SendHello { conn, hello }
             }
-            Step::ReadNext => MonitorAction::ReadNext { line },
+            Step::ReadNext => MonitorAction::ReadNext { conn },
         })
     }
 
@@ -231,14 +231,14 @@ impl Link {
         }
     }
 
-    /// Checks that the current connection and the previous one belong to `line` and are different.
-    pub(super) fn assert_invariants(&self, line: Line, serial_last: u64) {
+    /// Checks that the current connection and the previous one belong to `conn` and are different.
+    pub(super) fn assert_invariants(&self, kind: MonitorConnKind, serial_last: u64) {
         if let Some(conn) = self.conn() {
-            assert_eq!(conn.id.line, line, "a connection has the id of the other kind");
+            assert_eq!(conn.id.kind, kind, "a connection has the id of the other kind");
             assert!(conn.id.number() <= serial_last, "a connection number exceeds the counter");
         }
         if let Some(before) = self.hangup {
-            assert_eq!(before.line, line, "a hang-up has the id of the other kind");
+            assert_eq!(before.kind, kind, "a hang-up has the id of the other kind");
             assert!(
                 self.conn().is_none_or(|conn| conn.id.number() > before.number()),
                 "the newer connection has the lower number"

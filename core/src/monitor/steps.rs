@@ -6,8 +6,8 @@ use crate::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::{Conn, Step};
 use crate::monitor::{
-    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent, Next, Phase,
-    later,
+    CheckOutcome, HeartbeatId, HelloKind, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorConnId, MonitorConnKind,
+    MonitorEvent, Next, Phase, later,
 };
 use crate::storage::table::Serial;
 use crate::time::Instant;
@@ -15,10 +15,10 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
 impl Monitor {
-    /// Allocates an id for the next connection of `line`.
-    fn next_id(&mut self, line: Line) -> LineId {
+    /// Allocates an id for the next connection of `conn`.
+    fn next_id(&mut self, kind: MonitorConnKind) -> MonitorConnId {
         self.serial_last = Serial(self.serial_last.0.checked_add(1).expect("fewer than 2^64 connections"));
-        LineId { serial: NonZeroU64::new(self.serial_last.0).expect("counts from 1"), line }
+        MonitorConnId { serial: NonZeroU64::new(self.serial_last.0).expect("counts from 1"), kind }
     }
 
     /// The connectTimeoutMS deadline of a step that begins at `now`.
@@ -37,7 +37,7 @@ impl Monitor {
                 self.check.begin(now, Step::Hello(hello), deadline);
             }
             None => {
-                let id = self.next_id(Line::Check);
+                let id = self.next_id(MonitorConnKind::Check);
                 self.check_dialed = Some(now);
                 self.check.dial(now, id, self.config.server_api(), deadline);
             }
@@ -113,7 +113,7 @@ impl Monitor {
                 self.ping.begin(now, Step::Hello(hello), deadline);
             }
             None => {
-                let id = self.next_id(Line::Rtt);
+                let id = self.next_id(MonitorConnKind::Rtt);
                 self.ping_dialed = Some(now);
                 self.ping.dial(now, id, self.config.server_api(), deadline);
             }
@@ -158,23 +158,25 @@ impl Monitor {
         CheckOutcome::Succeeded { awaited, sample: if awaited { None } else { Some(duration) } }
     }
 
-    /// Handles a failure of the connection of `line`: closes it, and ends the check in flight on
+    /// Handles a failure of the connection of `conn`: closes it, and ends the check in flight on
     /// it, if any.
     pub(super) fn fail(
         &mut self,
         now: Instant,
-        line: Line,
+        kind: MonitorConnKind,
         cause: Cause,
         known: bool,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Option<CheckOutcome> {
-        match line {
-            Line::Rtt => {
+        match kind {
+            MonitorConnKind::Rtt => {
                 self.fail_ping(now);
                 None
             }
-            Line::Check if matches!(self.phase, Phase::Checking) => Some(self.fail_check(now, cause, known, observer)),
-            Line::Check => {
+            MonitorConnKind::Check if matches!(self.phase, Phase::Checking) => {
+                Some(self.fail_check(now, cause, known, observer))
+            }
+            MonitorConnKind::Check => {
                 self.check.hang_up();
                 if let Phase::Ended { next: next @ (Next::ReadOn | Next::Await(_)), .. } = &mut self.phase {
                     // The stream has ended with its connection. A server that replies and then

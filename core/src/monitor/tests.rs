@@ -66,8 +66,8 @@ impl Rig {
     /// dialed, at 0 ms.
     fn streaming_from_the_start() -> Self {
         let mut rig = Self::streaming();
-        let line = rig.connect();
-        rig.reply(line, &VERSIONED).expect("current");
+        let conn = rig.connect();
+        rig.reply(conn, &VERSIONED).expect("current");
         rig.settle();
         rig.actions();
         rig.log.events.clear();
@@ -86,40 +86,40 @@ impl Rig {
 
     /// Starts, advances the check connection to the point where its handshake is sent, and returns
     /// it.
-    fn connect(&mut self) -> LineId {
+    fn connect(&mut self) -> MonitorConnId {
         self.start();
         self.dial()
     }
 
     /// Takes the pending dial of the check connection, and the hello after it.
-    fn dial(&mut self) -> LineId {
+    fn dial(&mut self) -> MonitorConnId {
         let dialed = self.actions().iter().find_map(|action| match action {
-            MonitorAction::Dial(line) if line.line() == Line::Check => Some(*line),
+            MonitorAction::Dial(conn) if conn.kind() == MonitorConnKind::Check => Some(*conn),
             MonitorAction::Dial(_)
             | MonitorAction::Hangup(_)
             | MonitorAction::SendHello { .. }
             | MonitorAction::ReadNext { .. } => None,
         });
-        let line = dialed.expect("a dial is owed");
-        self.dialed(line).expect("current");
+        let conn = dialed.expect("a dial is owed");
+        self.dialed(conn).expect("current");
         assert!(matches!(self.actions()[..], [MonitorAction::SendHello { .. }]));
-        line
+        conn
     }
 
-    fn dialed(&mut self, line: LineId) -> Result<(), Stale> {
-        let result = self.monitor.handle_dialed(self.now, line, self.known, &mut self.log);
+    fn dialed(&mut self, conn: MonitorConnId) -> Result<(), Stale> {
+        let result = self.monitor.handle_dialed(self.now, conn, self.known, &mut self.log);
         self.monitor.assert_invariants();
         self.note(result)
     }
 
-    fn reply(&mut self, line: LineId, reply: &Answer) -> Result<(), Stale> {
-        let result = self.monitor.handle_reply(self.now, line, &reply.0, reply.1, self.known, &mut self.log);
+    fn reply(&mut self, conn: MonitorConnId, reply: &Answer) -> Result<(), Stale> {
+        let result = self.monitor.handle_reply(self.now, conn, &reply.0, reply.1, self.known, &mut self.log);
         self.monitor.assert_invariants();
         self.note(result)
     }
 
-    fn fail(&mut self, line: LineId, cause: Cause) -> Result<(), Stale> {
-        let result = self.monitor.handle_failed(self.now, line, cause, self.known, &mut self.log);
+    fn fail(&mut self, conn: MonitorConnId, cause: Cause) -> Result<(), Stale> {
+        let result = self.monitor.handle_failed(self.now, conn, cause, self.known, &mut self.log);
         self.monitor.assert_invariants();
         self.note(result)
     }
@@ -194,9 +194,9 @@ impl Rig {
     }
 
     /// Returns the connection of the only pending dial.
-    fn only_dial(&mut self) -> LineId {
+    fn only_dial(&mut self) -> MonitorConnId {
         match self.actions()[..] {
-            [MonitorAction::Dial(line)] => line,
+            [MonitorAction::Dial(conn)] => conn,
             ref other => panic!("not one dial: {other:?}"),
         }
     }

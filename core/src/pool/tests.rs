@@ -28,15 +28,15 @@ use alloc::vec::Vec;
 
 /// Runs a body on a pool on the heap and on one in fixed memory. The pool is paused.
 macro_rules! on_each_memory {
-    ($options:expr, |$world:ident| $body:block) => {{
+    ($options:expr, |$rig:ident| $body:block) => {{
         {
             #[allow(unused_mut, reason = "not every body changes it")]
-            let mut $world = World::<OnHeap>::new($options);
+            let mut $rig = Rig::<OnHeap>::new($options);
             $body
         }
         {
             #[allow(unused_mut, reason = "not every body changes it")]
-            let mut $world = World::<Fixed<8, 8, 4>>::new($options);
+            let mut $rig = Rig::<Fixed<8, 8, 4>>::new($options);
             $body
         }
     }};
@@ -49,7 +49,7 @@ const INTERRUPT: Clear = Clear::All { interrupt_in_use_connections: true };
 const REFUSED: EstablishError = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
 
 /// A pool, its host, and the events it has emitted. Invariants are checked after every step.
-struct World<M: Memory> {
+struct Rig<M: Memory> {
     pool: Pool<M>,
     now: Instant,
     seen: Vec<(Instant, PoolEvent)>,
@@ -63,14 +63,14 @@ fn at(millis: u64) -> Instant {
     Instant::ORIGIN.saturating_add(ms(millis))
 }
 
-impl<M: Memory> World<M> {
+impl<M: Memory> Rig<M> {
     fn new(options: PoolOptions) -> Self {
         let mut seen = Vec::new();
         let config = options.validate().expect("valid options");
         let pool = Pool::new(Instant::ORIGIN, PoolId::new(7), config, &mut seen);
-        let world = Self { pool, now: Instant::ORIGIN, seen };
-        world.pool.assert_invariants();
-        world
+        let rig = Self { pool, now: Instant::ORIGIN, seen };
+        rig.pool.assert_invariants();
+        rig
     }
 
     /// Calls the pool, and checks its invariants.

@@ -55,7 +55,7 @@ impl Observer<SdamEvent<'_>> for Seen {
 }
 
 /// A scan with its servers, on virtual time.
-struct World {
+struct Rig {
     scan: Scan<Memory>,
     servers: BTreeMap<&'static str, Is>,
     now: u64,
@@ -68,7 +68,7 @@ struct World {
 
 const WRITE: SelectionCriteria<'_> = SelectionCriteria::write();
 
-impl World {
+impl Rig {
     fn new(seeds: &[&str], options: TopologyOptions<'_>, scan: ScanOptions) -> Self {
         let topology = TopologyOptions { seeds, ..options }.validate().expect("valid");
         let mut events = Seen::default();
@@ -219,19 +219,16 @@ const PRIMARY: Is = Is::Good(ServerType::RsPrimary, SET, None);
 const SECONDARY: Is = Is::Good(ServerType::RsSecondary, SET, Some("a:1"));
 const MONGOS: Is = Is::Good(ServerType::Mongos, &[], None);
 
-fn healthy() -> World {
-    World::set(SET).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY)
+fn healthy() -> Rig {
+    Rig::set(SET).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY)
 }
 
 /// An error reply with this code, on the connection that was checked out.
-fn fail_command(world: &mut World, socket: SocketId, code: i32) -> Verdict {
+fn fail_command(rig: &mut Rig, socket: SocketId, code: i32) -> Verdict {
     let error = ReplyError { code: Some(code), message: "" };
     let command = CommandError { command: Some(error), write_concern: None, topology_version: None };
-    let (now, kind) = (world.time(), AppErrorKind::Command(command));
-    world
-        .scan
-        .handle_app_error(now, socket, HandshakePhase::After, kind, false, &mut world.events)
-        .expect("checked out")
+    let (now, kind) = (rig.time(), AppErrorKind::Command(command));
+    rig.scan.handle_app_error(now, socket, HandshakePhase::After, kind, false, &mut rig.events).expect("checked out")
 }
 
 mod options;

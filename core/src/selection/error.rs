@@ -141,7 +141,8 @@ pub struct Described<'a> {
     topology: TopologyDescription<'a>,
 }
 
-/// `no suitable server within 30 s; topology: ReplicaSetNoPrimary rs [a:27017: Unknown (network timeout), ..]`.
+/// `no suitable server within 30 s; topology: ReplicaSetNoPrimary rs [a:27017: Unknown (network
+/// timeout), ..]`.
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt_failure(f, Some(self.topology))?;
@@ -243,8 +244,8 @@ impl PartialEq for DetailedSelectionError {
     }
 }
 
-/// Like [`Described`], with the notes and the hint:
-/// `no suitable server within 30 s; topology: Unknown [a:27017: Unknown (network error: Connection refused (os error 111))]`.
+/// Like [`Described`], with the notes and the hint: `no suitable server within 30 s; topology:
+/// Unknown [a:27017: Unknown (network error: Connection refused (os error 111))]`.
 #[cfg(feature = "alloc")]
 impl fmt::Display for DetailedSelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

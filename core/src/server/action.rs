@@ -2,7 +2,7 @@
 
 use super::ServerMachine;
 use super::types::{MonitorConn, Owed, PoolConn, ServerAction, SocketId, State};
-use crate::monitor::{Line, LineId, MonitorAction};
+use crate::monitor::{MonitorAction, MonitorConnId, MonitorConnKind};
 use crate::pool::{self, ConnId, PoolAction};
 use crate::storage::{Full, Store};
 use crate::topology;
@@ -21,22 +21,22 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             }
             return Some(ServerAction::Close(SocketId::Pool(id)));
         }
-        for line in [Line::Check, Line::Rtt] {
-            while let Some(action) = self.control.poll_line(now, self.server, line) {
+        for conn in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            while let Some(action) = self.control.poll_conn(now, self.server, conn) {
                 match action {
                     MonitorAction::Dial(id) => {
-                        self.lines[line_index(line)] =
+                        self.lines[conn_index(conn)] =
                             Some(MonitorConn { id, exchange: HelloExchange::new(), hello: None });
                         return Some(ServerAction::Dial(SocketId::Monitor(id)));
                     }
-                    MonitorAction::SendHello { line: id, hello } => {
-                        if let Some(conn) = self.line_mut(id) {
+                    MonitorAction::SendHello { conn: id, hello } => {
+                        if let Some(conn) = self.monitor_conn_mut(id) {
                             conn.hello = Some(hello);
                         }
                         return Some(ServerAction::Transmit(SocketId::Monitor(id)));
                     }
                     MonitorAction::Hangup(id) => {
-                        self.lines[line_index(line)].take_if(|conn| conn.id == id);
+                        self.lines[conn_index(conn)].take_if(|conn| conn.id == id);
                         return Some(ServerAction::Close(SocketId::Monitor(id)));
                     }
                     // No action: the host passes all received bytes to `handle_input`.
@@ -92,7 +92,7 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
             },
             SocketId::Monitor(id) => {
                 let hello = self.hello;
-                let Some(conn) = self.line_mut(id) else { return Ok(false) };
+                let Some(conn) = self.monitor_conn_mut(id) else { return Ok(false) };
                 let Some(kind) = conn.hello else { return Ok(false) };
                 conn.exchange.send_hello(kind, &hello, sink)?;
                 conn.hello = None;
@@ -107,8 +107,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
         [self.due.earliest(), self.control.poll_timeout(), self.pool.poll_timeout()].into_iter().flatten().min()
     }
 
-    pub(super) fn line_mut(&mut self, id: LineId) -> Option<&mut MonitorConn> {
-        self.lines[line_index(id.line())].as_mut().filter(|conn| conn.id == id)
+    pub(super) fn monitor_conn_mut(&mut self, id: MonitorConnId) -> Option<&mut MonitorConn> {
+        self.lines[conn_index(id.kind())].as_mut().filter(|conn| conn.id == id)
     }
 
     /// Takes the first owed action of this kind.
@@ -138,9 +138,9 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
 }
 
 /// The slot of a connection of the monitor.
-const fn line_index(line: Line) -> usize {
-    match line {
-        Line::Check => 0,
-        Line::Rtt => 1,
+const fn conn_index(kind: MonitorConnKind) -> usize {
+    match kind {
+        MonitorConnKind::Check => 0,
+        MonitorConnKind::Rtt => 1,
     }
 }

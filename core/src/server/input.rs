@@ -3,7 +3,7 @@
 use super::types::{Owed, PoolConn, Received, SocketError, SocketId, State};
 use super::{ServerMachine, ServerObserver};
 use crate::machine::Stale;
-use crate::monitor::LineId;
+use crate::monitor::MonitorConnId;
 use crate::pool::{self, ConnId};
 use crate::storage::Store;
 use crate::topology::{self, AppErrorKind, CommandError, ReplyError};
@@ -52,8 +52,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ) -> Result<(), Stale> {
         let id = match socket {
             SocketId::Pool(id) => id,
-            SocketId::Monitor(line) => {
-                let result = self.control.handle_dialed(now, self.server, line, observer);
+            SocketId::Monitor(conn) => {
+                let result = self.control.handle_dialed(now, self.server, conn, observer);
                 self.route(now, observer);
                 return result;
             }
@@ -100,7 +100,7 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ) -> Result<Received<'b>, SocketError> {
         let id = match socket {
             SocketId::Pool(id) => id,
-            SocketId::Monitor(line) => return self.handle_check_input(now, line, input, observer),
+            SocketId::Monitor(conn) => return self.handle_check_input(now, conn, input, observer),
         };
         match &mut self.conn_mut(id).ok_or(Stale)?.state {
             State::Dialing => Err(SocketError::Stale),
@@ -141,8 +141,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     ) -> Result<(), Stale> {
         let id = match socket {
             SocketId::Pool(id) => id,
-            SocketId::Monitor(line) => {
-                let result = self.control.handle_failed(now, self.server, line, cause, observer);
+            SocketId::Monitor(conn) => {
+                let result = self.control.handle_failed(now, self.server, conn, cause, observer);
                 self.route(now, observer);
                 return result;
             }
@@ -325,12 +325,12 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
     fn handle_check_input<'b>(
         &mut self,
         now: Instant,
-        id: LineId,
+        id: MonitorConnId,
         input: &'b [u8],
         observer: &mut impl ServerObserver,
     ) -> Result<Received<'b>, SocketError> {
-        let line = self.line_mut(id).ok_or(Stale)?;
-        let (result, received) = match line.exchange.handle_input(input) {
+        let conn = self.monitor_conn_mut(id).ok_or(Stale)?;
+        let (result, received) = match conn.exchange.handle_input(input) {
             Ok(Decoded::NeedMore { bytes_min }) => return Ok(Received::NeedMore { bytes_min }),
             Ok(Decoded::Done { value: (reply, matched), rest }) => {
                 // The next reply of a stream may have arrived together with the previous one.

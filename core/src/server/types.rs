@@ -2,7 +2,7 @@
 
 use crate::Cause;
 use crate::machine::Stale;
-use crate::monitor::{HelloKind, LineId};
+use crate::monitor::{HelloKind, MonitorConnId};
 use crate::pool::{ConnId, WaiterId};
 use core::fmt;
 use poolhouse_wire::handshake::{Established, Handshake, HandshakeError};
@@ -16,7 +16,7 @@ pub enum SocketId {
     /// A connection of the pool.
     Pool(ConnId),
     /// A connection of the monitor.
-    Monitor(LineId),
+    Monitor(MonitorConnId),
 }
 
 /// An action that a server machine owes its host.
@@ -132,7 +132,7 @@ impl core::error::Error for CommandNotSent {}
 /// A connection of the monitor.
 #[derive(Debug)]
 pub(super) struct MonitorConn {
-    pub(super) id: LineId,
+    pub(super) id: MonitorConnId,
     pub(super) exchange: HelloExchange,
     /// The hello that is due.
     pub(super) hello: Option<HelloKind>,

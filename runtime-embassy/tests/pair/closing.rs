@@ -62,7 +62,7 @@ enum Dropped {
     /// Not started.
     Whole,
     Running,
-    HubRunner,
+    CoreRunner,
     ServerRunner,
     /// Waits for a second server, which does not exist.
     IdleServerRunner,
@@ -73,7 +73,7 @@ enum Dropped {
 #[test]
 fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
     type Two = Sizes<2, 1, 8, 4096, 1024, 1024, Log>;
-    for dropped in [Dropped::Running, Dropped::HubRunner, Dropped::ServerRunner, Dropped::IdleServerRunner] {
+    for dropped in [Dropped::Running, Dropped::CoreRunner, Dropped::ServerRunner, Dropped::IdleServerRunner] {
         run(async |net| {
             let server = server();
             net.open_to(&server);
@@ -84,8 +84,8 @@ fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
                 tasks.push(net.spawn_task(async move { runner.run().await }));
                 0
             } else {
-                let (hub, servers) = runner.split();
-                tasks.push(net.spawn_task(async move { hub.run().await }));
+                let (core, servers) = runner.split();
+                tasks.push(net.spawn_task(async move { core.run().await }));
                 tasks.push(net.spawn_task(async move { servers.run().await }));
                 rig.known().await;
                 tasks.push(net.spawn_task(async move { servers.run().await }));
@@ -93,7 +93,7 @@ fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
                 match dropped {
                     Dropped::ServerRunner => 1,
                     Dropped::IdleServerRunner => 2,
-                    Dropped::Whole | Dropped::Running | Dropped::HubRunner => 0,
+                    Dropped::Whole | Dropped::Running | Dropped::CoreRunner => 0,
                 }
             };
             let mut guard = client.check_out().await.expect("a connection");
@@ -119,11 +119,11 @@ fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
 fn client_whose_runner_is_dropped_before_it_runs_fails_at_once() {
     run(async |net| {
         let server = server();
-        for dropped in [Dropped::Whole, Dropped::Running, Dropped::HubRunner] {
+        for dropped in [Dropped::Whole, Dropped::Running, Dropped::CoreRunner] {
             let (rig, runner) = made::<Small>(net, options(&server));
             match dropped {
                 Dropped::Running => drop(runner.run()),
-                Dropped::HubRunner => drop(runner.split()),
+                Dropped::CoreRunner => drop(runner.split()),
                 Dropped::Whole | Dropped::ServerRunner | Dropped::IdleServerRunner => drop(runner),
             }
             let client = rig.client;

@@ -165,7 +165,7 @@ impl<L: Layout> Rig<L> {
 
     /// The number of sockets in use.
     pub(crate) fn sockets_away(&self) -> usize {
-        L::SOCKETS - self.client.hub().runtime().free_sockets()
+        L::SOCKETS - self.client.core().runtime().free_sockets()
     }
 
     /// One attempt, without the client's own retry.

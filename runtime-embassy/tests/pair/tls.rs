@@ -11,7 +11,7 @@ use poolhouse_embassy::{
     TlsIdentity, TlsOptions,
 };
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser};
-use poolhouse_tests::tls::{Holder, ServerTls, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Holder, ServerTls};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -44,7 +44,7 @@ fn secure_server(tls: ServerTls, users: Vec<FakeUser>) -> FakeServer {
 }
 
 fn server_of(root: &Holder) -> FakeServer {
-    secure_server(ServerTls::new(root.issue(&Wanted::server(&[HOST])).identity()), Vec::new())
+    secure_server(ServerTls::new(root.issue(&CertificateRequest::server(&[HOST])).identity()), Vec::new())
 }
 
 /// A client over TLS, in leaked memory.
@@ -113,7 +113,7 @@ fn many_tasks_share_few_encrypted_connections() {
 fn user_is_authenticated_over_tls() {
     run(async |net| {
         let root = Holder::root("root");
-        let tls = ServerTls::new(root.issue(&Wanted::server(&[HOST])).identity());
+        let tls = ServerTls::new(root.issue(&CertificateRequest::server(&[HOST])).identity());
         let server = secure_server(tls, vec![FakeUser::new("ada", "a pencil")]);
         net.open_to(&server);
         let credential = Some(Credential::new("ada", "a pencil"));
@@ -127,8 +127,8 @@ fn user_is_authenticated_over_tls() {
 #[test]
 fn bad_certificate_is_refused_and_its_cause_is_told() {
     let root = Holder::root("root");
-    let issue = |name: &str| ServerTls::new(root.issue(&Wanted::server(&[name])).identity());
-    let stranger = ServerTls::new(Holder::root("root").issue(&Wanted::server(&[HOST])).identity());
+    let issue = |name: &str| ServerTls::new(root.issue(&CertificateRequest::server(&[name])).identity());
+    let stranger = ServerTls::new(Holder::root("root").issue(&CertificateRequest::server(&[HOST])).identity());
     for (tls, fault) in [(issue("127.0.0.3"), CertificateFault::WrongName), (stranger, CertificateFault::UnknownIssuer)]
     {
         run(async |net| {

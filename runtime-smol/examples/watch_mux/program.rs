@@ -264,7 +264,7 @@ async fn listen(
         let (at, event) = match notice {
             Notice::Event { at, event: Event::Mux(event) } => (at, event),
             Notice::Event { .. } => continue,
-            Notice::Lost { count } => {
+            Notice::Lagged { count } => {
                 with(&tally.lines, |lines| {
                     lines.push_back(format!("            {count} events were not read in time"))
                 });

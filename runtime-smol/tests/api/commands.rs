@@ -275,7 +275,7 @@ fn infinite_timeout_disables_the_socket_timeout() {
             let mut connection = client.check_out().await.expect("a connection");
             connection.run_command("admin", ping()).await.expect("the client says it");
         }
-        let mut connection = paced.check_out_by(None).await.expect("a connection");
+        let mut connection = paced.check_out_timeout(None).await.expect("a connection");
         connection.run_command("admin", ping()).await.expect("the check-out says it");
     });
 }

@@ -53,7 +53,7 @@ fn futures_can_run_on_any_executor() {
         let mut connection = for_any_executor(client.check_out()).await.expect("a connection");
         for_any_executor(connection.run_command("shop", ping())).await.expect("a ping");
         drop(connection);
-        drop(for_any_executor(client.check_out_by(None)).await.expect("a connection"));
+        drop(for_any_executor(client.check_out_timeout(None)).await.expect("a connection"));
         let mut events = client.subscribe();
         let task = smol::spawn({
             let client = client.clone();

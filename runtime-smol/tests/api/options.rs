@@ -33,7 +33,7 @@ fn options_set_by_methods_apply_to_the_pool() {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
         // The connection is established first, without a limit.
-        let held = client.check_out_by(Some(PATIENCE)).await.expect("the only connection");
+        let held = client.check_out_timeout(Some(PATIENCE)).await.expect("the only connection");
         let error = refused(client.check_out().await.map(drop));
         assert!(error.is_timeout() && error.check_out().is_some(), "{error}");
         drop(held);
@@ -107,7 +107,7 @@ fn pool_options_can_be_changed_while_the_client_is_open() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
-        let first = client.check_out_by(Some(PATIENCE)).await.expect("the only connection");
+        let first = client.check_out_timeout(Some(PATIENCE)).await.expect("the only connection");
         assert!(refused(client.check_out().await.map(drop)).is_timeout());
         let mut options = client.pool_options();
         options.max_pool_size = 2;

@@ -261,7 +261,7 @@ fn lagging_subscription_reports_the_number_of_lost_events() {
         loop {
             match behind.next().await.expect("the client lives") {
                 Notice::Event { .. } => events += 1,
-                Notice::Lost { count } => {
+                Notice::Lagged { count } => {
                     assert_eq!((events, count), (1024, 1200 - 1024));
                     break;
                 }
@@ -366,7 +366,7 @@ fn waiting_for_a_connection_ends_at_the_deadline() {
         let guard = client.check_out().await.expect("a connection");
         for timeout in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(30)] {
             let begun = std::time::Instant::now();
-            let error = refused(client.check_out_by(Some(timeout)).await);
+            let error = refused(client.check_out_timeout(Some(timeout)).await);
             assert!(matches!(error.check_out(), Some(CheckOutError::WaitQueueTimeout { .. })), "{error:?}");
             assert!(error.is_timeout());
             assert!(begun.elapsed() >= timeout);

@@ -54,7 +54,7 @@ fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
         let client = narrow(&server, "timeoutMS=600000&serverSelectionTimeoutMS=100");
         let held = take(&client).await;
         fails_at_the_limit("check_out", async { client.check_out().await.map(drop) }).await;
-        fails_at_the_limit("with its own", async { client.check_out_by(Some(MINUTES)).await.map(drop) }).await;
+        fails_at_the_limit("with its own", async { client.check_out_timeout(Some(MINUTES)).await.map(drop) }).await;
         fails_at_the_limit("run_command", ping_with(&client, CommandOptions::new())).await;
         fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().timeout(MINUTES))).await;
         drop(held);
@@ -114,7 +114,7 @@ fn without_a_timeout_the_wait_queue_timeout_applies() {
         // A check-out without a deadline also ends at the wait queue timeout.
         let client = narrow(&server, "waitQueueTimeoutMS=100&timeoutMS=600000&serverSelectionTimeoutMS=600000");
         let held = take(&client).await;
-        fails_at_the_limit("none", async { client.check_out_by(None).await.map(drop) }).await;
+        fails_at_the_limit("none", async { client.check_out_timeout(None).await.map(drop) }).await;
         drop(held);
         client.close().await;
     });

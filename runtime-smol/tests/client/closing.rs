@@ -93,11 +93,11 @@ fn closed_client_refuses_operations_and_can_be_closed_again() {
         let other = client.clone();
         // Both return only when the tasks have ended.
         let ((), ()) = smol::future::zip(client.close(), other.close()).await;
-        assert!(client.hub().is_closed());
+        assert!(client.core().is_closed());
         client.close().await;
         assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
-        assert_eq!(operation(&refused(client.check_out_by(None).await)), OperationError::Closed);
-        client.hub().request_check();
+        assert_eq!(operation(&refused(client.check_out_timeout(None).await)), OperationError::Closed);
+        client.core().request_check();
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         assert_eq!(server.accepted_count(), 2);
     });

@@ -10,7 +10,7 @@ use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::poolhouse_driver::{OperationError, Wanted};
+use poolhouse_smol::poolhouse_driver::{OperationError, SelectionRequest};
 use poolhouse_smol::{Client, ClientOptions, Event, LookupError, Resolver, ServerMonitoringMode, SrvAnswer};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use std::time::Instant;
 async fn known(client: &Client) {
     // Selection requests checks, in case the first one exceeds a short connectTimeoutMS; afterwards
     // none is requested.
-    client.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
+    client.core().select_server(&SelectionRequest::WRITE, None).await.expect("a server");
     eventually("the server is known", || {
         client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
     })
@@ -48,7 +48,7 @@ fn refused_connection_fails_selection_at_the_deadline() {
         server.refuse().expect("it refuses");
         let client = client(options(&server));
         let begun = Instant::now();
-        let error = refused(client.check_out_by(Some(Duration::from_millis(50))).await);
+        let error = refused(client.check_out_timeout(Some(Duration::from_millis(50))).await);
         assert!(matches!(operation(&error), OperationError::ServerSelection(_)), "{error}");
         assert!(error.is_timeout());
         assert!(begun.elapsed() >= Duration::from_millis(50));

@@ -20,10 +20,10 @@ const LATE: Duration = Duration::from_millis(1500);
 const SOON: Duration = Duration::from_millis(200);
 
 /// At most one connection, with this drain timeout.
-fn one(server: &FakeServer, late_reply: Duration) -> ClientOptions {
+fn one(server: &FakeServer, drain_timeout: Duration) -> ClientOptions {
     let mut options = options(server);
     options.pool.max_pool_size = 1;
-    options.late_reply = late_reply;
+    options.drain_timeout = drain_timeout;
     options
 }
 
@@ -33,7 +33,7 @@ fn answer_late(server: &FakeServer, pings: u32, late: Duration) {
 }
 
 async fn ping_within(client: &Client, limit: Duration) -> Result<(), Error> {
-    client.check_out_by(Some(limit)).await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+    client.check_out_timeout(Some(limit)).await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
 /// The id of the connection of the next operation. Checks that the operation receives the reply to
@@ -133,7 +133,7 @@ fn connection_of_a_partly_sent_request_is_closed_at_once() {
         next_connection(&client).await;
         let mut watch = Watch::of(&client);
         server.freeze();
-        let mut guard = client.check_out_by(Some(LATE)).await.expect("a connection");
+        let mut guard = client.check_out_timeout(Some(LATE)).await.expect("a connection");
         // More bytes than socket buffers hold when the peer does not read.
         let bytes = vec![0; 15 << 20];
         let large = bson::doc! { "ping": 1, "x": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes } };
@@ -153,7 +153,7 @@ fn many_late_replies_at_once_lose_no_connection() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.late_reply = PATIENCE;
+        options.drain_timeout = PATIENCE;
         options.pool.max_pool_size = u32::try_from(OPERATIONS).expect("few");
         options.pool.max_connecting = 8;
         let client = client(options);
@@ -204,7 +204,7 @@ fn close_ends_draining() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.late_reply = FOR_EVER;
+        options.drain_timeout = FOR_EVER;
         let client = client(options);
         let mut guards = Vec::new();
         for _ in 0..3 {

@@ -39,7 +39,7 @@ impl Load {
                     while !stop.load(Ordering::Acquire) {
                         let begun = Instant::now();
                         let outcome = async {
-                            let mut guard = client.check_out_by(Some(DEADLINE)).await?;
+                            let mut guard = client.check_out_timeout(Some(DEADLINE)).await?;
                             guard.run_command("admin", bson::doc! { "ping": 1 }).await
                         };
                         let outcome = outcome.await;

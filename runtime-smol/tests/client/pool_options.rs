@@ -8,14 +8,14 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolCounts};
-use poolhouse_smol::poolhouse_driver::{OperationError, Wanted};
+use poolhouse_smol::poolhouse_driver::{OperationError, SelectionRequest};
 use poolhouse_smol::{Client, Error, PoolOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode};
 use std::time::Instant;
 
 fn reconfigure(client: &Client, options: PoolOptions) {
-    client.hub().reconfigure_pools(options.validate().expect("valid options"));
+    client.core().reconfigure_pools(options.validate().expect("valid options"));
 }
 
 fn counts(client: &Client) -> PoolCounts {
@@ -24,7 +24,7 @@ fn counts(client: &Client) -> PoolCounts {
 
 async fn warm_up(client: &Client, conns: Option<u32>, limit: Duration) -> Result<(), OperationError> {
     let deadline = client.now().saturating_add(limit);
-    client.hub().warm_up(&Wanted::WRITE, conns, Some(deadline)).await
+    client.core().warm_up(&SelectionRequest::WRITE, conns, Some(deadline)).await
 }
 
 /// CMAP-01: when the maximum is raised, waiters are served; when it is lowered, surplus connections
@@ -87,7 +87,7 @@ fn more_connections_are_established_at_once_when_max_connecting_is_raised() {
         let waiting: Vec<_> = (0..8)
             .map(|_| {
                 let client = client.clone();
-                smol::spawn(async move { client.check_out_by(None).await.map(drop) })
+                smol::spawn(async move { client.check_out_timeout(None).await.map(drop) })
             })
             .collect();
         // All wait for handshakes that do not end.

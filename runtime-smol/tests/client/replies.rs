@@ -17,7 +17,7 @@ async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
     let mut options = options(server);
     options.pool.max_pool_size = 1;
     // Late replies are tested separately.
-    options.late_reply = Duration::ZERO;
+    options.drain_timeout = Duration::ZERO;
     let client = client(options);
     ping(&client).await.expect("a ping");
     let watch = Watch::of(&client);

@@ -43,7 +43,7 @@ fn events_are_in_order_from_opening_to_closing() {
                 Notice::Event { event: Event::Sdam(event), .. } => names.push(name_of(&event)),
                 Notice::Event { event: Event::Pool(event), .. } => pools.push(event),
                 Notice::Event { .. } => {}
-                Notice::Lost { count } => panic!("{count} events were lost"),
+                Notice::Lagged { count } => panic!("{count} events were lost"),
             }
         }
         let place = |name: &str| names.iter().position(|each| each == name);

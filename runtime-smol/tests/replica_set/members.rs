@@ -9,7 +9,7 @@ use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
-use poolhouse_smol::poolhouse_driver::Wanted;
+use poolhouse_smol::poolhouse_driver::SelectionRequest;
 use poolhouse_smol::{CommandOptions, Event, ReadPreference};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 
@@ -27,10 +27,12 @@ fn removed_member_is_abandoned_completely() {
         known(&client, &set).await;
         // Plus two connections of the monitor.
         eventually("its pool is filled", || set.server(gone).open_count() == 5).await;
-        let only =
-            Wanted { criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)), deprioritized: &[] };
+        let only = SelectionRequest {
+            criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)),
+            deprioritized: &[],
+        };
         let handle = loop {
-            let handle = client.hub().select_server(&only, None).await.expect("a secondary");
+            let handle = client.core().select_server(&only, None).await.expect("a secondary");
             if handle.address() == set.address(gone).to_string() {
                 break Arc::downgrade(&handle);
             }

@@ -143,7 +143,7 @@ pub(crate) async fn next(
                 }
                 seen.push(event.to_string());
             }
-            Some(Some(Notice::Lost { count })) => panic!("{count} events were lost before {what}"),
+            Some(Some(Notice::Lagged { count })) => panic!("{count} events were lost before {what}"),
             Some(None) => panic!("the subscription ended before {what}: {seen:#?}"),
             None => panic!("never seen: {what}: {seen:#?}"),
         }

@@ -209,7 +209,7 @@ fn close_of_the_client_core_ends_the_lookups() {
         // Time for its task to start sleeping. Without it the test would prove less; its result
         // does not depend on it.
         smol::Timer::after(Duration::from_millis(50)).await;
-        client.hub().close();
+        client.core().close();
         eventually("the task has dropped its resolver", || Arc::strong_count(&resolver) < handles).await;
         drop(client);
     });

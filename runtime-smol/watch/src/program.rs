@@ -179,7 +179,7 @@ async fn record(mut events: Subscription, started: Instant, state: Arc<Mutex<Sta
     while let Some(notice) = events.next().await {
         let described = match notice {
             Notice::Event { event, .. } => describe(&event),
-            Notice::Lost { count } => Some((Kind::Failure, format!("{count} events were not read in time"))),
+            Notice::Lagged { count } => Some((Kind::Failure, format!("{count} events were not read in time"))),
         };
         if let Some((kind, text)) = described {
             with(&state, |state| state.add_event(started.elapsed(), kind, text));
@@ -296,8 +296,8 @@ impl Run {
         match &mut self.output {
             Output::Screen(terminal) => {
                 let (columns, lines) = terminal.size();
-                // A character in the last column leaves the cursor on it, and erasing the rest of the
-                // line would erase it.
+                // A character in the last column leaves the cursor on it, and erasing the rest of
+                // the line would erase it.
                 let columns = columns.saturating_sub(1);
                 let frame = with(&self.state, |state| screen::frame(state, columns, lines));
                 terminal.draw(&frame)

@@ -64,8 +64,8 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
         let mut table = Table::new(title, &columns);
         // The first row is the baseline for this number of tasks.
         let floor = if tasks <= actors::CONNECTIONS { "own" } else { "channel" };
-        let has_place = |name: &str| name == floor || !["own", "channel"].contains(&name);
-        let names: Vec<_> = actors::NAMES.iter().filter(|(name, _)| has_place(name)).collect();
+        let has_slot = |name: &str| name == floor || !["own", "channel"].contains(&name);
+        let names: Vec<_> = actors::NAMES.iter().filter(|(name, _)| has_slot(name)).collect();
         let there: Vec<_> = names.iter().filter(|(name, _)| actors.absence(name).is_none()).collect();
         let rounds =
             Rounds::of(settings.rounds(), there.len(), |case| 1.0 / actors.round(there[case].0, tasks, operations));

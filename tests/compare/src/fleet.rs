@@ -3,17 +3,17 @@
 //! `maxConnecting` 2 and without a limit.
 //!
 //! Each client is a control machine with its three monitors and three pools, driven as every
-//! adapter drives them. Network and servers are a model: see [`world`]. Only the times at which
-//! tasks start operations are random; they are derived from a seed.
+//! adapter drives them. Network and servers are a model: see [`simulation`]. Only the times at
+//! which tasks start operations are random; they are derived from a seed.
 
 mod client;
-mod world;
+mod simulation;
 
 use crate::measure::Waits;
 use crate::report::{Plot, Section, Series, Table};
 use crate::settings::Settings;
 use core::time::Duration;
-use world::{Outcome, World};
+use simulation::{Outcome, Simulation};
 
 /// Number of clients of the fleet.
 const CLIENTS: usize = 10_000;
@@ -24,7 +24,7 @@ const MAX_POOL_SIZE: u32 = 100;
 pub(crate) fn run(settings: &Settings) -> Section {
     let clients = settings.of(500, CLIENTS);
     let cases = [("maxConnecting 2", 2), ("no limit", MAX_POOL_SIZE)];
-    let outcomes = cases.map(|(name, max_connecting)| (name, World::new(clients, max_connecting).run()));
+    let outcomes = cases.map(|(name, max_connecting)| (name, Simulation::new(clients, max_connecting).run()));
     let columns = [
         "connections opened",
         "maximum in a second",
@@ -35,7 +35,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
         "p99 ms",
         "max ms",
     ];
-    let title = format!("a fail-over with {clients} clients of {} tasks: the new primary", world::TASKS);
+    let title = format!("a fail-over with {clients} clients of {} tasks: the new primary", simulation::TASKS);
     let mut table = Table::new(title, &columns);
     for (name, outcome) in &outcomes {
         let Outcome { opened, failed, served_at, unserved, waits } = outcome;
@@ -64,12 +64,12 @@ pub(crate) fn run(settings: &Settings) -> Section {
     });
     section.note(format!(
         "The model: a round trip of {} us, {} ms for an operation, {} s between the operations of a task, {} handshakes per second at a server, an election after {} s, connectTimeoutMS {}.",
-        world::ROUND_TRIP.as_micros(),
-        world::OPERATION.as_millis(),
-        world::PAUSE.as_secs_f64(),
-        Duration::from_secs(1).as_nanos() / world::HANDSHAKE.as_nanos(),
-        world::OUTAGE.as_secs(),
-        world::CONNECT_TIMEOUT.as_millis(),
+        simulation::ROUND_TRIP.as_micros(),
+        simulation::OPERATION.as_millis(),
+        simulation::PAUSE.as_secs_f64(),
+        Duration::from_secs(1).as_nanos() / simulation::HANDSHAKE.as_nanos(),
+        simulation::OUTAGE.as_secs(),
+        simulation::CONNECT_TIMEOUT.as_millis(),
     ));
     section.note(
         "The queue is served when the last operation that was requested before the election has ended; the time is counted from the election.",
@@ -80,13 +80,13 @@ pub(crate) fn run(settings: &Settings) -> Section {
 
 /// The maximum number of connections in ten consecutive bins.
 fn most_in_a_second(opened: &[u64]) -> u64 {
-    let bins = usize::try_from(Duration::from_secs(1).as_nanos() / world::BIN.as_nanos()).unwrap_or(1);
+    let bins = usize::try_from(Duration::from_secs(1).as_nanos() / simulation::BIN.as_nanos()).unwrap_or(1);
     opened.windows(bins).map(|window| window.iter().sum()).max().unwrap_or(0)
 }
 
 /// Connections per second by time in seconds, starting just before the election.
 fn rate(opened: &[u64]) -> Vec<(f64, f64)> {
-    let bin = world::BIN.as_secs_f64();
+    let bin = simulation::BIN.as_secs_f64();
     let points = opened.iter().enumerate().map(|(place, count)| (place as f64 * bin, *count as f64 / bin));
-    points.filter(|(at, _)| *at >= world::OUTAGE.as_secs_f64() - 1.0).collect()
+    points.filter(|(at, _)| *at >= simulation::OUTAGE.as_secs_f64() - 1.0).collect()
 }

@@ -38,7 +38,7 @@ pub(crate) async fn read(mut subscription: Subscription) -> Balance {
     while let Some(notice) = subscription.next().await {
         match notice {
             Notice::Event { event, .. } => balance.note(&event),
-            Notice::Lost { count } => balance.wrong.push(format!("{count} events were lost")),
+            Notice::Lagged { count } => balance.wrong.push(format!("{count} events were lost")),
         }
     }
     balance

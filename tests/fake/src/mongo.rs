@@ -62,7 +62,7 @@ pub use self::shared::{CompressionCounts, ConnectionInfo, Ended, Received, Timed
 pub use self::state::{ErrorVersions, LastWrite, Role, ServerState, TopologyVersion};
 pub use self::wire::BadInput;
 
-use self::shared::{Order, Shared, Sockets, Wanted};
+use self::shared::{Order, RequestedState, Shared, Sockets};
 use self::store::Documents;
 #[doc(hidden)]
 pub use self::thread::bind;
@@ -178,7 +178,7 @@ impl FakeServer {
             move || thread::run(shared, options, tls, socket, address)
         })?;
         let server = Self { shared, address, thread: Some(thread) };
-        server.until(Wanted::Listening)?;
+        server.until(RequestedState::Listening)?;
         Ok(server)
     }
 
@@ -312,10 +312,10 @@ impl FakeServer {
     /// # Errors
     /// Those of the sockets.
     pub fn refuse(&self) -> io::Result<()> {
-        if self.shared.with(|inner| inner.wanted == Wanted::Killed) {
+        if self.shared.with(|inner| inner.wanted == RequestedState::Killed) {
             return Ok(());
         }
-        self.turn_to(Wanted::Refusing, Some(FaultKind::Refuse))
+        self.turn_to(RequestedState::Refusing, Some(FaultKind::Refuse))
     }
 
     /// Listens again after [`refuse`](Self::refuse).
@@ -324,10 +324,10 @@ impl FakeServer {
     /// `InvalidInput` on a killed server, which requires [`restart`](Self::restart); otherwise
     /// those of the sockets.
     pub fn resume(&self) -> io::Result<()> {
-        if self.shared.with(|inner| inner.wanted == Wanted::Killed) {
+        if self.shared.with(|inner| inner.wanted == RequestedState::Killed) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server was killed; restart it"));
         }
-        self.turn_to(Wanted::Listening, None)
+        self.turn_to(RequestedState::Listening, None)
     }
 
     /// Ends the process as `kill -9` does: every connection is reset, new connections are refused,
@@ -336,7 +336,7 @@ impl FakeServer {
     /// # Errors
     /// Those of the sockets.
     pub fn kill(&self) -> io::Result<()> {
-        self.turn_to(Wanted::Killed, Some(FaultKind::Kill))
+        self.turn_to(RequestedState::Killed, Some(FaultKind::Kill))
     }
 
     /// Starts a new process on the same port: another processId, counter 0. Kills the old one first
@@ -345,11 +345,11 @@ impl FakeServer {
     /// # Errors
     /// Those of the sockets.
     pub fn restart(&self) -> io::Result<()> {
-        if self.shared.with(|inner| inner.wanted != Wanted::Killed) {
+        if self.shared.with(|inner| inner.wanted != RequestedState::Killed) {
             self.kill()?;
         }
         self.shared.order(shared::Inner::new_process);
-        self.turn_to(Wanted::Listening, None)
+        self.turn_to(RequestedState::Listening, None)
     }
 
     /// Stops the process as SIGSTOP does: connecting succeeds, but the server sends no bytes.
@@ -409,7 +409,7 @@ impl FakeServer {
         });
     }
 
-    fn turn_to(&self, wanted: Wanted, kind: Option<FaultKind>) -> io::Result<()> {
+    fn turn_to(&self, wanted: RequestedState, kind: Option<FaultKind>) -> io::Result<()> {
         self.shared.order(|inner| {
             if inner.wanted != wanted {
                 inner.wanted = wanted;
@@ -423,12 +423,12 @@ impl FakeServer {
     }
 
     /// Waits until the thread has changed its sockets to the requested state.
-    fn until(&self, wanted: Wanted) -> io::Result<()> {
+    fn until(&self, wanted: RequestedState) -> io::Result<()> {
         let reached = match wanted {
-            Wanted::Listening => Sockets::Listening,
-            Wanted::Refusing => Sockets::Refusing,
-            Wanted::Killed => Sockets::Killed,
-            Wanted::Stopped => Sockets::Stopped,
+            RequestedState::Listening => Sockets::Listening,
+            RequestedState::Refusing => Sockets::Refusing,
+            RequestedState::Killed => Sockets::Killed,
+            RequestedState::Stopped => Sockets::Stopped,
         };
         let mut failure = None;
         let waited = self.shared.wait_until(PATIENCE, |inner| {
@@ -446,7 +446,7 @@ impl FakeServer {
 
 impl Drop for FakeServer {
     fn drop(&mut self) {
-        self.shared.order(|inner| inner.wanted = Wanted::Stopped);
+        self.shared.order(|inner| inner.wanted = RequestedState::Stopped);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed; dropping must not panic again.
             let _ = thread.join();

@@ -8,7 +8,7 @@ mod folder;
 mod server;
 mod unverified;
 
-pub use certificates::{Holder, Identity, Validity, Wanted};
+pub use certificates::{CertificateRequest, Holder, Identity, Validity};
 pub use folder::Folder;
 #[doc(hidden)]
 pub use server::Side;

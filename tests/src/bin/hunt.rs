@@ -3,7 +3,7 @@
 //!
 //! The generators are those of [`poolhouse_tests::hunt::GENERATORS`], and `fuzz_NAME` for each fuzz
 //! target. The error for an unknown generator lists them. Bugs can be planted only in a build to
-//! which the patches of tests/canaries were applied.
+//! which the patches of tests/planted-bugs were applied.
 //!
 //! Prints one line of JSON. The exit status is 0 when no bug was found, 1 when one was found.
 
@@ -70,5 +70,5 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 
 /// Plants a bug.
 fn plant(name: &str) -> Result<(), String> {
-    Err(format!("this build has no planted bug {name}: apply the patches of tests/canaries first"))
+    Err(format!("this build has no planted bug {name}: apply the patches of tests/planted-bugs first"))
 }

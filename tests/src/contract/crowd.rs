@@ -7,7 +7,7 @@ use crate::patience::eventually;
 use crate::suite::Suite;
 use async_executor::LocalExecutor;
 use core::cell::Cell;
-use poolhouse_driver::Wanted;
+use poolhouse_driver::SelectionRequest;
 
 /// Maximum number of tasks; fewer when the subject has lower limits.
 pub(super) const TASKS: u32 = 10_000;
@@ -61,11 +61,11 @@ async fn fair<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-/// Each task pings until it had as many turns as `wanted` returns; `wanted` is called after each
+/// Each task pings until it had as many turns as `request` returns; `request` is called after each
 /// turn.
 ///
-/// - `wanted`: maps the number of turns before this one to the total number of turns of the task.
-async fn run<S: Subject>(rig: &Rig<S>, turns: &[Cell<u32>], wanted: impl Fn(u32) -> u32) {
+/// - `request`: maps the number of turns before this one to the total number of turns of the task.
+async fn run<S: Subject>(rig: &Rig<S>, turns: &[Cell<u32>], request: impl Fn(u32) -> u32) {
     let waiting = u32::try_from(turns.len()).expect("not so many");
     let mut guards = Vec::new();
     for _ in 0..S::LIMITS.connections.min(CONNECTIONS) {
@@ -75,14 +75,14 @@ async fn run<S: Subject>(rig: &Rig<S>, turns: &[Cell<u32>], wanted: impl Fn(u32)
     let tasks: Vec<_> = turns
         .iter()
         .map(|turns| {
-            let (hub, wanted) = (rig.hub(), &wanted);
+            let (core, request) = (rig.core(), &request);
             executor.spawn(async move {
                 loop {
-                    let mut guard = hub.check_out(&Wanted::WRITE, None).await.expect("a connection");
+                    let mut guard = core.check_out(&SelectionRequest::WRITE, None).await.expect("a connection");
                     ping_by(&mut guard).await.expect("a ping");
                     drop(guard);
                     let before = turns.replace(turns.get() + 1);
-                    if turns.get() >= wanted(before) {
+                    if turns.get() >= request(before) {
                         return;
                     }
                 }

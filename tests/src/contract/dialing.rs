@@ -17,7 +17,7 @@ use futures_lite::FutureExt;
 use poolhouse_client::Platform;
 use poolhouse_core::topology::ServerError;
 use poolhouse_core::{Cause, HostAddress};
-use poolhouse_driver::{BaseRuntime as _, ConnectError, OperationError, Runtime, Wanted};
+use poolhouse_driver::{BaseRuntime as _, ConnectError, OperationError, Runtime, SelectionRequest};
 use std::net::TcpListener;
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
@@ -163,7 +163,7 @@ fn server<S: Subject>(subject: &S) -> FakeServer {
 }
 
 async fn ping<C: Client>(client: &C) {
-    let mut guard = client.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+    let mut guard = client.core().check_out(&SelectionRequest::WRITE, None).await.expect("a connection");
     guard.run_command("admin", |command| command.int32("ping", 1).map(drop)).await.expect("an answer");
 }
 
@@ -180,7 +180,7 @@ async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Option<
     let selecting = Duration::from_secs(1);
     let client = subject.client(&shape(hole.address(), connect_timeout, selecting));
     let begun = subject.runtime().now();
-    let Err(error) = client.hub().check_out(&Wanted::WRITE, None).await.map(drop) else {
+    let Err(error) = client.core().check_out(&SelectionRequest::WRITE, None).await.map(drop) else {
         panic!("the check-out succeeded without an answer");
     };
     assert!(subject.runtime().now().saturating_since(begun) >= selecting, "{error}");

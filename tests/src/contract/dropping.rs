@@ -12,7 +12,7 @@ use core::pin::pin;
 use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_core::Cause;
-use poolhouse_driver::{OperationError, Wanted};
+use poolhouse_driver::{OperationError, SelectionRequest};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = suite
@@ -28,8 +28,8 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("dropping::operation_from_its_beginning_to_its_end", || run_case::<S>(operation))
         .case("dropping::operation_that_has_a_second_attempt", || run_case::<S>(second_attempt))
         .case("dropping::guard_whose_command_was_dropped_is_of_no_more_use", || run_case::<S>(used_guard));
-    [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
-        if !late_reply.is_zero() && !S::LIMITS.late_replies {
+    [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, drain_timeout)| {
+        if !drain_timeout.is_zero() && !S::LIMITS.late_replies {
             return suite.left_out(
                 "dropping::commands_with_late_replies_waited_for",
                 "this subject never waits for late replies",
@@ -37,13 +37,13 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         }
         suite
             .case(format!("dropping::command_with_late_replies_{late}"), move || {
-                run_case::<S>(async |subject: &S| command(subject, late_reply, None).await);
+                run_case::<S>(async |subject: &S| command(subject, drain_timeout, None).await);
             })
             .case(format!("dropping::command_answered_byte_by_byte_with_late_replies_{late}"), move || {
-                run_case::<S>(async |subject: &S| command(subject, late_reply, Some(GAP)).await);
+                run_case::<S>(async |subject: &S| command(subject, drain_timeout, Some(GAP)).await);
             })
             .case(format!("dropping::large_command_with_late_replies_{late}"), move || {
-                run_case::<S>(async |subject: &S| large_command(subject, late_reply).await);
+                run_case::<S>(async |subject: &S| large_command(subject, drain_timeout).await);
             })
     })
 }
@@ -57,7 +57,7 @@ async fn idle_check_out<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
     at_every_point(0, async |point| {
-        let done = point.reach(rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let done = point.reach(rig.core().check_out(&SelectionRequest::WRITE, None)).await;
         let over = done.is_some();
         drop(done);
         let counts = rig.counts();
@@ -77,7 +77,8 @@ async fn waiting_check_out<S: Subject>(subject: &S) {
     let accepted = rig.server.accepted_count();
     at_every_point(1, async |point| {
         let mut guard = Some(rig.check_out().await);
-        let done = point.reach_beside(rig.hub().check_out(&Wanted::WRITE, None), async || drop(guard.take())).await;
+        let done =
+            point.reach_beside(rig.core().check_out(&SelectionRequest::WRITE, None), async || drop(guard.take())).await;
         let over = done.is_some();
         drop((done, guard));
         let counts = rig.counts();
@@ -96,7 +97,7 @@ async fn establishing_check_out<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(1, async |point| {
         rig.known().await;
-        let done = rig.reach_frozen(point, rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let done = rig.reach_frozen(point, rig.core().check_out(&SelectionRequest::WRITE, None)).await;
         let over = done.is_some();
         drop(done);
         rig.nothing_is_held();
@@ -116,7 +117,7 @@ async fn first_check_out<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
     at_every_point(1, async |point| {
-        let done = point.reach(rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let done = point.reach(rig.core().check_out(&SelectionRequest::WRITE, None)).await;
         let over = done.is_some();
         drop(done);
         rig.nothing_is_held();
@@ -138,9 +139,9 @@ async fn selection<S: Subject>(subject: &S) {
         // Dropped selectors have released their slots: as many as before fit.
         for _ in 0..=S::LIMITS.waiters.min(64) {
             let once = DropPoint { polls: 1, drop_it: DropIt::AtOnce };
-            assert!(once.reach(rig.hub().select_server(&Wanted::WRITE, None)).await.is_none());
+            assert!(once.reach(rig.core().select_server(&SelectionRequest::WRITE, None)).await.is_none());
         }
-        let done = rig.reach_frozen(point, rig.hub().select_server(&Wanted::WRITE, None)).await;
+        let done = rig.reach_frozen(point, rig.core().select_server(&SelectionRequest::WRITE, None)).await;
         rig.all_is_well().await;
         done.is_some()
     })
@@ -163,23 +164,23 @@ async fn dropped_futures_keep_no_waker<S: Subject>(subject: &S) {
     rig.renew(subject, soon);
     let bell = Arc::new(Bell::default());
     // A waiter for the server.
-    poll_and_drop(&bell, rig.hub().select_server(&Wanted::WRITE, None));
+    poll_and_drop(&bell, rig.core().select_server(&SelectionRequest::WRITE, None));
     eventually("the selector's waker is dropped", || Arc::strong_count(&bell) == 1).await;
     rig.server.thaw();
     rig.known().await;
     // Waiters for a connection that is established, for a connection in use, for a reply, and for
     // the pool to be filled.
-    poll_and_drop(&bell, rig.hub().check_out(&Wanted::WRITE, None));
+    poll_and_drop(&bell, rig.core().check_out(&SelectionRequest::WRITE, None));
     assert_eq!(Arc::strong_count(&bell), 1, "a waiter's");
     rig.at_rest().await;
     let mut guard = rig.check_out().await;
-    poll_and_drop(&bell, rig.hub().check_out(&Wanted::WRITE, None));
+    poll_and_drop(&bell, rig.core().check_out(&SelectionRequest::WRITE, None));
     assert_eq!(Arc::strong_count(&bell), 1, "a waiter's");
     rig.server.freeze();
     poll_and_drop(&bell, ping_by(&mut guard));
     drop(guard);
     eventually("the waker of the reply's waiter is dropped", || Arc::strong_count(&bell) == 1).await;
-    poll_and_drop(&bell, rig.hub().warm_up(&Wanted::WRITE, Some(1), None));
+    poll_and_drop(&bell, rig.core().warm_up(&SelectionRequest::WRITE, Some(1), None));
     assert_eq!(Arc::strong_count(&bell), 1, "the waker of the warm-up is dropped");
     rig.server.thaw();
     rig.all_is_well().await;
@@ -197,13 +198,13 @@ async fn warming_up<S: Subject>(subject: &S) {
     let most = Shape::of(([127, 0, 0, 1], 1).into()).max_pool_size.min(S::LIMITS.connections);
     let mut rig = Rig::new(subject, |_| ());
     at_every_point(1, async |point| {
-        let over = point.reach(rig.hub().warm_up(&Wanted::WRITE, Some(most), None)).await.is_some();
+        let over = point.reach(rig.core().warm_up(&SelectionRequest::WRITE, Some(most), None)).await.is_some();
         rig.nothing_is_held();
         // Connections that are being established are completed.
         rig.at_rest().await;
         assert!(rig.counts().available <= most);
         rig.all_is_well().await;
-        rig.hub().warm_up(&Wanted::WRITE, Some(most), None).await.expect("a waiter slot is free");
+        rig.core().warm_up(&SelectionRequest::WRITE, Some(most), None).await.expect("a waiter slot is free");
         rig.at_rest().await;
         assert_eq!(rig.counts().available, most);
         rig.end().await;
@@ -218,7 +219,7 @@ async fn warming_up<S: Subject>(subject: &S) {
 async fn operation<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(1, async |point| {
-        let done = point.reach(find(rig.hub(), "one")).await;
+        let done = point.reach(find(rig.core(), "one")).await;
         rig.nothing_is_held();
         rig.all_is_well().await;
         rig.end().await;
@@ -236,7 +237,7 @@ async fn second_attempt<S: Subject>(subject: &S) {
     at_every_point(2, async |point| {
         rig.known().await;
         rig.server.inject(FaultRule::once(Fault::CutStream { after_bytes: 20, by: Cut::Fin }));
-        let done = point.reach(find(rig.hub(), "one")).await;
+        let done = point.reach(find(rig.core(), "one")).await;
         rig.nothing_is_held();
         rig.server.clear_faults();
         rig.all_is_well().await;
@@ -278,10 +279,10 @@ const GAP: Duration = Duration::from_millis(1);
 ///
 /// - `gap`: the time between two bytes of the reply. The reply must be short, because the number of
 ///   bytes of all rounds grows with the square of its length.
-async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Duration>) {
+async fn command<S: Subject>(subject: &S, drain_timeout: Duration, gap: Option<Duration>) {
     let rig = Rig::new(subject, |shape| {
         single(shape);
-        shape.late_reply = late_reply;
+        shape.drain_timeout = drain_timeout;
     });
     rig.all_is_well().await;
     at_every_point(if gap.is_some() { 5 } else { 0 }, async |point| {
@@ -295,7 +296,7 @@ async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Dura
         rig.nothing_is_held();
         rig.server.clear_faults();
         rig.all_is_well().await;
-        let kept = done.is_some() || point.polls == 0 || (S::LIMITS.late_replies && !late_reply.is_zero());
+        let kept = done.is_some() || point.polls == 0 || (S::LIMITS.late_replies && !drain_timeout.is_zero());
         assert_eq!(rig.server.accepted_count(), accepted + u64::from(!kept), "{point:?}");
         done.map(|pinged| pinged.expect("it succeeds")).is_some()
     })
@@ -304,11 +305,11 @@ async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Dura
 }
 
 /// A request and a reply that are too large for a single write or read of the socket.
-async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
+async fn large_command<S: Subject>(subject: &S, drain_timeout: Duration) {
     let bytes = S::LIMITS.message_bytes / 4 * 3;
     let rig = Rig::of(subject, filled_server(bytes.min(1 << 20)), |shape| {
         single(shape);
-        shape.late_reply = late_reply;
+        shape.drain_timeout = drain_timeout;
     });
     rig.all_is_well().await;
     let more = vec![0; bytes.min(6 << 20)];

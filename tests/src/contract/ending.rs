@@ -10,7 +10,7 @@ use async_executor::LocalExecutor;
 use core::cell::Cell;
 use core::time::Duration;
 use poolhouse_core::pool::CheckOutError;
-use poolhouse_driver::{BaseRuntime as _, OperationError, Wanted};
+use poolhouse_driver::{BaseRuntime as _, OperationError, SelectionRequest};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     suite
@@ -49,7 +49,7 @@ enum End {
 impl End {
     fn come_to<S: Subject>(self, rig: &Rig<S>) {
         match self {
-            Self::Closed => rig.hub().close(),
+            Self::Closed => rig.core().close(),
             Self::Abandoned => rig.client.drop_runner(),
         }
     }
@@ -80,12 +80,12 @@ async fn is_over<S: Subject>(rig: &Rig<S>, end: End) {
         End::Closed => OperationError::Closed,
         End::Abandoned => OperationError::Abandoned,
     };
-    let hub = rig.hub();
+    let core = rig.core();
     within(AT_ONCE, "later operations fail", async {
-        assert_eq!(refused(hub.check_out(&Wanted::WRITE, None).await), later);
-        assert_eq!(refused(hub.select_server(&Wanted::WRITE, None).await.map(drop)), later);
-        assert_eq!(refused(hub.warm_up(&Wanted::WRITE, Some(1), None).await), later);
-        assert_eq!(refused(find(hub, "one").await), later);
+        assert_eq!(refused(core.check_out(&SelectionRequest::WRITE, None).await), later);
+        assert_eq!(refused(core.select_server(&SelectionRequest::WRITE, None).await.map(drop)), later);
+        assert_eq!(refused(core.warm_up(&SelectionRequest::WRITE, Some(1), None).await), later);
+        assert_eq!(refused(find(core, "one").await), later);
     })
     .await;
     rig.end().await;
@@ -101,10 +101,10 @@ async fn load<S: Subject>(subject: &S, end: End) {
     let executor = LocalExecutor::new();
     let running: Vec<_> = (0..tasks)
         .map(|task| {
-            let (hub, successes, name) = (rig.hub(), &successes, if task % 2 == 0 { "one" } else { "other" });
+            let (core, successes, name) = (rig.core(), &successes, if task % 2 == 0 { "one" } else { "other" });
             executor.spawn(async move {
                 loop {
-                    match find(hub, name).await {
+                    match find(core, name).await {
                         Ok(found) => assert_eq!(found, name),
                         Err(error) => return error,
                     }
@@ -173,11 +173,11 @@ async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
     // One waiter slot is for the task that waits for the pool to be filled.
     let tasks = (S::LIMITS.waiters - 1).min(32);
     let executor = LocalExecutor::new();
-    let hub = rig.hub();
-    let mut waiting: Vec<_> = (0..tasks).map(|_| executor.spawn(async { refused(ping(hub).await) })).collect();
+    let core = rig.core();
+    let mut waiting: Vec<_> = (0..tasks).map(|_| executor.spawn(async { refused(ping(core).await) })).collect();
     // With a connection in use, the pool has one connection, and warm-up would return at once.
     if rig.counts().in_use == 0 {
-        waiting.push(executor.spawn(async { refused(hub.warm_up(&Wanted::WRITE, Some(1), None).await) }));
+        waiting.push(executor.spawn(async { refused(core.warm_up(&SelectionRequest::WRITE, Some(1), None).await) }));
     }
     executor
         .run(async {
@@ -224,7 +224,7 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
         let mut finding = core::pin::pin!(find_by(&mut busy, "one"));
         assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
         end.come_to(&rig);
-        eventually("it is closed", || rig.hub().is_closed()).await;
+        eventually("it is closed", || rig.core().is_closed()).await;
         assert_eq!(within(AT_ONCE, "the reply arrives", finding).await.expect("it continues"), "one");
     }
     rig.server.clear_faults();
@@ -234,7 +234,7 @@ async fn leases_out<S: Subject>(subject: &S, end: End) {
     }
     // The background work has ended, so the guard itself must enforce its deadline.
     rig.server.freeze();
-    busy.set_deadline(Some(rig.hub().runtime().now().saturating_add(Duration::from_millis(50))));
+    busy.set_deadline(Some(rig.core().runtime().now().saturating_add(Duration::from_millis(50))));
     assert_eq!(refused(ping_by(&mut busy).await), OperationError::Timeout);
     rig.server.thaw();
     drop(busy);
@@ -250,15 +250,15 @@ async fn abandoned_while_idle<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, patient);
     rig.all_is_well().await;
     End::Abandoned.come_to(&rig);
-    eventually("it is closed", || rig.hub().is_closed()).await;
+    eventually("it is closed", || rig.core().is_closed()).await;
     is_over(&rig, End::Abandoned).await;
     // The runner is dropped right at the start, before any work was done.
     let mut rig = rig;
     rig.renew(subject, patient);
     End::Abandoned.come_to(&rig);
-    let error = within(AT_ONCE, "it ends", find(rig.hub(), "one")).await;
+    let error = within(AT_ONCE, "it ends", find(rig.core(), "one")).await;
     // An operation that had started may have succeeded.
     assert!(error.as_ref().is_ok_and(|found| found == "one") || error == Err(OperationError::Abandoned), "{error:?}");
-    eventually("it is closed", || rig.hub().is_closed()).await;
+    eventually("it is closed", || rig.core().is_closed()).await;
     is_over(&rig, End::Abandoned).await;
 }

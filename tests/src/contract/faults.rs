@@ -10,7 +10,7 @@ use crate::suite::Suite;
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::pool::CheckOutError;
-use poolhouse_driver::{BaseRuntime as _, ExchangeError, OperationError, Wanted};
+use poolhouse_driver::{BaseRuntime as _, ExchangeError, OperationError, SelectionRequest};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = suite
@@ -54,7 +54,7 @@ async fn killed<S: Subject>(subject: &S) {
     eventually("no client is connected", || rig.server.open_count() == 0).await;
     rig.server.restart().expect("it starts");
     subject.open_way_to(rig.server.address());
-    assert_eq!(find(rig.hub(), "other").await.expect("the next operation succeeds"), "other");
+    assert_eq!(find(rig.core(), "other").await.expect("the next operation succeeds"), "other");
     rig.at_rest().await;
     assert!(rig.pool().generation > 0, "the pool was cleared");
     rig.end().await;
@@ -71,7 +71,7 @@ async fn frozen<S: Subject>(subject: &S) {
     });
     rig.known().await;
     rig.server.freeze();
-    let error = refused(rig.hub().check_out(&Wanted::WRITE, None).await);
+    let error = refused(rig.core().check_out(&SelectionRequest::WRITE, None).await);
     let timed_out =
         matches!(error.check_out(), Some(CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }));
     assert!(timed_out, "{error:?}");
@@ -79,10 +79,10 @@ async fn frozen<S: Subject>(subject: &S) {
     rig.all_is_well().await;
     let mut guard = rig.check_out().await;
     rig.server.freeze();
-    let begun = rig.hub().runtime().now();
+    let begun = rig.core().runtime().now();
     guard.set_deadline(Some(begun.saturating_add(SOON)));
     assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Timeout);
-    assert!(rig.hub().runtime().now() >= begun.saturating_add(SOON), "it ended before its deadline");
+    assert!(rig.core().runtime().now() >= begun.saturating_add(SOON), "it ended before its deadline");
     assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Broken(Cause::NetworkTimeout));
     drop(guard);
     assert_eq!(rig.counts().total(), 0);
@@ -94,9 +94,9 @@ async fn frozen<S: Subject>(subject: &S) {
 async fn trickling<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, |_| ());
     rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
-    rig.hub().warm_up(&Wanted::WRITE, Some(S::LIMITS.connections.min(3)), None).await.expect("connections");
+    rig.core().warm_up(&SelectionRequest::WRITE, Some(S::LIMITS.connections.min(3)), None).await.expect("connections");
     for name in ["one", "other", "one"] {
-        assert_eq!(find(rig.hub(), name).await.expect("it succeeds"), name);
+        assert_eq!(find(rig.core(), name).await.expect("it succeeds"), name);
     }
     rig.all_is_well().await;
     rig.end().await;
@@ -122,12 +122,12 @@ async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
         };
         let before = cuts();
         rig.server.inject(next_cut());
-        let error = refused(rig.hub().check_out(&Wanted::WRITE, None).await.map(drop));
+        let error = refused(rig.core().check_out(&SelectionRequest::WRITE, None).await.map(drop));
         let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected), "after {after_bytes} bytes");
         assert_eq!(rig.counts().total(), 0, "after {after_bytes} bytes");
         rig.server.inject(next_cut());
-        let found = find(rig.hub(), "one").await;
+        let found = find(rig.core(), "one").await;
         assert_eq!(found.as_deref(), Ok("one"), "it is tried once more, after {after_bytes} bytes");
         assert_eq!(cuts(), before + 2);
         rig.all_is_well().await;
@@ -140,7 +140,7 @@ async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
 /// The number of bytes that the server sends until a connection is established. The pool is empty
 /// afterwards.
 async fn handshake_length<S: Subject>(rig: &Rig<S>) -> u64 {
-    rig.hub().warm_up(&Wanted::WRITE, Some(1), None).await.expect("a connection");
+    rig.core().warm_up(&SelectionRequest::WRITE, Some(1), None).await.expect("a connection");
     let sent = || rig.server.look(|view| view.open().last().map_or(0, |newest| newest.sent_bytes));
     rig.at_rest().await;
     eventually("the server has counted its reply", || sent() > 0).await;
@@ -179,11 +179,11 @@ async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
             clients.push(client);
         }
         for client in &clients {
-            assert_eq!(find(client.hub(), "other").await.expect("the next operation succeeds"), "other");
+            assert_eq!(find(client.core(), "other").await.expect("the next operation succeeds"), "other");
         }
         eventually("all connections are open", || server.open_count() == 2 * clients.len()).await;
         for client in &clients {
-            client.hub().close();
+            client.core().close();
         }
         eventually("the server has no connection", || server.open_count() == 0).await;
     }
@@ -191,10 +191,10 @@ async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
     let client = subject.client(&shape);
     for bytes in [0, length / 2, length - 1] {
         server.inject(truncated(bytes));
-        assert_eq!(find_again(client.hub(), "one").await.expect("it is tried once more"), "one");
-        at_rest(&server, client.hub(), 1).await;
+        assert_eq!(find_again(client.core(), "one").await.expect("it is tried once more"), "one");
+        at_rest(&server, client.core(), 1).await;
     }
-    client.hub().close();
+    client.core().close();
     eventually("the server has no connection", || server.open_count() == 0).await;
 }
 
@@ -203,18 +203,18 @@ async fn reply_length<S: Subject>(subject: &S, shape: &Shape) -> usize {
     // The header of a message, its flags, and the kind byte of its only section.
     const BEFORE_BODY: usize = 16 + 4 + 1;
     let client = subject.client(shape);
-    let mut guard = client.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+    let mut guard = client.core().check_out(&SelectionRequest::WRITE, None).await.expect("a connection");
     find_by(&mut guard, "one").await.expect("it succeeds");
     let length = BEFORE_BODY + guard.reply().expect("a reply").as_bytes().len();
     drop(guard);
-    client.hub().close();
+    client.core().close();
     length
 }
 
 /// Runs the first operation of a client, which fails by this fault.
 async fn fails_once<S: Subject>(server: &FakeServer, client: &S::Client, fault: FaultRule) {
-    let hub = client.hub();
-    let mut guard = hub.check_out(&Wanted::WRITE, None).await.expect("a connection");
+    let core = client.core();
+    let mut guard = core.check_out(&SelectionRequest::WRITE, None).await.expect("a connection");
     let finds = server.count_of("find");
     server.inject(fault.clone());
     assert_eq!(
@@ -225,6 +225,6 @@ async fn fails_once<S: Subject>(server: &FakeServer, client: &S::Client, fault: 
     assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Network));
     drop(guard);
     assert_eq!(server.count_of("find"), finds + 1, "{fault:?}");
-    let pool = pool(hub);
+    let pool = pool(core);
     assert_eq!((pool.counts.total(), pool.counts.waiting, pool.generation), (0, 0, 1), "{fault:?}");
 }

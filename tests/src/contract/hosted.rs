@@ -24,7 +24,7 @@ use poolhouse_client as client;
 use poolhouse_client::{ClientOptions, Connection, Error, Net, Platform};
 use poolhouse_core::Instant;
 use poolhouse_core::monitor::ServerMonitoringMode;
-use poolhouse_driver::{Hub, Subscribers};
+use poolhouse_driver::{ClientCore, Subscribers};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -145,7 +145,7 @@ pub(super) fn options(shape: &Shape) -> ClientOptions {
     options.monitor.heartbeat_frequency = Duration::from_secs(1000);
     options.monitor.connect_timeout = shape.connect_timeout;
     options.server_selection_timeout = shape.server_selection_timeout;
-    options.late_reply = shape.late_reply;
+    options.drain_timeout = shape.drain_timeout;
     options.pool.max_pool_size = shape.max_pool_size;
     options.pool.min_pool_size = shape.min_pool_size;
     options.pool.wait_queue_timeout = shape.wait_queue_timeout;
@@ -188,8 +188,8 @@ impl<P: Platform + Default> HostedClient<P> {
 impl<P: Platform> Client for HostedClient<P> {
     type Runtime = Net<Probe<P>>;
 
-    fn hub(&self) -> &Hub<Self::Runtime> {
-        self.client.hub()
+    fn core(&self) -> &ClientCore<Self::Runtime> {
+        self.client.core()
     }
 
     fn drop_runner(&self) {

@@ -16,7 +16,7 @@ use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_core::selection::SelectionCriteria;
-use poolhouse_driver::{Guard, Hub, OperationError, PoolSnapshot, RetryPolicy, Runtime, Wanted};
+use poolhouse_driver::{ClientCore, Guard, OperationError, PoolSnapshot, RetryPolicy, Runtime, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::CommandReply;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ const POLLS_MAX: usize = 2000;
 pub(crate) struct Rig<S: Subject> {
     pub(crate) server: FakeServer,
     pub(crate) client: S::Client,
-    late_reply: bool,
+    drain_timeout: bool,
     /// The client's handle of the server, stored after the first check-out. Its pool can be
     /// inspected after the client has ended.
     seen: Mutex<Option<Handle<S>>>,
@@ -67,23 +67,23 @@ impl<S: Subject> Rig<S> {
     /// Creates a client of this server. `change` modifies the default options.
     pub(crate) fn of(subject: &S, server: FakeServer, change: impl FnOnce(&mut Shape)) -> Self {
         subject.open_way_to(server.address());
-        let (client, late_reply) = client_of(subject, &server, change);
-        Self { server, client, late_reply, seen: Mutex::new(None) }
+        let (client, drain_timeout) = client_of(subject, &server, change);
+        Self { server, client, drain_timeout, seen: Mutex::new(None) }
     }
 
     /// Replaces this client, which has ended, by another client of the same server.
     pub(crate) fn renew(&mut self, subject: &S, change: impl FnOnce(&mut Shape)) {
         *self.seen.lock().expect("whole") = None;
-        (self.client, self.late_reply) = client_of(subject, &self.server, change);
+        (self.client, self.drain_timeout) = client_of(subject, &self.server, change);
     }
 
-    pub(crate) fn hub(&self) -> &Hub<S::Runtime> {
-        self.client.hub()
+    pub(crate) fn core(&self) -> &ClientCore<S::Runtime> {
+        self.client.core()
     }
 
     /// Returns the pool of the only server.
     pub(crate) fn pool(&self) -> PoolSnapshot {
-        pool(self.hub())
+        pool(self.core())
     }
 
     pub(crate) fn counts(&self) -> PoolCounts {
@@ -94,12 +94,12 @@ impl<S: Subject> Rig<S> {
     pub(crate) async fn known(&self) {
         // Selection requests another check if the first check failed; once the server is known, it
         // requests none.
-        self.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
+        self.core().select_server(&SelectionRequest::WRITE, None).await.expect("a server");
         eventually("the server is known", || self.pool().state == PoolState::Ready).await;
     }
 
     pub(crate) async fn check_out(&self) -> Guard<'_, S::Runtime> {
-        let guard = self.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+        let guard = self.core().check_out(&SelectionRequest::WRITE, None).await.expect("a connection");
         *self.seen.lock().expect("whole") = Some(guard.server().clone());
         guard
     }
@@ -107,7 +107,7 @@ impl<S: Subject> Rig<S> {
     /// Waits until no connection is being established in the pool, and the server has as many open
     /// connections as the client.
     pub(crate) async fn at_rest(&self) {
-        at_rest(&self.server, self.hub(), 1).await;
+        at_rest(&self.server, self.core(), 1).await;
     }
 
     /// [`DropPoint::reach`] with a frozen server. The server is thawed when the future first waits,
@@ -124,7 +124,7 @@ impl<S: Subject> Rig<S> {
     pub(crate) fn nothing_is_held(&self) {
         let counts = self.counts();
         assert_eq!(counts.waiting, 0, "{counts:?}");
-        let draining = u32::from(self.late_reply && S::LIMITS.late_replies);
+        let draining = u32::from(self.drain_timeout && S::LIMITS.late_replies);
         assert!(counts.in_use <= draining, "{counts:?}");
     }
 
@@ -139,17 +139,17 @@ impl<S: Subject> Rig<S> {
     /// Asserts that the next operation gets the reply to its own request, and that counts and
     /// connections agree afterwards.
     pub(crate) async fn works(&self) {
-        assert_eq!(find(self.hub(), "other").await.expect("the next operation succeeds"), "other");
+        assert_eq!(find(self.core(), "other").await.expect("the next operation succeeds"), "other");
         self.at_rest().await;
     }
 
     /// Closes the client. Asserts that the server sees all connections closed, and that the pool
     /// has neither connections nor waiters.
     pub(crate) async fn end(&self) {
-        if let Some(Ok(known)) = poll_once(self.hub().select_server(&Wanted::WRITE, None)).await {
+        if let Some(Ok(known)) = poll_once(self.core().select_server(&SelectionRequest::WRITE, None)).await {
             *self.seen.lock().expect("whole") = Some(known);
         }
-        self.hub().close();
+        self.core().close();
         eventually("the server has no connection", || self.server.open_count() == 0).await;
         let seen = self.seen.lock().expect("whole").clone();
         if let Some(seen) = seen {
@@ -166,13 +166,13 @@ fn client_of<S: Subject>(subject: &S, server: &FakeServer, change: impl FnOnce(&
     let mut shape = Shape::of(server.address());
     shape.max_pool_size = shape.max_pool_size.min(S::LIMITS.connections);
     change(&mut shape);
-    (subject.client(&shape), !shape.late_reply.is_zero())
+    (subject.client(&shape), !shape.drain_timeout.is_zero())
 }
 
 /// Returns the pool of the only server of a client.
-pub(crate) fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
+pub(crate) fn pool<R: Runtime>(core: &ClientCore<R>) -> PoolSnapshot {
     let mut found = None;
-    hub.for_each_server(|server| found = Some(server.pool));
+    core.for_each_server(|server| found = Some(server.pool));
     found.expect("the client has a server")
 }
 
@@ -180,9 +180,9 @@ pub(crate) fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
 /// connections as the client.
 ///
 /// - `monitoring`: number of monitor connections.
-pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, hub: &Hub<R>, monitoring: usize) {
+pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, core: &ClientCore<R>, monitoring: usize) {
     let look = || {
-        let counts = pool(hub).counts;
+        let counts = pool(core).counts;
         let open = server.open_count();
         let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
         (quiet && open == monitoring + counts.available as usize, counts, open)
@@ -196,18 +196,18 @@ pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, hub: &Hub<R>, monit
 
 /// Returns the id of the one document of a collection. A complete operation, with a second attempt
 /// where that is allowed.
-pub(crate) async fn find<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<String, OperationError> {
-    attempt(hub, name, false).await
+pub(crate) async fn find<R: Runtime>(core: &ClientCore<R>, name: &str) -> Result<String, OperationError> {
+    attempt(core, name, false).await
 }
 
 /// [`find`] as an idempotent operation.
-pub(crate) async fn find_again<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<String, OperationError> {
-    attempt(hub, name, true).await
+pub(crate) async fn find_again<R: Runtime>(core: &ClientCore<R>, name: &str) -> Result<String, OperationError> {
+    attempt(core, name, true).await
 }
 
-async fn attempt<R: Runtime>(hub: &Hub<R>, name: &str, idempotent: bool) -> Result<String, OperationError> {
+async fn attempt<R: Runtime>(core: &ClientCore<R>, name: &str, idempotent: bool) -> Result<String, OperationError> {
     let policy = RetryPolicy { idempotent, ..RetryPolicy::DEFAULT };
-    let mut attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, policy);
+    let mut attempts = core.attempts::<OperationError>(SelectionCriteria::write(), None, policy);
     loop {
         let mut guard = attempts.next().await?;
         match find_by(&mut guard, name).await {
@@ -243,8 +243,8 @@ fn id_of(reply: RawDocument<'_>) -> String {
 }
 
 /// A ping, without a second attempt.
-pub(crate) async fn ping<R: Runtime>(hub: &Hub<R>) -> Result<(), OperationError> {
-    ping_by(&mut hub.check_out(&Wanted::WRITE, None).await?).await
+pub(crate) async fn ping<R: Runtime>(core: &ClientCore<R>) -> Result<(), OperationError> {
+    ping_by(&mut core.check_out(&SelectionRequest::WRITE, None).await?).await
 }
 
 /// A ping over this connection.

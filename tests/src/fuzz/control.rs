@@ -3,14 +3,14 @@
 //! actions immediately or at random times.
 
 use crate::choices::{Bytes, Choices};
+use crate::network::Kind;
+use crate::network::log::Log;
 use crate::oracle::control::Watched;
 use crate::reply::Lists;
-use crate::world::Kind;
-use crate::world::log::Log;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
     AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, ServerError,
@@ -33,13 +33,13 @@ const SEEDS: usize = 6;
 pub fn control(data: &[u8]) {
     let mut choices = Bytes::new(data);
     match choices.below(3) {
-        0 => Life::<Fixed<3, 4, 10, 96>>::begin(&mut choices),
-        1 => Life::<Fixed<8, 8, 32, 512>>::begin(&mut choices),
-        _ => Life::<OnHeap>::begin(&mut choices),
+        0 => Run::<Fixed<3, 4, 10, 96>>::begin(&mut choices),
+        1 => Run::<Fixed<8, 8, 32, 512>>::begin(&mut choices),
+        _ => Run::<OnHeap>::begin(&mut choices),
     }
 }
 
-struct Life<M: Memory> {
+struct Run<M: Memory> {
     control: Watched<M>,
     log: Log,
     now: u64,
@@ -49,10 +49,10 @@ struct Life<M: Memory> {
     pools: BTreeMap<ServerId, bool>,
     /// All servers and monitor connections that were ever named, including removed ones.
     servers: Vec<ServerId>,
-    lines: Vec<(ServerId, LineId)>,
+    lines: Vec<(ServerId, MonitorConnId)>,
 }
 
-impl<M: Memory> Life<M> {
+impl<M: Memory> Run<M> {
     fn begin(choices: &mut Bytes<'_>) {
         let seeds: Vec<&str> = (0..choices.below(4)).map(|_| HOSTS[choices.index(SEEDS)]).collect();
         let options = TopologyOptions {
@@ -75,7 +75,7 @@ impl<M: Memory> Life<M> {
         let id = TopologyId::new(3);
         let Ok(control) = Watched::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
         let eager = !choices.one_in(3);
-        let mut life = Self {
+        let mut run = Self {
             control,
             log,
             now,
@@ -84,15 +84,15 @@ impl<M: Memory> Life<M> {
             servers: vec![ServerId::new(0), ServerId::new(77)],
             lines: Vec::new(),
         };
-        life.drain();
+        run.drain();
         while !choices.is_over() {
-            life.step(choices);
+            run.step(choices);
         }
-        life.control.close(life.clock(), &mut life.log);
-        life.drain();
-        assert_eq!(life.control.poll_timeout(), None, "a closed machine has no deadline");
-        assert!(life.pools.is_empty(), "every pool is closed");
-        life.log.assert_over();
+        run.control.close(run.clock(), &mut run.log);
+        run.drain();
+        assert_eq!(run.control.poll_timeout(), None, "a closed machine has no deadline");
+        assert!(run.pools.is_empty(), "every pool is closed");
+        run.log.assert_over();
     }
 
     const fn clock(&self) -> Instant {
@@ -109,21 +109,21 @@ impl<M: Memory> Life<M> {
                 // With fixed memory the capacity may be exhausted.
                 let _ = self.control.handle_seeds(now, seeds.into_iter(), &mut self.log);
             }
-            0..=4 => self.poll_lines(choices),
+            0..=4 => self.poll_conns(choices),
             5 | 6 => {
-                if let Some((server, line)) = self.line(choices) {
-                    let _ = self.control.handle_dialed(now, server, line, &mut self.log);
+                if let Some((server, conn)) = self.conn(choices) {
+                    let _ = self.control.handle_dialed(now, server, conn, &mut self.log);
                 }
             }
             7..=9 => {
-                if let Some((server, line)) = self.line(choices) {
-                    self.reply(choices, server, line);
+                if let Some((server, conn)) = self.conn(choices) {
+                    self.reply(choices, server, conn);
                 }
             }
             10 => {
-                if let Some((server, line)) = self.line(choices) {
+                if let Some((server, conn)) = self.conn(choices) {
                     let causes = [Cause::Network, Cause::NetworkTimeout, Cause::Protocol, Cause::Dns, Cause::Resources];
-                    let _ = self.control.handle_failed(now, server, line, choices.one_of(&causes), &mut self.log);
+                    let _ = self.control.handle_failed(now, server, conn, choices.one_of(&causes), &mut self.log);
                 }
             }
             11 => with_hello(
@@ -165,38 +165,38 @@ impl<M: Memory> Life<M> {
     }
 
     /// A recent or old monitor connection, perhaps of another server.
-    fn line(&self, choices: &mut Bytes<'_>) -> Option<(ServerId, LineId)> {
+    fn conn(&self, choices: &mut Bytes<'_>) -> Option<(ServerId, MonitorConnId)> {
         if self.lines.is_empty() {
             return None;
         }
         let back =
             if choices.one_in(8) { choices.index(self.lines.len()) } else { choices.index(self.lines.len().min(6)) };
-        let (server, line) = self.lines[self.lines.len() - 1 - back];
-        Some((if choices.one_in(16) { self.server(choices) } else { server }, line))
+        let (server, conn) = self.lines[self.lines.len() - 1 - back];
+        Some((if choices.one_in(16) { self.server(choices) } else { server }, conn))
     }
 
-    fn poll_lines(&mut self, choices: &mut Bytes<'_>) {
+    fn poll_conns(&mut self, choices: &mut Bytes<'_>) {
         let server = self.server(choices);
-        let line = choices.one_of(&[Line::Check, Line::Check, Line::Rtt]);
-        let owes = self.control.owes_line(server, line);
-        let action = self.control.poll_line(self.clock(), server, line);
+        let conn = choices.one_of(&[MonitorConnKind::Check, MonitorConnKind::Check, MonitorConnKind::Rtt]);
+        let owes = self.control.owes_conn(server, conn);
+        let action = self.control.poll_conn(self.clock(), server, conn);
         assert_eq!(action.is_some(), owes);
         match action {
             None => {}
-            Some(MonitorAction::Hangup(line)) => {
-                let stale = self.control.handle_failed(self.clock(), server, line, Cause::Network, &mut self.log);
+            Some(MonitorAction::Hangup(conn)) => {
+                let stale = self.control.handle_failed(self.clock(), server, conn, Cause::Network, &mut self.log);
                 assert!(stale.is_err(), "a report about a closed monitor connection is stale");
             }
             Some(
-                MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line },
+                MonitorAction::Dial(conn) | MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn },
             ) => {
                 assert!(!self.control.is_ended(server), "a monitor of a removed server only closes its connections");
-                self.lines.push((server, line));
+                self.lines.push((server, conn));
             }
         }
     }
 
-    fn reply(&mut self, choices: &mut Bytes<'_>, server: ServerId, line: LineId) {
+    fn reply(&mut self, choices: &mut Bytes<'_>, server: ServerId, conn: MonitorConnId) {
         let now = self.clock();
         let (ok, more_to_come, hello_ok) = (!choices.one_in(8), choices.one_in(3), choices.one_in(2));
         with_hello(
@@ -205,7 +205,7 @@ impl<M: Memory> Life<M> {
                 let reply = HelloReply { ok, code: 91, hello_ok, ..*hello };
                 let matched = if more_to_come { Matched::MoreComes } else { Matched::Last };
                 let before = control.topology().description().topology_type();
-                if control.handle_reply(now, server, line, &reply, matched, log).is_err() {
+                if control.handle_reply(now, server, conn, &reply, matched, log).is_err() {
                     assert_eq!(
                         control.topology().description().topology_type(),
                         before,

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode, Stale,
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
+    ServerMonitoringMode, Stale,
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, ServerId, TopologyVersion};
 
@@ -18,7 +19,7 @@ use crate::oracle::monitor::Watched;
 ///
 /// On a finding: the monitor breaks a rule.
 pub fn monitor(data: &[u8]) {
-    life(data);
+    run(data);
 }
 
 /// Like [`monitor`]. Returns the counts of the run.
@@ -26,17 +27,17 @@ pub fn monitor(data: &[u8]) {
 /// # Panics
 ///
 /// On a finding: the monitor breaks a rule.
-pub fn life(data: &[u8]) -> Counts {
+pub fn run(data: &[u8]) -> Counts {
     let mut choices = Choices(data);
-    let mut life = Life::new(&mut choices);
+    let mut run = Run::new(&mut choices);
     if choices.below(16) != 0 {
-        life.start();
+        run.start();
     }
     while !choices.0.is_empty() {
-        life.step(&mut choices);
-        life.compare();
+        run.step(&mut choices);
+        run.compare();
     }
-    life.end()
+    run.end()
 }
 
 /// Choices from bytes; 0 after the bytes end.
@@ -61,7 +62,7 @@ impl Choices<'_> {
 /// Inputs of a run in which servers and hosts mostly behave correctly.
 const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
 
-struct Life {
+struct Run {
     /// Whether few faults occur.
     calm: bool,
     monitor: Watched,
@@ -72,10 +73,10 @@ struct Life {
     reported: Instant,
     events: Vec<(Instant, MonitorEvent)>,
     /// All connection ids that were ever named, and some that never were.
-    ids: Vec<LineId>,
+    ids: Vec<MonitorConnId>,
 }
 
-impl Life {
+impl Run {
     fn new(choices: &mut Choices<'_>) -> Self {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let options = MonitorOptions {
@@ -134,8 +135,8 @@ impl Life {
             11 => self.timeout(self.now),
             12 if choices.below(32) == 0 => self.now = Instant::MAX,
             13 => self.nonsense(choices),
-            14..=18 => self.answer(Line::Check, choices),
-            19 | 20 => self.answer(Line::Rtt, choices),
+            14..=18 => self.answer(MonitorConnKind::Check, choices),
+            19 | 20 => self.answer(MonitorConnKind::Rtt, choices),
             _ => self.take_actions(),
         }
         self.apply(choices);
@@ -187,9 +188,9 @@ impl Life {
     }
 
     /// A valid report about a monitor connection that waits for one.
-    fn answer(&mut self, line: Line, choices: &mut Choices<'_>) {
+    fn answer(&mut self, kind: MonitorConnKind, choices: &mut Choices<'_>) {
         self.take_actions();
-        let Some(id) = self.newest(line) else { return };
+        let Some(id) = self.newest(kind) else { return };
         match self.model.waits_for_reply(id) {
             Some(_) if choices.below(if self.calm { 40 } else { 6 }) == 0 => {
                 let cause = any_cause(choices);
@@ -210,18 +211,18 @@ impl Life {
         self.any_report(id, choices);
     }
 
-    /// An arbitrary report about the newest connection of `line`.
-    fn report(&mut self, line: Line, choices: &mut Choices<'_>) {
-        if let Some(id) = self.newest(line) {
+    /// An arbitrary report about the newest connection of `conn`.
+    fn report(&mut self, kind: MonitorConnKind, choices: &mut Choices<'_>) {
+        if let Some(id) = self.newest(kind) {
             self.any_report(id, choices);
         }
     }
 
-    fn newest(&self, line: Line) -> Option<LineId> {
-        self.ids.iter().rev().find(|id| id.line() == line).copied()
+    fn newest(&self, kind: MonitorConnKind) -> Option<MonitorConnId> {
+        self.ids.iter().rev().find(|id| id.kind() == kind).copied()
     }
 
-    fn any_report(&mut self, id: LineId, choices: &mut Choices<'_>) {
+    fn any_report(&mut self, id: MonitorConnId, choices: &mut Choices<'_>) {
         match choices.below(3) {
             0 => self.dialed(id),
             1 => {
@@ -235,21 +236,21 @@ impl Life {
         }
     }
 
-    fn dialed(&mut self, id: LineId) {
+    fn dialed(&mut self, id: MonitorConnId) {
         let before = self.monitor.monitor().clone();
         let result = self.monitor.handle_dialed(self.now, id, &mut self.events);
         let current = self.model.dialed(self.now, id);
         self.check_stale(&before, result, current);
     }
 
-    fn reply(&mut self, id: LineId, reply: &CheckReply) {
+    fn reply(&mut self, id: MonitorConnId, reply: &CheckReply) {
         let before = self.monitor.monitor().clone();
         let result = self.monitor.handle_reply(self.now, id, &reply.hello(), reply.matched(), &mut self.events);
         let current = self.model.reply(self.now, id, reply);
         self.check_stale(&before, result, current);
     }
 
-    fn failed(&mut self, id: LineId, cause: Cause) {
+    fn failed(&mut self, id: MonitorConnId, cause: Cause) {
         let before = self.monitor.monitor().clone();
         let result = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
         let current = self.model.failed(self.now, id, cause);
@@ -283,8 +284,8 @@ impl Life {
                 self.monitor.request_check(self.reported);
                 self.model.request_check(self.reported);
             }
-            3 => self.report(Line::Check, choices),
-            4 => self.report(Line::Rtt, choices),
+            3 => self.report(MonitorConnKind::Check, choices),
+            4 => self.report(MonitorConnKind::Rtt, choices),
             _ => {}
         }
         assert_eq!(
@@ -317,7 +318,7 @@ impl Life {
 }
 
 /// Connection ids of another monitor.
-fn foreign_ids() -> Vec<LineId> {
+fn foreign_ids() -> Vec<MonitorConnId> {
     let config = MonitorOptions::DEFAULT.validate().expect("the defaults are valid");
     let mut other = Monitor::new(ServerId::new(u32::MAX), config);
     let mut ids = Vec::new();
@@ -326,13 +327,13 @@ fn foreign_ids() -> Vec<LineId> {
     while ids.len() < 6 {
         now = now.saturating_add(Duration::from_secs(60));
         match other.poll_action(now) {
-            Some(MonitorAction::Dial(line)) => {
-                ids.push(line);
-                let _ = other.handle_dialed(now, line, true, &mut ());
+            Some(MonitorAction::Dial(conn)) => {
+                ids.push(conn);
+                let _ = other.handle_dialed(now, conn, true, &mut ());
             }
-            Some(MonitorAction::SendHello { line, .. }) => {
+            Some(MonitorAction::SendHello { conn, .. }) => {
                 let reply = CheckReply { topology_version: Some(version(0, 0)), ..CheckReply::OK };
-                let _ = other.handle_reply(now, line, &reply.hello(), reply.matched(), true, &mut ());
+                let _ = other.handle_reply(now, conn, &reply.hello(), reply.matched(), true, &mut ());
             }
             Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
             None => {}

@@ -5,7 +5,9 @@ use core::fmt::Write;
 use core::time::Duration;
 
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{
+    HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, ServerMonitoringMode,
+};
 use poolhouse_core::topology::{Fixed, TopologyId, TopologyOptions};
 use poolhouse_core::{Cause, Instant, ServerId};
 use poolhouse_wire::bson::RawDocument;
@@ -16,7 +18,7 @@ use poolhouse_wire::message::{
 use poolhouse_wire::{WireError, WireErrorKind};
 
 use super::wire::framed;
-use crate::world::log::Log;
+use crate::network::log::Log;
 
 #[cfg(test)]
 mod tests;
@@ -79,10 +81,10 @@ pub fn watch(data: &[u8], piece: usize) -> Watched {
     let check = Connection::new(&[]);
     // Each byte causes only a few steps.
     let steps_max = 100 + 10 * data.len();
-    Life { control, log, now, server, check, connections, piece, steps_max, watched: Watched::default() }.live()
+    Run { control, log, now, server, check, connections, piece, steps_max, watched: Watched::default() }.run()
 }
 
-struct Life<'a, I> {
+struct Run<'a, I> {
     control: Control<Fixed<3, 4, 10, 96>>,
     log: Log,
     now: Instant,
@@ -185,16 +187,18 @@ fn reply(request_id: i32, response_to: i32, flags: u32, said: &[u8]) -> Vec<u8> 
     [&header.to_bytes()[..], &flags.to_le_bytes(), &[0], &document].concat()
 }
 
-impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
-    fn live(mut self) -> Watched {
+impl<'a, I: Iterator<Item = &'a [u8]>> Run<'a, I> {
+    fn run(mut self) -> Watched {
         let mut over = false;
         for step in 0.. {
             assert!(step < self.steps_max, "the run does not end");
             self.settle();
-            let line = [Line::Check, Line::Rtt].into_iter().find(|line| self.control.owes_line(self.server, *line));
-            match line {
-                Some(line) => {
-                    let action = self.control.poll_line(self.now, self.server, line).expect("it is owed");
+            let kind = [MonitorConnKind::Check, MonitorConnKind::Rtt]
+                .into_iter()
+                .find(|kind| self.control.owes_conn(self.server, *kind));
+            match kind {
+                Some(conn) => {
+                    let action = self.control.poll_conn(self.now, self.server, conn).expect("it is owed");
                     self.say(|| format!("{action:?}"));
                     over = !self.perform(action) || over;
                 }
@@ -218,9 +222,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
         self.watched
     }
 
-    fn say(&mut self, line: impl FnOnce() -> String) {
+    fn say(&mut self, conn: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.log.lines {
-            lines.push(line());
+            lines.push(conn());
         }
     }
 
@@ -237,23 +241,23 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
         self.now = self.now.saturating_add(Duration::from_millis(1));
         match action {
             MonitorAction::Hangup(_) => true,
-            MonitorAction::Dial(line) if line.line() == Line::Rtt => self.failed(line, Cause::Network),
-            MonitorAction::Dial(line) => {
+            MonitorAction::Dial(conn) if conn.kind() == MonitorConnKind::Rtt => self.failed(conn, Cause::Network),
+            MonitorAction::Dial(conn) => {
                 let Some(said) = self.connections.next() else {
-                    self.failed(line, Cause::Network);
+                    self.failed(conn, Cause::Network);
                     return false;
                 };
                 self.check = Connection::new(said);
-                let _ = self.control.handle_dialed(self.now, self.server, line, &mut self.log);
+                let _ = self.control.handle_dialed(self.now, self.server, conn, &mut self.log);
                 true
             }
-            MonitorAction::SendHello { line, hello } => {
+            MonitorAction::SendHello { conn, hello } => {
                 self.send(hello);
-                self.receive(line)
+                self.receive(conn)
             }
-            MonitorAction::ReadNext { line } => {
+            MonitorAction::ReadNext { conn } => {
                 self.watched.streamed += 1;
-                self.receive(line)
+                self.receive(conn)
             }
         }
     }
@@ -270,24 +274,24 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
 
     /// Reads a reply and reports it to the monitor, or reports that there is none, or that it
     /// cannot be decoded.
-    fn receive(&mut self, line: LineId) -> bool {
+    fn receive(&mut self, conn: MonitorConnId) -> bool {
         let (body, matched) = match self.check.read(self.piece) {
             Some(Ok(read)) => read,
             Some(Err(error)) => {
                 self.watched.unsolicited |= matches!(error.kind(), WireErrorKind::Unsolicited { .. });
-                return self.failed(line, Cause::Protocol);
+                return self.failed(conn, Cause::Protocol);
             }
-            None => return self.failed(line, Cause::Network),
+            None => return self.failed(conn, Cause::Network),
         };
         let document = RawDocument::new(&body).expect("it was read");
-        let Ok(hello) = HelloReply::parse(document) else { return self.failed(line, Cause::Protocol) };
+        let Ok(hello) = HelloReply::parse(document) else { return self.failed(conn, Cause::Protocol) };
         self.watched.replies += 1;
-        let _ = self.control.handle_reply(self.now, self.server, line, &hello, matched, &mut self.log);
+        let _ = self.control.handle_reply(self.now, self.server, conn, &hello, matched, &mut self.log);
         true
     }
 
-    fn failed(&mut self, line: LineId, cause: Cause) -> bool {
-        let _ = self.control.handle_failed(self.now, self.server, line, cause, &mut self.log);
+    fn failed(&mut self, conn: MonitorConnId, cause: Cause) -> bool {
+        let _ = self.control.handle_failed(self.now, self.server, conn, cause, &mut self.log);
         true
     }
 }

@@ -1,7 +1,7 @@
 //! The multiplexed pool against its reference model.
 
 use crate::choices::Bytes;
-use crate::sim::mux::{Counters, Shape, live};
+use crate::sim::mux::{Counters, Shape, run};
 
 /// Draws parameters and a run from the bytes.
 ///
@@ -13,5 +13,5 @@ pub fn mux(data: &[u8]) {
     let mut shape = Shape::draw(&mut choices);
     // The run ends with the bytes.
     shape.steps = 1_000;
-    live(&shape, &mut choices, &mut Counters::default(), None);
+    run(&shape, &mut choices, &mut Counters::default(), None);
 }

@@ -1,7 +1,7 @@
 //! The pool against its reference model.
 
 use crate::choices::Bytes;
-use crate::sim::{Counters, Shape, live};
+use crate::sim::{Counters, Shape, run};
 
 /// Draws parameters and a run from the bytes.
 ///
@@ -22,5 +22,5 @@ pub fn pool(data: &[u8]) {
     if data.last().is_some_and(|byte| byte % 8 > 4) {
         shape = shape.with_untimed_calls();
     }
-    live(&shape, &mut choices, &mut Counters::default(), None);
+    run(&shape, &mut choices, &mut Counters::default(), None);
 }

@@ -4,7 +4,7 @@ use poolhouse_core::ServerType;
 use poolhouse_core::selection::{Candidate, ReadMode, Selection, has_readable_server, select};
 use poolhouse_core::topology::TopologyType;
 
-use crate::model::selection::{Query, Server, Tags, World, selected, with_core};
+use crate::model::selection::{Deployment, Query, Server, Tags, selected, with_core};
 
 /// Results of random selections. They prove that all cases occur.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,21 +88,25 @@ const SERVERS: [ServerType; 14] = [
 /// When the results differ.
 pub fn selection(bytes: &[u8]) -> Counts {
     let mut choices = Choices { bytes };
-    let world = world(&mut choices);
-    let query = query(&mut choices, world.servers.len());
-    let expected = selected(&world, &query);
+    let deployment = deployment(&mut choices);
+    let query = query(&mut choices, deployment.servers.len());
+    let expected = selected(&deployment, &query);
     let entropy = u32::from_be_bytes([(); 4].map(|()| choices.below(u8::MAX)));
     let mut counts = Counts::default();
     with_core(&query, |criteria| {
-        let selection = criteria.and_then(|criteria| Selection::new(&world, &criteria, &query.deprioritized));
+        let selection = criteria.and_then(|criteria| Selection::new(&deployment, &criteria, &query.deprioritized));
         let (Ok(selection), Ok((suitable, window))) = (&selection, &expected) else {
-            assert_eq!(selection.is_err(), expected.is_err(), "{world:?} {query:?}: {selection:?}");
+            assert_eq!(selection.is_err(), expected.is_err(), "{deployment:?} {query:?}: {selection:?}");
             counts.invalid += 1;
             return;
         };
         let places = |server: crate::model::selection::Seen<'_>| server.id();
-        assert_eq!(&selection.suitable().map(places).collect::<Vec<_>>(), suitable, "suitable: {world:?} {query:?}");
-        assert_eq!(&selection.in_window().map(places).collect::<Vec<_>>(), window, "window: {world:?} {query:?}");
+        assert_eq!(
+            &selection.suitable().map(places).collect::<Vec<_>>(),
+            suitable,
+            "suitable: {deployment:?} {query:?}"
+        );
+        assert_eq!(&selection.in_window().map(places).collect::<Vec<_>>(), window, "window: {deployment:?} {query:?}");
         assert_eq!(selection.is_empty(), suitable.is_empty());
         let loads = |place: usize| u32::try_from(place % 3).unwrap_or(0);
         let chosen = selection.choose(loads, entropy).map(places);
@@ -117,9 +121,9 @@ pub fn selection(bytes: &[u8]) -> Counts {
             );
         }
         let criteria = criteria.expect("valid");
-        let again = select(&world, &criteria, &query.deprioritized, loads, entropy).expect("valid");
+        let again = select(&deployment, &criteria, &query.deprioritized, loads, entropy).expect("valid");
         assert_eq!(again, chosen);
-        assert_eq!(has_readable_server(&world, &criteria), !suitable.is_empty());
+        assert_eq!(has_readable_server(&deployment, &criteria), !suitable.is_empty());
         match window.len() {
             0 => counts.none += 1,
             1 => counts.one += 1,
@@ -131,7 +135,7 @@ pub fn selection(bytes: &[u8]) -> Counts {
     counts
 }
 
-fn world(choices: &mut Choices<'_>) -> World {
+fn deployment(choices: &mut Choices<'_>) -> Deployment {
     let topology_type = choices.pick(&TYPES);
     let count = choices.below(7);
     let servers = (0..count).map(|place| Server {
@@ -154,7 +158,7 @@ fn world(choices: &mut Choices<'_>) -> World {
             Some(i64::MAX),
         ]),
     });
-    World { topology_type, servers: servers.collect() }
+    Deployment { topology_type, servers: servers.collect() }
 }
 
 fn query(choices: &mut Choices<'_>, servers: usize) -> Query {

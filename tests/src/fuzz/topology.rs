@@ -20,7 +20,7 @@ use crate::model::topology::{
 ///
 /// On a finding: a topology breaks a rule.
 pub fn topology(data: &[u8]) {
-    lives(data);
+    runs(data);
     hostile(data);
 }
 
@@ -29,9 +29,9 @@ pub fn topology(data: &[u8]) {
 /// # Panics
 ///
 /// On a finding: a topology breaks a rule.
-pub fn lives(data: &[u8]) -> Counts {
-    let on_heap = life::<OnHeap>(data);
-    let in_place = life::<Fixed<24, 32, 48, 1024>>(data);
+pub fn runs(data: &[u8]) -> Counts {
+    let on_heap = run::<OnHeap>(data);
+    let in_place = run::<Fixed<24, 32, 48, 1024>>(data);
     assert_eq!(on_heap, in_place, "the kind of memory must not affect the counts");
     on_heap
 }
@@ -78,14 +78,14 @@ impl Counts {
 }
 
 /// Executes one run against the model. Returns its counts.
-fn life<M: Memory>(data: &[u8]) -> Counts {
+fn run<M: Memory>(data: &[u8]) -> Counts {
     let mut choices = Choices(data);
-    let mut life = Life::<M>::new(&mut choices);
+    let mut run = Run::<M>::new(&mut choices);
     while !choices.0.is_empty() {
-        life.step(&mut choices);
-        life.compare();
+        run.step(&mut choices);
+        run.compare();
     }
-    life.end()
+    run.end()
 }
 
 /// Choices from bytes; 0 after the bytes end.
@@ -147,7 +147,7 @@ impl Observer<SdamEvent<'_>> for Told {
     }
 }
 
-struct Life<M: Memory> {
+struct Run<M: Memory> {
     topology: Topology<M>,
     model: ModelTopology,
     reported: Told,
@@ -159,7 +159,7 @@ struct Life<M: Memory> {
     counts: Counts,
 }
 
-impl<M: Memory> Life<M> {
+impl<M: Memory> Run<M> {
     fn new(choices: &mut Choices<'_>) -> Self {
         let calm = choices.below(3) != 0;
         let count = 1 + usize::from(choices.below(3));
@@ -176,9 +176,9 @@ impl<M: Memory> Life<M> {
         reported.events.clear();
         let names: Vec<String> = seeds.iter().map(|&seed| seed.to_owned()).collect();
         let model = ModelTopology::new(&names, config.topology_type(), replica_set.map(str::to_owned));
-        let mut life = Self { topology, model, reported, ids: Vec::new(), calm, now, counts: Counts::default() };
-        life.note_ids();
-        life
+        let mut run = Self { topology, model, reported, ids: Vec::new(), calm, now, counts: Counts::default() };
+        run.note_ids();
+        run
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {

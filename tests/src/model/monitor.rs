@@ -13,7 +13,7 @@ use core::time::Duration;
 use crate::oracle::monitor::Hosted;
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorOptions,
+    CheckOutcome, HeartbeatId, HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
     ServerMonitoringMode,
 };
 use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
@@ -46,7 +46,7 @@ struct Flight {
 
 #[derive(Clone, Debug)]
 struct Connection {
-    line: Line,
+    kind: MonitorConnKind,
     /// The host has taken the dial action.
     reported: bool,
     gone: bool,
@@ -159,13 +159,13 @@ impl ModelMonitor {
         }
         if self.check_flight().is_some() {
             self.failed_event(Cause::Cancelled);
-            self.drop_line(Line::Check);
+            self.drop_conn(MonitorConnKind::Check);
             self.sleep(self.clock, self.heartbeat.as_nanos());
         }
         if let Some((_, then)) = &mut self.pending {
             *then = Then::Sleep;
         }
-        self.drop_line(Line::Check);
+        self.drop_conn(MonitorConnKind::Check);
         self.stop_measuring();
         self.samples.clear();
         self.known = false;
@@ -182,7 +182,7 @@ impl ModelMonitor {
         if self.check_flight().is_some() {
             self.failed_event(Cause::Closed);
         }
-        self.drop_line(Line::Check);
+        self.drop_conn(MonitorConnKind::Check);
         self.stop_measuring();
         self.closed = true;
         self.sleeping_until = None;
@@ -212,7 +212,7 @@ impl ModelMonitor {
     }
 
     /// A dial has succeeded. Returns `false` if the report is stale.
-    pub fn dialed(&mut self, now: Instant, id: LineId) -> bool {
+    pub fn dialed(&mut self, now: Instant, id: MonitorConnId) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
         let clock = self.clock;
@@ -221,7 +221,7 @@ impl ModelMonitor {
             return false;
         }
         if flight.deadline.is_some_and(|deadline| clock >= deadline) {
-            self.line_failed(id.line(), Cause::NetworkTimeout);
+            self.conn_failed(id.kind(), Cause::NetworkTimeout);
         } else {
             *flight = Flight { asked: Asked::Handshake, taken: false, since: clock, deadline: flight.deadline };
         }
@@ -229,23 +229,23 @@ impl ModelMonitor {
     }
 
     /// A reply was received. Returns `false` if the report is stale.
-    pub fn reply(&mut self, now: Instant, id: LineId, reply: &CheckReply) -> bool {
+    pub fn reply(&mut self, now: Instant, id: MonitorConnId, reply: &CheckReply) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
-        let line = id.line();
+        let conn = id.kind();
         let Some(flight) = self.connections[place].flight else {
-            self.line_failed(line, Cause::Protocol);
+            self.conn_failed(conn, Cause::Protocol);
             return true;
         };
         let awaited = matches!(flight.asked, Asked::Awaitable(_) | Asked::Next);
         if flight.deadline.is_some_and(|deadline| self.clock >= deadline) {
-            self.line_failed(line, Cause::NetworkTimeout);
+            self.conn_failed(conn, Cause::NetworkTimeout);
         } else if flight.asked == Asked::Dial || !flight.taken {
-            self.line_failed(line, Cause::Protocol);
+            self.conn_failed(conn, Cause::Protocol);
         } else if !reply.ok {
-            self.line_failed(line, Cause::Command { code: reply.code });
+            self.conn_failed(conn, Cause::Command { code: reply.code });
         } else if reply.more_to_come && !awaited {
-            self.line_failed(line, Cause::Protocol);
+            self.conn_failed(conn, Cause::Protocol);
         } else {
             self.answered(place, flight, reply);
         }
@@ -253,12 +253,12 @@ impl ModelMonitor {
     }
 
     /// A connection has failed. Returns `false` if the report is stale.
-    pub fn failed(&mut self, now: Instant, id: LineId, cause: Cause) -> bool {
+    pub fn failed(&mut self, now: Instant, id: MonitorConnId, cause: Cause) -> bool {
         self.tick(now);
         let Some(place) = self.current(id) else { return false };
         let flight = self.connections[place].flight;
         let late = flight.and_then(|flight| flight.deadline).is_some_and(|deadline| self.clock >= deadline);
-        self.line_failed(id.line(), if late { Cause::NetworkTimeout } else { cause });
+        self.conn_failed(id.kind(), if late { Cause::NetworkTimeout } else { cause });
         if flight.is_some_and(|flight| flight.asked == Asked::Dial) {
             self.connections[place].hangup_owed = false;
         }
@@ -272,12 +272,12 @@ impl ModelMonitor {
             flight.and_then(|flight| flight.deadline).is_some_and(|deadline| clock >= deadline)
         };
         if late(self.check_flight(), self.clock) {
-            self.line_failed(Line::Check, Cause::NetworkTimeout);
+            self.conn_failed(MonitorConnKind::Check, Cause::NetworkTimeout);
         } else if self.sleeping_until.flatten().is_some_and(|until| until <= self.clock) {
             self.check_now();
         }
-        if late(self.flight_of(Line::Rtt), self.clock) {
-            self.line_failed(Line::Rtt, Cause::NetworkTimeout);
+        if late(self.flight_of(MonitorConnKind::Rtt), self.clock) {
+            self.conn_failed(MonitorConnKind::Rtt, Cause::NetworkTimeout);
         }
         self.ping_if_due();
     }
@@ -285,14 +285,14 @@ impl ModelMonitor {
     /// The next action. The host takes it.
     pub fn take_action(&mut self, now: Instant) -> Option<ModelAction> {
         self.tick(now);
-        for line in [Line::Check, Line::Rtt] {
-            if let Some(place) = self.connections.iter().position(|conn| conn.line == line && conn.hangup_owed) {
+        for kind in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            if let Some(place) = self.connections.iter().position(|conn| conn.kind == kind && conn.hangup_owed) {
                 self.connections[place].hangup_owed = false;
-                return Some(ModelAction { line, number: place as u64 + 1, what: What::Hangup });
+                return Some(ModelAction { kind, number: place as u64 + 1, what: What::Hangup });
             }
         }
-        for line in [Line::Check, Line::Rtt] {
-            let Some(place) = self.place_of(line) else { continue };
+        for kind in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            let Some(place) = self.place_of(kind) else { continue };
             let clock = self.clock;
             let max_await_time = self.heartbeat;
             let conn = &mut self.connections[place];
@@ -314,7 +314,7 @@ impl ModelMonitor {
             if matches!(what, What::Hello(_)) {
                 flight.since = clock;
             }
-            return Some(ModelAction { line, number: place as u64 + 1, what });
+            return Some(ModelAction { kind, number: place as u64 + 1, what });
         }
         None
     }
@@ -327,7 +327,12 @@ impl ModelMonitor {
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
-        let all = [self.sleeping_until.flatten(), deadline(Line::Check), deadline(Line::Rtt), self.ping_due];
+        let all = [
+            self.sleeping_until.flatten(),
+            deadline(MonitorConnKind::Check),
+            deadline(MonitorConnKind::Rtt),
+            self.ping_due,
+        ];
         let earliest = all.into_iter().flatten().min()?;
         Some(Instant::from_nanos(
             u64::try_from(earliest).expect("deadlines beyond the range of the clock are never due"),
@@ -361,7 +366,7 @@ impl ModelMonitor {
 
     /// The reply that this monitor connection waits for, so a host can answer.
     #[must_use]
-    pub fn waits_for_reply(&self, id: LineId) -> Option<bool> {
+    pub fn waits_for_reply(&self, id: MonitorConnId) -> Option<bool> {
         let flight = self.connections[self.current(id)?].flight?;
         if flight.taken { Some(flight.asked != Asked::Dial) } else { None }
     }
@@ -374,16 +379,16 @@ impl ModelMonitor {
         Instant::from_nanos(u64::try_from(self.clock).expect("the clock fits into 64 bits"))
     }
 
-    fn place_of(&self, line: Line) -> Option<usize> {
-        self.connections.iter().position(|conn| conn.line == line && !conn.gone)
+    fn place_of(&self, kind: MonitorConnKind) -> Option<usize> {
+        self.connections.iter().position(|conn| conn.kind == kind && !conn.gone)
     }
 
-    fn flight_of(&self, line: Line) -> Option<Flight> {
-        self.connections[self.place_of(line)?].flight
+    fn flight_of(&self, kind: MonitorConnKind) -> Option<Flight> {
+        self.connections[self.place_of(kind)?].flight
     }
 
     fn check_flight(&self) -> Option<Flight> {
-        self.flight_of(Line::Check)
+        self.flight_of(MonitorConnKind::Check)
     }
 
     fn streams(&self) -> bool {
@@ -392,8 +397,8 @@ impl ModelMonitor {
         settling || waits
     }
 
-    fn current(&self, id: LineId) -> Option<usize> {
-        let place = self.place_of(id.line())?;
+    fn current(&self, id: MonitorConnId) -> Option<usize> {
+        let place = self.place_of(id.kind())?;
         let named = place as u64 + 1 == id.number();
         if named && self.connections[place].reported { Some(place) } else { None }
     }
@@ -408,18 +413,18 @@ impl ModelMonitor {
         self.sleeping_until = Some(if from + time < NEVER { Some(from + time) } else { None });
     }
 
-    fn ask(&mut self, line: Line, asked: Asked, deadline: Option<u128>) {
+    fn ask(&mut self, kind: MonitorConnKind, asked: Asked, deadline: Option<u128>) {
         let flight = Some(Flight { asked, taken: false, since: self.clock, deadline });
-        if let Some(place) = self.place_of(line) {
+        if let Some(place) = self.place_of(kind) {
             assert!(self.connections[place].flight.is_none(), "S1: a connection has one operation at a time");
             self.connections[place].flight = flight;
             return;
         }
-        if line == Line::Rtt {
+        if kind == MonitorConnKind::Rtt {
             self.ping_dials.push(self.clock);
         }
         self.connections.push(Connection {
-            line,
+            kind,
             reported: false,
             gone: false,
             hangup_owed: false,
@@ -432,13 +437,13 @@ impl ModelMonitor {
     fn check_now(&mut self) {
         self.sleeping_until = None;
         let deadline = self.limit(0);
-        self.ask(Line::Check, Asked::Poll, deadline);
+        self.ask(MonitorConnKind::Check, Asked::Poll, deadline);
         self.started_event(false);
     }
 
     fn await_reply(&mut self, asked: Asked) {
         let deadline = self.limit(self.heartbeat.as_nanos());
-        self.ask(Line::Check, asked, deadline);
+        self.ask(MonitorConnKind::Check, asked, deadline);
         self.started_event(true);
         if !self.measuring {
             self.measuring = true;
@@ -452,12 +457,12 @@ impl ModelMonitor {
         if self.ping_due.is_some_and(|due| due <= self.clock) {
             self.ping_due = None;
             let deadline = self.limit(0);
-            self.ask(Line::Rtt, Asked::Poll, deadline);
+            self.ask(MonitorConnKind::Rtt, Asked::Poll, deadline);
         }
     }
 
-    fn drop_line(&mut self, line: Line) {
-        if let Some(place) = self.place_of(line) {
+    fn drop_conn(&mut self, kind: MonitorConnKind) {
+        if let Some(place) = self.place_of(kind) {
             let conn = &mut self.connections[place];
             conn.gone = true;
             conn.hangup_owed = conn.reported;
@@ -466,30 +471,30 @@ impl ModelMonitor {
     }
 
     fn stop_measuring(&mut self) {
-        self.drop_line(Line::Rtt);
+        self.drop_conn(MonitorConnKind::Rtt);
         self.ping_due = None;
         self.measuring = false;
     }
 
-    fn line_failed(&mut self, line: Line, cause: Cause) {
-        match line {
-            Line::Rtt => {
-                let was_busy = self.flight_of(Line::Rtt).is_some();
-                self.drop_line(Line::Rtt);
+    fn conn_failed(&mut self, kind: MonitorConnKind, cause: Cause) {
+        match kind {
+            MonitorConnKind::Rtt => {
+                let was_busy = self.flight_of(MonitorConnKind::Rtt).is_some();
+                self.drop_conn(MonitorConnKind::Rtt);
                 if was_busy {
                     self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
                 }
             }
-            Line::Check if self.check_flight().is_none() => {
-                self.drop_line(Line::Check);
+            MonitorConnKind::Check if self.check_flight().is_none() => {
+                self.drop_conn(MonitorConnKind::Check);
                 if let Some((_, then @ (Then::Read | Then::Await(_)))) = &mut self.pending {
                     *then = Then::SleepBriefly;
                     self.stop_measuring();
                 }
             }
-            Line::Check => {
+            MonitorConnKind::Check => {
                 self.failed_event(cause);
-                self.drop_line(Line::Check);
+                self.drop_conn(MonitorConnKind::Check);
                 self.stop_measuring();
                 self.samples.clear();
                 self.last_end = Some(self.clock);
@@ -521,12 +526,12 @@ impl ModelMonitor {
             self.average = if self.samples.is_empty() { value } else { 0.2 * value + 0.8 * self.average };
             self.samples.push(took);
         }
-        match self.connections[place].line {
-            Line::Rtt => {
+        match self.connections[place].kind {
+            MonitorConnKind::Rtt => {
                 self.measured += 1;
                 self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
             }
-            Line::Check => {
+            MonitorConnKind::Check => {
                 let id = self.heartbeat_id(place);
                 self.events.push((self.now(), MonitorEvent::HeartbeatSucceeded { id, awaited, duration }));
                 self.last_end = Some(self.clock);
@@ -555,13 +560,13 @@ impl ModelMonitor {
     }
 
     fn started_event(&mut self, awaited: bool) {
-        let place = self.place_of(Line::Check).expect("a check has a connection");
+        let place = self.place_of(MonitorConnKind::Check).expect("a check has a connection");
         let id = self.heartbeat_id(place);
         self.events.push((self.now(), MonitorEvent::HeartbeatStarted { id, awaited }));
     }
 
     fn failed_event(&mut self, cause: Cause) {
-        let place = self.place_of(Line::Check).expect("a check has a connection");
+        let place = self.place_of(MonitorConnKind::Check).expect("a check has a connection");
         let id = self.heartbeat_id(place);
         let flight = self.connections[place].flight.expect("a check is in flight");
         let awaited = matches!(flight.asked, Asked::Awaitable(_) | Asked::Next);
@@ -574,7 +579,7 @@ impl ModelMonitor {
 /// An expected action, in terms of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelAction {
-    line: Line,
+    kind: MonitorConnKind,
     number: u64,
     what: What,
 }
@@ -589,13 +594,13 @@ enum What {
 
 impl From<MonitorAction> for ModelAction {
     fn from(action: MonitorAction) -> Self {
-        let (line, what) = match action {
-            MonitorAction::Dial(line) => (line, What::Dial),
-            MonitorAction::SendHello { line, hello } => (line, What::Hello(hello)),
-            MonitorAction::ReadNext { line } => (line, What::Read),
-            MonitorAction::Hangup(line) => (line, What::Hangup),
+        let (conn, what) = match action {
+            MonitorAction::Dial(conn) => (conn, What::Dial),
+            MonitorAction::SendHello { conn, hello } => (conn, What::Hello(hello)),
+            MonitorAction::ReadNext { conn } => (conn, What::Read),
+            MonitorAction::Hangup(conn) => (conn, What::Hangup),
         };
-        Self { line: line.line(), number: line.number(), what }
+        Self { kind: conn.kind(), number: conn.number(), what }
     }
 }
 

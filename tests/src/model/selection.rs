@@ -33,7 +33,7 @@ pub struct Server {
 
 /// A topology description.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct Deployment {
     /// Its type.
     pub topology_type: TopologyType,
     /// Its servers.
@@ -67,46 +67,47 @@ pub struct Invalid;
 ///
 /// # Errors
 /// [`Invalid`], in the cases that the specifications require.
-pub fn selected(world: &World, query: &Query) -> Result<(Vec<usize>, Vec<usize>), Invalid> {
+pub fn selected(deployment: &Deployment, query: &Query) -> Result<(Vec<usize>, Vec<usize>), Invalid> {
     if !query.write {
-        check(world, query)?;
+        check(deployment, query)?;
     }
-    let all: Vec<usize> = (0..world.servers.len()).collect();
+    let all: Vec<usize> = (0..deployment.servers.len()).collect();
     let preferred: Vec<usize> = all.iter().copied().filter(|place| !query.deprioritized.contains(place)).collect();
-    let mut suitable = find(world, query, &preferred);
+    let mut suitable = find(deployment, query, &preferred);
     if suitable.is_empty() {
-        suitable = find(world, query, &all);
+        suitable = find(deployment, query, &all);
     }
-    let times = suitable.iter().filter_map(|&place| world.servers[place].rtt_nanos);
+    let times = suitable.iter().filter_map(|&place| deployment.servers[place].rtt_nanos);
     let Some(shortest) = times.min() else { return Ok((suitable.clone(), suitable)) };
     let longest = shortest + query.threshold_ms * 1_000_000;
-    let near = |place: &usize| world.servers[*place].rtt_nanos.is_some_and(|time| (shortest..=longest).contains(&time));
+    let near =
+        |place: &usize| deployment.servers[*place].rtt_nanos.is_some_and(|time| (shortest..=longest).contains(&time));
     let window = suitable.iter().copied().filter(near).collect();
     Ok((suitable, window))
 }
 
-fn is_replica_set(world: &World) -> bool {
-    [TopologyType::ReplicaSetNoPrimary, TopologyType::ReplicaSetWithPrimary].contains(&world.topology_type)
+fn is_replica_set(deployment: &Deployment) -> bool {
+    [TopologyType::ReplicaSetNoPrimary, TopologyType::ReplicaSetWithPrimary].contains(&deployment.topology_type)
 }
 
-fn check(world: &World, query: &Query) -> Result<(), Invalid> {
+fn check(deployment: &Deployment, query: &Query) -> Result<(), Invalid> {
     let seconds = query.max_staleness_seconds;
     let is_limited = seconds.is_some_and(|seconds| seconds > 0) || query.tag_sets.iter().any(|tags| !tags.is_empty());
     if query.mode == ReadMode::Primary && is_limited {
         return Err(Invalid);
     }
     let too_small = |seconds: u64| seconds < 90 || seconds * 1_000 < query.heartbeat_ms + 10_000;
-    if is_replica_set(world) && seconds.is_some_and(too_small) { Err(Invalid) } else { Ok(()) }
+    if is_replica_set(deployment) && seconds.is_some_and(too_small) { Err(Invalid) } else { Ok(()) }
 }
 
 /// The suitable servers among `places`.
-fn find(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
+fn find(deployment: &Deployment, query: &Query, places: &[usize]) -> Vec<usize> {
     let of = |wanted: &[ServerType]| -> Vec<usize> {
-        places.iter().copied().filter(|&place| wanted.contains(&world.servers[place].server_type)).collect()
+        places.iter().copied().filter(|&place| wanted.contains(&deployment.servers[place].server_type)).collect()
     };
     let primary = || of(&[ServerType::RsPrimary]);
-    let secondaries = || tagged(world, query, &fresh(world, query, &of(&[ServerType::RsSecondary])));
-    match world.topology_type {
+    let secondaries = || tagged(deployment, query, &fresh(deployment, query, &of(&[ServerType::RsSecondary])));
+    match deployment.topology_type {
         TopologyType::Unknown => Vec::new(),
         TopologyType::LoadBalanced => places.to_vec(),
         TopologyType::Single => {
@@ -125,19 +126,19 @@ fn find(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
             ReadMode::SecondaryPreferred => secondaries(),
             ReadMode::Nearest => {
                 let members = of(&[ServerType::RsPrimary, ServerType::RsSecondary]);
-                tagged(world, query, &fresh(world, query, &members))
+                tagged(deployment, query, &fresh(deployment, query, &members))
             }
         },
     }
 }
 
 /// Removes the secondaries that are too stale.
-fn fresh(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
+fn fresh(deployment: &Deployment, query: &Query, places: &[usize]) -> Vec<usize> {
     let Some(seconds) = query.max_staleness_seconds.filter(|seconds| *seconds > 0) else { return places.to_vec() };
     let nanos = |ms: i64| i128::from(ms) * 1_000_000;
-    let primary = world.servers.iter().find(|server| server.server_type == ServerType::RsPrimary);
+    let primary = deployment.servers.iter().find(|server| server.server_type == ServerType::RsPrimary);
     let primary = primary.and_then(|server| Some((i128::from(server.update_nanos), nanos(server.write_ms?))));
-    let secondaries = world.servers.iter().filter(|server| server.server_type == ServerType::RsSecondary);
+    let secondaries = deployment.servers.iter().filter(|server| server.server_type == ServerType::RsSecondary);
     let freshest = secondaries.filter_map(|server| server.write_ms).max();
     let staleness = |server: &Server| -> Option<i128> {
         if server.server_type == ServerType::RsPrimary {
@@ -153,23 +154,24 @@ fn fresh(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
         Some(behind + i128::from(query.heartbeat_ms) * 1_000_000)
     };
     let limit = i128::from(seconds) * 1_000_000_000;
-    let is_fresh = |place: &usize| staleness(&world.servers[*place]).is_some_and(|staleness| staleness <= limit);
+    let is_fresh = |place: &usize| staleness(&deployment.servers[*place]).is_some_and(|staleness| staleness <= limit);
     places.iter().copied().filter(is_fresh).collect()
 }
 
 /// Keeps the servers that match the first tag set that any server matches.
-fn tagged(world: &World, query: &Query, places: &[usize]) -> Vec<usize> {
+fn tagged(deployment: &Deployment, query: &Query, places: &[usize]) -> Vec<usize> {
     if query.tag_sets.is_empty() {
         return places.to_vec();
     }
     let having = |tags: &Tags| -> Vec<usize> {
-        let has = |place: &usize| tags.iter().all(|(name, value)| world.servers[*place].tags.get(name) == Some(value));
+        let has =
+            |place: &usize| tags.iter().all(|(name, value)| deployment.servers[*place].tags.get(name) == Some(value));
         places.iter().copied().filter(has).collect()
     };
     query.tag_sets.iter().map(having).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// A server of a [`World`], as input of the core.
+/// A server of a [`Deployment`], as input of the core.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     place: usize,
@@ -177,7 +179,7 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Its index in the world.
+    /// Its index in the deployment.
     #[must_use]
     pub fn place(&self) -> usize {
         self.place
@@ -212,7 +214,7 @@ impl Candidate for Seen<'_> {
     }
 }
 
-impl<'a> Candidates for &'a World {
+impl<'a> Candidates for &'a Deployment {
     type Server = Seen<'a>;
 
     fn topology_type(&self) -> TopologyType {
@@ -224,8 +226,8 @@ impl<'a> Candidates for &'a World {
     }
 
     fn candidates(&self) -> impl Iterator<Item = Seen<'a>> + Clone {
-        let world: &'a World = self;
-        world.servers.iter().enumerate().map(|(place, server)| Seen { place, server })
+        let deployment: &'a Deployment = self;
+        deployment.servers.iter().enumerate().map(|(place, server)| Seen { place, server })
     }
 }
 

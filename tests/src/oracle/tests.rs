@@ -1,7 +1,7 @@
 //! Each invariant must have a check.
 
 use super::{Checks, OWNERS, Owner, Violation, control, monitor, mux, owner_of, pool};
-use crate::{requirements, world};
+use crate::{network, requirements};
 use alloc::collections::BTreeSet;
 use core::fmt::Debug;
 use core::slice;
@@ -51,9 +51,9 @@ fn each_oracle_checks_its_listed_invariants() {
 fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str]) {
     // All of them run from seeds, and some runs are repeated.
     match generator {
-        "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/world.rs", "tests/src/sim/ops.rs"], &[]),
+        "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/network.rs", "tests/src/sim/ops.rs"], &[]),
         "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),
-        "world" => (&["tests/src/seeds.rs", "tests/src/world/"], &world::CHECKED),
+        "network" => (&["tests/src/seeds.rs", "tests/src/network/"], &network::CHECKED),
         _ => panic!("unknown generator {generator}"),
     }
 }

@@ -12,7 +12,7 @@ use async_io::{Async, Timer};
 use futures_lite::future;
 
 use super::carry::{Socket, serve};
-use super::{Shared, Wanted};
+use super::{RequestedState, Shared};
 use crate::fake::bind;
 
 const BACKLOG: i32 = 1024;
@@ -38,7 +38,7 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
             let state = shared.lock();
             (state.wanted, matches!(state.reached, Ok(Some(reached)) if reached == state.wanted))
         };
-        if wanted == Wanted::Stopped {
+        if wanted == RequestedState::Stopped {
             return;
         }
         if !reached {
@@ -84,16 +84,16 @@ async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut 
 }
 
 /// Starts or stops listening.
-fn change_listening(door: Door, wanted: Wanted, address: SocketAddr) -> io::Result<Door> {
+fn change_listening(door: Door, wanted: RequestedState, address: SocketAddr) -> io::Result<Door> {
     match (door, wanted) {
-        (Door::Closed(socket), Wanted::Listening) => {
+        (Door::Closed(socket), RequestedState::Listening) => {
             rustix::net::listen(&socket, BACKLOG)?;
             Ok(Door::Open(Async::new(TcpListener::from(socket))?))
         }
-        (Door::Open(listener), Wanted::Refusing) => {
+        (Door::Open(listener), RequestedState::Refusing) => {
             drop(listener);
             Ok(Door::Closed(bind(address)?.0))
         }
-        (door, Wanted::Listening | Wanted::Refusing | Wanted::Stopped) => Ok(door),
+        (door, RequestedState::Listening | RequestedState::Refusing | RequestedState::Stopped) => Ok(door),
     }
 }

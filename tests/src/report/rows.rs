@@ -118,14 +118,14 @@ fn only(figures: &Value, fields: &[&str]) -> Value {
 pub(super) fn all(material: &Material, ran: &Ran) -> Vec<Row> {
     vec![
         tests(material, ran),
-        lives(material),
+        runs(material),
         seeds(material),
         pairs(material),
         search(material),
         drops(material),
         fuzz(material),
         mutants(material),
-        canaries(material),
+        planted_bugs(material),
         coverage(material),
         lateness(material),
         costs(material, ran),
@@ -137,7 +137,7 @@ pub(super) fn all(material: &Material, ran: &Ran) -> Vec<Row> {
 
 const TESTS: &str = "./tests/run --only tests";
 const SIMULATORS: &str =
-    "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test world";
+    "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test network";
 const SOAK: &str = "./tests/run --only soak; tests/scripts/soak --minutes 30";
 
 fn tests(material: &Material, ran: &Ran) -> Row {
@@ -169,9 +169,9 @@ fn number(figures: &Value, field: &str) -> u64 {
     figures.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
-fn lives(material: &Material) -> Row {
+fn runs(material: &Material) -> Row {
     let mut draft = Draft::new(material, 2, "runs of the simulators");
-    let suites: Vec<_> = draft.having("lives").map(|(name, figures)| (name.clone(), figures)).collect();
+    let suites: Vec<_> = draft.having("runs").map(|(name, figures)| (name.clone(), figures)).collect();
     for (name, figures) in &suites {
         // Shows the least frequent kind: a kind that never occurred was not tested.
         let least = |field: &str| {
@@ -183,7 +183,7 @@ fn lives(material: &Material) -> Row {
                 .map(|(kind, count)| json!([counts.len(), "kinds, least", kind, count]))
         };
         let mut reported = Map::new();
-        for field in ["lives", "steps", "virtual_hours"] {
+        for field in ["runs", "steps", "virtual_hours"] {
             reported.extend(figures.get(field).map(|value| (field.to_owned(), value.clone())));
         }
         reported.extend(least("inputs").map(|value| ("inputs".to_owned(), value)));
@@ -192,7 +192,7 @@ fn lives(material: &Material) -> Row {
         draft.add_figure(name.clone(), Value::Object(reported));
     }
     if suites.is_empty() {
-        draft.row.missing.push(("lives", SIMULATORS));
+        draft.row.missing.push(("runs", SIMULATORS));
     }
     draft.row
 }
@@ -208,7 +208,7 @@ fn seeds(material: &Material) -> Row {
         draft
             .row
             .missing
-            .push(("regressions", "cargo test -p poolhouse-tests --all-features --test simulate --test world"));
+            .push(("regressions", "cargo test -p poolhouse-tests --all-features --test simulate --test network"));
     }
     if failing.is_empty() {
         draft.row.missing.push(("seeds that fail", SIMULATORS));
@@ -216,10 +216,10 @@ fn seeds(material: &Material) -> Row {
         draft.add_figure("seeds that fail", sum(failing.iter().map(|figures| number(figures, "failing"))));
     }
     draft.take(
-        "life",
-        &["lives", "lives_of", "steps", "pairs", "failing", "missing", "seconds", "assertions"],
-        "many lives",
-        "cargo run --profile lives -p poolhouse-tests --all-features --bin life -- --seeds 0..5000000",
+        "run",
+        &["runs", "runs_of", "steps", "pairs", "failing", "missing", "seconds", "assertions"],
+        "many runs",
+        "cargo run --profile runs -p poolhouse-tests --all-features --bin simulate -- --seeds 0..5000000",
     );
     draft.row
 }
@@ -298,13 +298,13 @@ fn mutants(material: &Material) -> Row {
     draft.row
 }
 
-fn canaries(material: &Material) -> Row {
+fn planted_bugs(material: &Material) -> Row {
     let mut draft = Draft::new(material, 9, "planted bugs");
     draft.take(
-        "canaries",
+        "planted_bugs",
         &["planted", "found"],
-        "canaries",
-        "cargo test -p poolhouse-tests --all-features --test canaries",
+        "planted_bugs",
+        "cargo test -p poolhouse-tests --all-features --test planted_bugs",
     );
     draft.row
 }

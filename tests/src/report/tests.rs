@@ -24,7 +24,7 @@ fn figures_of_suites_are_reported_and_compared() {
             ("search".to_owned(), json!({ "scopes": 2, "complete": 2, "states": states, "other": 1 })),
             (
                 "simulate".to_owned(),
-                json!({ "lives": 7, "steps": 70, "inputs": { "a": 3, "b": 0 }, "invariants": { "P1": 5 } }),
+                json!({ "runs": 7, "steps": 70, "inputs": { "a": 3, "b": 0 }, "invariants": { "P1": 5 } }),
             ),
             ("simulate_twice".to_owned(), json!({ "pairs": 3, "different": 0 })),
             ("simulate_regress".to_owned(), json!({ "regressions": 4, "known": 5 })),

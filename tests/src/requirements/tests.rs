@@ -61,9 +61,9 @@ fn lists_are_no_tests() {
     let found = found_in(
         "lists",
         &[
-            ("tests/src/world.rs", list),
+            ("tests/src/network.rs", list),
             ("tests/src/oracle/owners.rs", "fn owners() {\n    let all = [\"P4\"];\n}\n"),
-            ("tests/src/sim/world.rs", helper),
+            ("tests/src/sim/network.rs", helper),
             ("tests/tests/whole.rs", "//! P6\n"),
             ("core/src/pool.rs", "/// P1\nfn f() {}\n"),
         ],
@@ -71,7 +71,7 @@ fn lists_are_no_tests() {
     for id in ["P1", "P2", "P3", "P4"] {
         assert!(found[id].tests.is_empty(), "{id}: {:?}", found[id].tests);
     }
-    for (id, naming) in [("P5", "tests/src/sim/world.rs: helper"), ("P6", "tests/tests/whole.rs")] {
+    for (id, naming) in [("P5", "tests/src/sim/network.rs: helper"), ("P6", "tests/tests/whole.rs")] {
         assert_eq!(found[id].tests.iter().map(ToString::to_string).collect::<Vec<_>>(), [naming]);
     }
     assert!(found["P1"].code.contains("core/src/pool.rs"));

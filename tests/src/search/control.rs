@@ -9,7 +9,9 @@ use alloc::collections::BTreeMap;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
-use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions, MonitorState, ServerMonitoringMode};
+use poolhouse_core::monitor::{
+    MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, MonitorState, ServerMonitoringMode,
+};
 use poolhouse_core::sim::begin_near_end;
 use poolhouse_core::topology::{
     AppError, AppErrorKind, Fixed, HandshakePhase, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
@@ -100,7 +102,7 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Kept {
     is_ready: bool,
-    line: Option<LineId>,
+    conn: Option<MonitorConnId>,
     /// Its monitor connection waits for a reply; else for the end of a dial.
     waits: bool,
 }
@@ -193,7 +195,7 @@ impl Scope for Shape {
             return;
         }
         for (place, (server, kept)) in (0..).zip(&state.kept) {
-            if kept.line.is_some() {
+            if kept.conn.is_some() {
                 inputs.push(Input::Failed(place));
                 if kept.waits {
                     let roles = [Role::Primary(1), Role::Primary(2), Role::Alone, Role::Secondary, Role::Ghost];
@@ -215,36 +217,36 @@ impl Scope for Shape {
         let now = state.now;
         match input {
             Input::Dialed(place) => {
-                let (server, line) = state.line(place);
-                state.control.handle_dialed(now, server, line, &mut ()).expect("the monitor waits for it");
+                let (server, conn) = state.conn(place);
+                state.control.handle_dialed(now, server, conn, &mut ()).expect("the monitor waits for it");
             }
             Input::Reply(place, role) => {
-                let (server, line) = state.line(place);
+                let (server, conn) = state.conn(place);
                 let address = state.control.topology().server(server).expect("a member").address().to_owned();
                 let lists = lists(role, &address);
                 let hello = hello(role, &lists);
                 let monitor = state.control.monitor(server).expect("a member");
                 let is_awaited = monitor.state() == MonitorState::Checking;
-                let reported = state.control.handle_reply(now, server, line, &hello, Matched::Last, &mut ());
+                let reported = state.control.handle_reply(now, server, conn, &hello, Matched::Last, &mut ());
                 reported.expect("the monitor waits for it");
                 if is_awaited {
                     state.elected(server, role);
                 }
             }
             Input::NotOk(place) => {
-                let (server, line) = state.line(place);
+                let (server, conn) = state.conn(place);
                 let reply = HelloReply { ok: false, code: 91, ..HelloReply::OK };
-                let reported = state.control.handle_reply(now, server, line, &reply, Matched::Last, &mut ());
+                let reported = state.control.handle_reply(now, server, conn, &reply, Matched::Last, &mut ());
                 reported.expect("the monitor waits for it");
             }
             Input::Failed(place) => {
-                let (server, line) = state.line(place);
+                let (server, conn) = state.conn(place);
                 state
                     .control
-                    .handle_failed(now, server, line, Cause::Network, &mut ())
+                    .handle_failed(now, server, conn, Cause::Network, &mut ())
                     .expect("the monitor has this connection");
                 if !state.kept[&server].waits {
-                    state.kept.entry(server).or_default().line = None;
+                    state.kept.entry(server).or_default().conn = None;
                 }
             }
             Input::AppError(place) => state.app_error(place),
@@ -288,9 +290,9 @@ impl Scope for Shape {
 }
 
 impl State {
-    fn line(&self, place: u8) -> (ServerId, LineId) {
+    fn conn(&self, place: u8) -> (ServerId, MonitorConnId) {
         let (server, kept) = self.kept.iter().nth(place.into()).expect("a member");
-        (*server, kept.line.expect("its monitor has a connection"))
+        (*server, kept.conn.expect("its monitor has a connection"))
     }
 
     /// Checks the result of a server's reply.
@@ -342,13 +344,13 @@ impl State {
         }
         let servers: Vec<ServerId> = self.kept.keys().copied().collect();
         for server in servers {
-            while let Some(action) = self.control.poll_line(self.now, server, Line::Check) {
+            while let Some(action) = self.control.poll_conn(self.now, server, MonitorConnKind::Check) {
                 let kept = self.kept.entry(server).or_default();
-                (kept.line, kept.waits) = match action {
-                    MonitorAction::Dial(line) => (Some(line), false),
-                    MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => (Some(line), true),
-                    MonitorAction::Hangup(line) => {
-                        assert_eq!(kept.line, Some(line), "the closed connection is not that of the host");
+                (kept.conn, kept.waits) = match action {
+                    MonitorAction::Dial(conn) => (Some(conn), false),
+                    MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => (Some(conn), true),
+                    MonitorAction::Hangup(conn) => {
+                        assert_eq!(kept.conn, Some(conn), "the closed connection is not that of the host");
                         (None, false)
                     }
                 };
@@ -357,7 +359,7 @@ impl State {
         for server in removed {
             self.marks |= mark::REMOVED;
             let kept = self.kept.remove(&server).expect("the removed server was a member");
-            assert_eq!(kept.line, None, "the monitor of a removed server has a connection");
+            assert_eq!(kept.conn, None, "the monitor of a removed server has a connection");
         }
         self.check();
     }

@@ -10,7 +10,7 @@ use crate::reply::CheckReply;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::monitor::{
-    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions, MonitorState,
     ServerMonitoringMode, Stale,
 };
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
@@ -129,13 +129,13 @@ pub enum Input {
     /// The driver takes an effect.
     Take,
     /// The connection is established.
-    Dialed(Line),
+    Dialed(MonitorConnKind),
     /// A reply, and whether the server is known after it.
-    Reply(Line, Answer, bool),
+    Reply(MonitorConnKind, Answer, bool),
     /// The connection fails.
-    Failed(Line, Cause),
+    Failed(MonitorConnKind, Cause),
     /// A result for a connection that was abandoned.
-    Late(Line),
+    Late(MonitorConnKind),
 }
 
 /// A monitor, its model, and the state of the simulated driver.
@@ -148,16 +148,16 @@ pub struct State {
     trace: Trace,
     now: Instant,
     /// The current monitor connection of each kind, and the previous one.
-    lines: [Option<LineId>; 2],
-    before: [Option<LineId>; 2],
+    lines: [Option<MonitorConnId>; 2],
+    before: [Option<MonitorConnId>; 2],
     events: Vec<(Instant, MonitorEvent)>,
     marks: u64,
 }
 
-const fn place(line: Line) -> usize {
-    match line {
-        Line::Check => 0,
-        Line::Rtt => 1,
+const fn place(kind: MonitorConnKind) -> usize {
+    match kind {
+        MonitorConnKind::Check => 0,
+        MonitorConnKind::Rtt => 1,
     }
 }
 
@@ -203,24 +203,24 @@ impl Scope for Shape {
                 inputs.extend([Input::Request, Input::Cancel, Input::Tick, Input::Close]);
             }
         }
-        if [Line::Check, Line::Rtt].into_iter().any(|line| state.monitor.owes_line(line)) {
+        if [MonitorConnKind::Check, MonitorConnKind::Rtt].into_iter().any(|line| state.monitor.owes_conn(line)) {
             inputs.push(Input::Take);
         }
-        for line in [Line::Check, Line::Rtt] {
-            if state.before[place(line)].is_some() {
-                inputs.push(Input::Late(line));
+        for conn in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            if state.before[place(conn)].is_some() {
+                inputs.push(Input::Late(conn));
             }
-            let Some(id) = state.lines[place(line)] else { continue };
-            inputs.extend([Cause::Network, Cause::NetworkTimeout, Cause::Dns].map(|cause| Input::Failed(line, cause)));
+            let Some(id) = state.lines[place(conn)] else { continue };
+            inputs.extend([Cause::Network, Cause::NetworkTimeout, Cause::Dns].map(|cause| Input::Failed(conn, cause)));
             match state.model.waits_for_reply(id) {
-                Some(false) => inputs.push(Input::Dialed(line)),
+                Some(false) => inputs.push(Input::Dialed(conn)),
                 // An unsolicited reply violates the protocol, regardless of its content.
-                None => inputs.push(Input::Reply(line, Answer::Plain, true)),
+                None => inputs.push(Input::Reply(conn, Answer::Plain, true)),
                 Some(true) => {
                     let answers = [Answer::Plain, Answer::Version(1), Answer::Version(2), Answer::More(2)];
-                    inputs.extend(answers.map(|answer| Input::Reply(line, answer, true)));
-                    inputs.extend([Answer::Plain, Answer::More(1)].map(|answer| Input::Reply(line, answer, false)));
-                    inputs.push(Input::Reply(line, Answer::NotOk, false));
+                    inputs.extend(answers.map(|answer| Input::Reply(conn, answer, true)));
+                    inputs.extend([Answer::Plain, Answer::More(1)].map(|answer| Input::Reply(conn, answer, false)));
+                    inputs.push(Input::Reply(conn, Answer::NotOk, false));
                 }
             }
         }
@@ -254,30 +254,30 @@ impl Scope for Shape {
                 assert!(state.monitor.outcome().is_some() || !is_due, "S21: due work was not done");
             }
             Input::Take => state.take(),
-            Input::Dialed(line) => {
-                let id = state.lines[place(line)].expect("the host has a connection");
+            Input::Dialed(conn) => {
+                let id = state.lines[place(conn)].expect("the host has a connection");
                 let reported = state.monitor.handle_dialed(state.now, id, &mut state.events);
                 let expected = state.model.dialed(state.now, id);
                 state.note(reported, expected);
             }
-            Input::Reply(line, answer, is_known) => {
+            Input::Reply(conn, answer, is_known) => {
                 known = is_known;
-                let (id, reply) = (state.lines[place(line)].expect("the host has a connection"), reply(answer));
+                let (id, reply) = (state.lines[place(conn)].expect("the host has a connection"), reply(answer));
                 let reported =
                     state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
                 let expected = state.model.reply(state.now, id, &reply);
                 state.note(reported, expected);
             }
-            Input::Failed(line, cause) => {
-                let id = state.lines[place(line)].expect("the host has a connection");
+            Input::Failed(conn, cause) => {
+                let id = state.lines[place(conn)].expect("the host has a connection");
                 // After a failed dial there is no connection to close.
                 if state.model.waits_for_reply(id) == Some(false) {
-                    state.before[place(line)] = state.lines[place(line)].take();
+                    state.before[place(conn)] = state.lines[place(conn)].take();
                 }
                 state.fail(id, cause);
             }
-            Input::Late(line) => {
-                let id = state.before[place(line)].expect("the host had a connection");
+            Input::Late(conn) => {
+                let id = state.before[place(conn)].expect("the host had a connection");
                 let before = state.monitor.clone();
                 state.fail(id, Cause::Network);
                 assert_eq!(*before, *state.monitor, "a stale report changes nothing");
@@ -292,7 +292,7 @@ impl Scope for Shape {
         let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
         let monitor: &Monitor = state.monitor.monitor();
         (monitor, state.monitor.is_known()).hash(&mut canon);
-        let is_there = |id: &Option<LineId>| id.is_some();
+        let is_there = |id: &Option<MonitorConnId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
         // For a connection that the monitor has abandoned, and the driver has not yet closed.
         let news = state.lines.map(|id| id.and_then(|id| state.model.waits_for_reply(id)));
@@ -317,7 +317,7 @@ impl Scope for Shape {
         state.monitor.close(state.now, &mut state.events);
         state.model.close(state.now);
         state.compare();
-        while state.monitor.owes_line(Line::Check) || state.monitor.owes_line(Line::Rtt) {
+        while state.monitor.owes_conn(MonitorConnKind::Check) || state.monitor.owes_conn(MonitorConnKind::Rtt) {
             state.take();
         }
         state.compare();
@@ -334,20 +334,20 @@ impl State {
         let action = self.monitor.poll_action(self.now);
         assert_eq!(action.map(ModelAction::from), self.model.take_action(self.now), "S14, S15, S17: the action");
         match action {
-            Some(MonitorAction::Dial(id)) => self.lines[place(id.line())] = Some(id),
+            Some(MonitorAction::Dial(id)) => self.lines[place(id.kind())] = Some(id),
             Some(MonitorAction::Hangup(id)) => {
-                let kept = &mut self.lines[place(id.line())];
+                let kept = &mut self.lines[place(id.kind())];
                 assert_eq!(*kept, Some(id), "the closed connection is not that of the host");
-                self.before[place(id.line())] = kept.take();
+                self.before[place(id.kind())] = kept.take();
             }
-            Some(MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line }) => {
-                assert_eq!(self.lines[place(line.line())], Some(line), "the action must be for the host's connection");
+            Some(MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn }) => {
+                assert_eq!(self.lines[place(conn.kind())], Some(conn), "the action must be for the host's connection");
             }
             None => panic!("an action is owed"),
         }
     }
 
-    fn fail(&mut self, id: LineId, cause: Cause) {
+    fn fail(&mut self, id: MonitorConnId, cause: Cause) {
         let reported = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
         let expected = self.model.failed(self.now, id, cause);
         self.note(reported, expected);

@@ -12,21 +12,21 @@ pub struct Shrunk {
     /// Its error.
     pub error: String,
     /// Number of runs executed for the reduction.
-    pub lives: u32,
+    pub runs: u32,
 }
 
 /// Limits of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest number of further runs.
-    pub lives: u32,
+    pub runs: u32,
     /// Time after which no further run is started.
     pub time: Duration,
 }
 
 impl Limits {
     /// The limits for a failure in a test.
-    pub const DEFAULT: Self = Self { lives: 4_000, time: Duration::from_secs(20) };
+    pub const DEFAULT: Self = Self { runs: 4_000, time: Duration::from_secs(20) };
 }
 
 /// Reduces a failing run while it fails in the same way, as determined by [`head`] (delta
@@ -38,10 +38,10 @@ impl Limits {
 /// - `error`: the failure of the run.
 /// - `limits`: limits of the reduction.
 /// - `live`: executes a run; `None` if it does not fail.
-pub fn shrink(script: Script, error: String, limits: Limits, live: impl FnMut(&Script) -> Option<String>) -> Shrunk {
+pub fn shrink(script: Script, error: String, limits: Limits, run: impl FnMut(&Script) -> Option<String>) -> Shrunk {
     let wanted = head(&error);
     let started = Instant::now();
-    let mut search = Search { best: Shrunk { script, error, lives: 0 }, wanted, limits, started, live };
+    let mut search = Search { best: Shrunk { script, error, runs: 0 }, wanted, limits, started, run };
     loop {
         let before = search.best.script.clone();
         let parts: Vec<String> = before.streams.keys().cloned().collect();
@@ -90,12 +90,12 @@ struct Search<F> {
     wanted: String,
     limits: Limits,
     started: Instant,
-    live: F,
+    run: F,
 }
 
 impl<F: FnMut(&Script) -> Option<String>> Search<F> {
     fn is_over(&self) -> bool {
-        self.best.lives >= self.limits.lives || self.started.elapsed() >= self.limits.time
+        self.best.runs >= self.limits.runs || self.started.elapsed() >= self.limits.time
     }
 
     /// Replaces the list of one part, if the run still fails in the same way.
@@ -103,10 +103,10 @@ impl<F: FnMut(&Script) -> Option<String>> Search<F> {
         if self.is_over() {
             return false;
         }
-        self.best.lives += 1;
+        self.best.runs += 1;
         let mut script = self.best.script.clone();
         script.streams.insert(part.to_owned(), list);
-        match (self.live)(&script).filter(|error| head(error) == self.wanted) {
+        match (self.run)(&script).filter(|error| head(error) == self.wanted) {
             Some(error) => {
                 (self.best.script, self.best.error) = (script, error);
                 true

@@ -33,7 +33,7 @@ macro_rules! kinds {
             /// Number of events.
             pub events: u64,
             /// Number of completed runs.
-            pub lives: u64,
+            pub runs: u64,
             /// The checks of the oracle in these runs.
             pub checks: crate::oracle::Checks,
         }
@@ -41,7 +41,7 @@ macro_rules! kinds {
         impl Default for Counters {
             fn default() -> Self {
                 let checks = crate::oracle::Checks::default();
-                Self { done: [0; Kind::COUNT], steps: 0, events: 0, lives: 0, checks }
+                Self { done: [0; Kind::COUNT], steps: 0, events: 0, runs: 0, checks }
             }
         }
 
@@ -64,12 +64,12 @@ macro_rules! kinds {
                 }
                 self.steps += other.steps;
                 self.events += other.events;
-                self.lives += other.lives;
+                self.runs += other.runs;
                 self.checks.merge(&other.checks);
             }
 
             pub(in crate::sim) fn note_life(&mut self, checks: &crate::oracle::Checks) {
-                self.lives += 1;
+                self.runs += 1;
                 self.checks.merge(checks);
             }
 
@@ -79,7 +79,7 @@ macro_rules! kinds {
                 let inputs: serde_json::Map<_, _> =
                     Kind::ALL.into_iter().map(|kind| (format!("{kind:?}"), self.of(kind).into())).collect();
                 let invariants = self.checks.json();
-                serde_json::json!({ "lives": self.lives, "steps": self.steps, "inputs": inputs, "invariants": invariants })
+                serde_json::json!({ "runs": self.runs, "steps": self.steps, "inputs": inputs, "invariants": invariants })
             }
 
             /// Kinds that did not occur.

@@ -13,7 +13,7 @@ pub mod day;
 mod kind;
 mod ops;
 pub(crate) mod same;
-mod world;
+mod simulation;
 
 pub use kind::{Counters, Kind};
 
@@ -22,8 +22,8 @@ use crate::choices::{Choices, Decisions};
 use crate::model::mux::Room;
 use core::time::Duration;
 use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
-use world::World;
-pub(crate) use world::translated;
+use simulation::Simulation;
+pub(crate) use simulation::translated;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
@@ -149,17 +149,19 @@ fn host(choices: &mut impl Choices, streams: u32) -> HostOptions {
 /// # Panics
 ///
 /// Panics when pool and model differ, or an invariant is broken.
-pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
+pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
     let room = |conns, waiters, ids| Room { conns, waiters, ids };
     match shape.store {
-        Store::Heap => World::<MuxOnHeap>::new(shape, Room::ENDLESS, counters, trace).live(choices),
+        Store::Heap => Simulation::<MuxOnHeap>::new(shape, Room::ENDLESS, counters, trace).run(choices),
         Store::Fixed2 => {
-            World::<MuxFixed<2, 3, { stream_words(64) }>>::new(shape, room(2, 3, 64), counters, trace).live(choices);
+            Simulation::<MuxFixed<2, 3, { stream_words(64) }>>::new(shape, room(2, 3, 64), counters, trace)
+                .run(choices);
         }
         Store::Fixed6 => {
-            World::<MuxFixed<6, 8, { stream_words(128) }>>::new(shape, room(6, 8, 128), counters, trace).live(choices);
+            Simulation::<MuxFixed<6, 8, { stream_words(128) }>>::new(shape, room(6, 8, 128), counters, trace)
+                .run(choices);
         }
-        Store::Fixed0 => World::<MuxFixed<0, 1, 4>>::new(shape, room(0, 1, 64), counters, trace).live(choices),
+        Store::Fixed0 => Simulation::<MuxFixed<0, 1, 4>>::new(shape, room(0, 1, 64), counters, trace).run(choices),
     }
 }
 
@@ -174,5 +176,5 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }
     let mut operations = of.stream("operations");
-    super::caught(|| live(&shape, &mut operations, counters, trace))
+    super::caught(|| run(&shape, &mut operations, counters, trace))
 }

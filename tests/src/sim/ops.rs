@@ -1,7 +1,7 @@
 //! The operations. Each is applied to the pool and to the model, and their results are compared.
 
 use super::kind::Kind;
-use super::world::{SERVICES, TIME_MAX, World};
+use super::simulation::{SERVICES, Simulation, TIME_MAX};
 use super::{Shape, same};
 use crate::choices::Choices;
 use crate::model::pool::Outcome;
@@ -24,7 +24,7 @@ enum Stand {
     Failed,
 }
 
-impl<M: Bounded> World<'_, M> {
+impl<M: Bounded> Simulation<'_, M> {
     fn stands(&self, stand: Stand) -> Vec<usize> {
         let stand_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
             Some(Outcome::Waiting) if self.model.is_bound(number) => Stand::Bound,

@@ -9,8 +9,8 @@ use pkcs8::{EncryptedPrivateKeyInfoRef, LineEnding, SecretDocument};
 use poolhouse_client::tls::{FileFault, TlsConfig, TlsError, TlsOptions, TlsWarning};
 use poolhouse_uri::{ConnectionString, Secret};
 
-use super::support::World;
-use crate::tls::{Holder, Wanted};
+use super::support::Fixture;
+use crate::tls::{CertificateRequest, Holder};
 
 fn fault_of(options: &TlsOptions) -> (&'static str, FileFault) {
     match TlsConfig::build(options) {
@@ -25,25 +25,25 @@ fn fault_of(options: &TlsOptions) -> (&'static str, FileFault) {
 
 #[test]
 fn unusable_authorities_are_reported_by_file() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let fault = |name: &str, text: &str| {
         let mut options = TlsOptions::default();
-        options.ca_file = Some(world.folder.write(name, text));
+        options.ca_file = Some(fixture.folder.write(name, text));
         let (option, fault) = fault_of(&options);
         assert_eq!(option, "tlsCAFile");
         fault
     };
-    let good = world.root.certificate();
+    let good = fixture.root.certificate();
     assert_eq!(fault("empty.pem", ""), FileFault::NoCertificate);
     assert_eq!(fault("text.pem", "no PEM at all"), FileFault::NoCertificate);
     assert_eq!(fault("cut.pem", &good[..good.len() / 2]), FileFault::Pem);
     assert_eq!(fault("base64.pem", &good.replacen("MII", "M!I", 1)), FileFault::Pem);
-    assert_eq!(fault("key.pem", &world.root.identity().key), FileFault::NoCertificate);
+    assert_eq!(fault("key.pem", &fixture.root.identity().key), FileFault::NoCertificate);
     let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     assert_eq!(fault("hollow.pem", hollow), FileFault::BadCertificate);
 
     let mut options = TlsOptions::default();
-    options.ca_file = Some(world.folder.path().join("absent.pem"));
+    options.ca_file = Some(fixture.folder.path().join("absent.pem"));
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::Io(std::io::ErrorKind::NotFound)));
     // An error even if certificates are not verified.
     options.allow_invalid_certificates = true;
@@ -51,16 +51,16 @@ fn unusable_authorities_are_reported_by_file() {
 
     // One valid certificate suffices; the others are reported.
     let mut options = TlsOptions::default();
-    options.ca_file = Some(world.folder.write("mixed.pem", format!("{hollow}{good}")));
+    options.ca_file = Some(fixture.folder.write("mixed.pem", format!("{hollow}{good}")));
     let config = TlsConfig::build(&options).unwrap();
     assert_eq!(config.warnings(), [TlsWarning::UnusableAuthorities(1)]);
 }
 
 #[test]
 fn file_that_is_too_long_is_not_read() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut options = TlsOptions::default();
-    options.ca_file = Some(world.folder.write("long.pem", vec![b'\n'; 16 * 1024 * 1024 + 1]));
+    options.ca_file = Some(fixture.folder.write("long.pem", vec![b'\n'; 16 * 1024 * 1024 + 1]));
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::TooLong));
     // A file that reports length 0 and is endless.
     #[cfg(unix)]
@@ -71,15 +71,15 @@ fn file_that_is_too_long_is_not_read() {
 }
 
 struct Keys<'a> {
-    world: &'a World,
+    fixture: &'a Fixture,
     next: u32,
 }
 
 impl Keys<'_> {
     fn options(&mut self, text: &str, password: Option<&str>) -> TlsOptions {
         self.next += 1;
-        let mut options = self.world.options();
-        options.certificate_key_file = Some(self.world.folder.write(&format!("{}.pem", self.next), text));
+        let mut options = self.fixture.options();
+        options.certificate_key_file = Some(self.fixture.folder.write(&format!("{}.pem", self.next), text));
         options.certificate_key_file_password = password.map(Secret::from);
         options
     }
@@ -93,10 +93,10 @@ impl Keys<'_> {
 
 #[test]
 fn mismatched_certificates_and_keys_are_reported_by_file() {
-    let world = World::new();
-    let client = world.root.issue(&Wanted::client("ann")).identity();
-    let other = world.root.issue(&Wanted::client("bob")).identity();
-    let mut keys = Keys { world: &world, next: 0 };
+    let fixture = Fixture::new();
+    let client = fixture.root.issue(&CertificateRequest::client("ann")).identity();
+    let other = fixture.root.issue(&CertificateRequest::client("bob")).identity();
+    let mut keys = Keys { fixture: &fixture, next: 0 };
     let order = format!("{}{}", client.key, client.certificates);
     for good in [client.pem(), order] {
         assert!(TlsConfig::build(&keys.options(&good, None)).unwrap().has_certificate());
@@ -119,8 +119,8 @@ fn mismatched_certificates_and_keys_are_reported_by_file() {
 
 #[test]
 fn encrypted_key_requires_its_password() {
-    let world = World::new();
-    let holder = world.root.issue(&Wanted::client("ann"));
+    let fixture = Fixture::new();
+    let holder = fixture.root.issue(&CertificateRequest::client("ann"));
     let identity = holder.identity();
     let (_, key) = SecretDocument::from_pem(&identity.key).unwrap();
     let scheme = pbes2::Parameters::generate_pbkdf2_sha256_aes256cbc(2048, &[7; 16], [9; 16]).unwrap();
@@ -131,7 +131,7 @@ fn encrypted_key_requires_its_password() {
     };
     let document = SecretDocument::try_from(info.to_der().unwrap()).unwrap();
     let pem = document.to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF).unwrap();
-    let mut keys = Keys { world: &world, next: 0 };
+    let mut keys = Keys { fixture: &fixture, next: 0 };
     for text in [format!("{}{}", identity.certificates, *pem), format!("{}{}", *pem, identity.certificates)] {
         assert!(TlsConfig::build(&keys.options(&text, Some("hunter2"))).unwrap().has_certificate());
         assert!(TlsConfig::build(&keys.options(&text.replace('\n', "\r\n"), Some("hunter2"))).is_ok());
@@ -147,8 +147,8 @@ fn encrypted_key_requires_its_password() {
 /// PKCS#8, but encrypted by MD5 and DES.
 #[test]
 fn key_with_legacy_encryption_is_reported_as_such() {
-    let world = World::new();
-    let identity = world.root.issue(&Wanted::client("ann")).identity();
+    let fixture = Fixture::new();
+    let identity = fixture.root.issue(&CertificateRequest::client("ann")).identity();
     let mut bytes = vec![0x30, 47, 0x30, 27, 0x06, 9];
     // pbeWithMD5AndDES-CBC, its salt and its 2048 iterations; the encrypted key.
     bytes.extend([
@@ -158,23 +158,23 @@ fn key_with_legacy_encryption_is_reported_as_such() {
     bytes.extend([9; 16]);
     let pem = SecretDocument::try_from(bytes).unwrap().to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF).unwrap();
     let text = format!("{}{}", identity.certificates, *pem);
-    assert_eq!(Keys { world: &world, next: 0 }.fault(&text, Some("hunter2")), FileFault::Encryption);
+    assert_eq!(Keys { fixture: &fixture, next: 0 }.fault(&text, Some("hunter2")), FileFault::Encryption);
 }
 
 #[test]
 fn configuration_is_shown_without_keys_and_certificates() {
-    let world = World::new();
-    let client = world.root.issue(&Wanted::client("ann")).identity();
-    let mut options = Keys { world: &world, next: 0 }.options(&client.pem(), None);
+    let fixture = Fixture::new();
+    let client = fixture.root.issue(&CertificateRequest::client("ann")).identity();
+    let mut options = Keys { fixture: &fixture, next: 0 }.options(&client.pem(), None);
     options.allow_invalid_hostnames = true;
     let config = TlsConfig::build(&options).unwrap();
     assert_eq!(format!("{config:?}"), "TlsConfig { has_certificate: true, warnings: [InvalidHostnames], .. }");
-    assert_eq!(format!("{:?}", world.config()), "TlsConfig { has_certificate: false, warnings: [], .. }");
+    assert_eq!(format!("{:?}", fixture.config()), "TlsConfig { has_certificate: false, warnings: [], .. }");
 }
 
 #[test]
 fn password_without_a_file_is_an_error() {
-    let mut options = World::new().options();
+    let mut options = Fixture::new().options();
     options.certificate_key_file_password = Some(Secret::from("hunter2"));
     let error = TlsConfig::build(&options).unwrap_err();
     assert_eq!(error, TlsError::PasswordWithoutFile);

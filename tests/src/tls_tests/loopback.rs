@@ -11,9 +11,9 @@ use futures_lite::future::block_on;
 use poolhouse_client::tls::{TlsConfig, TlsOptions, TlsStream};
 use poolhouse_core::{Cause, HostAddress};
 
-use super::support::World;
+use super::support::Fixture;
 use crate::fake::{BlockingClient, Cut, FakeOptions, FakeServer, Fault};
-use crate::tls::{Versions, Wanted};
+use crate::tls::{CertificateRequest, Versions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -58,8 +58,9 @@ impl io::Write for Blocking {
     }
 }
 
-fn fake(world: &World, versions: Versions) -> FakeServer {
-    let mut tls = crate::tls::ServerTls::new(world.root.issue(&Wanted::server(&["127.0.0.1"])).identity());
+fn fake(fixture: &Fixture, versions: Versions) -> FakeServer {
+    let mut tls =
+        crate::tls::ServerTls::new(fixture.root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity());
     tls.versions = versions;
     let mut options = FakeOptions::default();
     options.tls = Some(tls);
@@ -76,10 +77,10 @@ fn client(server: &FakeServer, config: &TlsConfig) -> Result<BlockingClient<Bloc
 
 #[test]
 fn fake_server_greets_and_answers_over_tls() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let server = fake(&world, versions);
-        let config = world.config();
+        let server = fake(&fixture, versions);
+        let config = fixture.config();
         for _ in 0..2 {
             let mut client = client(&server, &config).unwrap();
             assert!(client.hello("app").unwrap().get_bool("isWritablePrimary").unwrap());
@@ -100,9 +101,9 @@ fn fake_server_greets_and_answers_over_tls() {
 
 #[test]
 fn faults_of_the_fake_server_work_under_tls() {
-    let world = World::new();
-    let server = fake(&world, Versions::All);
-    let config = world.config();
+    let fixture = Fixture::new();
+    let server = fake(&fixture, Versions::All);
+    let config = fixture.config();
     let mut client = client(&server, &config).unwrap();
     client.hello("app").unwrap();
     server.inject(Fault::Trickle { gap: Duration::ZERO });
@@ -117,12 +118,12 @@ fn faults_of_the_fake_server_work_under_tls() {
 
 #[test]
 fn client_without_tls_cannot_connect() {
-    let world = World::new();
-    let server = fake(&world, Versions::All);
+    let fixture = Fixture::new();
+    let server = fake(&fixture, Versions::All);
     let mut plain = BlockingClient::connect(server.address(), PATIENCE).unwrap();
     assert!(plain.hello("app").is_err());
     // The server still works.
-    assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
+    assert!(client(&server, &fixture.config()).unwrap().hello("app").is_ok());
 }
 
 /// The client's sockets: an encrypted connection to a verified server is private, and its debug
@@ -131,14 +132,14 @@ fn client_without_tls_cannot_connect() {
 fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_client::{Net, Stream};
     use poolhouse_driver::{ConnectError, Runtime};
-    let world = World::new();
-    let server = fake(&world, Versions::All);
+    let fixture = Fixture::new();
+    let server = fake(&fixture, Versions::All);
     let net = Net::new(poolhouse_smol::Smol);
     let port = server.address().port();
     let address = HostAddress::Tcp { host: "127.0.0.1", port };
     let plain = block_on(net.connect(&address, None)).unwrap();
     assert_eq!((format!("{plain:?}").as_str(), net.is_private(&plain)), ("Tcp(..)", false));
-    let encrypting = net.clone().with_tls(Some(world.config()));
+    let encrypting = net.clone().with_tls(Some(fixture.config()));
     let stream = block_on(encrypting.connect(&address, None)).unwrap();
     assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
     // Encrypted, but the server was not verified.

@@ -3,7 +3,7 @@
 use poolhouse_core::Cause;
 use poolhouse_wire::{Labels, Phase};
 
-use super::support::{Far, HOST, World, connect, receive, run, send};
+use super::support::{Far, Fixture, HOST, connect, receive, run, send};
 use crate::choices::Choices;
 use crate::rng::Rng;
 use crate::tls::Versions;
@@ -11,11 +11,11 @@ use crate::tls::Versions;
 /// CMAP-98.
 #[test]
 fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let mut server = world.server();
+        let mut server = fixture.server();
         server.versions = versions;
-        let config = world.config();
+        let config = fixture.config();
         let whole = Far::server(&server);
         connect(&config, HOST, &whole).unwrap();
         let whole = whole.0.borrow().given;
@@ -24,7 +24,7 @@ fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
         for cut in 0..whole {
             // Without session resumption, so that each handshake is a full one.
             let wire = Far::server(&server).with(|far| far.cut = Some(cut));
-            if let Err(error) = connect(&world.config(), HOST, &wire) {
+            if let Err(error) = connect(&fixture.config(), HOST, &wire) {
                 failed += 1;
                 assert_eq!(error.cause(), Cause::Network, "cut at {cut}: {error}");
                 assert_ne!(Labels::for_establishment(Phase::Tls, error.cause()), Labels::NONE);
@@ -38,7 +38,7 @@ fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
 /// CMAP-97: an error other than an I/O error does not indicate overload.
 #[test]
 fn peer_of_another_protocol_violates_the_protocol() {
-    let config = World::new().config();
+    let config = Fixture::new().config();
     let mongod = [36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0];
     let speeches: [&[u8]; 5] =
         [b"HTTP/1.1 400 Bad Request\r\n\r\n", &mongod, b"-ERR unknown command\r\n", &[0; 64], &[0xff; 64]];
@@ -57,17 +57,17 @@ fn peer_of_another_protocol_violates_the_protocol() {
 
 #[test]
 fn silent_peer_at_its_end_is_a_network_error() {
-    let error = connect(&World::new().config(), HOST, &Far::script(&[])).unwrap_err();
+    let error = connect(&Fixture::new().config(), HOST, &Far::script(&[])).unwrap_err();
     assert_eq!(error.cause(), Cause::Network);
 }
 
 #[test]
 fn damaged_bytes_are_an_error_and_never_a_panic() {
-    let world = World::new();
-    let server = world.server();
+    let fixture = Fixture::new();
+    let server = fixture.server();
     let mut rng = Rng::new(1);
     for _ in 0..300 {
-        let config = world.config();
+        let config = fixture.config();
         let wire = Far::server(&server);
         // The server's bytes with one of them changed.
         let at = rng.below(1500);
@@ -82,7 +82,7 @@ fn damaged_bytes_are_an_error_and_never_a_panic() {
 
 #[test]
 fn random_bytes_are_an_error_and_never_a_panic() {
-    let config = World::new().config();
+    let config = Fixture::new().config();
     let mut rng = Rng::new(2);
     for _ in 0..300 {
         let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
@@ -97,22 +97,22 @@ fn random_bytes_are_an_error_and_never_a_panic() {
 
 #[test]
 fn host_that_no_certificate_can_name_is_an_error_of_the_certificate() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for host in ["", "a b", "fe80::1%eth0", "a..b"] {
-        let error = connect(&world.config(), host, &Far::server(&world.server())).unwrap_err();
+        let error = connect(&fixture.config(), host, &Far::server(&fixture.server())).unwrap_err();
         assert!(matches!(error.cause(), Cause::Certificate(_)), "{host}: {error}");
     }
 }
 
 #[test]
 fn end_without_close_notify_is_an_error_and_with_it_an_end() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         for announced in [false, true] {
-            let mut server = world.server();
+            let mut server = fixture.server();
             server.versions = versions;
             let wire = Far::server(&server);
-            let mut stream = connect(&world.config(), HOST, &wire).unwrap();
+            let mut stream = connect(&fixture.config(), HOST, &wire).unwrap();
             wire.0.borrow_mut().send_unsolicited(b"last words");
             if announced {
                 wire.0.borrow_mut().end();

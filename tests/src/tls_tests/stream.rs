@@ -10,7 +10,7 @@ use std::io;
 
 use embedded_io_async::{Read, Write};
 
-use super::support::{Far, HOST, Wire, World, connect, receive, run, run_for, send};
+use super::support::{Far, Fixture, HOST, Wire, connect, receive, run, run_for, send};
 use crate::tls::Versions;
 use poolhouse_client::tls::TlsStream;
 
@@ -18,19 +18,19 @@ fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap()).collect()
 }
 
-fn open(world: &World, versions: Versions, change: impl FnOnce(&mut Far)) -> (Wire, TlsStream<Wire>) {
-    let mut server = world.server();
+fn open(fixture: &Fixture, versions: Versions, change: impl FnOnce(&mut Far)) -> (Wire, TlsStream<Wire>) {
+    let mut server = fixture.server();
     server.versions = versions;
     let wire = Far::server(&server).with(change);
-    let stream = connect(&world.config(), HOST, &wire).unwrap();
+    let stream = connect(&fixture.config(), HOST, &wire).unwrap();
     (wire, stream)
 }
 
 #[test]
 fn bytes_can_be_sent_and_received_one_at_a_time() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let (_, mut stream) = open(&world, versions, |far| {
+        let (_, mut stream) = open(&fixture, versions, |far| {
             far.chunk = 1;
             far.slow = true;
             // Reads begin before all bytes are sent.
@@ -44,10 +44,10 @@ fn bytes_can_be_sent_and_received_one_at_a_time() {
 
 #[test]
 fn large_messages_pass_whole() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         for chunk in [1021, usize::MAX] {
-            let (_, mut stream) = open(&world, versions, |far| far.chunk = chunk);
+            let (_, mut stream) = open(&fixture, versions, |far| far.chunk = chunk);
             let sent = pattern(3_000_000);
             run(send(&mut stream, &sent)).unwrap();
             assert_eq!(run(receive(&mut stream, sent.len())).unwrap(), sent);
@@ -57,8 +57,8 @@ fn large_messages_pass_whole() {
 
 #[test]
 fn nothing_is_sent_before_it_is_flushed_and_all_of_it_then() {
-    let world = World::new();
-    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (wire, mut stream) = open(&fixture, Versions::All, |_| {});
     assert_eq!(run(stream.write(b"abc")).unwrap(), 3);
     assert_eq!(run(stream.write(b"def")).unwrap(), 3);
     assert_eq!(wire.0.borrow().heard, b"");
@@ -71,16 +71,16 @@ fn nothing_is_sent_before_it_is_flushed_and_all_of_it_then() {
 
 #[test]
 fn written_bytes_are_sent_before_a_read_waits() {
-    let world = World::new();
-    let (_, mut stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (_, mut stream) = open(&fixture, Versions::All, |_| {});
     assert_eq!(run(stream.write(b"abc")).unwrap(), 3);
     assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"abc");
 }
 
 #[test]
 fn bytes_for_a_peer_that_does_not_read_are_bounded() {
-    let world = World::new();
-    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (wire, mut stream) = open(&fixture, Versions::All, |_| {});
     wire.0.borrow_mut().stuck = true;
     let piece = pattern(10_000);
     let mut taken = 0;
@@ -100,9 +100,9 @@ fn bytes_for_a_peer_that_does_not_read_are_bounded() {
 /// The peer may not read until its output was read: a read that waited for a write would deadlock.
 #[test]
 fn read_continues_while_writes_are_blocked() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let (wire, mut stream) = open(&world, versions, |far| far.echo = false);
+        let (wire, mut stream) = open(&fixture, versions, |far| far.echo = false);
         wire.0.borrow_mut().stuck = true;
         let piece = pattern(10_000);
         let mut taken = 0;
@@ -121,11 +121,11 @@ fn read_continues_while_writes_are_blocked() {
 
 #[test]
 fn dropped_read_loses_no_bytes() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         // With a single poll this socket never returns bytes.
         for polls in 2..7 {
-            let (wire, mut stream) = open(&world, versions, |_| {});
+            let (wire, mut stream) = open(&fixture, versions, |_| {});
             let sent = pattern(40_000);
             {
                 let mut far = wire.0.borrow_mut();
@@ -147,10 +147,10 @@ fn dropped_read_loses_no_bytes() {
 
 #[test]
 fn dropped_write_sends_its_accepted_bytes_once_and_in_order() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         for polls in 1..8 {
-            let (wire, mut stream) = open(&world, versions, |_| {});
+            let (wire, mut stream) = open(&fixture, versions, |_| {});
             {
                 let mut far = wire.0.borrow_mut();
                 far.echo = false;
@@ -179,10 +179,10 @@ fn dropped_write_sends_its_accepted_bytes_once_and_in_order() {
 
 #[test]
 fn dropped_handshake_leaves_no_state() {
-    let world = World::new();
-    let config = world.config();
+    let fixture = Fixture::new();
+    let config = fixture.config();
     for polls in 1..60 {
-        let wire = Far::server(&world.server()).with(|far| {
+        let wire = Far::server(&fixture.server()).with(|far| {
             far.chunk = 200;
             far.slow = true;
         });
@@ -194,9 +194,9 @@ fn dropped_handshake_leaves_no_state() {
 
 #[test]
 fn dropping_a_stream_sends_close_notify() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let (wire, mut stream) = open(&world, versions, |_| {});
+        let (wire, mut stream) = open(&fixture, versions, |_| {});
         run(send(&mut stream, b"abc")).unwrap();
         assert!(!wire.0.borrow_mut().side().said_goodbye());
         // Unflushed bytes are sent first.
@@ -205,7 +205,7 @@ fn dropping_a_stream_sends_close_notify() {
         assert!(wire.0.borrow_mut().side().said_goodbye());
         assert_eq!(wire.0.borrow().heard, b"abcdef");
 
-        let (wire, stream) = open(&world, versions, |_| {});
+        let (wire, stream) = open(&fixture, versions, |_| {});
         wire.0.borrow_mut().stuck = true;
         drop(stream);
         assert!(!wire.0.borrow_mut().side().said_goodbye(), "dropping does not wait");
@@ -215,8 +215,8 @@ fn dropping_a_stream_sends_close_notify() {
 /// Its state may be inconsistent.
 #[test]
 fn stream_dropped_by_a_panic_sends_no_further_bytes() {
-    let world = World::new();
-    let (wire, stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (wire, stream) = open(&fixture, Versions::All, |_| {});
     let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(move || {
         let _stream = stream;
         panic!("a panic that is part of the test");
@@ -226,8 +226,8 @@ fn stream_dropped_by_a_panic_sends_no_further_bytes() {
 
 #[test]
 fn socket_that_accepts_no_bytes_is_an_error() {
-    let world = World::new();
-    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (wire, mut stream) = open(&fixture, Versions::All, |_| {});
     wire.0.borrow_mut().chunk = 0;
     let error = run(send(&mut stream, b"hello")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::WriteZero);
@@ -236,9 +236,9 @@ fn socket_that_accepts_no_bytes_is_an_error() {
 
 #[test]
 fn debug_output_of_a_stream_shows_its_version_and_get_ref_its_socket() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (versions, version) in [(Versions::Tls12, "TLSv1_2"), (Versions::Tls13, "TLSv1_3")] {
-        let (wire, stream) = open(&world, versions, |_| {});
+        let (wire, stream) = open(&fixture, versions, |_| {});
         assert_eq!(format!("{stream:?}"), format!("TlsStream {{ protocol: Some({version:?}), .. }}"));
         assert!(alloc::rc::Rc::ptr_eq(&stream.get_ref().0, &wire.0));
     }
@@ -246,10 +246,10 @@ fn debug_output_of_a_stream_shows_its_version_and_get_ref_its_socket() {
 
 #[test]
 fn failed_write_reports_a_reason_only_if_the_peer_sent_one() {
-    let world = World::new();
+    let fixture = Fixture::new();
     // A closing stream does not read an endless peer forever.
     for (patient, chunk) in [(false, usize::MAX), (true, usize::MAX), (false, 97)] {
-        let (wire, mut stream) = open(&world, Versions::All, |_| {});
+        let (wire, mut stream) = open(&fixture, Versions::All, |_| {});
         {
             let mut far = wire.0.borrow_mut();
             far.send_unsolicited(&pattern(100_000));
@@ -265,8 +265,8 @@ fn failed_write_reports_a_reason_only_if_the_peer_sent_one() {
 
 #[test]
 fn read_waits_while_the_peer_is_silent() {
-    let world = World::new();
-    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    let fixture = Fixture::new();
+    let (wire, mut stream) = open(&fixture, Versions::All, |_| {});
     wire.0.borrow_mut().patient = true;
     assert!(run_for(stream.read(&mut [0; 8]), 10).is_none());
     wire.0.borrow_mut().send_unsolicited(b"now");
@@ -287,13 +287,13 @@ impl Wake for Woken {
 /// allows a deadline to be checked.
 #[test]
 fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
-    let world = World::new();
-    let mut server = world.server();
+    let fixture = Fixture::new();
+    let mut server = fixture.server();
     server.versions = Versions::Tls13;
     let mut config = rustls::ServerConfig::clone(&server.config().unwrap());
     config.send_tls13_tickets = 500;
     let wire = Far::of(&Arc::new(config));
-    let mut stream = connect(&world.config(), HOST, &wire).unwrap();
+    let mut stream = connect(&fixture.config(), HOST, &wire).unwrap();
     let left = {
         let mut far = wire.0.borrow_mut();
         // About the size of a session ticket.

@@ -12,18 +12,18 @@ use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_client::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
 use rustls::ServerConfig;
 
-use crate::tls::{Folder, Holder, ServerTls, Side, Wanted};
+use crate::tls::{CertificateRequest, Folder, Holder, ServerTls, Side};
 
 /// The host name of servers in memory.
 pub(super) const HOST: &str = "db.example.com";
 
 /// An authority, and a folder for its certificate.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) root: Holder,
     pub(super) folder: Folder,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
         Self { root: Holder::root("root"), folder: Folder::new() }
     }
@@ -41,7 +41,7 @@ impl World {
 
     /// Returns a server with a valid certificate.
     pub(super) fn server(&self) -> ServerTls {
-        ServerTls::new(self.root.issue(&Wanted::server(&[HOST, "10.1.2.3", "::1"])).identity())
+        ServerTls::new(self.root.issue(&CertificateRequest::server(&[HOST, "10.1.2.3", "::1"])).identity())
     }
 }
 

@@ -43,7 +43,7 @@ fn every_version_and_compression_works_with_and_without_a_password() {
 }
 
 /// Core's own handshake, once.
-fn shake_hands(server: SocketAddr, version: Version) -> CqlNext {
+fn perform_handshake(server: SocketAddr, version: Version) -> CqlNext {
     let options = CqlHandshakeOptions { version, compressions: &[Compression::Lz4], ..CqlHandshakeOptions::DEFAULT };
     let password = Password { username: "ada", password: "pencil" };
     let mut handshake = CqlHandshake::new(options, password, Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ fn handshake_downgrades_to_the_supported_version() {
         let server = CqlServer::start(options).expect("loopback");
         let mut asked = Version::NEWEST;
         let established = loop {
-            match shake_hands(server.address(), asked) {
+            match perform_handshake(server.address(), asked) {
                 CqlNext::Reconnect { version } => asked = version,
                 CqlNext::Established(established) => break established,
                 next @ (CqlNext::Transmit | CqlNext::Receive) => panic!("the handshake has not ended: {next:?}"),

@@ -14,8 +14,8 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};
 use poolhouse_core::{Cause, HostAddress, Instant};
 use poolhouse_driver::{
-    BaseRuntime, ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
-    ServerState, Subscribers, Wanted,
+    BaseRuntime, ClientCore, ConnectError, CoreConfig, Guard, Lock, Locked, NewServer, OperationError, Runtime,
+    SelectionRequest, Server, ServerState, Subscribers,
 };
 use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
@@ -26,7 +26,7 @@ const MOVES_MAX: usize = 1_000;
 
 /// The state of the peers. loom does not track it, so it changes only while nothing is explored.
 #[derive(Default)]
-struct World {
+struct Shared {
     /// An exception to that: one task of a scenario advances the time, and only when a deadline is
     /// awaited. Operations that other tasks begin afterwards start later by that time; nothing else
     /// in them depends on it.
@@ -82,7 +82,7 @@ type Listen = fn(&Turnstile<Held>, usize, &Waker) -> Poll<()>;
 /// A runtime with time and peers under control of the test.
 #[derive(Clone)]
 pub(crate) struct Bench {
-    world: Arc<World>,
+    shared: Arc<Shared>,
     held: Arc<Turnstile<Held>>,
     /// How a reader waits for a held reply.
     listen: Listen,
@@ -91,13 +91,13 @@ pub(crate) struct Bench {
     sleepers: Option<Arc<Sleepers>>,
 }
 
-pub(crate) type BenchHub = Hub<Bench>;
+pub(crate) type BenchCore = ClientCore<Bench>;
 pub(crate) type BenchServer = Server<Bench>;
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let world = World { now: AtomicU64::new(1), ..World::default() };
-        Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen, sleepers: None }
+        let shared = Shared { now: AtomicU64::new(1), ..Shared::default() };
+        Self { shared: Arc::new(shared), held: Arc::new(Lock::new(Held::default())), listen, sleepers: None }
     }
 
     /// A bench with a task that advances the time: see [`Bench::keep_time`].
@@ -112,11 +112,11 @@ impl Bench {
 
     /// From now on, for this duration, the clock advances to the deadline of each task that sleeps.
     pub(crate) fn let_time_fly(&self, time: Duration) {
-        self.world.flies_until.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
+        self.shared.flies_until.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
 
     pub(crate) fn advance(&self, time: Duration) {
-        self.world.now.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
+        self.shared.now.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
 
     /// Advances the time to the earliest deadline of a sleeping task, repeatedly until
@@ -129,7 +129,7 @@ impl Bench {
         while let Some(at) = poll_fn(|context| sleepers.poll_first(context.waker())).await {
             moves += 1;
             assert!(moves < MOVES_MAX, "time passes, but a task waits forever");
-            sleepers.wake_until(at, || self.world.now.fetch_max(at, Ordering::Relaxed));
+            sleepers.wake_until(at, || self.shared.now.fetch_max(at, Ordering::Relaxed));
             pause();
         }
     }
@@ -141,33 +141,33 @@ impl Bench {
     }
 
     pub(crate) fn refuse(&self) {
-        self.world.refuses.store(true, Ordering::Relaxed);
+        self.shared.refuses.store(true, Ordering::Relaxed);
     }
 
     /// Peers accept connections again.
     pub(crate) fn accept(&self) {
-        self.world.refuses.store(false, Ordering::Relaxed);
+        self.shared.refuses.store(false, Ordering::Relaxed);
     }
 
     /// The next `count` reads fail, on any stream.
     pub(crate) fn cut(&self, count: usize) {
-        self.world.cuts.store(count, Ordering::Relaxed);
+        self.shared.cuts.store(count, Ordering::Relaxed);
     }
 
     /// Ends all faults.
     pub(crate) fn recover(&self) {
         self.accept();
         self.cut(0);
-        self.world.mute.store(false, Ordering::Relaxed);
+        self.shared.mute.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn mute(&self) {
-        self.world.mute.store(true, Ordering::Relaxed);
+        self.shared.mute.store(true, Ordering::Relaxed);
     }
 
     /// Replies to `ping` wait for [`Bench::release`].
     pub(crate) fn hold(&self) {
-        self.world.holds.store(true, Ordering::Relaxed);
+        self.shared.holds.store(true, Ordering::Relaxed);
     }
 
     /// Releases the reply that is held or will be held. May be explored.
@@ -180,15 +180,15 @@ impl Bench {
     }
 
     pub(crate) fn become_(&self, role: Role) {
-        self.world.role.store(role as usize, Ordering::Relaxed);
+        self.shared.role.store(role as usize, Ordering::Relaxed);
     }
 
     pub(crate) fn hello_count(&self) -> usize {
-        self.world.hello_count.load(Ordering::Relaxed)
+        self.shared.hello_count.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stream_count(&self) -> usize {
-        self.world.stream_count.load(Ordering::Relaxed)
+        self.shared.stream_count.load(Ordering::Relaxed)
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.bench.world.stream_count.fetch_sub(1, Ordering::Relaxed);
+        self.bench.shared.stream_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -236,7 +236,7 @@ impl Read for Stream {
         let Self { bench, number, unread, held } = self;
         poll_fn(|context| {
             let cut = |cuts: usize| cuts.checked_sub(1);
-            if bench.world.cuts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, cut).is_ok() {
+            if bench.shared.cuts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, cut).is_ok() {
                 return Poll::Ready(Err(ErrorKind::ConnectionReset));
             }
             if !unread.is_empty() {
@@ -262,16 +262,16 @@ impl Write for Stream {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("the bytes are not a complete message")
         };
-        let world = &self.bench.world;
+        let shared = &self.bench.shared;
         let is_ping = message.body().iter().next().and_then(Result::ok).is_some_and(|first| first.key == "ping");
         if !is_ping {
-            world.hello_count.fetch_add(1, Ordering::Relaxed);
+            shared.hello_count.fetch_add(1, Ordering::Relaxed);
         }
-        if world.mute.load(Ordering::Relaxed) {
+        if shared.mute.load(Ordering::Relaxed) {
             return Ok(buf.len());
         }
-        let reply = reply(message.header().request_id, world.role.load(Ordering::Relaxed));
-        if is_ping && world.holds.load(Ordering::Relaxed) {
+        let reply = reply(message.header().request_id, shared.role.load(Ordering::Relaxed));
+        if is_ping && shared.holds.load(Ordering::Relaxed) {
             self.held.extend_from_slice(&reply);
         } else {
             self.unread.extend_from_slice(&reply);
@@ -310,7 +310,7 @@ impl BaseRuntime for Bench {
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.world.now.load(Ordering::Relaxed))
+        Instant::from_nanos(self.shared.now.load(Ordering::Relaxed))
     }
 
     fn entropy(&self) -> u32 {
@@ -322,8 +322,8 @@ impl BaseRuntime for Bench {
             return sleepers.sleep_until(at.as_nanos(), || self.now().as_nanos()).await;
         }
         poll_fn(|_| {
-            if at.as_nanos() <= self.world.flies_until.load(Ordering::Relaxed) {
-                self.world.now.fetch_max(at.as_nanos(), Ordering::Relaxed);
+            if at.as_nanos() <= self.shared.flies_until.load(Ordering::Relaxed) {
+                self.shared.now.fetch_max(at.as_nanos(), Ordering::Relaxed);
                 return Poll::Ready(());
             }
             if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }
@@ -340,11 +340,11 @@ impl Runtime for Bench {
     type ServerHandle = Arc<Server<Self>>;
 
     async fn connect(&self, _: &HostAddress<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
-        if self.world.refuses.load(Ordering::Relaxed) {
+        if self.shared.refuses.load(Ordering::Relaxed) {
             return Err(Cause::Network.into());
         }
-        self.world.stream_count.fetch_add(1, Ordering::Relaxed);
-        let number = self.world.dials.fetch_add(1, Ordering::Relaxed);
+        self.shared.stream_count.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.dials.fetch_add(1, Ordering::Relaxed);
         Ok(Stream { bench: self.clone(), number, unread: Vec::new(), held: Vec::new() })
     }
 
@@ -361,7 +361,7 @@ impl Runtime for Bench {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) bench: Bench,
-    pub(crate) hub: Arc<BenchHub>,
+    pub(crate) core: Arc<BenchCore>,
     pub(crate) server: Arc<BenchServer>,
     idle: Arc<Idle>,
 }
@@ -385,13 +385,13 @@ impl Client {
         Self::with(bench, |_| ())
     }
 
-    pub(crate) fn with(bench: Bench, change: impl FnOnce(&mut HubConfig)) -> Self {
+    pub(crate) fn with(bench: Bench, change: impl FnOnce(&mut CoreConfig)) -> Self {
         Self::watched(bench, Subscribers::default(), change)
     }
 
     /// A client with observed events.
-    pub(crate) fn watched(bench: Bench, events: Subscribers, change: impl FnOnce(&mut HubConfig)) -> Self {
-        let role = bench.world.role.load(Ordering::Relaxed);
+    pub(crate) fn watched(bench: Bench, events: Subscribers, change: impl FnOnce(&mut CoreConfig)) -> Self {
+        let role = bench.shared.role.load(Ordering::Relaxed);
         let options = TopologyOptions {
             seeds: &["a"],
             direct_connection: role == Role::Standalone as usize,
@@ -399,7 +399,7 @@ impl Client {
             ..Default::default()
         };
         let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
-        let mut config = HubConfig {
+        let mut config = CoreConfig {
             pool: PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT }.validate().expect("valid"),
             monitor: MonitorOptions::DEFAULT.validate().expect("valid"),
             connect_timeout: None,
@@ -407,17 +407,17 @@ impl Client {
             server_selection_timeout: Duration::from_secs(30),
             compressors: Compressors::NONE,
             zlib_compression_level: None,
-            late_reply: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
             metadata: ClientMetadata::new(&metadata).expect("short"),
             login: None,
             client: 0,
         };
         change(&mut config);
-        let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");
-        let server = done(hub.next_server()).expect("the seed");
+        let core = ClientCore::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");
+        let server = done(core.next_server()).expect("the seed");
         // Each task is returned once, so no other caller starts these tasks.
-        drop(hub.server_tasks(&server));
-        Self { bench, hub: Arc::new(hub), server, idle: Arc::default() }
+        drop(core.server_tasks(&server));
+        Self { bench, core: Arc::new(core), server, idle: Arc::default() }
     }
 
     /// A client with a checked server, and its monitor, which waits for a request.
@@ -465,34 +465,34 @@ impl Client {
     }
 
     pub(crate) fn check(&self) -> Boxed<()> {
-        let Self { hub, server, .. } = self.clone();
-        Box::pin(async move { hub.run_check(&server).await })
+        let Self { core, server, .. } = self.clone();
+        Box::pin(async move { core.run_check(&server).await })
     }
 
     pub(crate) fn worker(&self) -> Boxed<()> {
-        let Self { hub, server, .. } = self.clone();
-        Box::pin(async move { hub.run_worker(&server).await })
+        let Self { core, server, .. } = self.clone();
+        Box::pin(async move { core.run_worker(&server).await })
     }
 
     pub(crate) fn pool_clock(&self) -> Boxed<()> {
-        let Self { hub, server, .. } = self.clone();
-        Box::pin(async move { hub.run_pool_clock(&server).await })
+        let Self { core, server, .. } = self.clone();
+        Box::pin(async move { core.run_pool_clock(&server).await })
     }
 
     pub(crate) fn clock(&self) -> Boxed<()> {
-        let hub = Arc::clone(&self.hub);
-        Box::pin(async move { hub.run_clock().await })
+        let core = Arc::clone(&self.core);
+        Box::pin(async move { core.run_clock().await })
     }
 
     /// Checks out a connection of the server.
     pub(crate) async fn check_out(&self) -> Result<Guard<'_, Bench>, OperationError> {
-        self.hub.check_out_of(Arc::clone(&self.server), None, None).await
+        self.core.check_out_of(Arc::clone(&self.server), None, None).await
     }
 
     /// Selects the server, checks out a connection, exchanges one message, and checks the
     /// connection in.
     pub(crate) async fn ping(self) -> Result<(), OperationError> {
-        let mut guard = self.hub.check_out(&Wanted::WRITE, None).await?;
+        let mut guard = self.core.check_out(&SelectionRequest::WRITE, None).await?;
         ping(&mut guard).await
     }
 

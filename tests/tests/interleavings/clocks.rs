@@ -40,7 +40,7 @@ fn task_does_not_wait_for_a_connection_beyond_its_limit() {
             let waited = bench.now().saturating_since(begun);
             assert!(waited == SECOND || waited == 2 * SECOND, "{waited:?}");
             drop(guard);
-            held.hub.close();
+            held.core.close();
             join(clock);
         });
         "timeout"
@@ -59,13 +59,13 @@ fn operation_ends_at_its_limit() {
         let clock = task(client.pool_clock());
         let operation = client.clone();
         let operation = task(async move {
-            let mut guard = operation.hub.check_out_of(operation.server.clone(), None, Some(deadline)).await?;
+            let mut guard = operation.core.check_out_of(operation.server.clone(), None, Some(deadline)).await?;
             ping(&mut guard).await
         });
         assert_eq!(join(operation), Err(OperationError::Timeout));
         assert_eq!(bench.now(), deadline);
         assert_eq!(client.counts(), PoolCounts::default());
-        client.hub.close();
+        client.core.close();
         join(clock);
         "timeout"
     });
@@ -85,9 +85,9 @@ fn server_is_checked_as_soon_as_requested() {
             assert!(check.as_mut().poll(context).is_pending(), "the monitor does not end");
             if checks.hello_count() < 2 { Poll::Pending } else { Poll::Ready(()) }
         }));
-        client.hub.request_check();
+        client.core.request_check();
         join(check);
-        client.hub.close();
+        client.core.close();
         join(clock);
         "checked"
     });

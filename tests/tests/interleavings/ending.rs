@@ -19,7 +19,7 @@ fn close_ends_a_task_that_waits() {
         block_on(async move {
             let guard = waiting.check_out().await.expect("there");
             let task = task(waiting.clone().ping());
-            waiting.hub.close();
+            waiting.core.close();
             let error = join(task).expect_err("the connection was never returned");
             assert!(is_closed(&error), "{error:?}");
             drop(guard);
@@ -34,7 +34,7 @@ fn close_during_a_check_out() {
     let outcomes = explore("close, and a task that pings", Depth::All, || {
         let client = Client::new(Bench::new()).connected();
         let task = task(client.clone().ping());
-        client.hub.close();
+        client.core.close();
         let pinged = join(task);
         assert_eq!(client.counts(), PoolCounts::default());
         match pinged {
@@ -53,7 +53,7 @@ fn close_during_check_outs() {
     let outcomes = explore("close, and two tasks that ping", Depth::Preemptions(4), || {
         let client = Client::new(Bench::new()).connected();
         let tasks = [task(client.clone().ping()), task(client.clone().ping())];
-        client.hub.close();
+        client.core.close();
         let mut answered = 0;
         for task in tasks {
             match join(task) {
@@ -72,14 +72,14 @@ fn close_ends_the_tasks_of_a_server() {
     explore("close, a worker and the clock of a pool", Depth::Preemptions(4), || {
         let client = Client::new(Bench::new()).connected();
         let tasks = [task(client.worker()), task(client.pool_clock())];
-        client.hub.close();
+        client.core.close();
         tasks.into_iter().for_each(join);
         "ended"
     });
     explore("close, a monitor and the clock of monitors", Depth::Preemptions(4), || {
         let (client, check) = Client::new(Bench::new()).checked();
         let tasks = [task(check), task(client.clock())];
-        client.hub.close();
+        client.core.close();
         tasks.into_iter().for_each(join);
         "ended"
     });
@@ -96,10 +96,10 @@ fn operation_ends_in_time_after_its_client_is_closed() {
         bench.let_time_fly(Duration::from_secs(10));
         let operation = client.clone();
         let operation = task(async move {
-            let mut guard = operation.hub.check_out_of(operation.server.clone(), None, deadline).await?;
+            let mut guard = operation.core.check_out_of(operation.server.clone(), None, deadline).await?;
             ping(&mut guard).await
         });
-        client.hub.close();
+        client.core.close();
         let error = join(operation).expect_err("the peer does not answer");
         assert_eq!(client.counts(), PoolCounts::default());
         if error == OperationError::Timeout {
@@ -130,7 +130,7 @@ fn operation_is_interrupted_when_a_check_times_out() {
         });
         let clock = task(clock);
         let error = join(operation).expect_err("the peer does not answer");
-        client.hub.close();
+        client.core.close();
         join(clock);
         assert_eq!(client.counts(), PoolCounts::default());
         if matches!(error, OperationError::Interrupted(_)) {

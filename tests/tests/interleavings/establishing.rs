@@ -20,7 +20,7 @@ fn two_tasks_share_the_connection_established_for_one() {
             assert_eq!(join(task), Ok(()));
         }
         assert_eq!(client.counts(), PoolCounts { available: 1, ..PoolCounts::default() });
-        client.hub.close();
+        client.core.close();
         join(worker);
         "both"
     });
@@ -42,7 +42,7 @@ fn two_tasks_receive_the_error_of_one_establishment() {
             assert!([failed, cleared].contains(error), "{error:?}");
         }
         assert_eq!(client.counts(), PoolCounts::default());
-        client.hub.close();
+        client.core.close();
         join(worker);
         "both"
     });
@@ -55,13 +55,13 @@ fn a_pool_that_is_warmed_up_is_filled() {
         let worker = task(client.worker());
         let warmer = client.clone();
         let warmer = task(async move {
-            let wanted = poolhouse_driver::Wanted::WRITE;
-            warmer.hub.warm_up(&wanted, Some(1), None).await
+            let request = poolhouse_driver::SelectionRequest::WRITE;
+            warmer.core.warm_up(&request, Some(1), None).await
         });
         let other = task(check_out(client.clone()));
         assert_eq!(join(warmer), Ok(()));
         assert_eq!(join(other), Ok(()));
-        client.hub.close();
+        client.core.close();
         join(worker);
         "both"
     });

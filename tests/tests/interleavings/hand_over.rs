@@ -95,7 +95,7 @@ fn connection_is_granted_to_a_task_that_has_moved() {
 fn connection_with_a_late_reply_is_granted_to_the_waiter() {
     explore("a late reply", Depth::Preemptions(4), || {
         let bench = Bench::new();
-        let client = Client::with(bench.clone(), |config| config.late_reply = Duration::from_secs(1)).connected();
+        let client = Client::with(bench.clone(), |config| config.drain_timeout = Duration::from_secs(1)).connected();
         bench.hold();
         let mut clock = client.pool_clock();
         assert!(poll(&mut clock).is_pending(), "the clock task reads late replies from now on");
@@ -112,7 +112,7 @@ fn connection_with_a_late_reply_is_granted_to_the_waiter() {
         bench.release();
         assert_eq!(join(other), Ok(()));
         assert_eq!(client.counts(), AT_REST);
-        client.hub.close();
+        client.core.close();
         join(clock);
         "kept"
     });

@@ -4,17 +4,17 @@ use super::bench::{Bench, Client, Role};
 use super::model::{Depth, explore, join, task};
 use alloc::sync::Arc;
 use core::time::Duration;
-use poolhouse_driver::Wanted;
+use poolhouse_driver::SelectionRequest;
 
 #[test]
 fn task_receives_the_server_that_a_check_finds() {
     explore("a first check, and a task that waits for a server", Depth::AllInTime, || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
-        let hub = Arc::clone(&client.hub);
-        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        let core = Arc::clone(&client.core);
+        let selecting = task(async move { core.select_server(&SelectionRequest::WRITE, None).await.map(drop) });
         assert_eq!(join(selecting), Ok(()));
-        client.hub.close();
+        client.core.close();
         join(check);
         "found"
     });
@@ -30,10 +30,10 @@ fn task_that_waits_for_a_server_requests_its_check() {
         bench.become_(Role::Primary);
         bench.let_time_fly(Duration::from_secs(1));
         let tasks = [task(check), task(client.clock())];
-        let hub = Arc::clone(&client.hub);
-        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        let core = Arc::clone(&client.core);
+        let selecting = task(async move { core.select_server(&SelectionRequest::WRITE, None).await.map(drop) });
         assert_eq!(join(selecting), Ok(()));
-        client.hub.close();
+        client.core.close();
         tasks.into_iter().for_each(join);
         "found"
     });
@@ -44,15 +44,15 @@ fn task_that_waits_for_a_server_is_dropped() {
     explore("a first check, a task that waits and one that is dropped", Depth::Preemptions(3), || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
-        let hub = Arc::clone(&client.hub);
+        let core = Arc::clone(&client.core);
         let quitter = task(async move {
-            let _ = super::model::poll_once(hub.select_server(&Wanted::WRITE, None)).await;
+            let _ = super::model::poll_once(core.select_server(&SelectionRequest::WRITE, None)).await;
         });
-        let hub = Arc::clone(&client.hub);
-        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        let core = Arc::clone(&client.core);
+        let selecting = task(async move { core.select_server(&SelectionRequest::WRITE, None).await.map(drop) });
         assert_eq!(join(selecting), Ok(()));
         join(quitter);
-        client.hub.close();
+        client.core.close();
         join(check);
         "found"
     });
@@ -65,11 +65,11 @@ fn task_that_starts_server_tasks_receives_a_new_server() {
         let bench = Bench::new();
         bench.become_(Role::Primary);
         let client = Client::new(bench);
-        let hub = Arc::clone(&client.hub);
-        let starter = task(async move { hub.next_server().await.map(|server| server.address().to_owned()) });
+        let core = Arc::clone(&client.core);
+        let starter = task(async move { core.next_server().await.map(|server| server.address().to_owned()) });
         let check = task(client.check());
         assert_eq!(join(starter).as_deref(), Some("b:27017"));
-        client.hub.close();
+        client.core.close();
         join(check);
         "started"
     });

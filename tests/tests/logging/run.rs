@@ -47,7 +47,7 @@ struct Entity {
     closed: bool,
 }
 
-struct World<'t> {
+struct Runner<'t> {
     test: &'t Value,
     deployment: Deployment,
     clients: HashMap<String, Entity>,
@@ -69,10 +69,10 @@ pub(crate) fn test(file: &Value, test: &Value) -> Result<Outcome, String> {
         Err(reason) => return Ok(Outcome::Skipped(reason)),
     };
     capture::clear();
-    let mut world = World { test, deployment, clients: HashMap::new(), names: HashMap::new(), observed: Vec::new() };
+    let mut runner = Runner { test, deployment, clients: HashMap::new(), names: HashMap::new(), observed: Vec::new() };
     let done = smol::block_on(async {
-        let done = world.run(file).await;
-        for entity in world.clients.values() {
+        let done = runner.run(file).await;
+        for entity in runner.clients.values() {
             entity.client.close().await;
         }
         done
@@ -84,7 +84,7 @@ pub(crate) fn test(file: &Value, test: &Value) -> Result<Outcome, String> {
     }
 }
 
-impl World<'_> {
+impl Runner<'_> {
     async fn run(&mut self, file: &Value) -> Result<(), Stop> {
         self.create(&file["createEntities"])?;
         for operation in self.test["operations"].as_array().into_iter().flatten() {
@@ -294,7 +294,7 @@ impl Entity {
             };
             match next.or(late).await {
                 Some(Notice::Event { event, .. }) => self.seen.push(event),
-                Some(Notice::Lost { .. }) | None => {
+                Some(Notice::Lagged { .. }) | None => {
                     return Err(Stop::Failed(format!("{name} did not occur {count} times: {:?}", self.seen)));
                 }
             }

@@ -186,7 +186,7 @@ async fn next(
             match events.next().await {
                 Some(Notice::Event { event, .. }) if wanted(&event) => return Ok(event),
                 Some(Notice::Event { .. }) => {}
-                Some(Notice::Lost { count }) => return Err(format!("{count} events were lost").into()),
+                Some(Notice::Lagged { count }) => return Err(format!("{count} events were lost").into()),
                 None => return Err(format!("the client ended before {what}").into()),
             }
         }
@@ -215,7 +215,7 @@ fn turns(events: &mut Subscription) -> Result<(usize, usize), String> {
                 cleared += usize::from(is_cleared(&event));
                 ready += usize::from(is_ready(&event));
             }
-            Notice::Lost { count } => return Err(format!("{count} events were lost")),
+            Notice::Lagged { count } => return Err(format!("{count} events were lost")),
         }
     }
     Ok((cleared, ready))
@@ -416,7 +416,7 @@ async fn blocked_command_ends_at_its_deadline() -> Outcome {
     let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 25_000, "appName": APP_NAME };
     mongod.fail_command(FailPointMode::Times(1), data)?;
     let begun = Instant::now();
-    let mut guard = client.check_out_by(Some(Duration::from_millis(200))).await?;
+    let mut guard = client.check_out_timeout(Some(Duration::from_millis(200))).await?;
     let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
     assert_eq!(operation(&error)?, OperationError::Timeout);
     // The client's own limit is 20 seconds, and the reply arrives after 25.
@@ -488,7 +488,7 @@ impl Load {
                 spawn(async move {
                     while !stop.load(Ordering::Acquire) {
                         let begun = Instant::now();
-                        let outcome = match client.check_out_by(Some(deadline)).await {
+                        let outcome = match client.check_out_timeout(Some(deadline)).await {
                             Ok(mut guard) => guard.run_command("admin", doc! { "ping": 1 }).await.map(drop),
                             Err(error) => Err(error),
                         };

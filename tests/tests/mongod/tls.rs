@@ -13,7 +13,7 @@ use poolhouse_tests::mongod::{
     Mongod, MongodError, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions, MongodTls,
 };
 use poolhouse_tests::suite::Suite;
-use poolhouse_tests::tls::{Folder, Holder, Validity, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, Validity};
 
 use super::{APP_NAME, Outcome, PATIENCE, counts_agree, eventually, next, run};
 
@@ -41,7 +41,7 @@ impl Pki {
     }
 
     /// Options of a server with this certificate.
-    pub(super) fn server(&self, wanted: &Wanted, allow_without_certificate: bool) -> MongodOptions {
+    pub(super) fn server(&self, wanted: &CertificateRequest, allow_without_certificate: bool) -> MongodOptions {
         let tls = MongodTls {
             certificate_key_file: self.folder.write("server.pem", self.root.issue(wanted).identity().pem()),
             ca_file: Some(self.folder.path().join("ca.pem")),
@@ -60,8 +60,8 @@ impl Pki {
     }
 }
 
-pub(super) fn here() -> Wanted {
-    Wanted::server(&["127.0.0.1", "localhost"])
+pub(super) fn here() -> CertificateRequest {
+    CertificateRequest::server(&["127.0.0.1", "localhost"])
 }
 
 async fn start(options: MongodOptions) -> Result<Mongod, MongodError> {
@@ -134,7 +134,7 @@ async fn refusal(mut options: ClientOptions) -> Result<(Cause, String), Box<dyn 
 
 async fn tls_certificate_of_another_host_is_named() -> Outcome {
     let pki = Pki::new();
-    let mongod = start(pki.server(&Wanted::server(&["db.example.com"]), true)).await?;
+    let mongod = start(pki.server(&CertificateRequest::server(&["db.example.com"]), true)).await?;
     let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
     assert_eq!(cause, Cause::Certificate(CertificateFault::WrongName));
     assert!(text.contains("not valid for the name"), "{text}");
@@ -181,7 +181,7 @@ async fn tls_client_certificate_is_accepted() -> Outcome {
     let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
     assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
     let mut options = pki.options(&mongod.uri())?;
-    let ann = pki.root.issue(&Wanted::client("ann"));
+    let ann = pki.root.issue(&CertificateRequest::client("ann"));
     let file = pki.folder.write("ann.pem", ann.identity().pem());
     options.tls.get_or_insert_default().certificate_key_file = Some(file);
     let client = Client::with_options(options)?;
@@ -189,7 +189,7 @@ async fn tls_client_certificate_is_accepted() -> Outcome {
     counts_agree(&mongod, &client, 2).await?;
     client.close().await;
     let mut options = pki.options(&mongod.uri())?;
-    let stranger = Holder::root("stranger").issue(&Wanted::client("ann"));
+    let stranger = Holder::root("stranger").issue(&CertificateRequest::client("ann"));
     let file = pki.folder.write("stranger.pem", stranger.identity().pem());
     options.tls.get_or_insert_default().certificate_key_file = Some(file);
     let (cause, text) = refusal(options).await?;
@@ -204,14 +204,14 @@ async fn tls_client_certificate_is_a_user() -> Outcome {
     // Access control is off, which permits creating the user; a client that claims to be a user
     // must still authenticate.
     let mongod = start(pki.server(&here(), false)).await?;
-    let ann = pki.root.issue(&Wanted::client("ann"));
+    let ann = pki.root.issue(&CertificateRequest::client("ann"));
     let roles = doc! { "createUser": ann.subject(), "roles": [{ "role": "readWrite", "db": "db" }] };
     mongod.run_command_on("$external", roles)?;
     let name = ann.subject().replace(',', "%2C").replace('=', "%3D");
     for (user, holder, authenticates) in [
         (String::new(), &ann, true),
         (format!("{name}@"), &ann, true),
-        (String::new(), &pki.root.issue(&Wanted::client("bob")), false),
+        (String::new(), &pki.root.issue(&CertificateRequest::client("bob")), false),
         ("CN%3Dcarl@".to_owned(), &ann, false),
     ] {
         let host = mongod.address();

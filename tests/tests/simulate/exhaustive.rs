@@ -36,27 +36,27 @@ pub(crate) fn trials() -> Vec<Trial> {
     ];
     let trial = |(name, options, store, kinds, steps): (&str, PoolOptions, Store, Vec<Kind>, u32)| {
         let shape = Shape::tiny(options, store, &kinds, steps);
-        Trial::test(format!("every run of {steps} steps: {name}"), move || every_life(&shape))
+        Trial::test(format!("every run of {steps} steps: {name}"), move || every_run(&shape))
     };
     cases.into_iter().map(trial).collect()
 }
 
-fn every_life(shape: &Shape) -> Result<(), Failed> {
+fn every_run(shape: &Shape) -> Result<(), Failed> {
     let mut choices = Exhaustive::new();
-    let mut lives = 0_u64;
+    let mut runs = 0_u64;
     loop {
         let before = choices.clone();
-        if let Err(error) = sim::caught(|| sim::live(shape, &mut choices, &mut Counters::default(), None)) {
+        if let Err(error) = sim::caught(|| sim::run(shape, &mut choices, &mut Counters::default(), None)) {
             let trace = RefCell::new(Vec::new());
             let mut again = before;
-            let _same = sim::caught(|| sim::live(shape, &mut again, &mut Counters::default(), Some(&trace)));
-            return Err(format!("run {lives}:\n{}\n{error}", trace.into_inner().join("\n")).into());
+            let _same = sim::caught(|| sim::run(shape, &mut again, &mut Counters::default(), Some(&trace)));
+            return Err(format!("run {runs}:\n{}\n{error}", trace.into_inner().join("\n")).into());
         }
-        lives += 1;
+        runs += 1;
         if !choices.advance() {
             break;
         }
     }
-    println!("{lives} runs");
+    println!("{runs} runs");
     Ok(())
 }

@@ -9,7 +9,7 @@ use core::task::{Context, Poll, Waker};
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_client::{Client, ClientOptions, Net, Platform};
 use poolhouse_core::Instant;
-use poolhouse_driver::{Guard, Wanted};
+use poolhouse_driver::{Guard, SelectionRequest};
 use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use std::io;
 use std::path::Path;
@@ -157,5 +157,5 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// Checks out a connection through the driver: server selection and the pool's check-out.
 pub(crate) fn guard(client: &Client<Memory>) -> Guard<'_, Net<Memory>> {
-    now(client.hub().check_out(&Wanted::WRITE, None)).expect("a connection")
+    now(client.core().check_out(&SelectionRequest::WRITE, None)).expect("a connection")
 }

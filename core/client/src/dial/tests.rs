@@ -23,7 +23,7 @@ enum Answer {
 use Answer::{Accepts, Fails, Never, Refuses};
 
 #[derive(Debug, Default)]
-struct World {
+struct Rig {
     now_ms: u64,
     /// The times of pending sleeps.
     alarms: Vec<u64>,
@@ -37,12 +37,12 @@ struct World {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mock {
-    world: Arc<Mutex<World>>,
+    rig: Arc<Mutex<Rig>>,
 }
 
 impl Mock {
-    fn with<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
-        f(&mut self.world.lock().expect("not poisoned"))
+    fn with<T>(&self, f: impl FnOnce(&mut Rig) -> T) -> T {
+        f(&mut self.rig.lock().expect("not poisoned"))
     }
 
     /// Runs a future, and advances the clock while the future is pending. `None` if it would wait
@@ -54,9 +54,9 @@ impl Mock {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Some(output);
             }
-            let moved = self.with(|world| {
-                let next = world.alarms.iter().copied().filter(|at| *at > world.now_ms).min();
-                world.now_ms = next.unwrap_or(world.now_ms);
+            let moved = self.with(|rig| {
+                let next = rig.alarms.iter().copied().filter(|at| *at > rig.now_ms).min();
+                rig.now_ms = next.unwrap_or(rig.now_ms);
                 next.is_some()
             });
             if !moved {
@@ -69,15 +69,15 @@ impl Mock {
     fn connect(&self, answers: &[(&str, Answer)]) -> Option<(u64, io::Result<SocketAddr>)> {
         let answers: Vec<_> = answers.iter().map(|(address, answer)| (socket_address(address), *answer)).collect();
         let addresses: Vec<_> = answers.iter().map(|(address, _)| *address).collect();
-        self.with(|world| world.answers = answers);
+        self.with(|rig| rig.answers = answers);
         let result = self.run(connect_any(self, &addresses))?;
-        assert_eq!(self.with(|world| world.under_way), 0, "attempts are left");
-        Some((self.with(|world| world.now_ms), result.map(|socket| socket.0)))
+        assert_eq!(self.with(|rig| rig.under_way), 0, "attempts are left");
+        Some((self.with(|rig| rig.now_ms), result.map(|socket| socket.0)))
     }
 
     /// The attempts so far.
     fn begun(&self) -> Vec<(u64, String)> {
-        self.with(|world| world.begun.iter().map(|(at, address)| (*at, address.to_string())).collect())
+        self.with(|rig| rig.begun.iter().map(|(at, address)| (*at, address.to_string())).collect())
     }
 }
 
@@ -86,7 +86,7 @@ struct UnderWay(Mock);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.with(|world| world.under_way -= 1);
+        self.0.with(|rig| rig.under_way -= 1);
     }
 }
 
@@ -125,15 +125,15 @@ impl Platform for Mock {
     type Task = ();
 
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.with(|world| world.now_ms) * 1_000_000)
+        Instant::from_nanos(self.with(|rig| rig.now_ms) * 1_000_000)
     }
 
     async fn sleep_until(&self, at: Instant) {
         let at_ms = at.as_nanos().div_ceil(1_000_000);
         poll_fn(|_| {
-            self.with(|world| {
-                world.alarms.push(at_ms);
-                if world.now_ms >= at_ms { Poll::Ready(()) } else { Poll::Pending }
+            self.with(|rig| {
+                rig.alarms.push(at_ms);
+                if rig.now_ms >= at_ms { Poll::Ready(()) } else { Poll::Pending }
             })
         })
         .await;
@@ -143,19 +143,19 @@ impl Platform for Mock {
         if host == "silent.test" {
             return pending().await;
         }
-        self.with(|world| {
-            world.resolved.push(host.to_string());
-            let known = world.hosts.iter().find(|(name, _)| *name == host);
+        self.with(|rig| {
+            rig.resolved.push(host.to_string());
+            let known = rig.hosts.iter().find(|(name, _)| *name == host);
             known.map(|(_, addresses)| addresses.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
-        let (now_ms, answer) = self.with(|world| {
-            world.begun.push((world.now_ms, address));
-            world.under_way += 1;
-            let answer = world.answers.iter().find(|(known, _)| *known == address).map(|(_, answer)| *answer);
-            (world.now_ms, answer.expect("an address that the test knows"))
+        let (now_ms, answer) = self.with(|rig| {
+            rig.begun.push((rig.now_ms, address));
+            rig.under_way += 1;
+            let answer = rig.answers.iter().find(|(known, _)| *known == address).map(|(_, answer)| *answer);
+            (rig.now_ms, answer.expect("an address that the test knows"))
         });
         let _under_way = UnderWay(self.clone());
         let at_ms = |after_ms: u64| Instant::from_nanos((now_ms + after_ms) * 1_000_000);
@@ -303,7 +303,7 @@ fn dropped_connect_drops_every_attempt() {
     let mock = Mock::default();
     assert!(mock.connect(&[("10.0.0.1:1", Never), ("[::1]:1", Never)]).is_none());
     // The future was dropped, as the driver does at its deadline.
-    assert_eq!((mock.begun().len(), mock.with(|world| world.under_way)), (2, 0));
+    assert_eq!((mock.begun().len(), mock.with(|rig| rig.under_way)), (2, 0));
 }
 
 #[test]
@@ -327,9 +327,9 @@ fn address_is_resolved_only_when_it_is_a_name() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone());
     let address = socket_address("10.0.0.1:7");
-    mock.with(|world| {
-        world.hosts = vec![("a.test", vec![address]), ("empty.test", vec![])];
-        world.answers = vec![(address, Accepts { after_ms: 0 }), (socket_address("[::1]:7"), Refuses { after_ms: 0 })];
+    mock.with(|rig| {
+        rig.hosts = vec![("a.test", vec![address]), ("empty.test", vec![])];
+        rig.answers = vec![(address, Accepts { after_ms: 0 }), (socket_address("[::1]:7"), Refuses { after_ms: 0 })];
     });
     let connect = |address: HostAddress<'_>| {
         let outcome = mock.run(net.connect(&address, None)).expect("an end");
@@ -339,11 +339,11 @@ fn address_is_resolved_only_when_it_is_a_name() {
     assert_eq!(connect(tcp("10.0.0.1")), Ok(()));
     assert_eq!(connect(tcp("::1")), Err(poolhouse_core::Cause::Network));
     assert_eq!(connect(HostAddress::Unix("/a.sock")), Ok(()));
-    assert!(mock.with(|world| world.resolved.is_empty()));
+    assert!(mock.with(|rig| rig.resolved.is_empty()));
     assert_eq!(connect(tcp("a.test")), Ok(()));
     assert_eq!(connect(tcp("empty.test")), Err(poolhouse_core::Cause::Dns));
     assert_eq!(connect(tcp("b.test")), Err(poolhouse_core::Cause::Dns));
-    assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test", "empty.test", "b.test"]);
+    assert_eq!(mock.with(|rig| rig.resolved.clone()), ["a.test", "empty.test", "b.test"]);
 }
 
 /// CMAP-97: a lookup that takes until the deadline fails with [`poolhouse_core::Cause::Dns`].
@@ -358,13 +358,13 @@ fn lookup_that_reaches_the_deadline_is_a_dns_failure() {
         let net = super::super::Net::new(mock.clone()).with_resolver(resolver);
         let outcome = mock.run(net.connect(&tcp("silent.test"), deadline(700))).expect("an end");
         assert_eq!(outcome.map(drop), Err(poolhouse_core::Cause::Dns.into()));
-        assert_eq!(mock.with(|world| world.now_ms), 700);
+        assert_eq!(mock.with(|rig| rig.now_ms), 700);
         assert!(mock.run(net.connect(&tcp("silent.test"), None)).is_none(), "it waits for ever");
     }
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone());
     let address = socket_address("10.0.0.1:7");
-    mock.with(|world| world.answers = vec![(address, Accepts { after_ms: 900 })]);
+    mock.with(|rig| rig.answers = vec![(address, Accepts { after_ms: 900 })]);
     let outcome = mock.run(net.connect(&tcp("10.0.0.1"), deadline(700))).expect("an end");
     assert_eq!(outcome.map(drop), Ok(()));
 }
@@ -426,21 +426,21 @@ impl Resolver for SrvOnly {
 fn platform_resolves_hosts_that_the_resolver_does_not() {
     let mock = Mock::default();
     let address = socket_address("10.0.0.1:7");
-    mock.with(|world| {
-        world.hosts = vec![("a.test", vec![address])];
-        world.answers = vec![(address, Accepts { after_ms: 0 })];
+    mock.with(|rig| {
+        rig.hosts = vec![("a.test", vec![address])];
+        rig.answers = vec![(address, Accepts { after_ms: 0 })];
     });
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(SrvOnly)));
     let address = HostAddress::Tcp { host: "a.test", port: 7 };
     assert!(mock.run(net.connect(&address, None)).expect("an end").is_ok());
-    assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test"]);
+    assert_eq!(mock.with(|rig| rig.resolved.clone()), ["a.test"]);
 }
 
 #[test]
 fn host_that_is_an_address_is_not_looked_up() {
     let mock = Mock::default();
     let addresses = ["10.0.0.1:7", "[::1]:7"].map(socket_address);
-    mock.with(|world| world.answers = addresses.map(|address| (address, Accepts { after_ms: 0 })).to_vec());
+    mock.with(|rig| rig.answers = addresses.map(|address| (address, Accepts { after_ms: 0 })).to_vec());
     // A lookup with this resolver would wait forever.
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Silent)));
     for host in ["10.0.0.1", "::1"] {
@@ -456,7 +456,7 @@ fn kind_of_a_socket_determines_its_debug_text_and_privacy() {
     use super::super::Stream;
     let mock = Mock::default();
     let address = socket_address("10.0.0.1:7");
-    mock.with(|world| world.answers = vec![(address, Accepts { after_ms: 0 })]);
+    mock.with(|rig| rig.answers = vec![(address, Accepts { after_ms: 0 })]);
     let net = super::super::Net::new(mock.clone());
     assert_eq!(std::format!("{net:?}"), "Net { platform: \"mock\", .. }");
     let addresses = [

@@ -120,14 +120,14 @@ impl Recorder for Kept {
     }
 }
 
-struct World {
+struct Rig {
     kept: Kept,
     metrics: PoolMetrics,
     pool: Pool<OnHeap>,
     now: Instant,
 }
 
-impl World {
+impl Rig {
     fn new(options: PoolOptions) -> Self {
         let kept = Kept::default();
         let (metrics, pool) = with_local_recorder(&kept, || {
@@ -166,45 +166,45 @@ impl World {
 
 #[test]
 fn connections_are_counted_as_idle_or_used() {
-    let mut world = World::new(PoolOptions::DEFAULT);
-    let waiter = world.wait(None);
-    let conn = world.pool.poll_establish().expect("wanted");
-    assert_eq!(world.kept.counts(), (0.0, 0.0), "one that is being established is neither");
-    world.pool.handle_established(world.now, conn, &mut world.metrics).expect("pending");
-    let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("granted") };
-    assert_eq!(world.kept.counts(), (0.0, 1.0));
-    world.check_in(lease, Health::Healthy);
-    assert_eq!(world.kept.counts(), (1.0, 0.0));
-    let Ok(CheckOut::Granted(lease)) = world.pool.check_out(world.now, None, &mut world.metrics) else {
+    let mut rig = Rig::new(PoolOptions::DEFAULT);
+    let waiter = rig.wait(None);
+    let conn = rig.pool.poll_establish().expect("wanted");
+    assert_eq!(rig.kept.counts(), (0.0, 0.0), "one that is being established is neither");
+    rig.pool.handle_established(rig.now, conn, &mut rig.metrics).expect("pending");
+    let Claim::Granted(lease) = rig.pool.claim(rig.now, waiter) else { panic!("granted") };
+    assert_eq!(rig.kept.counts(), (0.0, 1.0));
+    rig.check_in(lease, Health::Healthy);
+    assert_eq!(rig.kept.counts(), (1.0, 0.0));
+    let Ok(CheckOut::Granted(lease)) = rig.pool.check_out(rig.now, None, &mut rig.metrics) else {
         panic!("one is there")
     };
-    world.check_in(lease, Health::Broken(Cause::Network));
-    assert_eq!(world.kept.counts(), (0.0, 0.0), "a broken one is closed");
+    rig.check_in(lease, Health::Broken(Cause::Network));
+    assert_eq!(rig.kept.counts(), (0.0, 0.0), "a broken one is closed");
 }
 
 #[test]
 fn failed_establishment_is_never_counted() {
-    let mut world = World::new(PoolOptions::DEFAULT);
-    let _ = world.wait(None);
-    let conn = world.pool.poll_establish().expect("wanted");
+    let mut rig = Rig::new(PoolOptions::DEFAULT);
+    let _ = rig.wait(None);
+    let conn = rig.pool.poll_establish().expect("wanted");
     let error = poolhouse_core::pool::EstablishError { cause: Cause::Network, overloaded: false, clear: None };
-    world.pool.handle_establish_failed(world.now, conn, error, &mut world.metrics).expect("pending");
-    assert_eq!(world.kept.counts(), (0.0, 0.0));
-    assert_eq!(world.kept.value("pending_requests"), 0.0);
-    assert_eq!(world.kept.values("create_time", None), []);
-    assert_eq!(world.kept.value("timeouts"), 0.0, "it was no timeout");
+    rig.pool.handle_establish_failed(rig.now, conn, error, &mut rig.metrics).expect("pending");
+    assert_eq!(rig.kept.counts(), (0.0, 0.0));
+    assert_eq!(rig.kept.value("pending_requests"), 0.0);
+    assert_eq!(rig.kept.values("create_time", None), []);
+    assert_eq!(rig.kept.value("timeouts"), 0.0, "it was no timeout");
 }
 
 #[test]
 fn times_are_in_seconds() {
-    let mut world = World::new(PoolOptions::DEFAULT);
-    let lease = world.lease_new();
-    world.pass(1500);
-    world.check_in(lease, Health::Healthy);
-    assert_eq!(world.kept.values("create_time", None), [0.25]);
-    assert_eq!(world.kept.values("wait_time", None), [0.25]);
-    assert_eq!(world.kept.values("use_time", None), [1.5]);
-    let units = world.kept.0.lock().expect("not poisoned").units.clone();
+    let mut rig = Rig::new(PoolOptions::DEFAULT);
+    let lease = rig.lease_new();
+    rig.pass(1500);
+    rig.check_in(lease, Health::Healthy);
+    assert_eq!(rig.kept.values("create_time", None), [0.25]);
+    assert_eq!(rig.kept.values("wait_time", None), [0.25]);
+    assert_eq!(rig.kept.values("use_time", None), [1.5]);
+    let units = rig.kept.0.lock().expect("not poisoned").units.clone();
     assert_eq!(units.len(), 9);
     for (name, unit) in units {
         let expected = if name.ends_with("_time") { Unit::Seconds } else { Unit::Count };
@@ -214,52 +214,52 @@ fn times_are_in_seconds() {
 
 #[test]
 fn waiting_check_outs_and_timeouts_are_counted() {
-    let mut world = World::new(PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT });
-    let lease = world.lease_new();
-    let deadline = Some(world.now.saturating_add(Duration::from_millis(5)));
-    let _ = world.wait(deadline);
-    let _ = world.wait(None);
-    assert_eq!(world.kept.value("pending_requests"), 2.0);
-    world.pass(5);
-    world.pool.handle_timeout(world.now, &mut world.metrics);
-    assert_eq!((world.kept.value("pending_requests"), world.kept.value("timeouts")), (1.0, 1.0));
-    world.check_in(lease, Health::Healthy);
-    assert_eq!((world.kept.value("pending_requests"), world.kept.counts()), (0.0, (0.0, 1.0)));
+    let mut rig = Rig::new(PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT });
+    let lease = rig.lease_new();
+    let deadline = Some(rig.now.saturating_add(Duration::from_millis(5)));
+    let _ = rig.wait(deadline);
+    let _ = rig.wait(None);
+    assert_eq!(rig.kept.value("pending_requests"), 2.0);
+    rig.pass(5);
+    rig.pool.handle_timeout(rig.now, &mut rig.metrics);
+    assert_eq!((rig.kept.value("pending_requests"), rig.kept.value("timeouts")), (1.0, 1.0));
+    rig.check_in(lease, Health::Healthy);
+    assert_eq!((rig.kept.value("pending_requests"), rig.kept.counts()), (0.0, (0.0, 1.0)));
 }
 
 #[test]
 fn gauges_of_limits_are_set_until_the_pool_is_closed() {
-    let mut world = World::new(PoolOptions { max_pool_size: 8, min_pool_size: 2, ..PoolOptions::DEFAULT });
+    let mut rig = Rig::new(PoolOptions { max_pool_size: 8, min_pool_size: 2, ..PoolOptions::DEFAULT });
     let of = |kept: &Kept| (kept.value("max"), kept.value("idle.max"), kept.value("idle.min"));
-    assert_eq!(of(&world.kept), (8.0, 8.0, 2.0));
-    world.pool.close(world.now, &mut world.metrics);
-    assert_eq!(of(&world.kept), (0.0, 0.0, 0.0));
-    let unlimited = World::new(PoolOptions { max_pool_size: 0, ..PoolOptions::DEFAULT });
+    assert_eq!(of(&rig.kept), (8.0, 8.0, 2.0));
+    rig.pool.close(rig.now, &mut rig.metrics);
+    assert_eq!(of(&rig.kept), (0.0, 0.0, 0.0));
+    let unlimited = Rig::new(PoolOptions { max_pool_size: 0, ..PoolOptions::DEFAULT });
     assert_eq!(unlimited.kept.values("max", None), [], "no limit is no series");
 }
 
 #[test]
 fn dropped_pool_is_subtracted_from_the_gauges() {
-    let mut world = World::new(PoolOptions::DEFAULT);
-    let lease = world.lease_new();
-    let other = world.lease_new();
-    world.check_in(lease, Health::Healthy);
-    assert_eq!(world.kept.counts(), (1.0, 1.0));
-    let World { kept, metrics, pool, .. } = world;
+    let mut rig = Rig::new(PoolOptions::DEFAULT);
+    let lease = rig.lease_new();
+    let other = rig.lease_new();
+    rig.check_in(lease, Health::Healthy);
+    assert_eq!(rig.kept.counts(), (1.0, 1.0));
+    let Rig { kept, metrics, pool, .. } = rig;
     drop((metrics, pool, other));
     assert_eq!((kept.counts(), kept.value("max")), ((0.0, 0.0), 0.0));
 }
 
 #[test]
 fn series_are_registered_once() {
-    let mut world = World::new(PoolOptions::DEFAULT);
-    let before = world.kept.0.lock().expect("not poisoned").registered;
+    let mut rig = Rig::new(PoolOptions::DEFAULT);
+    let before = rig.kept.0.lock().expect("not poisoned").registered;
     assert_eq!(before, 10, "nine metrics, one of them for two states");
     for _ in 0..3 {
-        let lease = world.lease_new();
-        world.check_in(lease, Health::Broken(Cause::Network));
+        let lease = rig.lease_new();
+        rig.check_in(lease, Health::Broken(Cause::Network));
     }
-    assert_eq!(world.kept.0.lock().expect("not poisoned").registered, before);
+    assert_eq!(rig.kept.0.lock().expect("not poisoned").registered, before);
 }
 
 /// A user's recorder that panics at every call.
@@ -355,7 +355,7 @@ mod panicking {
 fn check_in_without_an_observed_check_out_has_no_time_of_use() {
     let kept = Kept::default();
     let mut late = with_local_recorder(&kept, || PoolMetrics::new("a:1"));
-    let conn = World::new(PoolOptions::DEFAULT).lease_new().conn();
+    let conn = Rig::new(PoolOptions::DEFAULT).lease_new().conn();
     for _ in 0..2 {
         late.on_event(Instant::ORIGIN, &PoolEvent::ConnectionCheckedIn { pool: PoolId::new(1), conn });
         assert_eq!(kept.counts(), (1.0, 0.0), "it is there, and idle");

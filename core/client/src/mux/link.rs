@@ -85,7 +85,7 @@ impl<P: Platform> End<P> {
 
 impl<P: Platform> Drop for End<P> {
     fn drop(&mut self) {
-        if self.shared.is_inherited() {
+        if self.shared.is_forked() {
             // In the child of a fork, the connection belongs to the parent process.
             return;
         }

@@ -230,7 +230,7 @@ impl<P: Platform> Drop for Flight<'_, P> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             // In the child of a fork, the slot belongs to the parent process.
-            if !self.shared.is_inherited() {
+            if !self.shared.is_forked() {
                 // The drop may run during a panic of the clock. A time in the past is safe: a pool
                 // replaces it by the latest time that it has received.
                 let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);

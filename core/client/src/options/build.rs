@@ -258,8 +258,8 @@ impl ClientOptions {
     /// operation that timed out or was cancelled. If the reply arrives in time, the connection
     /// stays open. Zero disables the wait. Default 1 s.
     #[must_use]
-    pub fn late_reply(mut self, limit: Duration) -> Self {
-        self.late_reply = limit;
+    pub fn drain_timeout(mut self, limit: Duration) -> Self {
+        self.drain_timeout = limit;
         self
     }
 

@@ -333,9 +333,9 @@ fn libraries_are_listed_once_and_in_order() {
 /// An option that connection strings do not have.
 #[test]
 fn drain_timeout_is_that_of_the_options() {
-    assert_eq!(built().late_reply, secs(1));
-    assert_eq!(built().late_reply(secs(7)).late_reply, secs(7));
-    built().late_reply(Duration::ZERO).validate().expect("not at all");
+    assert_eq!(built().drain_timeout, secs(1));
+    assert_eq!(built().drain_timeout(secs(7)).drain_timeout, secs(7));
+    built().drain_timeout(Duration::ZERO).validate().expect("not at all");
 }
 
 #[cfg(feature = "tracing")]

@@ -43,12 +43,12 @@ fn logged(log: LogOptions, answer: Result<SrvAnswer, LookupError>) -> Vec<Captur
     let client = Client::with_platform(platform, options, Subscribers::default()).expect("the options are right");
     let uri = ConnectionString::parse("mongodb+srv://cluster.b.test/").expect("a string");
     let question = SrvQuestion::of(&uri).expect("of that kind");
-    let now = client.inner.hub.runtime().platform().now();
+    let now = client.inner.core.runtime().platform().now();
     let mut poll = SrvPoll::new(now, question, Duration::ZERO, Duration::from_secs(10));
     let resolver = Told(Mutex::new(vec![answer]));
     capture(|| {
         while !resolver.0.lock().expect("not poisoned").is_empty() {
-            let step = pin!(step(&client.inner.hub, &mut poll, &resolver));
+            let step = pin!(step(&client.inner.core, &mut poll, &resolver));
             assert_eq!(step.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
         }
     })
@@ -115,12 +115,12 @@ fn failed_lookups_are_logged_in_the_style_of_the_options() {
 fn closed_client_performs_no_lookup() {
     let client = Client::with_platform(Hasty::default(), ClientOptions::new("a.b.test:1"), Subscribers::default());
     let client = client.expect("the options are right");
-    assert!(client.hub().is_closed());
+    assert!(client.core().is_closed());
     let uri = ConnectionString::parse("mongodb+srv://cluster.b.test/").expect("a string");
     let question = SrvQuestion::of(&uri).expect("of that kind");
     let poll = SrvPoll::new(Instant::ORIGIN, question, Duration::ZERO, Duration::from_secs(10));
     // A resolver without an answer to any question.
     let resolver = Arc::new(Told(Mutex::new(Vec::new())));
-    let run = pin!(run(Arc::clone(&client.inner.hub), Arc::default(), resolver, poll));
+    let run = pin!(run(Arc::clone(&client.inner.core), Arc::default(), resolver, poll));
     assert_eq!(run.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }

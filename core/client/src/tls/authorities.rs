@@ -10,7 +10,8 @@ use rustls::pki_types::TrustAnchor;
 
 /// Authorities in memory, for [`TlsOptions::authorities`](super::TlsOptions::authorities) and
 /// [`TlsOptions::fallback_authorities`](super::TlsOptions::fallback_authorities): certificates as a
-/// secret store returns them, or trust anchors as the crate `webpki-roots` has them. Cheap to clone.
+/// secret store returns them, or trust anchors as the crate `webpki-roots` has them. Cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
     anchors: Arc<[TrustAnchor<'static>]>,

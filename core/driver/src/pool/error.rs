@@ -7,7 +7,8 @@ use poolhouse_core::pool::PoolCounts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError<E> {
-    /// A connection could not be opened: the error of [`Manager::connect`](super::Manager::connect).
+    /// A connection could not be opened: the error of
+    /// [`Manager::connect`](super::Manager::connect).
     Connect(E),
     /// A connection was not opened within
     /// [`Options::connect_timeout`](super::Options::connect_timeout).

@@ -24,9 +24,10 @@ pub struct Options {
     /// A connection that was available for longer is closed; more than zero. Costs a reading of the
     /// clock at each check-out and check-in. Default `None`.
     pub idle_timeout: Option<Duration>,
-    /// A connection that was opened earlier is closed: at once if it is available, otherwise when it
-    /// is returned; more than zero. Each connection has a random limit between 90 % and all of this
-    /// time, so that connections that were opened together are not closed together. Default 30 min.
+    /// A connection that was opened earlier is closed: at once if it is available, otherwise when
+    /// it is returned; more than zero. Each connection has a random limit between 90 % and all of
+    /// this time, so that connections that were opened together are not closed together. Default 30
+    /// min.
     pub max_lifetime: Option<Duration>,
     /// The order in which available connections are used. Default [`Reuse::Newest`].
     pub reuse: Reuse,

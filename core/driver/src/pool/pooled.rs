@@ -107,7 +107,7 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for Pooled<
     fn drop(&mut self) {
         let Self { pool, lease, connection, is_broken } = self;
         let Some(lease) = lease.take() else { return };
-        if pool.runtime.is_inherited() {
+        if pool.runtime.is_forked() {
             // In the child of a fork the connection belongs to the parent, also its socket.
             core::mem::forget(connection.take());
             return;

@@ -2,7 +2,7 @@
 
 use super::error::Failure;
 use super::{BaseRuntime, Drive, Expiry, Locked, Manager, Pool, hold};
-use crate::driven::{ClockState, WorkerPlace};
+use crate::driven::{ClockState, WorkerSlot};
 use crate::task_guard::{Guarded, TaskGuard};
 use core::future::{pending, poll_fn};
 use core::ops::Deref;
@@ -32,7 +32,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     async fn keep_opening(&self) {
         // There is no work for more workers than connections.
         let Some(index) = self.join_workers() else { return };
-        let place = WorkerPlace { pool: self, index };
+        let place = WorkerSlot { pool: self, index };
         while let Some(conn) =
             poll_fn(|context| self.poll_establish(self.runtime.now(), place.index, context.waker())).await
         {
@@ -47,8 +47,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         }
     }
 
-    /// Opens a connection after the pause that earlier failures require; `None` if the pool abandons
-    /// it.
+    /// Opens a connection after the pause that earlier failures require; `None` if the pool
+    /// abandons it.
     async fn open(&self, conn: ConnId) -> Option<Result<M::Connection, Failure<M::Error>>> {
         while let Some(at) = self.retry_at() {
             let mut expiry = pin!(self.runtime.sleep_until(at));
@@ -125,10 +125,10 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// Wakes the workers that pause before their next attempt, and others that open connections.
     #[cold]
     fn end_pauses(&self) {
-        for index in 0..self.with(|state| state.cells.slots().len()) {
+        for index in 0..self.with(|state| state.conn_slots.slots().len()) {
             let waker = self.with(|state| {
-                let cell = state.cells.slots_mut().get_mut(index)?;
-                if cell.socket.is_none() && cell.known.is_none() { cell.waker.take() } else { None }
+                let slot = state.conn_slots.slots_mut().get_mut(index)?;
+                if slot.socket.is_none() && slot.known.is_none() { slot.waker.take() } else { None }
             });
             let _ = R::contain(|| waker.map(Waker::wake));
         }
@@ -192,8 +192,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         let now = self.runtime.now();
         self.step(|state, observer| {
             let mut next = None;
-            for cell in state.cells.slots_mut() {
-                let (Some(id), Some(known)) = (cell.owner, &mut cell.known) else { continue };
+            for slot in state.conn_slots.slots_mut() {
+                let (Some(id), Some(known)) = (slot.owner, &mut slot.known) else { continue };
                 match *known {
                     Some(at) if at <= now => {
                         *known = None;
@@ -224,8 +224,8 @@ impl<M: Manager, R: BaseRuntime> Guarded for Pool<M, R> {
     }
 }
 
-/// A connection that is being opened. Reports to the pool that it failed if the worker is dropped or
-/// panics.
+/// A connection that is being opened. Reports to the pool that it failed if the worker is dropped
+/// or panics.
 struct Opening<'p, M: Manager, R: BaseRuntime> {
     pool: &'p Pool<M, R>,
     /// `None` once the worker has reported the outcome.

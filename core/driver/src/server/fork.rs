@@ -1,7 +1,7 @@
-//! A server in the child of a fork: see [`Hub::reset_after_fork`].
+//! A server in the child of a fork: see [`ClientCore::reset_after_fork`].
 
 use super::{PoolCounts, PoolSnapshot, PoolState, Server, ServerState};
-use crate::hub::Hub;
+use crate::client_core::ClientCore;
 use crate::runtime::{Locked, Runtime};
 use poolhouse_core::storage::Store;
 
@@ -13,8 +13,8 @@ impl<R: Runtime> Server<R> {
             let mut left = core::mem::replace(state, ServerState::of(pool));
             // Frees the buffers. In a child, dropping the runtime's stream does not touch the
             // socket.
-            for cell in left.driven.cells.slots_mut() {
-                drop(cell.socket.take());
+            for slot in left.driven.conn_slots.slots_mut() {
+                drop(slot.socket.take());
             }
             // Leaks the wakers of the waiters too: dropping a waker may run any code.
             core::mem::forget(left);
@@ -23,8 +23,8 @@ impl<R: Runtime> Server<R> {
     }
 
     /// The pool at one instant; an empty one if this is the child of a fork and the lock is held.
-    pub(in super::super) fn snapshot_in(&self, hub: &Hub<R>) -> PoolSnapshot {
-        if !hub.is_inherited() {
+    pub(in super::super) fn snapshot_in(&self, core: &ClientCore<R>) -> PoolSnapshot {
+        if !core.is_forked() {
             return self.pool_snapshot();
         }
         let nothing = PoolSnapshot { state: PoolState::Paused, generation: 0, counts: PoolCounts::default() };

@@ -86,7 +86,7 @@ impl<R: Runtime> ServerState<R> {
     /// Takes a remaining connection after the last handle of the server was dropped; the caller
     /// drops it without the lock. When this returns `None`, the slot can be reused.
     pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
-        self.driven.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
+        self.driven.conn_slots.slots_mut().iter_mut().find_map(|slot| slot.socket.take())
     }
 
     /// Overwrites the state with that of [`ServerState::of`]. A new state would be large on the

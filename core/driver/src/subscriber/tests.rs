@@ -23,7 +23,7 @@ fn number(notice: Option<Notice>) -> Option<Result<u64, u64>> {
     notice.map(|notice| match notice {
         Notice::Event { event: Event::Pool(event), .. } => Ok(event.pool().get()),
         Notice::Event { event, .. } => panic!("not published: {event:?}"),
-        Notice::Lost { count } => Err(count),
+        Notice::Lagged { count } => Err(count),
     })
 }
 

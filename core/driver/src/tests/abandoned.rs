@@ -5,24 +5,24 @@ use super::*;
 use poolhouse_core::pool::PoolState;
 
 /// Every task of a client, of this server and of the client core.
-fn tasks<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Vec<(String, Boxed<'a, ()>)> {
+fn tasks<'a>(core: &'a ClientCore<Bench>, server: &'a Arc<Server<Bench>>) -> Vec<(String, Boxed<'a, ()>)> {
     let of_server = [ServerTask::Check, ServerTask::Rtt, ServerTask::Clock, ServerTask::Worker];
     let mut tasks: Vec<(String, Boxed<'a, ()>)> = of_server
-        .map(|task| (alloc::format!("{task:?}"), Box::pin(hub.run_server_task(server, task)) as Boxed<'a, ()>))
+        .map(|task| (alloc::format!("{task:?}"), Box::pin(core.run_server_task(server, task)) as Boxed<'a, ()>))
         .into_iter()
-        .chain([("run_check".into(), Box::pin(hub.run_check(server)) as Boxed<'a, ()>)])
-        .chain([("run_rtt".into(), Box::pin(hub.run_rtt(server)) as Boxed<'a, ()>)])
-        .chain([("run_pool_clock".into(), Box::pin(hub.run_pool_clock(server)) as Boxed<'a, ()>)])
-        .chain([("run_worker".into(), Box::pin(hub.run_worker(server)) as Boxed<'a, ()>)])
+        .chain([("run_check".into(), Box::pin(core.run_check(server)) as Boxed<'a, ()>)])
+        .chain([("run_rtt".into(), Box::pin(core.run_rtt(server)) as Boxed<'a, ()>)])
+        .chain([("run_pool_clock".into(), Box::pin(core.run_pool_clock(server)) as Boxed<'a, ()>)])
+        .chain([("run_worker".into(), Box::pin(core.run_worker(server)) as Boxed<'a, ()>)])
         .collect();
-    tasks.push(("run_clock".into(), Box::pin(hub.run_clock())));
+    tasks.push(("run_clock".into(), Box::pin(core.run_clock())));
     tasks
 }
 
 /// Returns one task by its index in [`tasks`]. The others were not polled, and are leaked instead
 /// of dropped.
-fn task<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>, place: usize) -> (String, Boxed<'a, ()>) {
-    let mut tasks = tasks(hub, server);
+fn task<'a>(core: &'a ClientCore<Bench>, server: &'a Arc<Server<Bench>>, place: usize) -> (String, Boxed<'a, ()>) {
+    let mut tasks = tasks(core, server);
     let task = tasks.swap_remove(place);
     core::mem::forget(tasks);
     task
@@ -42,19 +42,19 @@ fn of<T>(result: Poll<Result<T, OperationError>>) -> OperationError {
 #[test]
 fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_it() {
     for (place, polled) in (0..TASKS).flat_map(|place| [(place, 0), (place, 2)]) {
-        let (_, hub, server) = open();
-        let in_use = guard(&hub, &server);
-        let (name, mut dropped) = task(&hub, &server, place);
+        let (_, core, server) = open();
+        let in_use = guard(&core, &server);
+        let (name, mut dropped) = task(&core, &server, place);
         for _ in 0..polled {
             assert!(poll(&mut dropped).is_pending(), "{name}");
         }
-        let mut queued = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut queued = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut queued).is_pending());
         drop(dropped);
         assert_eq!(of(poll(&mut queued)), OperationError::Abandoned, "{name}, polled {polled} times");
-        assert!(hub.is_closed());
-        assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
-        let later = of(poll(&mut Box::pin(hub.check_out_of(Arc::clone(&server), None, None))));
+        assert!(core.is_closed());
+        assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Abandoned);
+        let later = of(poll(&mut Box::pin(core.check_out_of(Arc::clone(&server), None, None))));
         assert_eq!(later, OperationError::Abandoned);
         assert!(!later.is_retryable() && !later.is_transient());
         // A connection that is checked out stays usable, and is closed when it is returned.
@@ -64,29 +64,30 @@ fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_i
         drop(in_use);
         assert_eq!(counts(&server), PoolCounts::default());
         assert_eq!(server.pool_snapshot().state, PoolState::Closed);
-        hub.state.with(|state| state.control.assert_invariants());
+        core.state.with(|state| state.control.assert_invariants());
         // The other tasks complete, `next_server` included.
-        assert!(done(hub.next_server()).is_none());
+        assert!(done(core.next_server()).is_none());
         for place in 0..TASKS {
-            let (name, mut other) = task(&hub, &server, place);
+            let (name, mut other) = task(&core, &server, place);
             // A task that hangs up first yields once.
             assert!(poll(&mut other).is_ready() || poll(&mut other).is_ready(), "{name}");
         }
-        assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
+        assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Abandoned);
     }
 }
 
 /// A selection that waits because no server is known, and a warm-up that waits for the same.
 #[test]
 fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
-    let (_, hub, server) = open();
-    let mut check = Box::pin(hub.run_check(&server));
-    let mut selecting = Box::pin(hub.check_out(&Wanted::WRITE, None));
-    let mut warming = Box::pin(hub.warm_up(&Wanted::WRITE, Some(1), None));
+    let (_, core, server) = open();
+    let mut check = Box::pin(core.run_check(&server));
+    let mut selecting = Box::pin(core.check_out(&SelectionRequest::WRITE, None));
+    let mut warming = Box::pin(core.warm_up(&SelectionRequest::WRITE, Some(1), None));
     assert!(poll(&mut selecting).is_pending() && poll(&mut warming).is_pending());
-    let dial = hub.state.with(|state| state.control.owes_line(server.id(), poolhouse_core::monitor::Line::Check));
+    let dial =
+        core.state.with(|state| state.control.owes_conn(server.id(), poolhouse_core::monitor::MonitorConnKind::Check));
     assert!(dial, "a check is due");
-    drop(core::mem::replace(&mut check, Box::pin(hub.run_check(&server))));
+    drop(core::mem::replace(&mut check, Box::pin(core.run_check(&server))));
     assert_eq!(of(poll(&mut selecting)), OperationError::Abandoned);
     assert_eq!(of(poll(&mut warming)), OperationError::Abandoned);
 }
@@ -97,15 +98,15 @@ fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
     for (dial, mute, polls) in
         [(Dial::Hangs, false, 1), (Dial::Stands, true, 1), (Dial::Stands, false, 1), (Dial::Stands, false, 5)]
     {
-        let (bench, hub, server) = open();
+        let (bench, core, server) = open();
         bench.dial(dial);
         bench.mute(mute);
-        let mut check = Box::pin(hub.run_check(&server));
+        let mut check = Box::pin(core.run_check(&server));
         for _ in 0..polls {
             assert!(poll(&mut check).is_pending());
         }
         drop(check);
-        hub.state.with(|state| {
+        core.state.with(|state| {
             state.control.assert_invariants();
             assert!(state.control.is_ended(server.id()));
             assert_eq!(state.control.poll_timeout(), None, "nothing is due any more");
@@ -118,18 +119,18 @@ fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
 #[test]
 fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
     for dial in [Dial::Hangs, Dial::Stands] {
-        let (bench, hub, server) = open();
+        let (bench, core, server) = open();
         bench.dial(dial);
         bench.mute(true);
-        let mut work = Box::pin(hub.run_worker(&server));
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
-        let mut warming = Box::pin(hub.warm_up_server(&server, Some(1), None));
+        let mut work = Box::pin(core.run_worker(&server));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
+        let mut warming = Box::pin(core.warm_up_server(&server, Some(1), None));
         assert!(poll(&mut waiting).is_pending() && poll(&mut warming).is_pending() && poll(&mut work).is_pending());
         assert_eq!(counts(&server).pending, 1);
         drop(work);
         assert_eq!(of(poll(&mut waiting)), OperationError::Abandoned, "{dial:?}");
         assert_eq!(of(poll(&mut warming)), OperationError::Abandoned, "{dial:?}");
-        assert_eq!(of(poll(&mut Box::pin(hub.warm_up_server(&server, Some(1), None)))), OperationError::Abandoned);
+        assert_eq!(of(poll(&mut Box::pin(core.warm_up_server(&server, Some(1), None)))), OperationError::Abandoned);
         assert_eq!(counts(&server), PoolCounts::default());
     }
 }
@@ -138,60 +139,60 @@ fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
 #[test]
 fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
     let house = wide::House::open(PoolOptions { max_connecting: 2, ..PoolOptions::DEFAULT }, None);
-    let (hub, server) = (house.hub, Arc::clone(&house.server));
-    let (mut one, mut other) = (Box::pin(hub.run_worker(&server)), Box::pin(hub.run_worker(&server)));
+    let (core, server) = (house.core, Arc::clone(&house.server));
+    let (mut one, mut other) = (Box::pin(core.run_worker(&server)), Box::pin(core.run_worker(&server)));
     assert!(poll(&mut one).is_pending() && poll(&mut other).is_pending());
     drop(other);
-    assert!(hub.is_closed());
+    assert!(core.is_closed());
     // Here the pool is limited to one connection.
-    let (_, hub, server) = open();
-    let mut one = Box::pin(hub.run_worker(&server));
+    let (_, core, server) = open();
+    let mut one = Box::pin(core.run_worker(&server));
     assert!(poll(&mut one).is_pending());
-    done(hub.run_worker(&server));
-    assert!(!hub.is_closed(), "there was nothing to do for it");
+    done(core.run_worker(&server));
+    assert!(!core.is_closed(), "there was nothing to do for it");
 }
 
 #[test]
 fn tasks_of_a_server_that_is_gone_and_of_a_closed_client_are_not_missed() {
     let bench = Bench::new();
     let topology = TopologyOptions { seeds: &["a", "b"], ..Default::default() };
-    let hub = hub_for(bench, topology, |_| ());
-    let gone = done(hub.next_server()).expect("the first");
-    let kept = done(hub.next_server()).expect("the second");
-    let held: Vec<_> = (0..TASKS - 1).map(|place| task(&hub, &gone, place).1).collect();
-    hub.change_seeds([kept.address()].into_iter()).expect("there is room");
+    let core = core_for(bench, topology, |_| ());
+    let gone = done(core.next_server()).expect("the first");
+    let kept = done(core.next_server()).expect("the second");
+    let held: Vec<_> = (0..TASKS - 1).map(|place| task(&core, &gone, place).1).collect();
+    core.change_seeds([kept.address()].into_iter()).expect("there is room");
     drop(held);
-    assert!(!hub.is_closed());
-    let held: Vec<_> = (0..TASKS).map(|place| task(&hub, &kept, place).1).collect();
-    hub.close();
+    assert!(!core.is_closed());
+    let held: Vec<_> = (0..TASKS).map(|place| task(&core, &kept, place).1).collect();
+    core.close();
     drop(held);
-    assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Closed);
+    assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Closed);
 }
 
 /// The clock is read before anything changes, so closing the client can be attempted again.
 #[test]
 fn task_guard_attempts_three_times_to_close_its_client() {
     for (panics, closed) in [(2, true), (3, false)] {
-        let (bench, hub, _server) = open();
-        let guard = TaskGuard::new(Arc::clone(&hub), None);
+        let (bench, core, _server) = open();
+        let guard = TaskGuard::new(Arc::clone(&core), None);
         bench.break_down(Part::Now, panics);
         drop(guard);
         bench.break_down(Part::Now, 0);
-        assert_eq!(hub.is_closed(), closed, "{panics} panics");
+        assert_eq!(core.is_closed(), closed, "{panics} panics");
     }
 }
 
 /// The host's own tasks: the one that starts tasks, and tasks that are not yet created.
 #[test]
 fn task_guard_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
-    let (_, hub, _server) = open();
-    let mut next = Box::pin(hub.next_server());
+    let (_, core, _server) = open();
+    let mut next = Box::pin(core.next_server());
     assert!(poll(&mut next).is_pending());
     drop(next);
-    assert!(!hub.is_closed(), "another may wait in its place");
-    TaskGuard::new(Arc::clone(&hub), None).end();
-    assert!(!hub.is_closed());
-    drop(TaskGuard::new(Arc::clone(&hub), None));
-    assert!(hub.is_closed());
-    assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
+    assert!(!core.is_closed(), "another may wait in its place");
+    TaskGuard::new(Arc::clone(&core), None).end();
+    assert!(!core.is_closed());
+    drop(TaskGuard::new(Arc::clone(&core), None));
+    assert!(core.is_closed());
+    assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Abandoned);
 }

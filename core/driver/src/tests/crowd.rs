@@ -26,7 +26,7 @@ fn operations_that_run_out_of_time_at_once_are_all_woken() {
     house.bench.mute(true);
     for (guard, odd) in guards.iter_mut().zip([false, true].into_iter().cycle()) {
         let limit = if odd { Duration::from_secs(1) } else { Duration::from_secs(2) };
-        guard.set_deadline(Some(house.hub.now().saturating_add(limit)));
+        guard.set_deadline(Some(house.core.now().saturating_add(limit)));
     }
     let bells: Vec<_> = guards.iter().map(|_| Arc::new(Bell::default())).collect();
     let mut pings: Vec<_> = guards.iter_mut().map(ping).collect();
@@ -52,14 +52,14 @@ fn operations_under_way_are_all_woken_when_the_client_is_closed() {
     let (mut house, _) = house();
     let mut guards = house.guards(CROWD);
     house.bench.mute(true);
-    let at = house.hub.now().saturating_add(Duration::from_secs(1));
+    let at = house.core.now().saturating_add(Duration::from_secs(1));
     guards.iter_mut().for_each(|guard| guard.set_deadline(Some(at)));
     let bells: Vec<_> = guards.iter().map(|_| Arc::new(Bell::default())).collect();
     let mut pings: Vec<_> = guards.iter_mut().map(ping).collect();
     for (ping, bell) in pings.iter_mut().zip(&bells) {
         assert!(bell.poll(ping).is_pending());
     }
-    house.hub.close();
+    house.core.close();
     for (ping, bell) in pings.iter_mut().zip(&bells) {
         assert_eq!(bell.rings(), 1);
         assert!(bell.poll(ping).is_pending());
@@ -85,7 +85,7 @@ fn no_more_than_so_many_late_replies_are_waited_for() {
     assert_eq!(house.counts(), [0, 0, 64, 0], "the others are closed at once");
     house.run();
     assert_eq!(house.counts(), [0, 0, 64, 0]);
-    house.pass(LATE_REPLY);
+    house.pass(DRAIN_TIMEOUT);
     assert_eq!(house.counts(), [0; 4]);
     // The limit has room again.
     house.bench.mute(false);

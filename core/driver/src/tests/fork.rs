@@ -3,7 +3,7 @@
 use super::wide::Bell;
 use super::workers::guard;
 use super::*;
-use crate::hub::State;
+use crate::client_core::State;
 use poolhouse_core::pool::PoolState;
 
 fn fork(bench: &Bench) {
@@ -14,9 +14,9 @@ fn return_to_parent(bench: &Bench) {
     bench.inherited.store(false, Ordering::Relaxed);
 }
 
-fn snapshots(hub: &Hub<Bench>) -> Vec<PoolSnapshot> {
+fn snapshots(core: &ClientCore<Bench>) -> Vec<PoolSnapshot> {
     let mut seen = Vec::new();
-    hub.for_each_server(|server| seen.push(server.pool));
+    core.for_each_server(|server| seen.push(server.pool));
     seen
 }
 
@@ -30,12 +30,12 @@ fn while_held<T: Send>(state: &Mutex<T>, work: impl FnOnce()) {
 /// CMAP-30, CMAP-100
 #[test]
 fn operations_fail_at_once_and_have_cleared_the_pool() {
-    let (bench, hub, server) = open();
-    drop(guard(&hub, &server));
-    let mut held = guard(&hub, &server);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
-    let mut selecting: Boxed<'_, _> = Box::pin(hub.check_out(&Wanted::WRITE, None));
-    let mut warming: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(1), None));
+    let (bench, core, server) = open();
+    drop(guard(&core, &server));
+    let mut held = guard(&core, &server);
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
+    let mut selecting: Boxed<'_, _> = Box::pin(core.check_out(&SelectionRequest::WRITE, None));
+    let mut warming: Boxed<'_, _> = Box::pin(core.warm_up_server(&server, Some(1), None));
     assert!(poll(&mut waiting).is_pending());
     let _ = (poll(&mut selecting), poll(&mut warming));
     let written = bench.written.load(Ordering::Relaxed);
@@ -43,34 +43,36 @@ fn operations_fail_at_once_and_have_cleared_the_pool() {
     let run = done(held.run_command("admin", |body| body.int32("ping", 1).map(drop)));
     assert_eq!(run.err(), Some(OperationError::Forked));
     assert_eq!(
-        snapshots(&hub),
+        snapshots(&core),
         [PoolSnapshot { state: PoolState::Paused, generation: 1, counts: PoolCounts::default() }]
     );
-    assert_eq!(hub.reset_after_fork(), ForkReset::Cleared);
-    assert_eq!(snapshots(&hub).first().map(|pool| pool.generation), Some(1), "once is enough");
+    assert_eq!(core.reset_after_fork(), ForkReset::Cleared);
+    assert_eq!(snapshots(&core).first().map(|pool| pool.generation), Some(1), "once is enough");
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(OperationError::Forked))));
-    for result in [done(hub.check_out(&Wanted::WRITE, None)), done(hub.check_out_of(Arc::clone(&server), None, None))] {
+    for result in
+        [done(core.check_out(&SelectionRequest::WRITE, None)), done(core.check_out_of(Arc::clone(&server), None, None))]
+    {
         assert_eq!(result.err(), Some(OperationError::Forked));
     }
-    assert_eq!(done(hub.warm_up(&Wanted::WRITE, None, None)), Err(OperationError::Forked));
+    assert_eq!(done(core.warm_up(&SelectionRequest::WRITE, None, None)), Err(OperationError::Forked));
     assert!(held.established().is_none());
     assert_eq!(bench.written.load(Ordering::Relaxed), written, "nothing was sent");
 }
 
 #[test]
 fn what_waited_at_the_fork_fails_when_it_is_polled_and_nobody_is_woken() {
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     bench.dial(Dial::Hangs);
     let bell = Arc::new(Bell::default());
-    let mut selecting: Boxed<'_, _> = Box::pin(hub.check_out(&Wanted::WRITE, None));
-    let mut warming: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(1), None));
-    let mut waiting: Boxed<'_, _> = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut selecting: Boxed<'_, _> = Box::pin(core.check_out(&SelectionRequest::WRITE, None));
+    let mut warming: Boxed<'_, _> = Box::pin(core.warm_up_server(&server, Some(1), None));
+    let mut waiting: Boxed<'_, _> = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(bell.poll(&mut selecting).is_pending());
     assert!(bell.poll(&mut warming).is_pending());
     assert!(bell.poll(&mut waiting).is_pending());
     let rings = bell.rings();
     fork(&bench);
-    assert_eq!(hub.reset_after_fork(), ForkReset::Cleared);
+    assert_eq!(core.reset_after_fork(), ForkReset::Cleared);
     assert_eq!(bell.rings(), rings);
     assert!(matches!(bell.poll(&mut selecting), Poll::Ready(Err(OperationError::Forked))));
     assert!(matches!(bell.poll(&mut warming), Poll::Ready(Err(OperationError::Forked))));
@@ -80,18 +82,18 @@ fn what_waited_at_the_fork_fails_when_it_is_polled_and_nobody_is_woken() {
 /// No call waits for a lock that is held forever: no operation, no snapshot and no drop.
 #[test]
 fn no_lock_is_waited_for() {
-    let (bench, hub, server) = open();
-    let mut held = guard(&hub, &server);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
-    let mut selecting: Boxed<'_, _> = Box::pin(hub.select_server(&Wanted::WRITE, None));
-    let mut warming: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(2), None));
+    let (bench, core, server) = open();
+    let mut held = guard(&core, &server);
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
+    let mut selecting: Boxed<'_, _> = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
+    let mut warming: Boxed<'_, _> = Box::pin(core.warm_up_server(&server, Some(2), None));
     assert!(poll(&mut waiting).is_pending());
     let _ = (poll(&mut selecting), poll(&mut warming));
     fork(&bench);
     while_held(&server.state, || {
-        assert_eq!(hub.reset_after_fork(), ForkReset::Locked);
+        assert_eq!(core.reset_after_fork(), ForkReset::Locked);
         assert_eq!(
-            snapshots(&hub),
+            snapshots(&core),
             [PoolSnapshot { state: PoolState::Paused, generation: 0, counts: PoolCounts::default() }]
         );
         let run = done(held.run_command("admin", |body| body.int32("ping", 1).map(drop)));
@@ -99,36 +101,36 @@ fn no_lock_is_waited_for() {
         held.pin(poolhouse_core::pool::Pinned::Cursor);
         drop((held, waiting, selecting, warming));
     });
-    while_held::<State<Bench>>(&hub.state, || {
-        assert_eq!(hub.reset_after_fork(), ForkReset::Locked);
-        assert!(snapshots(&hub).is_empty());
-        assert!(hub.topology().get().servers().next().is_none());
-        assert_eq!(done(hub.check_out(&Wanted::WRITE, None)).err(), Some(OperationError::Forked));
-        assert!(hub.is_closed(), "for all that is known");
-        hub.close();
-        hub.request_check();
-        hub.reconfigure_pools(hub.pool_config());
+    while_held::<State<Bench>>(&core.state, || {
+        assert_eq!(core.reset_after_fork(), ForkReset::Locked);
+        assert!(snapshots(&core).is_empty());
+        assert!(core.topology().get().servers().next().is_none());
+        assert_eq!(done(core.check_out(&SelectionRequest::WRITE, None)).err(), Some(OperationError::Forked));
+        assert!(core.is_closed(), "for all that is known");
+        core.close();
+        core.request_check();
+        core.reconfigure_pools(core.pool_config());
     });
-    assert_eq!(hub.reset_after_fork(), ForkReset::Cleared);
+    assert_eq!(core.reset_after_fork(), ForkReset::Cleared);
 }
 
 /// In one process, the child's actions change the parent's state. Drops must not.
 #[test]
 fn what_is_dropped_is_not_returned() {
-    let (bench, hub, server) = open();
-    let held = guard(&hub, &server);
+    let (bench, core, server) = open();
+    let held = guard(&core, &server);
     let waiting = {
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         waiting
     };
     let before = server.pool_snapshot();
     fork(&bench);
     drop((held, waiting));
-    hub.close();
+    core.close();
     return_to_parent(&bench);
     assert_eq!(server.pool_snapshot(), before);
-    assert!(!hub.is_closed());
-    assert_eq!(hub.reset_after_fork(), ForkReset::NotForked);
+    assert!(!core.is_closed());
+    assert_eq!(core.reset_after_fork(), ForkReset::NotForked);
     assert_eq!(server.pool_snapshot(), before);
 }

@@ -1,7 +1,7 @@
 //! Connections that authenticate: where their secrets remain, and how they fail.
 
 use super::wide::House;
-use super::workers::hub_clear;
+use super::workers::core_clear;
 use super::*;
 use crate::driven::Drive as _;
 use alloc::format;
@@ -61,10 +61,10 @@ fn plain() -> Login {
 }
 
 /// Returns the result of a check-out for which a connection is established.
-fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
+fn check_out(bench: &Bench, core: &ClientCore<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(server), None, None));
     assert!(poll(&mut waiting).is_pending());
-    let mut establishing = worker(hub, server);
+    let mut establishing = worker(core, server);
     assert!(poll(&mut establishing).is_pending());
     bench.now.fetch_add(1_000_000_000, Ordering::Relaxed);
     assert!(poll(&mut establishing).is_pending());
@@ -96,11 +96,11 @@ fn password_is_left_in_no_buffer() {
         (plain(), Answer::KeepsSilent),
         (long, Answer::Accepts),
     ] {
-        let (bench, hub, server) = open_with(Some(login));
+        let (bench, core, server) = open_with(Some(login));
         *bench.answer.lock().unwrap() = answer.clone();
-        let outcome = check_out(&bench, &hub, &server);
+        let outcome = check_out(&bench, &core, &server);
         assert_eq!(outcome.is_ok(), answer == Answer::Accepts, "{outcome:?}");
-        drop((hub, server));
+        drop((core, server));
         let buffers = bench.left.lock().unwrap().len();
         assert!(buffers >= 2, "both buffers of the connection were looked at");
         assert!(!password_is_left(&bench), "{answer:?}");
@@ -123,16 +123,16 @@ fn refusal_is_told_in_the_servers_words_without_secrets() {
         (&format!("{} {PASSWORD}", "x".repeat(300)), None),
     ];
     for (text, told) in texts {
-        let (bench, hub, server) = open_with(Some(plain()));
+        let (bench, core, server) = open_with(Some(plain()));
         *bench.answer.lock().unwrap() = Answer::Refuses(text.to_string());
-        let error = check_out(&bench, &hub, &server).expect_err("refused");
+        let error = check_out(&bench, &core, &server).expect_err("refused");
         let failure = failure(&error);
         let check_out = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
         assert_eq!((failure.check_out, failure.error), (check_out, AuthError::Refused { code: 18 }));
         assert_eq!(failure.message.as_deref(), told);
         assert!(error.to_string().contains("authentication failed: the server refused with code 18"), "{error}");
-        assert!(!format!("{error} {error:?} {hub:?} {:?}", hub.config()).contains(PASSWORD));
-        assert!(!format!("{:?}", hub.config()).contains("lovelace"), "nor the user");
+        assert!(!format!("{error} {error:?} {core:?} {:?}", core.config()).contains(PASSWORD));
+        assert!(!format!("{:?}", core.config()).contains("lovelace"), "nor the user");
         assert!(!error.is_retryable() && !error.is_transient() && error.connection_cause().is_none());
         let snapshot = server.pool_snapshot();
         assert_eq!((snapshot.state, snapshot.generation), (PoolState::Paused, 1));
@@ -142,16 +142,16 @@ fn refusal_is_told_in_the_servers_words_without_secrets() {
 /// SDAM-69, CMAP-96: the timeout occurred in authentication, which does not indicate overload.
 #[test]
 fn time_that_passes_in_authentication_clears_the_pool() {
-    let (bench, hub, server) = open_with(Some(plain()));
+    let (bench, core, server) = open_with(Some(plain()));
     *bench.answer.lock().unwrap() = Answer::KeepsSilent;
-    let error = check_out(&bench, &hub, &server).expect_err("in time");
+    let error = check_out(&bench, &core, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: false };
     assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Paused, 1));
     // A timeout in hello does, and the pool stays.
-    let (bench, hub, server) = open_with(Some(plain()));
+    let (bench, core, server) = open_with(Some(plain()));
     bench.mute(true);
-    let error = check_out(&bench, &hub, &server).expect_err("in time");
+    let error = check_out(&bench, &core, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
     assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
@@ -162,12 +162,12 @@ fn time_that_passes_in_authentication_clears_the_pool() {
 #[test]
 fn password_is_stretched_once_for_every_salt() {
     let scram = Credential::new("lovelace", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
-    let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
+    let (bench, core, server) = open_with(Some(Login::new(scram).unwrap()));
     let turns_for = |salt| {
         *bench.answer.lock().unwrap() = Answer::Scram(salt);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
-        let mut establishing = worker(&hub, &server);
+        let mut establishing = worker(&core, &server);
         let mut turns = 0;
         let guard = loop {
             assert!(poll(&mut establishing).is_pending());
@@ -178,7 +178,7 @@ fn password_is_stretched_once_for_every_salt() {
             assert!(turns < 1000, "it has an end: {salt}, {:?}", server.pool_snapshot());
         };
         // The connection is closed when it is returned, so the next check-out establishes another.
-        hub_clear(&bench, &server);
+        core_clear(&bench, &server);
         drop(guard);
         turns
     };
@@ -199,11 +199,11 @@ fn password_is_stretched_once_for_every_salt() {
 #[test]
 fn keys_of_a_wrong_password_are_not_kept() {
     let scram = Credential::new("lovelace", "another").mechanism(Mechanism::SCRAM_SHA_256);
-    let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
+    let (bench, core, server) = open_with(Some(Login::new(scram).unwrap()));
     *bench.answer.lock().unwrap() = Answer::Scram("salt");
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
-    let mut establishing = worker(&hub, &server);
+    let mut establishing = worker(&core, &server);
     let error = loop {
         assert!(poll(&mut establishing).is_pending());
         if let Poll::Ready(outcome) = poll(&mut waiting) {
@@ -211,27 +211,27 @@ fn keys_of_a_wrong_password_are_not_kept() {
         }
     };
     assert_eq!(failure(&error).error, AuthError::ServerSignature);
-    assert!(hub.keys().with(|keys| keys.is_empty()));
+    assert!(core.keys().with(|keys| keys.is_empty()));
 }
 
 #[test]
 fn nothing_is_sent_without_entropy_or_privacy() {
-    let (bench, hub, server) = open_with(Some(plain()));
+    let (bench, core, server) = open_with(Some(plain()));
     bench.has_entropy.store(false, Ordering::Relaxed);
-    let error = check_out(&bench, &hub, &server).expect_err("no nonce");
+    let error = check_out(&bench, &core, &server).expect_err("no nonce");
     let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
     assert_eq!(error, OperationError::check_out_of("a:27017", failed));
     assert_eq!(bench.written.load(Ordering::Relaxed), 0);
 
-    let (bench, hub, server) = open_with(Some(plain()));
+    let (bench, core, server) = open_with(Some(plain()));
     bench.is_private.store(false, Ordering::Relaxed);
-    let error = check_out(&bench, &hub, &server).expect_err("everybody would read it");
+    let error = check_out(&bench, &core, &server).expect_err("everybody would read it");
     assert_eq!((failure(&error).error, failure(&error).message.as_deref()), (AuthError::PlainWithoutTls, None));
     assert_eq!(bench.written.load(Ordering::Relaxed), 0);
 
-    let (bench, hub, server) = open_with(Some(plain().allow_plain_without_tls(true)));
+    let (bench, core, server) = open_with(Some(plain().allow_plain_without_tls(true)));
     bench.is_private.store(false, Ordering::Relaxed);
-    check_out(&bench, &hub, &server).expect("forced");
+    check_out(&bench, &core, &server).expect("forced");
 }
 
 #[test]
@@ -252,11 +252,11 @@ fn login_that_can_never_be_used_is_refused() {
 fn more_iterations_than_the_user_allows_are_refused() {
     for (iterations_max, refused) in [(4095, Some(AuthError::IterationsTooMany { max: 4095 })), (4096, None)] {
         let scram = Credential::new("lovelace", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
-        let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap().iterations_max(iterations_max)));
+        let (bench, core, server) = open_with(Some(Login::new(scram).unwrap().iterations_max(iterations_max)));
         *bench.answer.lock().unwrap() = Answer::Scram("salt");
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
-        let mut establishing = worker(&hub, &server);
+        let mut establishing = worker(&core, &server);
         let outcome = loop {
             assert!(poll(&mut establishing).is_pending());
             if let Poll::Ready(outcome) = poll(&mut waiting) {
@@ -271,9 +271,9 @@ fn more_iterations_than_the_user_allows_are_refused() {
 /// about an authentication.
 #[test]
 fn refusal_explains_only_what_it_is_of() {
-    let (bench, hub, server) = open_with(Some(plain()));
+    let (bench, core, server) = open_with(Some(plain()));
     *bench.answer.lock().unwrap() = Answer::Refuses("no".to_string());
-    assert!(matches!(check_out(&bench, &hub, &server), Err(OperationError::Authentication(_))));
+    assert!(matches!(check_out(&bench, &core, &server), Err(OperationError::Authentication(_))));
     let of = |cause| CheckOutError::EstablishFailed { cause, overloaded: false };
     assert!(matches!(server.explain(of(Cause::Authentication)), OperationError::Authentication(_)));
     for error in [of(Cause::Network), CheckOutError::PoolClosed, CheckOutError::Busy { waiting: 1 }] {
@@ -298,7 +298,7 @@ fn refusal_is_told_although_another_connection_fails_after_it() {
     assert_eq!(failure(&error).message.as_deref(), Some("no"));
     // The message does not explain failures that follow a success.
     *house.bench.answer.lock().unwrap() = Answer::Accepts;
-    house.server.command(house.hub.now(), PoolCommand::Ready);
+    house.server.command(house.core.now(), PoolCommand::Ready);
     house.server.settle();
     drop(house.guards(1));
     let failed = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };

@@ -7,9 +7,9 @@ use super::*;
 #[test]
 fn monitor_of_a_server_that_talks_without_a_pause_lets_other_tasks_run() {
     const REPLIES: usize = 10_000;
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     bench.flood.store(REPLIES, Ordering::Relaxed);
-    let mut check = Box::pin(hub.run_server_task(&server, ServerTask::Check));
+    let mut check = Box::pin(core.run_server_task(&server, ServerTask::Check));
     let bell = Arc::new(Bell::default());
     let mut read = 0;
     for round in 0..100 {

@@ -20,20 +20,20 @@ fn pass(bench: &Bench, time: Duration) {
 #[test]
 fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
     for part in [Part::Connect, Part::Buffers, Part::Read, Part::Sleep] {
-        let (bench, hub, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
+        let (bench, core, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
         // A timer is begun when the peer does not answer.
         bench.mute(part == Part::Sleep);
-        let mut work = Box::pin(hub.run_worker(&server));
+        let mut work = Box::pin(core.run_worker(&server));
         assert!(poll(&mut work).is_pending());
         bench.break_down(part, 1);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut work).is_pending(), "{part:?}: it goes on");
         let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("{part:?}: it has failed") };
         assert_eq!(error, establish_failed(), "{part:?}");
         assert_eq!(counts(&server), PoolCounts::default());
         bench.mute(false);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         pass(&bench, REST - Duration::from_nanos(1));
         assert!(poll(&mut work).is_pending());
@@ -42,7 +42,7 @@ fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
         assert!(poll(&mut work).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("{part:?}: established") };
         drop(guard);
-        assert!(!hub.is_closed());
+        assert!(!core.is_closed());
     }
 }
 
@@ -56,7 +56,7 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
                 assert_eq!(cause, Cause::Cancelled);
                 ended.push(false);
             }
-            Notice::Event { .. } | Notice::Lost { .. } => {}
+            Notice::Event { .. } | Notice::Lagged { .. } => {}
         }
     }
     ended
@@ -67,16 +67,16 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
 #[test]
 fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
     for part in [Part::Connect, Part::Buffers, Part::Read] {
-        let (bench, hub, server) = open();
-        let mut events = hub.events().subscribe(64, |event| matches!(event, EventRef::Heartbeat(_)));
-        let (mut check, mut clock) = (Box::pin(hub.run_check(&server)), Box::pin(hub.run_clock()));
+        let (bench, core, server) = open();
+        let mut events = core.events().subscribe(64, |event| matches!(event, EventRef::Heartbeat(_)));
+        let (mut check, mut clock) = (Box::pin(core.run_check(&server)), Box::pin(core.run_clock()));
         bench.break_down(part, 1);
-        let mut waiting = Box::pin(hub.select_server(&Wanted::WRITE, None));
+        let mut waiting = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
         for _ in 0..4 {
             assert!(poll(&mut check).is_pending(), "{part:?}: it goes on");
         }
         assert_eq!(heartbeats(&mut events), [false], "{part:?}");
-        hub.state.with(|state| state.control.assert_invariants());
+        core.state.with(|state| state.control.assert_invariants());
         for _ in 0..4 {
             assert!(poll(&mut waiting).is_pending(), "{part:?}: no server is known yet");
             assert!(poll(&mut clock).is_pending() && poll(&mut check).is_pending());
@@ -93,14 +93,14 @@ fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
 
 #[test]
 fn clocks_whose_timer_panics_go_on_after_a_rest() {
-    let (bench, hub, server) = open();
-    let tasks: [Boxed<'_, ()>; 2] = [Box::pin(hub.run_clock()), Box::pin(hub.run_pool_clock(&server))];
+    let (bench, core, server) = open();
+    let tasks: [Boxed<'_, ()>; 2] = [Box::pin(core.run_clock()), Box::pin(core.run_pool_clock(&server))];
     let mut tasks = Vec::from(tasks);
-    let held = guard(&hub, &server);
+    let held = guard(&core, &server);
     for task in &mut tasks {
         bench.break_down(Part::Sleep, 1);
         let deadline = bench.now().saturating_add(2 * REST);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(deadline), None));
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), Some(deadline), None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(task).is_pending());
         pass(&bench, REST);
@@ -109,31 +109,31 @@ fn clocks_whose_timer_panics_go_on_after_a_rest() {
     // The pool's clock task enforces the deadlines of waiters again.
     pass(&bench, REST);
     let deadline = bench.now().saturating_add(REST);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(deadline), None));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), Some(deadline), None));
     assert!(poll(&mut waiting).is_pending() && poll(&mut tasks[1]).is_pending());
     pass(&bench, REST);
     assert!(poll(&mut tasks[1]).is_pending());
     let timeout = OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None });
     let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("its time is over") };
     assert_eq!(error, timeout);
-    assert!(!hub.is_closed());
+    assert!(!core.is_closed());
     drop(held);
 }
 
 /// Without working timers the client cannot continue, so it is closed.
 #[test]
 fn work_whose_rest_panics_again_and_again_is_given_up_and_the_client_with_it() {
-    let (bench, hub, server) = open();
-    let mut clock = Box::pin(hub.run_pool_clock(&server));
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
+    let (bench, core, server) = open();
+    let mut clock = Box::pin(core.run_pool_clock(&server));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
     assert!(poll(&mut waiting).is_pending());
     bench.break_down(Part::Sleep, 8);
     assert!(poll(&mut clock).is_pending(), "at last it rests");
     assert!(poll(&mut waiting).is_pending());
     drop(clock);
-    let (bench, hub, server) = open();
-    let mut clock = Box::pin(hub.run_pool_clock(&server));
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
+    let (bench, core, server) = open();
+    let mut clock = Box::pin(core.run_pool_clock(&server));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
     assert!(poll(&mut waiting).is_pending());
     bench.break_down(Part::Sleep, 9);
     assert_eq!(poll(&mut clock), Poll::Ready(()), "without a panic of its own");
@@ -150,12 +150,12 @@ fn after(bench: &Bench, time: Duration) -> Instant {
 fn work_that_panics_uncaught_ends_the_client_when_it_is_dropped() {
     let house = wide::House::open(PoolOptions::DEFAULT, None);
     house.bench.dial(Dial::Panics);
-    let mut work = Box::pin(house.hub.run_worker(&house.server));
+    let mut work = Box::pin(house.core.run_worker(&house.server));
     let mut waiting = house.check_out(None);
     assert!(poll(&mut waiting).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut work))).is_err());
     drop(work);
-    assert!(house.hub.is_closed());
+    assert!(house.core.is_closed());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(_))));
 }
 
@@ -170,12 +170,12 @@ impl Wake for Alarm {
 /// A result that a step returns to its caller is not lost when the waker of another task panics.
 #[test]
 fn waker_that_panics_costs_nobody_else_a_connection() {
-    let (_, hub, server) = open();
-    let held = guard(&hub, &server);
-    let mut alarmed = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let (_, core, server) = open();
+    let held = guard(&core, &server);
+    let mut alarmed = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     let waker = Waker::from(Arc::new(Alarm));
     assert!(alarmed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    let mut behind = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut behind = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut behind).is_pending());
     // The first waiter is granted the connection, and its waker is called.
     drop(held);
@@ -189,14 +189,14 @@ fn waker_that_panics_costs_nobody_else_a_connection() {
 /// No byte of the request was sent, so the connection stays usable.
 #[test]
 fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
-    let (_, hub, server) = open();
-    let mut held = guard(&hub, &server);
+    let (_, core, server) = open();
+    let mut held = guard(&core, &server);
     let mut command = Box::pin(held.run_command("db", |_| panic!("as the test wants it")));
     assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut command).is_ready())).is_err());
     drop(command);
     drop(held);
     assert_eq!(counts(&server), PoolCounts { available: 1, ..PoolCounts::default() });
-    let mut again = guard(&hub, &server);
+    let mut again = guard(&core, &server);
     done(again.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
 }
 
@@ -204,8 +204,8 @@ fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
 #[test]
 fn guard_that_is_dropped_by_a_panic_is_returned() {
     for outstanding in [false, true] {
-        let (bench, hub, server) = open_as(|config| config.late_reply = Duration::ZERO);
-        let mut held = guard(&hub, &server);
+        let (bench, core, server) = open_as(|config| config.drain_timeout = Duration::ZERO);
+        let mut held = guard(&core, &server);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             if outstanding {
                 bench.mute(true);
@@ -223,15 +223,15 @@ fn guard_that_is_dropped_by_a_panic_is_returned() {
 /// The other subscriptions miss no event.
 #[test]
 fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
-    let (_, hub, server) = open();
-    let mut good = hub.events().subscribe(64, |_| true);
-    let mut bad = hub.events().subscribe(64, |event| {
+    let (_, core, server) = open();
+    let mut good = core.events().subscribe(64, |_| true);
+    let mut bad = core.events().subscribe(64, |event| {
         let ready = matches!(event, EventRef::Pool(poolhouse_core::pool::PoolEvent::ConnectionReady { .. }));
         assert!(!ready, "as the test wants it");
         true
     });
     let bell = Arc::new(wide::Bell::default());
-    let held = guard(&hub, &server);
+    let held = guard(&core, &server);
     drop(held);
     let mut seen = 0;
     while bad.try_next().is_some() {
@@ -272,12 +272,12 @@ fn events_of_a_host_that_panic_are_passed_over() {
 /// The subscription is woken, also if it waits when the filter panics.
 #[test]
 fn subscription_that_waits_when_its_filter_panics_is_woken() {
-    let (_, hub, server) = open();
-    let mut bad = hub.events().subscribe(64, |_| panic!("as the test wants it"));
+    let (_, core, server) = open();
+    let mut bad = core.events().subscribe(64, |_| panic!("as the test wants it"));
     let bell = Arc::new(wide::Bell::default());
     let mut next = Box::pin(bad.next());
     assert!(bell.poll(&mut next).is_pending());
-    drop(guard(&hub, &server));
+    drop(guard(&core, &server));
     assert_eq!(bell.rings(), 1);
     assert!(matches!(bell.poll(&mut next), Poll::Ready(None)));
 }

@@ -40,7 +40,7 @@ impl Runtime for Narrow {
         self.bench.buffers(stream)
     }
 
-    fn has_place(&self) -> bool {
+    fn has_slot(&self) -> bool {
         self.places.lock().unwrap().iter().filter(|place| place.strong_count() > 0).count() < SERVERS
     }
 
@@ -52,19 +52,19 @@ impl Runtime for Narrow {
 }
 
 /// A client core with these servers, without running tasks.
-fn narrow(seeds: &[&str]) -> Hub<Narrow> {
+fn narrow(seeds: &[&str]) -> ClientCore<Narrow> {
     let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
-    hub_for(runtime, TopologyOptions { seeds, ..Default::default() }, |_| ())
+    core_for(runtime, TopologyOptions { seeds, ..Default::default() }, |_| ())
 }
 
-fn change_seeds(hub: &Hub<Narrow>, seeds: &[&str]) {
-    hub.change_seeds(seeds.iter().copied()).expect("there is room");
+fn change_seeds(core: &ClientCore<Narrow>, seeds: &[&str]) {
+    core.change_seeds(seeds.iter().copied()).expect("there is room");
 }
 
 /// Takes the handles of all servers that need tasks.
-fn take_all(hub: &Hub<Narrow>) -> Vec<Arc<Server<Narrow>>> {
+fn take_all(core: &ClientCore<Narrow>) -> Vec<Arc<Server<Narrow>>> {
     let mut taken = Vec::new();
-    while let Poll::Ready(Some(server)) = Arc::new(Bell::default()).poll(&mut Box::pin(hub.next_server())) {
+    while let Poll::Ready(Some(server)) = Arc::new(Bell::default()).poll(&mut Box::pin(core.next_server())) {
         taken.push(server);
     }
     taken
@@ -79,49 +79,49 @@ fn addresses(servers: &[Arc<Server<Narrow>>]) -> Vec<&str> {
 /// Slots become free while another server is found: each server gets one of them, and only once.
 #[test]
 fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
-    let hub = narrow(&["a", "b", "c", "d"]);
-    let held = take_all(&hub);
+    let core = narrow(&["a", "b", "c", "d"]);
+    let held = take_all(&core);
     assert_eq!(held.len(), SERVERS);
-    change_seeds(&hub, &["a"]);
+    change_seeds(&core, &["a"]);
     // The handles that still exist occupy all slots.
-    change_seeds(&hub, &["a", "e"]);
-    assert!(take_all(&hub).is_empty(), "there is no place for it");
+    change_seeds(&core, &["a", "e"]);
+    assert!(take_all(&core).is_empty(), "there is no place for it");
     drop(held);
-    change_seeds(&hub, &["a", "e", "f"]);
-    assert_eq!(addresses(&take_all(&hub)), ["e:27017", "f:27017"]);
-    hub.request_check();
-    assert!(take_all(&hub).is_empty(), "each is given once");
+    change_seeds(&core, &["a", "e", "f"]);
+    assert_eq!(addresses(&take_all(&core)), ["e:27017", "f:27017"]);
+    core.request_check();
+    assert!(take_all(&core).is_empty(), "each is given once");
 }
 
 /// A task that has released a removed server requests the next one, which may be the server that
 /// had no slot.
 #[test]
 fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
-    let hub = narrow(&["a", "b", "c", "d"]);
-    let held = take_all(&hub);
-    change_seeds(&hub, &["a"]);
-    change_seeds(&hub, &["a", "e"]);
-    let (bell, mut next) = (Arc::new(Bell::default()), Box::pin(hub.next_server()));
+    let core = narrow(&["a", "b", "c", "d"]);
+    let held = take_all(&core);
+    change_seeds(&core, &["a"]);
+    change_seeds(&core, &["a", "e"]);
+    let (bell, mut next) = (Arc::new(Bell::default()), Box::pin(core.next_server()));
     assert!(bell.poll(&mut next).is_pending());
     drop(held);
-    assert_eq!(addresses(&take_all(&hub)), ["e:27017"]);
+    assert_eq!(addresses(&take_all(&core)), ["e:27017"]);
     assert_eq!(bell.rings(), 1, "any may take it");
 }
 
 /// Waiters that are dropped and wakers that are replaced release their slots.
 #[test]
 fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
-    let hub = narrow(&["a"]);
-    assert_eq!(take_all(&hub).len(), 1);
+    let core = narrow(&["a"]);
+    assert_eq!(take_all(&core).len(), 1);
     let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
     for bell in &bells {
-        assert!(bell.poll(&mut Box::pin(hub.next_server())).is_pending());
+        assert!(bell.poll(&mut Box::pin(core.next_server())).is_pending());
     }
-    let mut next = Box::pin(hub.next_server());
+    let mut next = Box::pin(core.next_server());
     for bell in &bells {
         assert!(bell.poll(&mut next).is_pending());
     }
-    change_seeds(&hub, &["a", "b"]);
+    change_seeds(&core, &["a", "b"]);
     let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
     assert_eq!(rings, [0, 0, 0, 0, 1], "whoever polled last is woken, and nobody else");
     drop(next);
@@ -131,21 +131,21 @@ fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
 /// There is no server that it could start. It is never woken, and takes no other waiter's slot.
 #[test]
 fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() {
-    let hub = narrow(&["a"]);
-    assert_eq!(take_all(&hub).len(), 1);
+    let core = narrow(&["a"]);
+    assert_eq!(take_all(&core).len(), 1);
     let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
-    let mut waiting: Vec<_> = bells.iter().map(|_| Box::pin(hub.next_server())).collect();
+    let mut waiting: Vec<_> = bells.iter().map(|_| Box::pin(core.next_server())).collect();
     for (bell, next) in bells.iter().zip(&mut waiting) {
         assert!(bell.poll(next).is_pending());
     }
-    change_seeds(&hub, &["a", "b"]);
+    change_seeds(&core, &["a", "b"]);
     let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
     assert_eq!(rings, [1, 1, 1, 1, 0], "those who have a place are");
     assert!(matches!(bells[0].poll(&mut waiting[0]), Poll::Ready(Some(_))));
     drop(waiting.remove(0));
     // A slot is free now for a waiter that polls again.
     assert!(bells[SERVERS].poll(&mut waiting[SERVERS - 1]).is_pending());
-    change_seeds(&hub, &["a", "b", "c"]);
+    change_seeds(&core, &["a", "b", "c"]);
     assert_eq!(bells[SERVERS].rings(), 1);
 }
 
@@ -156,11 +156,11 @@ fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
     use poolhouse_auth::Credential;
     let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
     let written = Arc::clone(&runtime.bench.written);
-    let (hub, server) = hub_of(runtime, |config| {
+    let (core, server) = core_of(runtime, |config| {
         config.login = Some(Login::new(Credential::new("ada", "secret")).unwrap());
     });
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
-    let mut establishing = Box::pin(hub.keep_establishing(&server));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
+    let mut establishing = Box::pin(core.keep_establishing(&server));
     assert!(poll(&mut waiting).is_pending() && poll(&mut establishing).is_pending());
     let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has no nonce") };
     let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
@@ -171,12 +171,14 @@ fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
 /// A client has one pool number for each server that its topology can ever add.
 #[test]
 fn security_9_pools_of_two_clients_never_have_the_same_number() {
-    let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.driven.pool.id());
-    let hub = |client| {
-        let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };
-        hub_for(Bench::new(), seeds, |config| config.client = client)
+    let pool = |core: &ClientCore<Bench>| {
+        done(core.next_server()).expect("a server").state.with(|state| state.driven.pool.id())
     };
-    let (first, second) = (hub(0), hub(1));
+    let core = |client| {
+        let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };
+        core_for(Bench::new(), seeds, |config| config.client = client)
+    };
+    let (first, second) = (core(0), core(1));
     let mut seen = vec![pool(&first), pool(&second)];
     for made in [1 << 16, 1 << 24, u32::MAX] {
         first.state.with(|state| state.next_pool = made);

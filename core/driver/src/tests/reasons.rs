@@ -50,11 +50,11 @@ fn failed_check_out_has_the_reason_of_the_last_failure_with_the_same_cause() {
 
 #[test]
 fn established_connection_clears_the_recorded_failure() {
-    let (_bench, hub, server) = open();
+    let (_bench, core, server) = open();
     server.note_failure(failed(io::ErrorKind::ConnectionRefused));
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
-    let mut establishing = worker(&hub, &server);
+    let mut establishing = worker(&core, &server);
     assert!(poll(&mut establishing).is_pending());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
     assert!(server.reason_of(Cause::Network).is_none());
@@ -74,7 +74,7 @@ fn timed_out_check_out_reports_the_counts_of_the_pool() {
 /// The topology has already removed the server, so the text of the topology does not name it.
 #[test]
 fn server_of_another_deployment_is_named_if_no_server_is_known() {
-    let (_bench, hub, server) = open();
+    let (_bench, core, server) = open();
     let hello = |set_name| HelloReply { set_name, ..HelloReply::OK };
     let hint = |replica_set| {
         let options = TopologyOptions { seeds: &["b"], replica_set, ..TopologyOptions::default() };
@@ -85,19 +85,19 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
             &mut (),
         )
         .unwrap();
-        hub.state.with(|state| state.misfit.as_ref().and_then(|misfit: &Misfit| misfit.hint(&topology.description())))
+        core.state.with(|state| state.misfit.as_ref().and_then(|misfit: &Misfit| misfit.hint(&topology.description())))
     };
     assert_eq!(hint(Some("rs1")), None);
-    hub.note_fitness(&server, &hello(Some("rs1")), true);
+    core.note_fitness(&server, &hello(Some("rs1")), true);
     assert_eq!(hint(Some("rs1")), None);
-    hub.note_fitness(&server, &hello(Some("rs\n0")), false);
+    core.note_fitness(&server, &hello(Some("rs\n0")), false);
     let other = "the client looks for replica set \"rs1\"; a:27017 is a member of \"rs 0\"";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(other));
     assert_eq!(hint(None), None, "the client requires no replica set");
-    hub.note_fitness(&server, &hello(None), false);
+    core.note_fitness(&server, &hello(None), false);
     let none = "the client looks for replica set \"rs1\"; a:27017 is not a member of one (its type is Standalone)";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(none));
-    hub.note_fitness(&server, &hello(Some("rs1")), false);
+    core.note_fitness(&server, &hello(Some("rs1")), false);
     assert_eq!(hint(Some("rs1")), None, "its set is the required one, and another member may be about to reply");
 }
 
@@ -105,12 +105,12 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
 /// known weeks later.
 #[test]
 fn errors_3_server_of_another_set_is_no_longer_named_after_a_member_replies() {
-    let (_, hub, server) = open();
+    let (_, core, server) = open();
     let other = HelloReply { set_name: Some("rs0"), ..HelloReply::OK };
     let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::OK };
-    let is_kept = || hub.state.with(|state| state.misfit.is_some());
-    hub.note_fitness(&server, &other, false);
+    let is_kept = || core.state.with(|state| state.misfit.is_some());
+    core.note_fitness(&server, &other, false);
     assert!(is_kept());
-    hub.note_fitness(&server, &member, true);
+    core.note_fitness(&server, &member, true);
     assert!(!is_kept());
 }

@@ -147,22 +147,22 @@ impl Scant {
     }
 }
 
-type Place = (Bench, Arc<Hub<Scant>>, Arc<Server<Scant>>);
+type Place = (Bench, Arc<ClientCore<Scant>>, Arc<Server<Scant>>);
 
-fn scant(input_bytes: usize, change: impl FnOnce(&mut HubConfig)) -> Place {
+fn scant(input_bytes: usize, change: impl FnOnce(&mut CoreConfig)) -> Place {
     let runtime = Scant::new(input_bytes, 1);
     let bench = runtime.bench.clone();
-    let (hub, server) = hub_of(runtime, change);
-    (bench, hub, server)
+    let (core, server) = core_of(runtime, change);
+    (bench, core, server)
 }
 
 /// Returns the result of a check-out after a worker was polled.
-fn check_out<'h>((_, hub, server): &'h Place) -> Result<Guard<'h, Scant>, OperationError> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
+fn check_out<'h>((_, core, server): &'h Place) -> Result<Guard<'h, Scant>, OperationError> {
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(server), None, None));
     if let Poll::Ready(outcome) = poll(&mut waiting) {
         return outcome;
     }
-    let mut establishing = Box::pin(hub.keep_establishing(server));
+    let mut establishing = Box::pin(core.keep_establishing(server));
     assert!(poll(&mut establishing).is_pending());
     match poll(&mut waiting) {
         Poll::Ready(outcome) => outcome,
@@ -210,12 +210,12 @@ fn connection_that_there_is_no_place_for_fails_and_the_others_go_on() {
 #[test]
 fn warm_up_beyond_the_places_fails_for_those_who_still_wait() {
     let place = scant(4096, |_| ());
-    let (_, hub, server) = &place;
-    let mut early = Box::pin(hub.warm_up_server(server, Some(3), None));
-    let mut late = Box::pin(hub.warm_up_server(server, Some(3), None));
+    let (_, core, server) = &place;
+    let mut early = Box::pin(core.warm_up_server(server, Some(3), None));
+    let mut late = Box::pin(core.warm_up_server(server, Some(3), None));
     assert!(poll(&mut early).is_pending() && poll(&mut late).is_pending());
     drop(early);
-    let mut establishing = Box::pin(hub.keep_establishing(server));
+    let mut establishing = Box::pin(core.keep_establishing(server));
     assert!(poll(&mut establishing).is_pending());
     assert_eq!(poll(&mut late), Poll::Ready(Err(failed(Cause::Resources))));
     assert_eq!(four(&place), [0, 2, 0, 0], "as many as there is room for");
@@ -224,15 +224,15 @@ fn warm_up_beyond_the_places_fails_for_those_who_still_wait() {
 #[test]
 fn check_out_that_there_is_no_place_to_wait_for_is_refused() {
     let place = scant(4096, |_| ());
-    let (_, hub, server) = &place;
-    let mut first = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
+    let (_, core, server) = &place;
+    let mut first = Box::pin(core.check_out_of(Arc::clone(server), None, None));
     assert!(poll(&mut first).is_pending());
     let before = four(&place);
-    let mut second = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
+    let mut second = Box::pin(core.check_out_of(Arc::clone(server), None, None));
     let Poll::Ready(Err(error)) = poll(&mut second) else { panic!("there is no place") };
     assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::Busy { waiting: 1 }));
     assert_eq!(four(&place)[3], before[3], "the other one still waits");
-    let mut establishing = Box::pin(hub.keep_establishing(server));
+    let mut establishing = Box::pin(core.keep_establishing(server));
     assert!(poll(&mut establishing).is_pending());
     assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
 }
@@ -240,13 +240,13 @@ fn check_out_that_there_is_no_place_to_wait_for_is_refused() {
 /// A selection also needs a slot for waiters.
 #[test]
 fn selection_that_there_is_no_place_to_wait_for_is_refused() {
-    let (_, hub, _) = &scant(4096, |_| ());
-    let mut first = Box::pin(hub.select_server(&Wanted::WRITE, None));
+    let (_, core, _) = &scant(4096, |_| ());
+    let mut first = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
     assert!(poll(&mut first).is_pending(), "nobody has asked the server yet");
-    let mut second = Box::pin(hub.select_server(&Wanted::WRITE, None));
+    let mut second = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
     assert!(matches!(poll(&mut second), Poll::Ready(Err(OperationError::Busy))));
     drop(first);
-    let mut third = Box::pin(hub.select_server(&Wanted::WRITE, None));
+    let mut third = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
     assert!(poll(&mut third).is_pending(), "the place of the first is free");
 }
 
@@ -255,26 +255,26 @@ fn selection_that_there_is_no_place_to_wait_for_is_refused() {
 fn server_that_is_refused_a_place_waits_for_one() {
     let runtime = Scant::new(4096, 1);
     let rooms = Arc::clone(&runtime.rooms);
-    let hub = hub_for(runtime, TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
-    let first = done(hub.next_server()).expect("there is a place for one");
-    assert!(poll(&mut Box::pin(hub.next_server())).is_pending());
+    let core = core_for(runtime, TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
+    let first = done(core.next_server()).expect("there is a place for one");
+    assert!(poll(&mut Box::pin(core.next_server())).is_pending());
     rooms.store(1, Ordering::Relaxed);
-    let second = done(hub.next_server()).expect("there is one more");
+    let second = done(core.next_server()).expect("there is one more");
     let mut addresses = [first.address(), second.address()];
     addresses.sort_unstable();
     assert_eq!(addresses, ["a:27017", "b:27017"]);
-    assert!(poll(&mut Box::pin(hub.next_server())).is_pending(), "each is given once");
+    assert!(poll(&mut Box::pin(core.next_server())).is_pending(), "each is given once");
 }
 
 /// The other servers are not affected.
 #[test]
 fn server_whose_address_no_text_holds_is_not_served() {
     let seeds = ["a-name-that-is-too-long.example", "b"];
-    let hub = hub_for(Scant::new(4096, 2), TopologyOptions { seeds: &seeds, ..Default::default() }, |_| ());
-    assert_eq!(done(hub.next_server()).expect("the other one").address(), "b:27017");
-    assert!(poll(&mut Box::pin(hub.next_server())).is_pending());
+    let core = core_for(Scant::new(4096, 2), TopologyOptions { seeds: &seeds, ..Default::default() }, |_| ());
+    assert_eq!(done(core.next_server()).expect("the other one").address(), "b:27017");
+    assert!(poll(&mut Box::pin(core.next_server())).is_pending());
     let mut seen = 0;
-    hub.for_each_server(|server| {
+    core.for_each_server(|server| {
         assert_eq!(server.address, "b:27017");
         seen += 1;
     });

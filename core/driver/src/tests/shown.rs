@@ -16,34 +16,34 @@ use poolhouse_wire::{EncodeError, WireError, WireErrorKind};
 
 #[test]
 fn servers_are_shown_by_their_addresses_and_pools_by_their_ids() {
-    let (_, hub, server) = open();
+    let (_, core, server) = open();
     let (id, snapshot) = (server.id(), server.pool_snapshot());
     assert_eq!(format!("{server:?}"), format!("Server {{ id: {id:?}, address: \"a:27017\", pool: {snapshot:?}, .. }}"));
     let (state, pool) = server.state.with(|state| (format!("{state:?}"), state.driven.pool.id()));
     assert_eq!(state, format!("ServerState {{ pool: {pool:?}, .. }}"));
     let pool = PoolOptions::DEFAULT.validate().unwrap();
-    let new = Server::<Bench>::create(hub.now(), id, PoolId::new(7), "b:1".into(), pool, Subscribers::default());
+    let new = Server::<Bench>::create(core.now(), id, PoolId::new(7), "b:1".into(), pool, Subscribers::default());
     assert_eq!(format!("{new:?}"), format!("NewServer {{ id: {id:?}, address: \"b:1\", .. }}"));
 }
 
 #[test]
 fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
-    let (_, hub, server) = open();
-    let guard = TaskGuard::new(Arc::clone(&hub), Some(server.id()));
+    let (_, core, server) = open();
+    let guard = TaskGuard::new(Arc::clone(&core), Some(server.id()));
     assert_eq!(format!("{guard:?}"), format!("TaskGuard {{ server: Some({:?}), .. }}", server.id()));
     guard.end();
-    let attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
+    let attempts = core.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
     assert_eq!(format!("{attempts:?}"), "Attempts { server: None, .. }");
 }
 
 /// A further poll returns an error, and does not touch another waiter's outcome.
 #[test]
 fn check_out_that_is_over_is_one_of_no_server() {
-    let (_, hub, server) = open();
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let (_, core, server) = open();
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert_eq!(format!("{waiting:?}"), "CheckingOut { server: Some(\"a:27017\"), .. }");
     assert!(poll(&mut waiting).is_pending());
-    let mut establishing = worker(&hub, &server);
+    let mut establishing = worker(&core, &server);
     assert!(poll(&mut establishing).is_pending());
     let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
     assert_eq!(format!("{waiting:?}"), "CheckingOut { server: None, .. }");

@@ -1,7 +1,7 @@
 //! Results for connections whose slot was reused, and connections that must be closed.
 
 use super::wide::Bell;
-use super::workers::{guard, hub_clear};
+use super::workers::{core_clear, guard};
 use super::*;
 use crate::connection::{Connection, hold};
 use crate::driven::{Begun, Drive};
@@ -58,10 +58,10 @@ fn worker_is_woken_where_it_waits_now() {
 /// A connection that was established too late, after its slot was reused; and an error of it.
 #[test]
 fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
-    let (bench, hub, server) = open();
-    let first = guard(&hub, &server);
+    let (bench, core, server) = open();
+    let first = guard(&core, &server);
     let known = first.established().expect("it was told");
-    hub_clear(&bench, &server);
+    core_clear(&bench, &server);
     drop(first);
     let worker = server.join_workers().expect("a place");
     let _first = queue(&bench, &server, Waker::noop());
@@ -75,15 +75,15 @@ fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
     let before = server.pool_snapshot();
     let connection = hold(Connection::new(Stream::of(&bench), Page::of(&bench), Page::of(&bench)));
     assert!(server.established(bench.now(), early, connection, known).is_some());
-    hub.report_failure(&server, early, Cause::Network);
+    core.report_failure(&server, early, Cause::Network);
     assert_eq!(server.pool_snapshot(), before);
     assert_eq!((before.counts.pending, before.generation), (1, 1));
 }
 
 #[test]
 fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
-    let (bench, hub, server) = open();
-    drop(guard(&hub, &server));
+    let (bench, core, server) = open();
+    drop(guard(&core, &server));
     let Begun::Granted(Some(connection), lease) = begin(&bench, &server) else { panic!("one is there") };
     drop(connection);
     server.check_in(|| bench.now(), lease, &mut None, Health::Healthy);
@@ -94,9 +94,9 @@ fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
 #[test]
 fn connection_that_is_of_no_use_any_more_is_closed_also_where_the_time_does_not_matter() {
     for is_answered in [true, false] {
-        let (bench, hub, server) = open();
-        drop(guard(&hub, &server));
-        let take = || done(hub.check_out_of(Arc::clone(&server), None, None)).expect("one is available");
+        let (bench, core, server) = open();
+        drop(guard(&core, &server));
+        let take = || done(core.check_out_of(Arc::clone(&server), None, None)).expect("one is available");
         let looks = bench.looks.load(Ordering::Relaxed);
         let mut guard = take();
         assert_eq!(bench.looks.load(Ordering::Relaxed), looks);
@@ -118,8 +118,8 @@ fn connection_that_is_of_no_use_any_more_is_closed_also_where_the_time_does_not_
 
 #[test]
 fn socket_that_takes_no_bytes_has_failed() {
-    let (bench, hub, server) = open();
-    let mut first = guard(&hub, &server);
+    let (bench, core, server) = open();
+    let mut first = guard(&core, &server);
     bench.deaf.store(true, Ordering::Relaxed);
     let failed = done(first.run_command("db", |body| body.int32("ping", 1).map(drop))).map(drop);
     assert_eq!(failed, Err(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))));
@@ -132,27 +132,27 @@ fn socket_that_takes_no_bytes_has_failed() {
 #[test]
 fn deployment_that_is_too_old_gives_no_server_and_says_so() {
     use alloc::string::ToString;
-    use poolhouse_core::monitor::{Line, MonitorAction};
+    use poolhouse_core::monitor::{MonitorAction, MonitorConnKind};
     use poolhouse_wire::hello::HelloReply;
     use poolhouse_wire::message::Matched;
     for (max_wire_version, is_good) in [(21, true), (1, false)] {
-        let (_, hub, server) = open();
+        let (_, core, server) = open();
         let hello = HelloReply { is_writable_primary: true, max_wire_version, ..HelloReply::OK };
-        hub.step(|state, now, tap| {
+        core.step(|state, now, tap| {
             loop {
-                match state.control.poll_line(now, server.id(), Line::Check).expect("a check is due") {
+                match state.control.poll_conn(now, server.id(), MonitorConnKind::Check).expect("a check is due") {
                     MonitorAction::Hangup(_) => {}
-                    MonitorAction::Dial(line) => {
-                        state.control.handle_dialed(now, server.id(), line, tap).expect("wanted")
+                    MonitorAction::Dial(conn) => {
+                        state.control.handle_dialed(now, server.id(), conn, tap).expect("wanted")
                     }
-                    MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
-                        let told = state.control.handle_reply(now, server.id(), line, &hello, Matched::Last, tap);
+                    MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => {
+                        let told = state.control.handle_reply(now, server.id(), conn, &hello, Matched::Last, tap);
                         return told.expect("wanted");
                     }
                 }
             }
         });
-        match poll(&mut Box::pin(hub.select_server(&Wanted::WRITE, None))) {
+        match poll(&mut Box::pin(core.select_server(&SelectionRequest::WRITE, None))) {
             Poll::Ready(Ok(found)) => assert!(is_good && Arc::ptr_eq(&found, &server)),
             Poll::Ready(Err(error)) => assert!(!is_good && error.to_string().contains("wire version"), "{error}"),
             Poll::Pending => panic!("it waits"),

@@ -6,11 +6,11 @@ use poolhouse_core::pool::PoolEvent;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// A client core with one connection, which is established and available.
-fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
-    let (bench, hub, server) = open_as(|config| config.pool = options.validate().unwrap());
+fn filled(options: PoolOptions) -> (Bench, Arc<ClientCore<Bench>>, Arc<Server<Bench>>) {
+    let (bench, core, server) = open_as(|config| config.pool = options.validate().unwrap());
     {
-        let mut worker = worker(&hub, &server);
-        let mut check_out = Box::pin(hub.check_out_of(server.clone(), None, None));
+        let mut worker = worker(&core, &server);
+        let mut check_out = Box::pin(core.check_out_of(server.clone(), None, None));
         assert!(poll(&mut check_out).is_pending());
         assert!(poll(&mut worker).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut check_out) else { panic!("there is a connection") };
@@ -18,15 +18,15 @@ fn filled(options: PoolOptions) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) 
     }
     assert_eq!(counts(&server).available, 1);
     bench.looks.store(0, Ordering::Relaxed);
-    (bench, hub, server)
+    (bench, core, server)
 }
 
 /// Checks out and drops the guard. Returns the connection's id, and the number of clock reads of
 /// each.
-fn cycle(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> (u64, [usize; 2]) {
+fn cycle(bench: &Bench, core: &ClientCore<Bench>, server: &Arc<Server<Bench>>) -> (u64, [usize; 2]) {
     let looks = || bench.looks.swap(0, Ordering::Relaxed);
     looks();
-    let guard = done(hub.check_out_of(server.clone(), None, None)).expect("a connection");
+    let guard = done(core.check_out_of(server.clone(), None, None)).expect("a connection");
     let (id, first) = (guard.connection_id(), looks());
     drop(guard);
     (id, [first, looks()])
@@ -34,21 +34,21 @@ fn cycle(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> (u64, 
 
 #[test]
 fn clock_is_not_read_where_the_time_does_not_matter() {
-    let (bench, hub, server) = filled(PoolOptions::DEFAULT);
-    assert_eq!(cycle(&bench, &hub, &server), (1, [0, 0]));
+    let (bench, core, server) = filled(PoolOptions::DEFAULT);
+    assert_eq!(cycle(&bench, &core, &server), (1, [0, 0]));
     // A deadline causes no clock read, because the check-out does not wait.
     let deadline = Some(Instant::from_nanos(1));
-    drop(done(hub.check_out_of(server.clone(), deadline, deadline)).expect("a connection"));
+    drop(done(core.check_out_of(server.clone(), deadline, deadline)).expect("a connection"));
     assert_eq!(counts(&server).available, 1);
     assert_eq!(bench.looks.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn events_tell_the_time() {
-    let (bench, hub, server) = filled(PoolOptions::DEFAULT);
-    let mut events = hub.events().subscribe(16, |_| true);
+    let (bench, core, server) = filled(PoolOptions::DEFAULT);
+    let mut events = core.events().subscribe(16, |_| true);
     bench.advance_to(Instant::from_nanos(77));
-    assert_eq!(cycle(&bench, &hub, &server), (1, [1, 1]));
+    assert_eq!(cycle(&bench, &core, &server), (1, [1, 1]));
     let mut heard = Vec::new();
     while let Some(Notice::Event { at, event: Event::Pool(event) }) = events.try_next() {
         heard.push((at.as_nanos(), event));
@@ -62,13 +62,13 @@ fn events_tell_the_time() {
 /// CMAP-19
 #[test]
 fn time_that_connections_are_idle_is_kept() {
-    let (bench, hub, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
+    let (bench, core, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX));
-    assert_eq!(cycle(&bench, &hub, &server), (1, [1, 1]));
+    assert_eq!(cycle(&bench, &core, &server), (1, [1, 1]));
     bench.advance_to(bench.now().saturating_add(IDLE_MAX));
-    assert_eq!(cycle(&bench, &hub, &server), (1, [1, 1]));
+    assert_eq!(cycle(&bench, &core, &server), (1, [1, 1]));
     bench.advance_to(bench.now().saturating_add(IDLE_MAX + Duration::from_nanos(1)));
-    let mut check_out = Box::pin(hub.check_out_of(server.clone(), None, None));
+    let mut check_out = Box::pin(core.check_out_of(server.clone(), None, None));
     assert!(poll(&mut check_out).is_pending(), "it was idle for too long");
     drop(check_out);
     assert_eq!(counts(&server).available, 0);
@@ -77,15 +77,15 @@ fn time_that_connections_are_idle_is_kept() {
 /// CMAP-19
 #[test]
 fn time_that_connections_are_idle_counts_from_when_it_matters() {
-    let (bench, hub, server) = filled(PoolOptions::DEFAULT);
+    let (bench, core, server) = filled(PoolOptions::DEFAULT);
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX * 9));
-    assert_eq!(cycle(&bench, &hub, &server), (1, [0, 0]));
-    hub.reconfigure_pools(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT }.validate().unwrap());
+    assert_eq!(cycle(&bench, &core, &server), (1, [0, 0]));
+    core.reconfigure_pools(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT }.validate().unwrap());
     bench.advance_to(bench.now().saturating_add(IDLE_MAX));
-    let (id, [_, looks]) = cycle(&bench, &hub, &server);
+    let (id, [_, looks]) = cycle(&bench, &core, &server);
     assert_eq!((id, looks), (1, 1), "the idle time counts from the change of the options");
     bench.advance_to(bench.now().saturating_add(IDLE_MAX + Duration::from_nanos(1)));
-    let mut check_out = Box::pin(hub.check_out_of(server.clone(), None, None));
+    let mut check_out = Box::pin(core.check_out_of(server.clone(), None, None));
     assert!(poll(&mut check_out).is_pending(), "it was idle for too long");
 }
 
@@ -94,9 +94,9 @@ fn waiter_is_served_by_the_check_in_of_a_connection_that_was_checked_out_without
     let one =
         PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(Duration::from_secs(1)), ..PoolOptions::DEFAULT };
     for late in [false, true] {
-        let (bench, hub, server) = filled(one);
-        let guard = done(hub.check_out_of(server.clone(), None, None)).expect("a connection");
-        let mut waiting = Box::pin(hub.check_out_of(server.clone(), None, None));
+        let (bench, core, server) = filled(one);
+        let guard = done(core.check_out_of(server.clone(), None, None)).expect("a connection");
+        let mut waiting = Box::pin(core.check_out_of(server.clone(), None, None));
         assert!(poll(&mut waiting).is_pending());
         let wait = Duration::from_secs(1) - Duration::from_nanos(u64::from(!late));
         bench.advance_to(bench.now().saturating_add(wait));

@@ -9,7 +9,7 @@ use alloc::task::Wake;
 
 /// A waker that reads the state of the whole client when it is dropped.
 struct Nosy {
-    hub: Weak<Hub<Bench>>,
+    core: Weak<ClientCore<Bench>>,
     dropped: Arc<AtomicUsize>,
     /// Polled when the waker is woken.
     other: Mutex<Option<Pin<Box<dyn Future<Output = bool> + Send>>>>,
@@ -26,29 +26,29 @@ impl Wake for Nosy {
 
 impl Drop for Nosy {
     fn drop(&mut self) {
-        let Some(hub) = self.hub.upgrade() else { return };
+        let Some(core) = self.core.upgrade() else { return };
         let mut servers = 0;
         // Takes the lock of the client core and of each server, and then each again.
-        hub.for_each_server(|_| {
-            hub.for_each_server(|_| servers += 1);
+        core.for_each_server(|_| {
+            core.for_each_server(|_| servers += 1);
         });
         assert_eq!(servers, 1);
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn nosy(hub: &Arc<Hub<Bench>>, dropped: &Arc<AtomicUsize>) -> Arc<Nosy> {
-    let (hub, dropped) = (Arc::downgrade(hub), Arc::clone(dropped));
-    Arc::new(Nosy { hub, dropped, other: Mutex::new(None) })
+fn nosy(core: &Arc<ClientCore<Bench>>, dropped: &Arc<AtomicUsize>) -> Arc<Nosy> {
+    let (core, dropped) = (Arc::downgrade(core), Arc::clone(dropped));
+    Arc::new(Nosy { core, dropped, other: Mutex::new(None) })
 }
 
 #[test]
 fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
-    let (_, hub, server) = open();
+    let (_, core, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     for replaced in 0..2 {
-        let waker = Waker::from(nosy(&hub, &dropped));
+        let waker = Waker::from(nosy(&core, &dropped));
         assert!(Future::poll(waiting.as_mut(), &mut Context::from_waker(&waker)).is_pending());
         drop(waker);
         assert_eq!(dropped.load(Ordering::Relaxed), replaced, "another waker takes the place of the first");
@@ -61,11 +61,11 @@ fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
 /// outcome before it is woken.
 #[test]
 fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let (first, second) = (nosy(&hub, &dropped), nosy(&hub, &dropped));
-    let mut one = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
-    let shared = Arc::clone(&hub);
+    let (first, second) = (nosy(&core, &dropped), nosy(&core, &dropped));
+    let mut one = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
+    let shared = Arc::clone(&core);
     let handle = Arc::clone(&server);
     let mut other: Pin<Box<dyn Future<Output = bool> + Send>> =
         Box::pin(async move { shared.check_out_of(handle, None, None).await.is_err() });
@@ -88,11 +88,11 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
 
 #[test]
 fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
-    let (_, hub, _server) = open();
+    let (_, core, _server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let mut waiting = Box::pin(hub.select_server(&Wanted::WRITE, None));
+    let mut waiting = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
     for _ in 0..2 {
-        let waker = Waker::from(nosy(&hub, &dropped));
+        let waker = Waker::from(nosy(&core, &dropped));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     drop(waiting);
@@ -102,24 +102,24 @@ fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
 /// If a runtime has a fixed number of tasks, each task that starts servers' tasks waits separately.
 #[test]
 fn all_who_wait_for_servers_are_woken_when_some_are_found() {
-    let hub = hub_for(Bench::new(), TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
+    let core = core_for(Bench::new(), TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
     for _ in 0..2 {
-        assert!(done(hub.next_server()).is_some());
+        assert!(done(core.next_server()).is_some());
     }
-    let mut waiting: Vec<_> = (0..4).map(|_| (Arc::new(Bell::default()), Box::pin(hub.next_server()))).collect();
+    let mut waiting: Vec<_> = (0..4).map(|_| (Arc::new(Bell::default()), Box::pin(core.next_server()))).collect();
     for (bell, next) in &mut waiting {
         assert!(bell.poll(next).is_pending());
     }
     // A waiter that was dropped takes no other waiter's turn.
     let _gone = waiting.pop();
-    hub.change_seeds(["a", "b", "c", "d"].into_iter()).expect("there is room");
+    core.change_seeds(["a", "b", "c", "d"].into_iter()).expect("there is room");
     let found = waiting.iter_mut().map(|(bell, next)| {
         assert!(bell.rings() > 0, "it is not woken");
         bell.poll(next)
     });
     let found = found.filter(|next| matches!(next, Poll::Ready(Some(_)))).count();
     assert_eq!(found, 2);
-    hub.close();
+    core.close();
     let rings: usize = waiting.iter().map(|(bell, _)| bell.rings()).sum();
     assert_eq!(rings, 1, "whoever found none waits on, and hears of the end");
 }

@@ -26,8 +26,8 @@ struct WarmUp {
 impl WarmUp {
     /// Begins a warm-up, which waits.
     fn begin(house: &mut House, count: Option<u32>, deadline: Option<Instant>) -> Self {
-        let (hub, server) = (house.hub, house.server.clone());
-        let future = Box::pin(async move { hub.warm_up_server(&server, count, deadline).await });
+        let (core, server) = (house.core, house.server.clone());
+        let future = Box::pin(async move { core.warm_up_server(&server, count, deadline).await });
         let mut warm_up = Self { bell: Arc::new(Bell::default()), future };
         assert!(warm_up.poll().is_pending());
         house.run();
@@ -51,7 +51,7 @@ impl WarmUp {
 }
 
 fn reconfigure(house: &mut House, pool: PoolOptions) {
-    house.hub.reconfigure_pools(pool.validate().unwrap());
+    house.core.reconfigure_pools(pool.validate().unwrap());
     house.run();
 }
 
@@ -64,9 +64,9 @@ fn target(house: &House) -> u32 {
 fn answer(house: &mut House) {
     house.bench.mute(false);
     let cause = Cause::Network;
-    house.server.command(house.hub.now(), PoolCommand::Clear { interrupt_in_use_connections: true, cause });
+    house.server.command(house.core.now(), PoolCommand::Clear { interrupt_in_use_connections: true, cause });
     house.server.settle();
-    house.server.command(house.hub.now(), PoolCommand::Ready);
+    house.server.command(house.core.now(), PoolCommand::Ready);
     house.server.settle();
     house.run();
 }
@@ -218,7 +218,7 @@ fn warm_pool_is_no_failure() {
 #[test]
 fn warm_up_ends_at_its_deadline() {
     let mut house = house(TEN);
-    let at = house.hub.now().saturating_add(Duration::from_secs(1));
+    let at = house.core.now().saturating_add(Duration::from_secs(1));
     let mut warm_up = WarmUp::begin(&mut house, Some(2), Some(at));
     house.pass(Duration::from_secs(1));
     assert_eq!(warm_up.poll(), Poll::Ready(Err(OperationError::Timeout)));
@@ -230,7 +230,7 @@ fn warm_up_ends_at_its_deadline() {
 fn warm_up_ends_when_the_client_is_closed() {
     let mut house = house(TEN);
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
-    house.hub.close();
+    house.core.close();
     house.run();
     assert_eq!(warm_up.woken(), Some(Err(OperationError::check_out_of("a:27017", CheckOutError::PoolClosed))));
 }
@@ -248,15 +248,15 @@ fn warm_up_to_the_minimum_follows_the_options() {
 /// With memory for one connection, one task may wait.
 #[test]
 fn warm_up_in_fixed_memory_ends_when_that_is_full() {
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     bench.mute(true);
-    let mut first: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(7), None));
+    let mut first: Boxed<'_, _> = Box::pin(core.warm_up_server(&server, Some(7), None));
     assert!(poll(&mut first).is_pending());
-    let mut second: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(7), None));
+    let mut second: Boxed<'_, _> = Box::pin(core.warm_up_server(&server, Some(7), None));
     let busy = CheckOutError::Busy { waiting: 0 };
     assert_eq!(poll(&mut second), Poll::Ready(Err(OperationError::check_out_of("a:27017", busy))));
     bench.mute(false);
-    let mut establishing = worker(&hub, &server);
+    let mut establishing = worker(&core, &server);
     assert!(poll(&mut establishing).is_pending());
     assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
 }

@@ -15,8 +15,8 @@ impl BaseRuntime for Wide {
 
     of_the_bench!(0);
 
-    fn is_inherited(&self) -> bool {
-        self.0.is_inherited()
+    fn is_forked(&self) -> bool {
+        self.0.is_forked()
     }
 }
 
@@ -72,7 +72,7 @@ impl Bell {
 /// A client core with one server, and tasks of it that are polled when they are woken.
 pub(super) struct House {
     pub(super) bench: Bench,
-    pub(super) hub: &'static Hub<Wide>,
+    pub(super) core: &'static ClientCore<Wide>,
     pub(super) server: Arc<Server<Wide>>,
     /// The tasks. A task that has ended is `None`.
     tasks: Vec<(Arc<Bell>, Option<Boxed<'static, ()>>)>,
@@ -81,19 +81,19 @@ pub(super) struct House {
 impl House {
     pub(super) fn open(pool: PoolOptions, login: Option<Login>) -> Self {
         let bench = Bench::new();
-        let (hub, server) = hub_of(Wide(bench.clone()), |config| {
+        let (core, server) = core_of(Wide(bench.clone()), |config| {
             config.pool = pool.validate().unwrap();
             config.connect_timeout = login.as_ref().map(|_| Duration::from_secs(1));
             config.login = login;
         });
         // The core is leaked, because the test's tasks and guards borrow it, and a test is short.
-        Self { bench, hub: Box::leak(Box::new(hub)), server, tasks: Vec::new() }
+        Self { bench, core: Box::leak(Box::new(core)), server, tasks: Vec::new() }
     }
 
     /// Starts a task of the server, without a task guard, and returns its index.
     pub(super) fn start(&mut self, task: ServerTask) -> usize {
-        let (hub, server) = (self.hub, Arc::clone(&self.server));
-        let work: Boxed<'static, ()> = Box::pin(async move { hub.work(&server, task).await });
+        let (core, server) = (self.core, Arc::clone(&self.server));
+        let work: Boxed<'static, ()> = Box::pin(async move { core.work(&server, task).await });
         self.tasks.push((Arc::default(), Some(work)));
         self.poll(self.tasks.len() - 1);
         self.tasks.len() - 1
@@ -148,7 +148,7 @@ impl House {
     }
 
     pub(super) fn check_out(&self, deadline: Option<Instant>) -> Pin<Box<CheckingOut<'static, Wide>>> {
-        Box::pin(CheckingOut::new(self.hub, Arc::clone(&self.server), deadline, deadline))
+        Box::pin(CheckingOut::new(self.core, Arc::clone(&self.server), deadline, deadline))
     }
 
     /// Checks out this many connections, and establishes them if necessary.

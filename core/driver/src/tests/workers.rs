@@ -6,13 +6,13 @@ use crate::driven::Drive as _;
 /// The pool is notified of the end, the waiting operation fails, and another worker can join.
 #[test]
 fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     for dial in [Dial::Hangs, Dial::Stands] {
         bench.dial(dial);
         // The peer does not answer the hello.
         bench.mute(true);
-        let mut first = worker(&hub, &server);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut first = worker(&core, &server);
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut first).is_pending());
         assert_eq!(counts(&server).pending, 1, "{dial:?}");
@@ -24,13 +24,13 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
         // The pool allows only one worker.
         bench.mute(false);
         bench.dial(Dial::Stands);
-        let mut second = worker(&hub, &server);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut second = worker(&core, &server);
+        let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut second).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
         // The connection is closed when it is returned.
-        hub_clear(&bench, &server);
+        core_clear(&bench, &server);
         drop(guard);
         assert_eq!(counts(&server), PoolCounts::default());
     }
@@ -39,25 +39,25 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
 
 #[test]
 fn worker_that_panics_leaves_nothing_behind() {
-    let (bench, hub, server) = open();
+    let (bench, core, server) = open();
     bench.dial(Dial::Panics);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
-    let mut first = worker(&hub, &server);
+    let mut first = worker(&core, &server);
     let panicked = catch_unwind(AssertUnwindSafe(|| poll(&mut first)));
     assert!(panicked.is_err());
     drop(first);
     assert_eq!(counts(&server), PoolCounts::default());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(OperationError::CheckOut(_)))));
     bench.dial(Dial::Stands);
-    let mut second = worker(&hub, &server);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut second = worker(&core, &server);
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending() && poll(&mut second).is_pending());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }
 
 /// Clears the pool as a check that timed out does, and makes it ready again.
-pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
+pub(super) fn core_clear(bench: &Bench, server: &Server<Bench>) {
     let cause = Cause::NetworkTimeout;
     let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause };
     server.command(bench.now(), clear);
@@ -66,12 +66,12 @@ pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
     server.settle();
 }
 
-pub(super) fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Guard<'h, Bench> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
+pub(super) fn guard<'h>(core: &'h ClientCore<Bench>, server: &Arc<Server<Bench>>) -> Guard<'h, Bench> {
+    let mut waiting = Box::pin(core.check_out_of(Arc::clone(server), None, None));
     if let Poll::Ready(guard) = poll(&mut waiting) {
         return guard.unwrap();
     }
-    let mut establishing = worker(hub, server);
+    let mut establishing = worker(core, server);
     assert!(poll(&mut establishing).is_pending());
     match poll(&mut waiting) {
         Poll::Ready(guard) => guard.unwrap(),
@@ -82,10 +82,10 @@ pub(super) fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Gua
 /// CMAP-84: the operation was never sent, so it may be executed on another server.
 #[test]
 fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
-    let (bench, hub, server) = open();
-    let mut guard = guard(&hub, &server);
+    let (bench, core, server) = open();
+    let mut guard = guard(&core, &server);
     let sent = bench.written.load(Ordering::Relaxed);
-    hub_clear(&bench, &server);
+    core_clear(&bench, &server);
     let error = done(guard.run_command("db", |body| body.int32("ping", 1).map(drop))).unwrap_err();
     let cause = Some(Cause::NetworkTimeout);
     assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::PoolCleared { cause }));
@@ -98,8 +98,8 @@ fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
 /// CMAP-83
 #[test]
 fn operation_that_is_interrupted_after_it_was_sent_may_not() {
-    let (bench, hub, server) = open();
-    let mut guard = guard(&hub, &server);
+    let (bench, core, server) = open();
+    let mut guard = guard(&core, &server);
     bench.mute(true);
     let mut command: Boxed<'_, bool> = Box::pin(async {
         let error = guard.run_command("db", |body| body.int32("ping", 1).map(drop)).await.unwrap_err();
@@ -107,6 +107,6 @@ fn operation_that_is_interrupted_after_it_was_sent_may_not() {
         error.is_retryable()
     });
     assert!(poll(&mut command).is_pending());
-    hub_clear(&bench, &server);
+    core_clear(&bench, &server);
     assert_eq!(poll(&mut command), Poll::Ready(false));
 }

@@ -64,7 +64,7 @@ fn connection_that_cannot_be_established_marks_its_server_unknown_unless_that_is
 /// MON-50, S18
 #[test]
 fn network_error_of_an_application_cancels_the_check_which_then_waits() {
-    let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+    let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
     rig.now = at(300);
     let verdict = rig.control.handle_app_error(rig.now, a, &app_error(AppErrorKind::Network), &mut rig.log);
@@ -74,13 +74,13 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     assert_eq!(lines[0], "ServerDescriptionChanged a:27017 Standalone -> Unknown: network error");
     assert_eq!(lines.last().unwrap(), "#1 failed: cancelled by the caller");
     assert_eq!(rig.actions(), [ControlAction::WakeSelectors], "the host clears the pool as the verdict says");
-    assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
-    assert!(!rig.control.owes_line(a, Line::Check), "no retry at once");
+    assert_eq!(rig.conn("a", MonitorConnKind::Check), MonitorAction::Hangup(conn));
+    assert!(!rig.control.owes_conn(a, MonitorConnKind::Check), "no retry at once");
     assert_eq!(rig.control.poll_timeout(), Some(at(10_300)));
     // SDAM-85: unless a selector waits.
     rig.control.request_check(rig.now);
     assert_eq!(rig.control.poll_timeout(), Some(at(800)));
-    assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
+    assert_eq!(rig.reply(a, conn, &standalone()), Err(Stale));
 }
 
 /// SDAM-69, SDAM-75: every error that ends an establishment cancels the check in flight, because
@@ -99,7 +99,7 @@ fn o7_failed_establishment_cancels_the_streaming_check() {
         AppErrorKind::Other(Cause::Protocol),
         state_change(11_600, 9).kind,
     ] {
-        let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+        let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
         let a = rig.id("a");
         rig.now = at(300);
         let error = AppError { phase: HandshakePhase::Before, ..app_error(kind) };
@@ -107,7 +107,7 @@ fn o7_failed_establishment_cancels_the_streaming_check() {
         rig.control.assert_invariants();
         assert!(verdict.marked_unknown && verdict.cancel_check, "{kind:?}");
         assert_eq!(rig.lines().last().unwrap(), "#1 failed: cancelled by the caller", "{kind:?}");
-        assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
+        assert_eq!(rig.conn("a", MonitorConnKind::Check), MonitorAction::Hangup(conn));
         // The next operation finds no server, and the check that it requests begins 500 ms after
         // the error.
         rig.control.request_check(rig.now);
@@ -172,11 +172,11 @@ fn state_change_requests_a_check_and_clears_only_at_shutdown() {
         assert_eq!(rig.server_type("a"), ServerType::Unknown);
         assert_eq!(rig.control.poll_timeout(), Some(at(2_000)), "now, as the last check ended long ago");
         rig.timeout();
-        let MonitorAction::SendHello { line, .. } = rig.line("a", Line::Check) else {
+        let MonitorAction::SendHello { conn, .. } = rig.conn("a", MonitorConnKind::Check) else {
             panic!("the check that was asked for")
         };
         // MON-55: the server was Unknown already, so its network error is not retried at once.
-        rig.control.handle_failed(rig.now, a, line, Cause::Network, &mut rig.log).unwrap();
+        rig.control.handle_failed(rig.now, a, conn, Cause::Network, &mut rig.log).unwrap();
         assert_eq!(rig.control.monitor(a).unwrap().state(), MonitorState::Waiting);
     }
 }
@@ -186,15 +186,15 @@ fn state_change_requests_a_check_and_clears_only_at_shutdown() {
 fn request_while_a_check_is_in_flight_is_dropped() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
-    let line = rig.connect("a");
+    let conn = rig.connect("a");
     for _ in 0..1_000 {
         rig.control.request_check(rig.now);
     }
     let error = state_change(10_107, 6);
     assert!(rig.control.handle_app_error(rig.now, a, &error, &mut rig.log).request_check);
     rig.control.assert_invariants();
-    assert!(!rig.control.owes_line(a, Line::Check));
-    rig.reply(a, line, &standalone()).unwrap();
+    assert!(!rig.control.owes_conn(a, MonitorConnKind::Check));
+    rig.reply(a, conn, &standalone()).unwrap();
     assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
 }
 

@@ -72,20 +72,20 @@ impl Rig {
         Self { control, log, server }
     }
 
-    fn line(&mut self, now: Instant) -> Option<MonitorAction> {
-        self.control.poll_line(now, self.server, Line::Check)
+    fn conn(&mut self, now: Instant) -> Option<MonitorAction> {
+        self.control.poll_conn(now, self.server, MonitorConnKind::Check)
     }
 
     /// Dials, and takes the hello.
-    fn dial(&mut self, now: Instant) -> LineId {
-        let Some(MonitorAction::Dial(line)) = self.line(now) else { panic!("a dial is owed") };
-        self.control.handle_dialed(now, self.server, line, &mut self.log).expect("current");
-        assert!(matches!(self.line(now), Some(MonitorAction::SendHello { .. })));
-        line
+    fn dial(&mut self, now: Instant) -> MonitorConnId {
+        let Some(MonitorAction::Dial(conn)) = self.conn(now) else { panic!("a dial is owed") };
+        self.control.handle_dialed(now, self.server, conn, &mut self.log).expect("current");
+        assert!(matches!(self.conn(now), Some(MonitorAction::SendHello { .. })));
+        conn
     }
 
-    fn reply(&mut self, now: Instant, line: LineId) {
-        let result = self.control.handle_reply(now, self.server, line, &GREETING, Matched::Last, &mut self.log);
+    fn reply(&mut self, now: Instant, conn: MonitorConnId) {
+        let result = self.control.handle_reply(now, self.server, conn, &GREETING, Matched::Last, &mut self.log);
         result.expect("current");
         self.control.assert_invariants();
     }
@@ -117,15 +117,15 @@ impl Rig {
 #[test]
 fn successful_check_updates_the_topology_and_then_the_pool() {
     let mut rig = Rig::new();
-    let line = rig.dial(at(0));
+    let conn = rig.dial(at(0));
     assert_eq!(rig.actions()[..], []);
-    rig.reply(at(5), line);
+    rig.reply(at(5), conn);
     assert_eq!(rig.seen()[..], [Seen::Started, Seen::Succeeded, Seen::Server(ServerType::Standalone)]);
     let ready = ControlAction::Pool(rig.server, PoolCommand::Ready);
     assert_eq!(rig.actions()[..], [ready, ControlAction::WakeSelectors]);
     // The next check is due ten seconds later.
     assert_eq!(rig.control.poll_timeout(), Some(at(10_005)));
-    assert!(!rig.control.owes_line(rig.server, Line::Check));
+    assert!(!rig.control.owes_conn(rig.server, MonitorConnKind::Check));
 }
 
 /// MON-53, MON-54, MON-55: a failure on a known server clears the pool and is retried at once.
@@ -133,22 +133,22 @@ fn successful_check_updates_the_topology_and_then_the_pool() {
 fn failed_check_clears_the_pool_and_is_retried() {
     for (cause, interrupt) in [(Cause::Network, false), (Cause::NetworkTimeout, true)] {
         let mut rig = Rig::new();
-        let line = rig.dial(at(0));
-        rig.reply(at(5), line);
+        let conn = rig.dial(at(0));
+        rig.reply(at(5), conn);
         rig.actions();
         rig.seen();
         rig.control.handle_timeout(at(10_005), &mut rig.log);
-        assert!(matches!(rig.line(at(10_005)), Some(MonitorAction::SendHello { .. })));
-        rig.control.handle_failed(at(10_010), rig.server, line, cause, &mut rig.log).expect("current");
+        assert!(matches!(rig.conn(at(10_005)), Some(MonitorAction::SendHello { .. })));
+        rig.control.handle_failed(at(10_010), rig.server, conn, cause, &mut rig.log).expect("current");
         rig.control.assert_invariants();
         let seen = [Seen::Started, Seen::Failed(cause), Seen::Server(ServerType::Unknown), Seen::Started];
         assert_eq!(rig.seen()[..], seen);
         let clear = PoolCommand::Clear { interrupt_in_use_connections: interrupt, cause };
         assert_eq!(rig.actions().first(), Some(&ControlAction::Pool(rig.server, clear)));
-        assert_eq!(rig.line(at(10_010)), Some(MonitorAction::Hangup(line)));
-        assert!(matches!(rig.line(at(10_010)), Some(MonitorAction::Dial(_))));
+        assert_eq!(rig.conn(at(10_010)), Some(MonitorAction::Hangup(conn)));
+        assert!(matches!(rig.conn(at(10_010)), Some(MonitorAction::Dial(_))));
         // A late reply on the old connection changes nothing.
-        let late = rig.control.handle_reply(at(10_011), rig.server, line, &GREETING, Matched::Last, &mut rig.log);
+        let late = rig.control.handle_reply(at(10_011), rig.server, conn, &GREETING, Matched::Last, &mut rig.log);
         assert_eq!(late, Err(Stale));
     }
 }
@@ -157,7 +157,7 @@ fn failed_check_clears_the_pool_and_is_retried() {
 #[test]
 fn check_without_an_answer_ends_at_its_deadline() {
     let mut rig = Rig::new();
-    let line = rig.dial(at(0));
+    let conn = rig.dial(at(0));
     assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
     rig.control.handle_timeout(at(9_999), &mut rig.log);
     assert_eq!(rig.seen()[..], [Seen::Started]);
@@ -165,7 +165,7 @@ fn check_without_an_answer_ends_at_its_deadline() {
     rig.control.assert_invariants();
     // The server's description is Unknown before and after.
     assert_eq!(rig.seen().first(), Some(&Seen::Failed(Cause::NetworkTimeout)));
-    assert_eq!(rig.line(at(10_000)), Some(MonitorAction::Hangup(line)));
+    assert_eq!(rig.conn(at(10_000)), Some(MonitorAction::Hangup(conn)));
 }
 
 /// MON-50, SDAM-71: an application's network error marks the server and cancels the check in
@@ -173,17 +173,17 @@ fn check_without_an_answer_ends_at_its_deadline() {
 #[test]
 fn network_error_of_an_application_cancels_the_check() {
     let mut rig = Rig::new();
-    let line = rig.dial(at(0));
-    rig.reply(at(5), line);
+    let conn = rig.dial(at(0));
+    rig.reply(at(5), conn);
     rig.control.handle_timeout(at(10_005), &mut rig.log);
-    assert!(matches!(rig.line(at(10_005)), Some(MonitorAction::SendHello { .. })));
+    assert!(matches!(rig.conn(at(10_005)), Some(MonitorAction::SendHello { .. })));
     rig.actions();
     rig.seen();
     let verdict = rig.app_error(at(10_006), AppErrorKind::Network);
     assert!(verdict.clear.is_some() && verdict.marked_unknown && verdict.cancel_check);
     assert_eq!(rig.seen()[..], [Seen::Server(ServerType::Unknown), Seen::Failed(Cause::Cancelled)]);
-    assert_eq!(rig.line(at(10_006)), Some(MonitorAction::Hangup(line)));
-    assert_eq!(rig.line(at(10_006)), None);
+    assert_eq!(rig.conn(at(10_006)), Some(MonitorAction::Hangup(conn)));
+    assert_eq!(rig.conn(at(10_006)), None);
     // A selector that finds no server requests a check, which begins minHeartbeatFrequencyMS after
     // the end of the last one (MON-15).
     rig.control.request_check(at(10_007));
@@ -204,19 +204,19 @@ fn hello_of_an_application_makes_the_pool_ready() {
 #[test]
 fn close_ends_everything_and_is_final() {
     let mut rig = Rig::new();
-    let line = rig.dial(at(0));
+    let conn = rig.dial(at(0));
     rig.control.close(at(1), &mut rig.log);
     rig.control.assert_invariants();
     assert!(rig.control.is_closed() && rig.control.is_ended(rig.server));
     assert!(rig.actions().contains(&ControlAction::ServerRemoved(rig.server)));
     let seen = rig.seen();
     assert_eq!((seen[1], seen.last()), (Seen::Failed(Cause::Closed), Some(&Seen::Closed)));
-    assert_eq!(rig.line(at(1)), Some(MonitorAction::Hangup(line)));
+    assert_eq!(rig.conn(at(1)), Some(MonitorAction::Hangup(conn)));
     assert_eq!(rig.control.poll_timeout(), None);
-    let late = rig.control.handle_reply(at(2), rig.server, line, &GREETING, Matched::Last, &mut rig.log);
+    let late = rig.control.handle_reply(at(2), rig.server, conn, &GREETING, Matched::Last, &mut rig.log);
     assert_eq!(late, Err(Stale));
-    assert_eq!(rig.control.handle_dialed(at(2), rig.server, line, &mut rig.log), Err(Stale));
-    assert_eq!(rig.control.handle_failed(at(2), rig.server, line, Cause::Network, &mut rig.log), Err(Stale));
+    assert_eq!(rig.control.handle_dialed(at(2), rig.server, conn, &mut rig.log), Err(Stale));
+    assert_eq!(rig.control.handle_failed(at(2), rig.server, conn, Cause::Network, &mut rig.log), Err(Stale));
     rig.control.handle_app_hello(at(2), rig.server, &GREETING, &mut rig.log);
     assert_eq!(rig.app_error(at(2), AppErrorKind::Network), Verdict::default());
     rig.control.request_check(at(3));
@@ -230,8 +230,8 @@ fn close_ends_everything_and_is_final() {
 #[test]
 fn timeout_is_the_instant_of_the_next_step() {
     let mut rig = Rig::new();
-    let line = rig.dial(at(0));
-    rig.reply(at(5), line);
+    let conn = rig.dial(at(0));
+    rig.reply(at(5), conn);
     let due = rig.control.poll_timeout().expect("a check is due");
     assert_eq!(due, at(5).saturating_add(Duration::from_secs(10)));
     rig.seen();

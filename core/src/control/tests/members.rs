@@ -28,7 +28,7 @@ fn added_servers_are_checked_and_monitors_of_removed_servers_end() {
     let mut rig: Rig = set_of_three();
     let (a, b, c) = (rig.id("a"), rig.id("b"), rig.id("c"));
     rig.at(10_000).timeout();
-    let line = rig.connect("b");
+    let conn = rig.connect("b");
     rig.drain();
     rig.check("a", &primary(&["a", "c", "d"], 1));
     let d = rig.id("d");
@@ -38,9 +38,9 @@ fn added_servers_are_checked_and_monitors_of_removed_servers_end() {
     assert_eq!(rest, ["ServerClosed b:27017", "ServerOpening d:27017", "#2 failed: closed", "#4 started"]);
     assert!(rig.control.is_ended(b) && !rig.control.is_ended(c));
     // The late result is stale.
-    assert_eq!(rig.reply(b, line, &secondary(&["x"])), Err(Stale));
-    assert_eq!(rig.control.handle_failed(rig.now, b, line, Cause::Network, &mut rig.log), Err(Stale));
-    assert_eq!(rig.control.handle_dialed(rig.now, b, line, &mut rig.log), Err(Stale));
+    assert_eq!(rig.reply(b, conn, &secondary(&["x"])), Err(Stale));
+    assert_eq!(rig.control.handle_failed(rig.now, b, conn, Cause::Network, &mut rig.log), Err(Stale));
+    assert_eq!(rig.control.handle_dialed(rig.now, b, conn, &mut rig.log), Err(Stale));
     rig.control.handle_app_hello(rig.now, b, &primary(&["b"], 9), &mut rig.log);
     let error = super::app::app_error(crate::topology::AppErrorKind::Network);
     assert_eq!(rig.control.handle_app_error(rig.now, b, &error, &mut rig.log), Verdict::default());
@@ -49,9 +49,9 @@ fn added_servers_are_checked_and_monitors_of_removed_servers_end() {
     let (removed, added) = (ControlAction::ServerRemoved(b), ControlAction::ServerAdded(d));
     assert_eq!(rig.actions(), [ready, removed, added, ControlAction::WakeSelectors]);
     // Its only remaining action can be to hang up.
-    assert!(matches!(rig.owed(b, Line::Check), Some(MonitorAction::Hangup(_)) | None));
-    assert_eq!(rig.owed(b, Line::Check), None);
-    assert_eq!(rig.owed(b, Line::Rtt), None);
+    assert!(matches!(rig.owed(b, MonitorConnKind::Check), Some(MonitorAction::Hangup(_)) | None));
+    assert_eq!(rig.owed(b, MonitorConnKind::Check), None);
+    assert_eq!(rig.owed(b, MonitorConnKind::Rtt), None);
 }
 
 /// A server that is removed by its own reply.
@@ -88,8 +88,12 @@ fn slot_is_reused_by_another_server_and_late_results_are_stale() {
     let new = rig.connect("e");
     assert_eq!(new.number(), old.number(), "connections are numbered anew");
     assert_eq!(rig.reply(b, old, &standalone()), Err(Stale));
-    assert!(rig.control.monitor(b).is_none() && !rig.control.owes_line(b, Line::Check) && rig.control.is_ended(b));
-    assert_eq!(rig.owed(b, Line::Check), None);
+    assert!(
+        rig.control.monitor(b).is_none()
+            && !rig.control.owes_conn(b, MonitorConnKind::Check)
+            && rig.control.is_ended(b)
+    );
+    assert_eq!(rig.owed(b, MonitorConnKind::Check), None);
     rig.reply(e, new, &secondary(&["a", "c", "e"])).unwrap();
     assert_eq!(rig.server_type("e"), ServerType::RsSecondary);
 }
@@ -125,7 +129,7 @@ fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
     while let Some(due) = rig.control.poll_timeout().filter(|due| *due <= at(end)) {
         rig.now = due;
         rig.timeout();
-        if let Some(MonitorAction::Dial(_)) = rig.owed(rig.id(address), Line::Check) {
+        if let Some(MonitorAction::Dial(_)) = rig.owed(rig.id(address), MonitorConnKind::Check) {
             dials.push(due.as_nanos() / 1_000_000);
         }
     }
@@ -145,7 +149,7 @@ fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_aga
         rig.timeout();
         rig.drain();
         let Some(victim) = rig.control.topology().find("victim") else { continue };
-        if let Some(MonitorAction::Dial(_)) = rig.owed(victim, Line::Check) {
+        if let Some(MonitorAction::Dial(_)) = rig.owed(victim, MonitorConnKind::Check) {
             let before = last.replace(rig.now);
             assert!(before.is_none_or(|before| rig.now.saturating_since(before) >= MIN_HEARTBEAT_FREQUENCY));
         }
@@ -167,18 +171,18 @@ fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
         rig.actions();
     };
     name(&mut rig, 1_000, &["a", "b", "c"]);
-    assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
+    assert!(matches!(rig.conn("b", MonitorConnKind::Check), MonitorAction::Dial(_)));
     name(&mut rig, 1_100, &["a"]);
     name(&mut rig, 1_200, &["a", "b", "d"]);
-    assert!(matches!(rig.line("d", Line::Check), MonitorAction::Dial(_)), "at once");
+    assert!(matches!(rig.conn("d", MonitorConnKind::Check), MonitorAction::Dial(_)), "at once");
     rig.control.request_check(rig.now);
     rig.control.assert_invariants();
-    assert!(!rig.control.owes_line(rig.id("b"), Line::Check));
+    assert!(!rig.control.owes_conn(rig.id("b"), MonitorConnKind::Check));
     assert_eq!(dials(&mut rig, "b", 1_600), [1_500]);
     // The last dial of this address is longer ago than the interval, so it does not wait.
     name(&mut rig, 3_000, &["a"]);
     name(&mut rig, 3_001, &["a", "b"]);
-    assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
+    assert!(matches!(rig.conn("b", MonitorConnKind::Check), MonitorAction::Dial(_)));
 }
 
 /// If more addresses were removed than the table of removed addresses can hold, every new address
@@ -198,18 +202,18 @@ fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     }
     assert_eq!(rig.control.departed.slots().len(), DEPARTED_MAX);
     for host in [hosts[DEPARTED_MAX], "other"] {
-        assert!(!rig.control.owes_line(rig.id(host), Line::Check), "{host}");
+        assert!(!rig.control.owes_conn(rig.id(host), MonitorConnKind::Check), "{host}");
     }
     rig.at(1_500).timeout();
     for host in [hosts[DEPARTED_MAX], "other"] {
-        assert!(matches!(rig.line(host, Line::Check), MonitorAction::Dial(_)), "{host}");
+        assert!(matches!(rig.conn(host, MonitorConnKind::Check), MonitorAction::Dial(_)), "{host}");
     }
 }
 
 /// SDAM-10, MON-49, LOG-02, LOG-08, LOG-11
 #[test]
 fn close_ends_every_check_then_the_topology() {
-    let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+    let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
     rig.now = at(77);
     rig.control.close(rig.now, &mut rig.log);
@@ -230,7 +234,7 @@ fn close_ends_every_check_then_the_topology() {
     rig.control.close(at(78), &mut rig.log);
     rig.control.request_check(at(79));
     rig.control.handle_timeout(at(100_000), &mut rig.log);
-    assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
+    assert_eq!(rig.reply(a, conn, &standalone()), Err(Stale));
     rig.control.handle_app_hello(at(100_001), a, &standalone(), &mut rig.log);
     assert_eq!((rig.actions(), rig.lines()), (Vec::new(), Vec::new()));
     assert_eq!(rig.control.poll_timeout(), None);
@@ -248,7 +252,7 @@ fn load_balancer_is_known_at_once_and_never_checked() {
     assert!(rig.control.monitor(lb).is_none() && rig.control.poll_timeout().is_none());
     rig.control.request_check(rig.now);
     rig.timeout();
-    assert_eq!((rig.owed(lb, Line::Check), rig.owed(lb, Line::Rtt)), (None, None));
+    assert_eq!((rig.owed(lb, MonitorConnKind::Check), rig.owed(lb, MonitorConnKind::Rtt)), (None, None));
     rig.control.handle_app_hello(rig.now, lb, &mongos(), &mut rig.log);
     assert_eq!(rig.server_type("lb"), ServerType::LoadBalancer);
     rig.control.close(rig.now, &mut rig.log);
@@ -322,19 +326,19 @@ fn every_slot_with_a_new_action_is_in_the_touched_range() {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b", "c"], ..TopologyOptions::default() }, POLLING);
     let owing = |rig: &Rig| -> Vec<usize> {
         let servers = rig.control.topology().servers().map(|description| description.server());
-        servers.filter(|id| rig.control.owes_line(*id, Line::Check)).map(|id| id.index() as usize).collect()
+        servers.filter(|id| rig.control.owes_conn(*id, MonitorConnKind::Check)).map(|id| id.index() as usize).collect()
     };
     assert_eq!((owing(&rig), rig.control.take_touched()), (alloc::vec![0, 1, 2], 0..3));
-    let line = rig.connect("b");
+    let conn = rig.connect("b");
     let b = rig.id("b");
-    rig.reply(b, line, &secondary(&["a", "b", "c"])).unwrap();
+    rig.reply(b, conn, &secondary(&["a", "b", "c"])).unwrap();
     assert!(rig.control.take_touched().contains(&1));
-    let line = rig.connect("a");
+    let conn = rig.connect("a");
     rig.control.take_touched();
     // "c" is removed, "d" is added.
     let a = rig.id("a");
     let c = rig.id("c");
-    rig.reply(a, line, &primary(&["a", "b", "d"], 1)).unwrap();
+    rig.reply(a, conn, &primary(&["a", "b", "d"], 1)).unwrap();
     let touched = rig.control.take_touched();
     assert!(rig.control.is_ended(c) && touched.contains(&(c.index() as usize)), "{touched:?}");
     assert!(touched.contains(&(rig.id("d").index() as usize)), "{touched:?}");

@@ -69,10 +69,10 @@ fn existing_members_are_checked_while_memory_for_others_is_exhausted() {
     for count in 0.. {
         let mut rig: Rig<OnScarce> =
             open_with(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }, POLLING);
-        let line = rig.connect("a");
+        let conn = rig.connect("a");
         let a = rig.id("a");
         let hosts = ["a", "b", "c"];
-        let (result, is_out) = with_memory_for(count, || rig.reply(a, line, &primary(&hosts, 1)));
+        let (result, is_out) = with_memory_for(count, || rig.reply(a, conn, &primary(&hosts, 1)));
         assert_eq!(result, Ok(()));
         let names: Vec<_> = rig.control.topology().servers().map(|server| server.address().to_string()).collect();
         let missing = names.iter().filter(|name| rig.control.monitor(rig.id(name)).is_none()).count();

@@ -75,8 +75,8 @@ fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
         let retried = lines.get(3).is_some_and(|line| line == "#1 started");
         assert_eq!((retried, lines.len()), if cause.is_network() { (true, 4) } else { (false, 3) });
         // On a new connection, after the hang-up of the old one.
-        assert!(matches!(rig.line("a", Line::Check), MonitorAction::Hangup(_)));
-        assert_eq!(rig.control.owes_line(a, Line::Check), retried);
+        assert!(matches!(rig.conn("a", MonitorConnKind::Check), MonitorAction::Hangup(_)));
+        assert_eq!(rig.control.owes_conn(a, MonitorConnKind::Check), retried);
     }
 }
 
@@ -85,9 +85,9 @@ fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
 fn reply_that_is_not_ok_fails_the_check() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
-    let line = rig.connect("a");
+    let conn = rig.connect("a");
     let reply = HelloReply { ok: false, code: 91, ..HelloReply::OK };
-    rig.control.handle_reply(rig.now, a, line, &reply, Matched::Last, &mut rig.log).unwrap();
+    rig.control.handle_reply(rig.now, a, conn, &reply, Matched::Last, &mut rig.log).unwrap();
     rig.control.assert_invariants();
     assert_eq!(rig.actions(), [clear(a, Cause::Command { code: 91 }), ControlAction::WakeSelectors]);
 }
@@ -106,14 +106,14 @@ fn check_that_times_out_interrupts_connections_in_use() {
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
     // At the deadline it is a timeout even if the socket reports another error.
     let mut rig = open(&["a"]);
-    let line = rig.connect("a");
+    let conn = rig.connect("a");
     rig.now = at(10_000);
-    rig.control.handle_failed(rig.now, a, line, Cause::Network, &mut rig.log).unwrap();
+    rig.control.handle_failed(rig.now, a, conn, Cause::Network, &mut rig.log).unwrap();
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
     // A dial that completes too late is a timeout, too.
     let mut rig = open(&["a"]);
-    let MonitorAction::Dial(line) = rig.line("a", Line::Check) else { panic!("it is dialed") };
-    assert_eq!(rig.control.handle_dialed(at(10_000), a, line, &mut rig.log), Ok(()));
+    let MonitorAction::Dial(conn) = rig.conn("a", MonitorConnKind::Check) else { panic!("it is dialed") };
+    assert_eq!(rig.control.handle_dialed(at(10_000), a, conn, &mut rig.log), Ok(()));
     rig.control.assert_invariants();
     assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
 }
@@ -157,12 +157,12 @@ fn server_unknown_after_an_old_reply_is_checked_at_each_request() {
     let a = rig.id("a");
     rig.check("a", &versioned(standalone(), 5));
     rig.at(10_000).timeout();
-    let line = rig.connect("a");
+    let conn = rig.connect("a");
     let not_primary = super::app::state_change(10_107, 7);
     assert!(rig.control.handle_app_error(rig.now, a, &not_primary, &mut rig.log).marked_unknown);
     rig.drain();
     rig.control.request_check(rig.now);
-    rig.reply(a, line, &versioned(standalone(), 6)).unwrap();
+    rig.reply(a, conn, &versioned(standalone(), 6)).unwrap();
     assert_eq!(rig.server_type("a"), ServerType::Unknown);
     assert_eq!(rig.actions(), [ControlAction::WakeSelectors], "and its pool is not made ready");
     rig.control.request_check(rig.now);
@@ -174,16 +174,16 @@ fn server_unknown_after_an_old_reply_is_checked_at_each_request() {
 fn round_trip_times_of_the_monitor_reach_the_description() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
-    let line = rig.connect("a");
-    rig.at(8).reply(a, line, &standalone()).unwrap();
+    let conn = rig.connect("a");
+    rig.at(8).reply(a, conn, &standalone()).unwrap();
     let times = |rig: &Rig| {
         let server = rig.control.topology().server(rig.id("a")).unwrap();
         (server.round_trip_time(), server.min_round_trip_time())
     };
     assert_eq!(times(&rig), (Some(Duration::from_millis(8)), Some(Duration::ZERO)));
     rig.at(10_008).timeout();
-    let line = rig.connect("a");
-    rig.at(10_011).reply(a, line, &standalone()).unwrap();
+    let conn = rig.connect("a");
+    rig.at(10_011).reply(a, conn, &standalone()).unwrap();
     assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
     // The hello of an application's connection yields no round-trip time.
     rig.control.handle_app_hello(rig.now, a, &versioned(standalone(), 1), &mut rig.log);
@@ -193,11 +193,11 @@ fn round_trip_times_of_the_monitor_reach_the_description() {
 /// LOG-13, MON-33: the next read of a stream begins once the last reply is applied.
 #[test]
 fn streamed_reply_is_applied_before_the_next_check_begins() {
-    let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+    let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
     let hello = HelloReply { max_wire_version: 20, ..versioned(standalone(), 6) };
     rig.now = at(40);
-    rig.control.handle_reply(rig.now, a, line, &hello, Matched::MoreComes, &mut rig.log).unwrap();
+    rig.control.handle_reply(rig.now, a, conn, &hello, Matched::MoreComes, &mut rig.log).unwrap();
     rig.control.assert_invariants();
     assert_eq!(
         rig.lines(),
@@ -208,7 +208,7 @@ fn streamed_reply_is_applied_before_the_next_check_begins() {
             "#1 started",
         ]
     );
-    assert_eq!(rig.line("a", Line::Check), MonitorAction::ReadNext { line });
+    assert_eq!(rig.conn("a", MonitorConnKind::Check), MonitorAction::ReadNext { conn });
 }
 
 /// MON-42, S13: results of the RTT connection cause no event and no action.
@@ -216,9 +216,9 @@ fn streamed_reply_is_applied_before_the_next_check_begins() {
 fn rtt_connection_changes_no_description() {
     let (mut rig, _) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
-    let MonitorAction::Dial(rtt) = rig.line("a", Line::Rtt) else { panic!("it is dialed") };
+    let MonitorAction::Dial(rtt) = rig.conn("a", MonitorConnKind::Rtt) else { panic!("it is dialed") };
     rig.control.handle_dialed(rig.now, a, rtt, &mut rig.log).unwrap();
-    assert!(matches!(rig.line("a", Line::Rtt), MonitorAction::SendHello { .. }));
+    assert!(matches!(rig.conn("a", MonitorConnKind::Rtt), MonitorAction::SendHello { .. }));
     rig.at(3).reply(a, rtt, &mongos()).unwrap();
     rig.control.handle_failed(rig.now, a, rtt, Cause::Network, &mut rig.log).unwrap();
     rig.control.assert_invariants();

@@ -54,12 +54,12 @@ fn server_is_checked_every_500_ms_while_a_selector_waits() {
     let mut starts = Vec::new();
     rig.control.request_check(rig.now);
     for _ in 0..5 {
-        let line = rig.connect("a");
+        let conn = rig.connect("a");
         starts.push(rig.now);
         let a = rig.id("a");
         // The answer takes 20 ms, and reports no primary.
         rig.now = rig.now.saturating_add(Duration::from_millis(20));
-        rig.reply(a, line, &member(&["a"])).unwrap();
+        rig.reply(a, conn, &member(&["a"])).unwrap();
         assert_eq!(rig.actions(), [ControlAction::WakeSelectors]);
         rig.control.request_check(rig.now);
         rig.now = rig.control.poll_timeout().unwrap();

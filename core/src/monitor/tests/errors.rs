@@ -2,15 +2,15 @@ use super::*;
 use crate::CertificateFault;
 
 /// Polling, with a known server and a hello that the host has sent at 10,000 ms.
-fn known_and_checking() -> (Rig, LineId) {
+fn known_and_checking() -> (Rig, MonitorConnId) {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     assert_eq!(rig.actions().len(), 1);
     rig.seen();
-    (rig, line)
+    (rig, conn)
 }
 
 /// MON-53.
@@ -18,12 +18,12 @@ fn known_and_checking() -> (Rig, LineId) {
 fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
     // LOG-14: the event carries the failure. It is emitted before the outcome is applied, and its
     // consequences follow after.
-    let (mut rig, line) = known_and_checking();
-    rig.at(10_040).fail(line, Cause::Network).expect("current");
+    let (mut rig, conn) = known_and_checking();
+    rig.at(10_040).fail(conn, Cause::Network).expect("current");
     assert_eq!(rig.outcome, failed(Cause::Network));
     let failure = Seen::Failed { awaited: false, ms: 40, cause: Cause::Network };
     assert_eq!(rig.seen()[..], [failure]);
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_040)), "what follows is due at once");
     rig.settle();
     assert_eq!(rig.seen()[..], [STARTED]);
@@ -39,8 +39,8 @@ fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
         Cause::Dns,
         Cause::Certificate(CertificateFault::Expired),
     ] {
-        let (mut rig, line) = known_and_checking();
-        rig.fail(line, cause).expect("current");
+        let (mut rig, conn) = known_and_checking();
+        rig.fail(conn, cause).expect("current");
         let interrupt = cause == Cause::NetworkTimeout;
         assert_eq!(rig.outcome, Some(CheckOutcome::Failed { cause, interrupt }));
     }
@@ -50,13 +50,13 @@ fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
 #[test]
 fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
     for cause in [Cause::Network, Cause::NetworkTimeout] {
-        let (mut rig, line) = known_and_checking();
-        rig.fail(line, cause).expect("current");
+        let (mut rig, conn) = known_and_checking();
+        rig.fail(conn, cause).expect("current");
         rig.settle();
         let [MonitorAction::Hangup(first), MonitorAction::Dial(second)] = rig.actions()[..] else {
             panic!("a new connection at once")
         };
-        assert_eq!(first, line);
+        assert_eq!(first, conn);
         rig.fail(second, cause).expect("current");
         rig.settle();
         assert_eq!(rig.actions().len(), 0, "a failed dial has nothing to hang up");
@@ -76,40 +76,40 @@ fn mon_56_other_failures_wait_even_on_a_known_server() {
         Cause::Resources,
         Cause::Command { code: 1 },
     ] {
-        let (mut rig, line) = known_and_checking();
-        rig.fail(line, cause).expect("current");
+        let (mut rig, conn) = known_and_checking();
+        rig.fail(conn, cause).expect("current");
         rig.settle();
-        assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+        assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
         assert_eq!(rig.due(), Some(at(20_000)));
     }
-    let (mut rig, line) = known_and_checking();
-    rig.reply(line, &REFUSED).expect("current");
+    let (mut rig, conn) = known_and_checking();
+    rig.reply(conn, &REFUSED).expect("current");
     assert_eq!(rig.settle(), failed(Cause::Command { code: 91 }));
     assert_eq!(rig.due(), Some(at(20_000)));
     rig.monitor.request_check(at(10_001));
     assert_eq!(rig.due(), Some(at(10_500)));
     rig.at(10_500).timeout();
-    assert!(matches!(rig.actions()[..], [MonitorAction::Hangup(first), MonitorAction::Dial(_)] if first == line));
+    assert!(matches!(rig.actions()[..], [MonitorAction::Hangup(first), MonitorAction::Dial(_)] if first == conn));
 }
 
 /// MON-55.
 #[test]
 fn mon_55_the_first_check_of_a_server_is_not_retried() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.fail(line, Cause::Network).expect("current");
+    let conn = rig.connect();
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_000)));
 }
 
 /// MON-57.
 #[test]
 fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry() {
-    let (mut rig, line) = known_and_checking();
+    let (mut rig, conn) = known_and_checking();
     rig.known = false;
     assert_eq!(rig.monitor.state(), MonitorState::Checking);
-    rig.fail(line, Cause::Network).expect("current");
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
     assert_eq!(rig.actions().len(), 1);
     assert_eq!(rig.due(), Some(at(20_000)));
@@ -119,9 +119,9 @@ fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry(
 #[test]
 fn mon_20_a_server_known_by_an_applications_hello_is_retried() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
+    let conn = rig.connect();
     rig.known = true;
-    rig.fail(line, Cause::Network).expect("current");
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
     assert_eq!(rig.actions().len(), 2, "hang up, dial");
 }
@@ -129,12 +129,12 @@ fn mon_20_a_server_known_by_an_applications_hello_is_retried() {
 #[test]
 fn a_good_reply_that_the_topology_ignored_leaves_the_server_unknown() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle_as(false);
     rig.at(10_000).timeout();
     rig.actions();
-    rig.fail(line, Cause::Network).expect("current");
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(20_000)), "no retry");
 }
@@ -193,20 +193,20 @@ fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
     rig.monitor.request_check(at(80));
     assert_eq!(rig.due(), Some(at(570)));
     rig.at(570).timeout();
-    assert_eq!(rig.only_dial().line(), Line::Check);
+    assert_eq!(rig.only_dial().kind(), MonitorConnKind::Check);
 }
 
 /// MON-50.
 #[test]
 fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_keeps_the_due_time() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.seen();
     rig.at(4_000).cancel();
     assert_eq!(rig.seen().len(), 0);
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_000)));
 }
 
@@ -222,12 +222,12 @@ fn cancelling_a_dial_that_the_host_has_not_begun_owes_nothing() {
 #[test]
 fn cancelling_while_an_outcome_is_applied_cancels_the_next_step() {
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &VERSIONED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.cancel();
     assert!(rig.outcome.is_some());
     rig.settle();
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_000)));
     assert!(!rig.monitor.is_streaming());
 }
@@ -257,37 +257,37 @@ fn mon_49_close_ends_a_streamed_wait_at_once() {
 #[test]
 fn closing_while_an_outcome_is_applied_drops_the_outcome() {
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &VERSIONED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.close();
     rig.seen();
     rig.settle_as(true);
     assert_eq!(rig.seen().len(), 0);
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
 }
 
 #[test]
 fn an_idle_connection_that_breaks_is_no_failed_check() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.seen();
-    rig.fail(line, Cause::Network).expect("current");
+    rig.fail(conn, Cause::Network).expect("current");
     assert_eq!((rig.settle(), rig.seen().len()), (None, 0));
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_000)));
 }
 
 #[test]
 fn late_results_of_an_old_connection_are_stale() {
-    let (mut rig, line) = known_and_checking();
-    rig.fail(line, Cause::Network).expect("current");
+    let (mut rig, conn) = known_and_checking();
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
     let before = rig.monitor.clone();
-    assert_eq!(rig.reply(line, &OK), Err(Stale));
-    assert_eq!(rig.fail(line, Cause::Network), Err(Stale));
-    assert_eq!(rig.dialed(line), Err(Stale));
+    assert_eq!(rig.reply(conn, &OK), Err(Stale));
+    assert_eq!(rig.fail(conn, Cause::Network), Err(Stale));
+    assert_eq!(rig.dialed(conn), Err(Stale));
     assert_eq!(rig.monitor, before);
     let unknown = rig.monitor.check.conn().expect("a dial is owed").id;
     assert_eq!(rig.dialed(unknown), Err(Stale), "a dial that was not handed out has no news");
@@ -297,8 +297,8 @@ fn late_results_of_an_old_connection_are_stale() {
 /// If the host drops an outcome, its effect on the server is lost, but the monitor continues.
 #[test]
 fn step_after_a_check_begins_at_the_next_due_call() {
-    let (mut rig, line) = known_and_checking();
-    rig.fail(line, Cause::Network).expect("current");
+    let (mut rig, conn) = known_and_checking();
+    rig.fail(conn, Cause::Network).expect("current");
     assert_eq!(rig.due(), Some(rig.now));
     rig.timeout();
     assert_eq!(rig.monitor.state(), MonitorState::Checking, "the retry");
@@ -308,12 +308,12 @@ fn step_after_a_check_begins_at_the_next_due_call() {
 #[test]
 fn log_11_every_started_has_one_end_whatever_ends_the_check() {
     for end in 0..6 {
-        let (mut rig, line) = known_and_checking();
+        let (mut rig, conn) = known_and_checking();
         rig.log.events.clear();
         match end {
-            0 => rig.reply(line, &OK).expect("current"),
-            1 => rig.reply(line, &REFUSED).expect("current"),
-            2 => rig.fail(line, Cause::Network).expect("current"),
+            0 => rig.reply(conn, &OK).expect("current"),
+            1 => rig.reply(conn, &REFUSED).expect("current"),
+            2 => rig.fail(conn, Cause::Network).expect("current"),
             3 => rig.at(20_000).timeout(),
             4 => rig.cancel(),
             _ => rig.close(),

@@ -8,8 +8,8 @@ fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
     assert_eq!(rig.actions().len(), 0);
     rig.start();
     assert_eq!(rig.seen()[..], [STARTED]);
-    let line = rig.only_dial();
-    assert_eq!((line.line(), line.number()), (Line::Check, 1));
+    let conn = rig.only_dial();
+    assert_eq!((conn.kind(), conn.number()), (MonitorConnKind::Check, 1));
     rig.start();
     assert_eq!(rig.actions().len(), 0, "a second start is nothing");
     assert_eq!(rig.seen().len(), 0);
@@ -19,8 +19,8 @@ fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
 #[test]
 fn mon_19_the_handshakes_reply_is_the_check() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(30).reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.at(30).reply(conn, &OK).expect("current");
     let outcome = Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(30)) });
     assert_eq!(rig.outcome, outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
     assert_eq!(rig.settle(), outcome);
@@ -34,11 +34,11 @@ fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
     // MON-40: the duration excludes the time of the dial.
     let mut rig = Rig::polling();
     rig.start();
-    let line = rig.only_dial();
-    rig.at(100).dialed(line).expect("current");
+    let conn = rig.only_dial();
+    rig.at(100).dialed(conn).expect("current");
     rig.at(120);
     assert_eq!(rig.actions().len(), 1, "the host writes the hello 20 ms after the dial");
-    rig.at(127).reply(line, &OK).expect("current");
+    rig.at(127).reply(conn, &OK).expect("current");
     assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(7)) }));
     assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 7 });
     assert_eq!(rig.monitor.rtt().average(), Some(ms(7)));
@@ -50,16 +50,16 @@ fn mon_05_legacy_hello_is_used_on_each_connection_until_hello_ok() {
     let hello_ok = (HelloReply { hello_ok: true, ..OK.0 }, OK.1);
     let mut rig = Rig::polling();
     rig.start();
-    let line = rig.only_dial();
-    rig.dialed(line).expect("current");
-    let handshake = |line| MonitorAction::SendHello { line, hello: HelloKind::Handshake { legacy: true } };
-    assert_eq!(rig.actions()[..], [handshake(line)]);
-    rig.reply(line, &hello_ok).expect("current");
+    let conn = rig.only_dial();
+    rig.dialed(conn).expect("current");
+    let handshake = |conn| MonitorAction::SendHello { conn, hello: HelloKind::Handshake { legacy: true } };
+    assert_eq!(rig.actions()[..], [handshake(conn)]);
+    rig.reply(conn, &hello_ok).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     let hello = HelloKind::Poll { legacy: false };
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }], "MON-06: no second handshake");
-    rig.fail(line, Cause::Network).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello }], "MON-06: no second handshake");
+    rig.fail(conn, Cause::Network).expect("current");
     rig.settle();
     let [MonitorAction::Hangup(_), MonitorAction::Dial(second)] = rig.actions()[..] else { panic!("a new connection") };
     rig.dialed(second).expect("current");
@@ -70,11 +70,11 @@ fn mon_05_legacy_hello_is_used_on_each_connection_until_hello_ok() {
 #[test]
 fn mon_05_legacy_hello_stays_without_hello_ok() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello: HelloKind::Poll { legacy: true } }]);
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello: HelloKind::Poll { legacy: true } }]);
 }
 
 /// MON-05.
@@ -82,11 +82,11 @@ fn mon_05_legacy_hello_stays_without_hello_ok() {
 fn mon_05_stable_api_uses_hello_from_the_start() {
     let mut rig = Rig::new(MonitorOptions { server_api: true, ..MonitorOptions::DEFAULT });
     rig.start();
-    let line = rig.only_dial();
-    rig.dialed(line).expect("current");
+    let conn = rig.only_dial();
+    rig.dialed(conn).expect("current");
     let hello = HelloKind::Handshake { legacy: false };
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
-    rig.reply(line, &VERSIONED).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello }]);
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.settle();
     let MonitorAction::SendHello { hello: HelloKind::Awaitable { legacy, .. }, .. } = rig.actions()[0] else {
         panic!("an awaitable hello")
@@ -98,8 +98,8 @@ fn mon_05_stable_api_uses_hello_from_the_start() {
 #[test]
 fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the_end() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(300).reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.at(300).reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_300)));
     rig.seen();
@@ -108,7 +108,7 @@ fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the
     rig.at(10_300).timeout();
     assert_eq!(rig.seen()[..], [STARTED]);
     assert!(matches!(rig.actions()[..], [MonitorAction::SendHello { hello: HelloKind::Poll { .. }, .. }]));
-    rig.at(10_400).reply(line, &OK).expect("current");
+    rig.at(10_400).reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(20_400)));
 }
@@ -118,8 +118,8 @@ fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the
 fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
     // MON-22: for any value of heartbeatFrequencyMS.
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(300).reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.at(300).reply(conn, &OK).expect("current");
     rig.settle();
     rig.monitor.request_check(at(310));
     assert_eq!(rig.due(), Some(at(800)));
@@ -133,8 +133,8 @@ fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
 #[test]
 fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.monitor.request_check(at(4_000));
     assert_eq!(rig.due(), Some(at(4_000)));
@@ -146,12 +146,12 @@ fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
 #[test]
 fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one_check() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
+    let conn = rig.connect();
     for _ in 0..1_000 {
         rig.monitor.request_check(at(5));
     }
     assert_eq!(rig.actions().len(), 0);
-    rig.at(10).reply(line, &OK).expect("current");
+    rig.at(10).reply(conn, &OK).expect("current");
     rig.monitor.request_check(at(10));
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_010)), "not remembered");
@@ -160,7 +160,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
     }
     rig.at(510).timeout();
     assert_eq!(rig.actions().len(), 1);
-    rig.reply(line, &OK).expect("current");
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_510)));
 }
@@ -172,16 +172,16 @@ fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
     let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     rig.start();
-    let line = rig.only_dial();
+    let conn = rig.only_dial();
     assert_eq!(rig.due(), Some(at(800)));
-    rig.at(700).dialed(line).expect("current");
+    rig.at(700).dialed(conn).expect("current");
     rig.actions();
     assert_eq!(rig.due(), Some(at(800)));
     rig.at(799).timeout();
     assert_eq!(rig.settle(), None);
     rig.at(800).timeout();
     assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     let late = Seen::Failed { awaited: false, ms: 100, cause: Cause::NetworkTimeout };
     assert_eq!(rig.seen()[..], [STARTED, late]);
 }
@@ -191,8 +191,8 @@ fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
 fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
     let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     assert_eq!(rig.due(), Some(at(10_800)));
@@ -205,11 +205,11 @@ fn mon_34_zero_connect_timeout_is_unlimited() {
     let mut rig = Rig::new(options);
     rig.start();
     assert_eq!(rig.due(), None);
-    let line = rig.dial();
+    let conn = rig.dial();
     assert_eq!(rig.due(), None);
     rig.at(u64::from(u32::MAX)).timeout();
     assert_eq!(rig.settle(), None);
-    rig.reply(line, &OK).expect("current");
+    rig.reply(conn, &OK).expect("current");
     assert!(matches!(rig.settle(), Some(CheckOutcome::Succeeded { .. })));
 }
 
@@ -217,19 +217,19 @@ fn mon_34_zero_connect_timeout_is_unlimited() {
 fn results_at_the_instant_of_the_deadline_are_too_late() {
     let mut rig = Rig::polling();
     rig.start();
-    let line = rig.only_dial();
-    rig.at(10_000).dialed(line).expect("current");
+    let conn = rig.only_dial();
+    rig.at(10_000).dialed(conn).expect("current");
     assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)], "the socket that came too late");
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)], "the socket that came too late");
 
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(10_000).reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.at(10_000).reply(conn, &OK).expect("current");
     assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
 
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(10_000).fail(line, Cause::Network).expect("current");
+    let conn = rig.connect();
+    rig.at(10_000).fail(conn, Cause::Network).expect("current");
     assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
 }
 
@@ -239,8 +239,8 @@ fn mon_10_a_silent_server_does_not_delay_another() {
     let mut hung = Rig::polling();
     let mut other = Rig::polling();
     hung.connect();
-    let line = other.connect();
-    other.reply(line, &OK).expect("current");
+    let conn = other.connect();
+    other.reply(conn, &OK).expect("current");
     other.settle();
     other.at(10_000).timeout();
     assert_eq!(other.actions().len(), 1);
@@ -262,12 +262,12 @@ fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_cre
 #[test]
 fn log_16_events_name_server_and_connection() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.reply(line, &(HelloReply { connection_id: Some(42), ..OK.0 }, OK.1)).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &(HelloReply { connection_id: Some(42), ..OK.0 }, OK.1)).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     rig.actions();
-    rig.reply(line, &OK).expect("current");
+    rig.reply(conn, &OK).expect("current");
     let told: heapless::Vec<_, 4> = rig.log.events.iter().map(|event| (*event.id(), event.awaited())).collect();
     let id = |server_connection| HeartbeatId { server: ServerId::new(7), connection: 1, server_connection };
     let known = (id(Some(42)), false);
@@ -277,8 +277,8 @@ fn log_16_events_name_server_and_connection() {
 #[test]
 fn a_clock_that_goes_back_keeps_the_latest_time() {
     let mut rig = Rig::polling();
-    let line = rig.at(5_000).connect();
-    rig.at(1_000).reply(line, &OK).expect("current");
+    let conn = rig.at(5_000).connect();
+    rig.at(1_000).reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(15_000)));
     assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 0 });
@@ -292,9 +292,9 @@ fn a_clock_that_goes_back_keeps_the_latest_time() {
 fn an_instant_beyond_the_clock_never_expires() {
     let mut rig = Rig::polling();
     rig.now = Instant::MAX;
-    let line = rig.connect();
+    let conn = rig.connect();
     assert_eq!(rig.due(), None);
-    rig.reply(line, &OK).expect("current");
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), None);
     rig.monitor.request_check(Instant::MAX);

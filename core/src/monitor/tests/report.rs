@@ -38,9 +38,9 @@ fn monitor_returns_its_options_and_state() {
     let mut rig = Rig::polling();
     assert_eq!(rig.monitor.config().options().server_monitoring_mode, ServerMonitoringMode::Poll);
     assert_eq!(rig.monitor.state(), MonitorState::New);
-    let line = rig.connect();
+    let conn = rig.connect();
     assert_eq!(rig.monitor.state(), MonitorState::Checking);
-    rig.reply(line, &VERSIONED).expect("current");
+    rig.reply(conn, &VERSIONED).expect("current");
     assert_eq!(rig.monitor.state(), MonitorState::Ended);
     rig.settle();
     assert_eq!(rig.monitor.state(), MonitorState::Waiting);

@@ -1,7 +1,7 @@
 use super::*;
 
 /// The RTT connection that a rig from `streaming_from_the_start` is dialing.
-fn rtt_line(rig: &Rig) -> LineId {
+fn rtt_conn(rig: &Rig) -> MonitorConnId {
     rig.monitor.ping.conn().expect("dialing").id
 }
 
@@ -70,11 +70,11 @@ fn mon_47_rounding_errors_do_not_accumulate() {
 fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and_only_the_time_is_used() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
-    let line = rtt_line(&rig);
-    rig.at(10).dialed(line).expect("current");
+    let conn = rtt_conn(&rig);
+    rig.at(10).dialed(conn).expect("current");
     let hello = HelloKind::Handshake { legacy: true };
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
-    rig.at(14).reply(line, &(HelloReply { hello_ok: true, ..VERSIONED.0 }, VERSIONED.1)).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello }]);
+    rig.at(14).reply(conn, &(HelloReply { hello_ok: true, ..VERSIONED.0 }, VERSIONED.1)).expect("current");
     assert_eq!(rig.outcome, None);
     assert_eq!(rig.monitor.rtt().sample_count(), 2, "the handshakes of both connections");
     assert_eq!(rig.due(), Some(at(10_014)));
@@ -84,8 +84,8 @@ fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and
     rig.seen();
     rig.at(10_014).timeout();
     let hello = HelloKind::Poll { legacy: false };
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
-    rig.at(10_020).reply(line, &OK).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello }]);
+    rig.at(10_020).reply(conn, &OK).expect("current");
     assert!(rig.monitor.is_streaming(), "a reply without topologyVersion is ignored");
     assert_eq!(rig.due(), Some(at(20_020)));
     assert_eq!(rig.monitor.rtt().average(), Some(Duration::from_micros(1_840)), "of 0, 4 and 6 ms");
@@ -97,10 +97,10 @@ fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and
 fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
-    let line = rtt_line(&rig);
-    rig.at(10).dialed(line).expect("current");
+    let conn = rtt_conn(&rig);
+    rig.at(10).dialed(conn).expect("current");
     rig.actions();
-    rig.at(15).reply(line, &OK).expect("current");
+    rig.at(15).reply(conn, &OK).expect("current");
     let before = *rig.monitor.rtt();
     for round in 1..5 {
         rig.at(15 + round * 1_000).reply(check, &STREAMED).expect("current");
@@ -116,27 +116,27 @@ fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line(
 fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
     for fault in 0..4 {
         let mut rig = Rig::streaming_from_the_start();
-        let line = rtt_line(&rig);
+        let conn = rtt_conn(&rig);
         rig.at(10);
         if fault > 0 {
-            rig.dialed(line).expect("current");
+            rig.dialed(conn).expect("current");
             rig.actions();
         }
         let before = *rig.monitor.rtt();
         match fault {
-            0 | 1 => rig.fail(line, Cause::Network).expect("current"),
-            2 => rig.reply(line, &REFUSED).expect("current"),
-            _ => rig.reply(line, &STREAMED).expect("current"),
+            0 | 1 => rig.fail(conn, Cause::Network).expect("current"),
+            2 => rig.reply(conn, &REFUSED).expect("current"),
+            _ => rig.reply(conn, &STREAMED).expect("current"),
         }
         assert_eq!(rig.outcome, None);
         assert_eq!(*rig.monitor.rtt(), before);
         assert_eq!(rig.seen().len(), 0);
-        let hangup = [MonitorAction::Hangup(line)];
+        let hangup = [MonitorAction::Hangup(conn)];
         assert_eq!(&rig.actions()[..], if fault == 0 { &[][..] } else { &hangup[..] });
         assert_eq!(rig.due(), Some(at(10_010)));
         rig.at(10_010).timeout();
         let second = rig.only_dial();
-        assert_eq!(second.line(), Line::Rtt);
+        assert_eq!(second.kind(), MonitorConnKind::Rtt);
         assert!(rig.monitor.is_streaming());
     }
 }
@@ -145,12 +145,12 @@ fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
 #[test]
 fn mon_43_a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
     let mut rig = Rig::streaming_from_the_start();
-    let line = rtt_line(&rig);
+    let conn = rtt_conn(&rig);
     assert_eq!(rig.due(), Some(at(10_000)));
     rig.at(10_000).timeout();
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.outcome, None);
-    assert_eq!(rig.dialed(line), Err(Stale));
+    assert_eq!(rig.dialed(conn), Err(Stale));
     assert_eq!(rig.due(), Some(at(20_000)));
 }
 
@@ -159,11 +159,11 @@ fn mon_43_a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
 fn mon_39_the_rtt_connection_is_closed_when_the_server_stops_streaming() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
-    let line = rtt_line(&rig);
+    let conn = rtt_conn(&rig);
     rig.reply(check, &OK).expect("current");
     rig.settle();
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
-    assert_eq!(rig.dialed(line), Err(Stale));
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
+    assert_eq!(rig.dialed(conn), Err(Stale));
     assert_eq!(rig.due(), Some(at(10_000)), "only the next poll");
 }
 
@@ -171,13 +171,13 @@ fn mon_39_the_rtt_connection_is_closed_when_the_server_stops_streaming() {
 #[test]
 fn mon_47_a_failed_check_discards_the_samples() {
     let mut rig = Rig::polling();
-    let line = rig.connect();
-    rig.at(5).reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.at(5).reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.monitor.rtt().sample_count(), 1);
     rig.at(10_005).timeout();
     rig.actions();
-    rig.reply(line, &REFUSED).expect("current");
+    rig.reply(conn, &REFUSED).expect("current");
     assert_eq!(rig.monitor.rtt().average(), None);
 }
 
@@ -194,7 +194,7 @@ fn the_rtt_line_is_not_dialed_twice_within_500_ms() {
     assert_eq!(rig.actions().len(), 1, "the awaitable hello only");
     assert_eq!(rig.due(), Some(at(500)));
     rig.at(500).timeout();
-    assert_eq!(rig.only_dial().line(), Line::Rtt);
+    assert_eq!(rig.only_dial().kind(), MonitorConnKind::Rtt);
 }
 
 /// MON-47.
@@ -212,15 +212,15 @@ fn the_average_is_rounded_to_the_nearest_femtosecond() {
 #[test]
 fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
     let mut rig = Rig::streaming_from_the_start();
-    let line = rtt_line(&rig);
-    rig.dialed(line).expect("current");
+    let conn = rtt_conn(&rig);
+    rig.dialed(conn).expect("current");
     rig.actions();
-    rig.at(5).reply(line, &OK).expect("current");
-    rig.at(3_000).fail(line, Cause::Network).expect("current");
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    rig.at(5).reply(conn, &OK).expect("current");
+    rig.at(3_000).fail(conn, Cause::Network).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_005)));
     rig.at(10_005).timeout();
-    assert_eq!(rig.only_dial().line(), Line::Rtt);
+    assert_eq!(rig.only_dial().kind(), MonitorConnKind::Rtt);
 }
 
 /// Two monitors with equal future behavior have equal hashes, whatever times they have measured.
@@ -235,9 +235,9 @@ fn hashes_distinguish_connections_and_omit_round_trip_times() {
 
     let rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
-    let rtt = rtt_line(&rig);
-    let other = LineId { serial: rtt.serial, ..check };
-    assert_eq!(hash(&check), hash(&LineId { ..check }));
+    let rtt = rtt_conn(&rig);
+    let other = MonitorConnId { serial: rtt.serial, ..check };
+    assert_eq!(hash(&check), hash(&MonitorConnId { ..check }));
     assert!(check.number() != rtt.number() && hash(&check) != hash(&rtt));
     assert!(hash(&other) != hash(&check), "another number");
     assert!(hash(&other) != hash(&rtt), "another line");

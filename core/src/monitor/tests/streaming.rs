@@ -1,7 +1,7 @@
 use super::*;
 
 /// The check connection of a rig that streams.
-fn check_line(rig: &Rig) -> LineId {
+fn check_conn(rig: &Rig) -> MonitorConnId {
     rig.monitor.check.conn().expect("connected").id
 }
 
@@ -11,8 +11,8 @@ fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
     // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
     // heartbeatFrequencyMS.
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &VERSIONED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.settle();
     let hello = HelloKind::Awaitable {
         legacy: true,
@@ -20,8 +20,8 @@ fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
         max_await_time: MonitorOptions::DEFAULT.heartbeat_frequency,
     };
     let actions = rig.actions();
-    assert_eq!(actions[0], MonitorAction::SendHello { line, hello });
-    assert!(matches!(actions[1..], [MonitorAction::Dial(rtt)] if rtt.line() == Line::Rtt));
+    assert_eq!(actions[0], MonitorAction::SendHello { conn, hello });
+    assert!(matches!(actions[1..], [MonitorAction::Dial(rtt)] if rtt.kind() == MonitorConnKind::Rtt));
     assert_eq!(rig.seen()[..], [STARTED, Seen::Succeeded { awaited: false, ms: 0 }, STARTED_AWAITED]);
     assert!(rig.monitor.is_streaming());
 }
@@ -30,13 +30,13 @@ fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
 #[test]
 fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     assert!(!rig.monitor.is_streaming());
     rig.at(10_000).timeout();
     rig.actions();
-    rig.reply(line, &VERSIONED).expect("current");
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.settle();
     assert!(rig.monitor.is_streaming());
 }
@@ -49,9 +49,9 @@ fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
     let faas = MonitorOptions { is_faas: true, ..MonitorOptions::DEFAULT };
     for options in [poll, faas] {
         let mut rig = Rig::new(options);
-        let line = rig.connect();
+        let conn = rig.connect();
         for round in 1..4 {
-            rig.reply(line, &VERSIONED).expect("current");
+            rig.reply(conn, &VERSIONED).expect("current");
             rig.settle();
             assert_eq!(rig.due(), Some(at(round * 10_000)));
             rig.at(round * 10_000).timeout();
@@ -66,8 +66,8 @@ fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
 fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
     let stream = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Stream, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(stream);
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.actions().len(), 0);
     assert_eq!(rig.due(), Some(at(10_000)));
@@ -79,11 +79,11 @@ fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
     // LOG-13: each further reply has its own Started event, awaited, before it is read. MON-30: in
     // the order of arrival.
     let mut rig = Rig::streaming_from_the_start();
-    let line = check_line(&rig);
+    let conn = check_conn(&rig);
     for round in 1..=3 {
-        rig.at(round * 50).reply(line, &STREAMED).expect("current");
+        rig.at(round * 50).reply(conn, &STREAMED).expect("current");
         assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: true, sample: None }));
-        assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { line }]);
+        assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { conn }]);
         assert_eq!(rig.seen()[..], [Seen::Succeeded { awaited: true, ms: 50 }, STARTED_AWAITED]);
     }
 }
@@ -92,11 +92,11 @@ fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
 #[test]
 fn mon_32_more_to_come_is_read_even_without_topology_version() {
     let mut rig = Rig::streaming_from_the_start();
-    let line = check_line(&rig);
-    rig.reply(line, &(OK.0, Matched::MoreComes)).expect("current");
+    let conn = check_conn(&rig);
+    rig.reply(conn, &(OK.0, Matched::MoreComes)).expect("current");
     rig.settle();
-    assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { line }]);
-    rig.reply(line, &OK).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { conn }]);
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     assert!(!rig.monitor.is_streaming(), "and at the end of the stream there is nothing to wait for");
     assert!(rig.due().is_some());
@@ -106,16 +106,16 @@ fn mon_32_more_to_come_is_read_even_without_topology_version() {
 #[test]
 fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_version() {
     let mut rig = Rig::streaming_from_the_start();
-    let line = check_line(&rig);
-    rig.reply(line, &(HelloReply { topology_version: Some(version(8)), ..OK.0 }, Matched::MoreComes)).expect("current");
+    let conn = check_conn(&rig);
+    rig.reply(conn, &(HelloReply { topology_version: Some(version(8)), ..OK.0 }, Matched::MoreComes)).expect("current");
     rig.settle();
     rig.actions();
-    rig.reply(line, &(HelloReply { topology_version: Some(version(9)), hello_ok: true, ..OK.0 }, OK.1))
+    rig.reply(conn, &(HelloReply { topology_version: Some(version(9)), hello_ok: true, ..OK.0 }, OK.1))
         .expect("current");
     rig.settle();
     let max_await_time = ms(10_000);
     let hello = HelloKind::Awaitable { legacy: false, topology_version: version(9), max_await_time };
-    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { conn, hello }]);
 }
 
 /// MON-35.
@@ -124,12 +124,12 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
     let options =
         MonitorOptions { connect_timeout: Some(ms(300)), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
-    let line = rig.connect();
-    rig.reply(line, &VERSIONED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.settle();
     rig.actions();
     assert_eq!(rig.monitor.check.deadline(), Some(at(800)));
-    rig.at(799).reply(line, &STREAMED).expect("current");
+    rig.at(799).reply(conn, &STREAMED).expect("current");
     rig.settle();
     rig.actions();
     assert_eq!(rig.monitor.check.deadline(), Some(at(1_599)), "each reply anew");
@@ -142,8 +142,8 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
 fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
     let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
-    let line = rig.connect();
-    rig.reply(line, &VERSIONED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &VERSIONED).expect("current");
     rig.settle();
     rig.actions();
     assert_eq!(rig.due(), None);
@@ -160,28 +160,28 @@ fn mon_31_every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() 
         (Err(Cause::Protocol), false),
     ] {
         let mut rig = Rig::streaming_from_the_start();
-        let line = check_line(&rig);
+        let conn = check_conn(&rig);
         rig.at(50);
         let cause = match fault {
             Ok(reply) => {
-                rig.reply(line, &reply).expect("current");
+                rig.reply(conn, &reply).expect("current");
                 Cause::Command { code: reply.0.code }
             }
             Err(cause) => {
-                rig.fail(line, cause).expect("current");
+                rig.fail(conn, cause).expect("current");
                 cause
             }
         };
         assert_eq!(rig.settle(), failed(cause));
         let actions = rig.actions();
-        assert_eq!(actions[0], MonitorAction::Hangup(line));
-        assert!(matches!(actions[1], MonitorAction::Hangup(rtt) if rtt.line() == Line::Rtt), "MON-39");
+        assert_eq!(actions[0], MonitorAction::Hangup(conn));
+        assert!(matches!(actions[1], MonitorAction::Hangup(rtt) if rtt.kind() == MonitorConnKind::Rtt), "MON-39");
         assert_eq!(actions.len(), if retried { 3 } else { 2 });
         if !retried {
             assert_eq!(rig.due(), Some(at(10_050)), "MON-56: even while streaming");
             rig.at(10_050).timeout();
             let MonitorAction::Dial(second) = rig.actions()[0] else { panic!("a new connection") };
-            assert_eq!(second.line(), Line::Check);
+            assert_eq!(second.kind(), MonitorConnKind::Check);
         }
         assert_eq!(rig.seen()[0], Seen::Failed { awaited: true, ms: 50, cause });
     }
@@ -190,23 +190,23 @@ fn mon_31_every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() 
 #[test]
 fn a_handshake_reply_that_announces_another_is_a_protocol_error() {
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &STREAMED).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &STREAMED).expect("current");
     assert_eq!(rig.settle(), failed(Cause::Protocol));
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
 }
 
 #[test]
 fn an_unsolicited_reply_closes_the_connection() {
     let mut rig = Rig::streaming();
-    let line = rig.connect();
-    rig.reply(line, &OK).expect("current");
+    let conn = rig.connect();
+    rig.reply(conn, &OK).expect("current");
     rig.settle();
     rig.seen();
-    rig.reply(line, &OK).expect("the connection was idle");
+    rig.reply(conn, &OK).expect("the connection was idle");
     assert_eq!(rig.settle(), None, "no check was in flight");
     assert_eq!(rig.seen().len(), 0);
-    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
     assert_eq!(rig.due(), Some(at(10_000)), "and the next check comes in its time");
     rig.at(10_000).timeout();
     rig.only_dial();
@@ -217,18 +217,18 @@ fn stream_whose_connection_fails_before_it_continues_is_checked_once_per_min_hea
     // Input after a check has ended and before the host calls `handle_timeout`.
     for is_reply in [true, false] {
         let mut rig = Rig::streaming();
-        let line = rig.connect();
-        rig.reply(line, &VERSIONED).expect("current");
+        let conn = rig.connect();
+        rig.reply(conn, &VERSIONED).expect("current");
         let outcome = rig.outcome.take();
         assert!(matches!(outcome, Some(CheckOutcome::Succeeded { .. })));
         if is_reply {
-            rig.reply(line, &VERSIONED).expect("the connection is idle");
+            rig.reply(conn, &VERSIONED).expect("the connection is idle");
         } else {
-            rig.fail(line, Cause::Network).expect("current");
+            rig.fail(conn, Cause::Network).expect("current");
         }
         assert_eq!(rig.outcome, None, "no check was in flight");
         rig.settle_as(true);
-        assert_eq!(rig.actions()[0], MonitorAction::Hangup(line));
+        assert_eq!(rig.actions()[0], MonitorAction::Hangup(conn));
         assert_eq!(rig.due(), Some(at(500)));
         rig.at(500).timeout();
         assert!(rig.actions().iter().any(|action| matches!(action, MonitorAction::Dial(_))));

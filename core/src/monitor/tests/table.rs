@@ -42,20 +42,20 @@ fn rig_at(letter: char) -> Rig {
         }
         'h' => {
             rig.start();
-            let line = rig.only_dial();
-            rig.dialed(line).expect("current");
+            let conn = rig.only_dial();
+            rig.dialed(conn).expect("current");
         }
         'H' => {
             rig.connect();
         }
         'w' => {
-            let line = rig.connect();
-            rig.reply(line, &REFUSED).expect("current");
+            let conn = rig.connect();
+            rig.reply(conn, &REFUSED).expect("current");
             rig.settle();
         }
         'W' | 'p' | 'P' => {
-            let line = rig.at(0).connect();
-            rig.reply(line, &OK).expect("current");
+            let conn = rig.at(0).connect();
+            rig.reply(conn, &OK).expect("current");
             rig.settle();
             rig.at(5_000);
             if letter != 'W' {
@@ -63,14 +63,14 @@ fn rig_at(letter: char) -> Rig {
             }
         }
         'a' | 'A' | 'r' | 'R' => {
-            let line = rig.connect();
-            rig.reply(line, &VERSIONED).expect("current");
+            let conn = rig.connect();
+            rig.reply(conn, &VERSIONED).expect("current");
             rig.settle();
             if letter != 'a' {
                 rig.actions();
             }
             if letter == 'r' || letter == 'R' {
-                rig.reply(line, &STREAMED).expect("current");
+                rig.reply(conn, &STREAMED).expect("current");
                 rig.settle();
             }
         }
@@ -105,20 +105,20 @@ const INPUTS: [&str; 12] = [
 /// Applies one input and its outcome. Returns the state after that, preceded by `!` if the input
 /// was stale.
 fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
-    let nobody = LineId { serial: core::num::NonZeroU64::MAX, line: Line::Check };
-    let line = rig.monitor.check.conn().map_or(nobody, |conn| conn.id);
+    let nobody = MonitorConnId { serial: core::num::NonZeroU64::MAX, kind: MonitorConnKind::Check };
+    let conn = rig.monitor.check.conn().map_or(nobody, |conn| conn.id);
     let mut result = Ok(());
     match input {
         "start" => rig.start(),
         "request" => rig.monitor.request_check(rig.now),
         "cancel" => rig.cancel(),
         "close" => rig.close(),
-        "dialed" => result = rig.dialed(line),
-        "reply" => result = rig.reply(line, &OK),
-        "versioned" => result = rig.reply(line, &VERSIONED),
-        "streamed" => result = rig.reply(line, &STREAMED),
-        "refused" => result = rig.reply(line, &REFUSED),
-        "failed" => result = rig.fail(line, Cause::Network),
+        "dialed" => result = rig.dialed(conn),
+        "reply" => result = rig.reply(conn, &OK),
+        "versioned" => result = rig.reply(conn, &VERSIONED),
+        "streamed" => result = rig.reply(conn, &STREAMED),
+        "refused" => result = rig.reply(conn, &REFUSED),
+        "failed" => result = rig.fail(conn, Cause::Network),
         "early" => {
             rig.now = rig.due().map_or(at(10_001), |due| Instant::from_nanos(due.as_nanos() - 1));
             rig.timeout();
@@ -168,8 +168,8 @@ fn every_input_in_every_state_follows_the_table() {
 fn commands_while_an_outcome_is_applied_leave_it_or_end_it() {
     for (input, expected) in [("start", 'E'), ("request", 'E'), ("cancel", 'E'), ("close", 'X')] {
         let mut rig = Rig::streaming();
-        let line = rig.connect();
-        rig.reply(line, &VERSIONED).expect("current");
+        let conn = rig.connect();
+        rig.reply(conn, &VERSIONED).expect("current");
         match input {
             "start" => rig.start(),
             "request" => rig.monitor.request_check(rig.now),
@@ -187,20 +187,20 @@ fn the_rtt_connection_accepts_every_input() {
     for stage in 0..3 {
         for input in ["dialed", "reply", "refused", "streamed", "failed", "due"] {
             let mut rig = Rig::streaming_from_the_start();
-            let line = rig.monitor.ping.conn().expect("dialing").id;
+            let conn = rig.monitor.ping.conn().expect("dialing").id;
             if stage > 0 {
-                rig.dialed(line).expect("current");
+                rig.dialed(conn).expect("current");
                 rig.actions();
             }
             if stage > 1 {
-                rig.reply(line, &OK).expect("current");
+                rig.reply(conn, &OK).expect("current");
             }
             let result = match input {
-                "dialed" => rig.dialed(line),
-                "reply" => rig.reply(line, &OK),
-                "refused" => rig.reply(line, &REFUSED),
-                "streamed" => rig.reply(line, &STREAMED),
-                "failed" => rig.fail(line, Cause::Network),
+                "dialed" => rig.dialed(conn),
+                "reply" => rig.reply(conn, &OK),
+                "refused" => rig.reply(conn, &REFUSED),
+                "streamed" => rig.reply(conn, &STREAMED),
+                "failed" => rig.fail(conn, Cause::Network),
                 _ => {
                     rig.at(10_000).timeout();
                     Ok(())
@@ -220,9 +220,9 @@ fn the_rtt_connection_accepts_every_input() {
 fn dial_is_in_progress_after_the_host_has_polled_it() {
     let mut rig = Rig::streaming();
     rig.start();
-    let line = &rig.monitor.check;
-    assert!(line.owes() && !line.is_dialing() && !line.is_idle() && !line.is_down());
+    let conn = &rig.monitor.check;
+    assert!(conn.owes() && !conn.is_dialing() && !conn.is_idle() && !conn.is_down());
     assert!(matches!(rig.actions()[..], [MonitorAction::Dial(_)]));
-    let line = &rig.monitor.check;
-    assert!(!line.owes() && line.is_dialing() && !line.is_idle() && !line.is_down());
+    let conn = &rig.monitor.check;
+    assert!(!conn.owes() && conn.is_dialing() && !conn.is_idle() && !conn.is_down());
 }

@@ -8,51 +8,51 @@ use crate::sim::chance::{Point, fired};
 #[test]
 fn the_newest_of_equally_busy_connections_takes_a_request() {
     with(Point::NewestOfEqual, || {
-        let mut world = world(MuxOptions::DEFAULT_128);
-        world.establish();
+        let mut rig = rig(MuxOptions::DEFAULT_128);
+        rig.establish();
         let mut conns = Vec::new();
-        world.mux.for_each_conn(|conn, _, _| conns.push(conn));
+        rig.mux.for_each_conn(|conn, _, _| conns.push(conn));
         let before = fired()[Point::NewestOfEqual as usize];
-        let first = world.stream();
+        let first = rig.stream();
         let has_fired = fired()[Point::NewestOfEqual as usize] > before;
         assert_eq!(first.conn(), conns[usize::from(has_fired)]);
         let mut streams = Vec::from([first]);
         for _ in 0..20 {
-            streams.push(world.stream());
+            streams.push(rig.stream());
             let mut seen = Vec::new();
-            world.mux.for_each_conn(|_, in_flight, _| seen.push(in_flight));
+            rig.mux.for_each_conn(|_, in_flight, _| seen.push(in_flight));
             assert_eq!(seen.iter().sum::<u32>() as usize, streams.len());
             assert!(seen[0].abs_diff(seen[1]) <= 1, "of two one takes {seen:?}");
         }
         for stream in streams {
-            world.answer(stream);
+            rig.answer(stream);
         }
-        assert_eq!(world.state().in_flight, 0);
+        assert_eq!(rig.state().in_flight, 0);
     });
 }
 
 #[test]
 fn a_request_without_a_waiter_slot_is_rejected() {
     with(Point::RefuseRequest, || {
-        let mut world = world(SMALL);
-        let outcome = world.acquire();
+        let mut rig = rig(SMALL);
+        let outcome = rig.acquire();
         let busy = AcquireError::Busy { in_flight: 0, queued: 0, queue_max: 3 };
         let is_queued = match outcome {
             Ok(Acquire::Queued(waiter)) => {
-                assert_eq!(world.count("RequestQueued"), 1);
-                world.act(|mux, now, seen| mux.cancel(now, waiter, seen));
+                assert_eq!(rig.count("RequestQueued"), 1);
+                rig.act(|mux, now, seen| mux.cancel(now, waiter, seen));
                 true
             }
             other => {
                 assert_eq!(other, Err(busy));
-                assert_eq!((world.count("RequestQueued"), world.count("AcquireFailed")), (0, 1));
+                assert_eq!((rig.count("RequestQueued"), rig.count("AcquireFailed")), (0, 1));
                 false
             }
         };
-        assert_eq!((world.state().queued, world.mux.poll_timeout()), (0, None), "queued: {is_queued}");
+        assert_eq!((rig.state().queued, rig.mux.poll_timeout()), (0, None), "queued: {is_queued}");
         // A request that need not wait is served.
-        world.establish();
-        let stream = world.stream();
-        world.answer(stream);
+        rig.establish();
+        let stream = rig.stream();
+        rig.answer(stream);
     });
 }

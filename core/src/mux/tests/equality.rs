@@ -7,28 +7,28 @@ fn copies_go_their_own_ways<M: MuxMemory>()
 where
     Mux<M>: Clone + PartialEq,
 {
-    let mut world = World::<M>::new(SMALL);
-    world.establish();
-    let stream = world.stream();
-    let _others: Vec<_> = (0..3).map(|_| world.stream()).collect();
-    let waiter = world.waiter();
-    let mut copy = world.mux.clone();
-    assert!(copy == world.mux);
-    assert_eq!(hash(&copy), hash(&world.mux));
+    let mut rig = Rig::<M>::new(SMALL);
+    rig.establish();
+    let stream = rig.stream();
+    let _others: Vec<_> = (0..3).map(|_| rig.stream()).collect();
+    let waiter = rig.waiter();
+    let mut copy = rig.mux.clone();
+    assert!(copy == rig.mux);
+    assert_eq!(hash(&copy), hash(&rig.mux));
 
     let (conn, id) = (stream.conn(), i32::from(stream.id()));
-    assert_eq!(copy.handle_reply(world.now, conn, id, &mut ()), Ok(Reply::Request));
-    assert!(copy != world.mux, "one has the reply");
-    assert_ne!(hash(&copy), hash(&world.mux));
-    assert_eq!((copy.state().in_flight, world.state().in_flight), (4, 4), "the reply made room for who waits");
-    assert_eq!(world.mux.claim(world.now, waiter), MuxClaim::Waiting, "the other still waits for it");
-    assert!(matches!(copy.claim(world.now, waiter), MuxClaim::Granted(_)), "ids are those of the original");
+    assert_eq!(copy.handle_reply(rig.now, conn, id, &mut ()), Ok(Reply::Request));
+    assert!(copy != rig.mux, "one has the reply");
+    assert_ne!(hash(&copy), hash(&rig.mux));
+    assert_eq!((copy.state().in_flight, rig.state().in_flight), (4, 4), "the reply made room for who waits");
+    assert_eq!(rig.mux.claim(rig.now, waiter), MuxClaim::Waiting, "the other still waits for it");
+    assert!(matches!(copy.claim(rig.now, waiter), MuxClaim::Granted(_)), "ids are those of the original");
     copy.assert_invariants();
 
-    let mut later = world.mux.clone();
-    later.handle_timeout(world.now.saturating_add(Duration::from_millis(1)), &mut ());
-    assert!(later != world.mux, "the clocks differ");
-    assert_ne!(hash(&later), hash(&world.mux));
+    let mut later = rig.mux.clone();
+    later.handle_timeout(rig.now.saturating_add(Duration::from_millis(1)), &mut ());
+    assert!(later != rig.mux, "the clocks differ");
+    assert_ne!(hash(&later), hash(&rig.mux));
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn copies_on_the_heap_and_in_fixed_memory_are_equal_and_independent() {
 /// used.
 #[test]
 fn hash_omits_the_stream_ids_of_closed_connections() {
-    let mut unused = world(SMALL);
-    let mut used = world(SMALL);
+    let mut unused = rig(SMALL);
+    let mut used = rig(SMALL);
     unused.establish();
     used.establish();
     assert_eq!(hash(&used.mux), hash(&unused.mux));
@@ -50,9 +50,9 @@ fn hash_omits_the_stream_ids_of_closed_connections() {
     used.release(stream, Written::No);
     assert_eq!(used.state(), unused.state());
     assert_ne!(hash(&used.mux), hash(&unused.mux), "the next id is another one");
-    for world in [&mut used, &mut unused] {
-        world.act(|mux, now, seen| mux.close(now, seen));
-        assert_eq!(world.closed.len(), 1);
+    for rig in [&mut used, &mut unused] {
+        rig.act(|mux, now, seen| mux.close(now, seen));
+        assert_eq!(rig.closed.len(), 1);
     }
     assert!(used.mux != unused.mux);
     assert_eq!(hash(&used.mux), hash(&unused.mux));
@@ -62,14 +62,14 @@ fn hash_omits_the_stream_ids_of_closed_connections() {
 #[cfg(feature = "sim")]
 #[test]
 fn stream_can_be_released_to_a_copy() {
-    let mut world = world(SMALL);
-    world.establish();
-    let stream = world.stream();
+    let mut rig = rig(SMALL);
+    rig.establish();
+    let stream = rig.stream();
     let same = stream.cloned();
     assert_eq!((&same, same.conn(), same.id(), same.mux()), (&stream, stream.conn(), stream.id(), stream.mux()));
-    let mut copy = world.mux.clone();
-    world.release(stream, Written::No);
-    assert_eq!((world.state().in_flight, copy.state().in_flight), (0, 1));
-    assert_eq!(copy.release(world.now, same, Written::No, &mut ()), Ok(()));
-    assert!(copy == world.mux);
+    let mut copy = rig.mux.clone();
+    rig.release(stream, Written::No);
+    assert_eq!((rig.state().in_flight, copy.state().in_flight), (0, 1));
+    assert_eq!(copy.release(rig.now, same, Written::No, &mut ()), Ok(()));
+    assert!(copy == rig.mux);
 }

@@ -7,8 +7,8 @@ use alloc::format;
 #[test]
 fn every_event_contains_pool_and_connection_and_is_displayed_on_one_line() {
     let conn = {
-        let mut world = world(SMALL);
-        world.establish.pop().expect("a core connection")
+        let mut rig = rig(SMALL);
+        rig.establish.pop().expect("a core connection")
     };
     let mux = MuxId::new(7);
     let (config, duration) = (MuxConfig::DEFAULT, Duration::from_millis(1500));
@@ -73,7 +73,7 @@ fn errors_have_their_texts() {
     for (said, text) in texts {
         assert_eq!(said, text);
     }
-    let (mut here, mut there) = (world(SMALL), world(SMALL));
+    let (mut here, mut there) = (rig(SMALL), rig(SMALL));
     there.mux = Mux::new(there.now, MuxId::new(8), SMALL.validate().expect("right"), &mut ());
     here.establish();
     let stream = here.stream();
@@ -83,16 +83,16 @@ fn errors_have_their_texts() {
 
 #[test]
 fn debug_of_a_pool_shows_its_number_and_state() {
-    let mut world = world(SMALL);
-    world.establish();
-    assert_eq!(world.mux.id(), MuxId::new(7));
-    let shown = format!("{:?}", world.mux);
+    let mut rig = rig(SMALL);
+    rig.establish();
+    assert_eq!(rig.mux.id(), MuxId::new(7));
+    let shown = format!("{:?}", rig.mux);
     assert!(shown.starts_with("Mux { id: MuxId(7), state: HostState { open: 1,"), "{shown}");
-    assert!(!world.mux.is_closed());
-    world.act(|mux, now, seen| mux.close(now, seen));
-    world.act(|mux, now, seen| mux.close(now, seen));
-    assert!(world.mux.is_closed());
-    assert_eq!(world.count("PoolClosed"), 1, "closed is final");
+    assert!(!rig.mux.is_closed());
+    rig.act(|mux, now, seen| mux.close(now, seen));
+    rig.act(|mux, now, seen| mux.close(now, seen));
+    assert!(rig.mux.is_closed());
+    assert_eq!(rig.count("PoolClosed"), 1, "closed is final");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn events_that_do_not_fit_are_not_cut_silently() {
             Ok(())
         }
     }
-    let conn = world(SMALL).establish.pop().expect("a core connection");
+    let conn = rig(SMALL).establish.pop().expect("a core connection");
     let mux = MuxId::new(7);
     let closed = |reason| MuxEvent::ConnectionClosed { mux, conn, reason, in_flight: 4 };
     let events = [

@@ -24,13 +24,13 @@ fn request_without_memory_fails_at_once_and_the_next_succeeds() {
     let options = MuxOptions { local: one, ..SMALL };
     let (mut busy, mut down) = (0, 0);
     for count in 0.. {
-        let ((mut world, outcomes), is_out) = with_memory_for(count, || {
-            let mut world = World::<OnScarce>::new(options);
-            world.establish();
-            let outcomes = [(); 5].map(|()| world.acquire());
-            (world, outcomes)
+        let ((mut rig, outcomes), is_out) = with_memory_for(count, || {
+            let mut rig = Rig::<OnScarce>::new(options);
+            rig.establish();
+            let outcomes = [(); 5].map(|()| rig.acquire());
+            (rig, outcomes)
         });
-        let is_open = world.state().open == 1;
+        let is_open = rig.state().open == 1;
         let mut streams = Vec::new();
         let mut waiters = Vec::new();
         for outcome in outcomes {
@@ -47,33 +47,25 @@ fn request_without_memory_fails_at_once_and_the_next_succeeds() {
                 }
             }
         }
-        assert_eq!(world.count("AcquireFailed") + streams.len() + waiters.len(), 5);
-        assert_eq!(world.state().queued as usize, waiters.len(), "those who were refused have left");
+        assert_eq!(rig.count("AcquireFailed") + streams.len() + waiters.len(), 5);
+        assert_eq!(rig.state().queued as usize, waiters.len(), "those who were refused have left");
         if !is_open {
-            assert_eq!(
-                (world.count("ConnectionCreated"), world.state().establishing),
-                (0, 0),
-                "as if none had been begun"
-            );
-            assert_eq!(
-                world.mux.poll_timeout(),
-                Some(world.now.saturating_add(SECOND)),
-                "after a pause it is tried again"
-            );
+            assert_eq!((rig.count("ConnectionCreated"), rig.state().establishing), (0, 0), "as if none had been begun");
+            assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)), "after a pause it is tried again");
         }
 
         // Memory is available again.
-        world.wait(SECOND);
-        world.establish();
-        assert_eq!(world.state().open, 1);
+        rig.wait(SECOND);
+        rig.establish();
+        assert_eq!(rig.state().open, 1);
         while streams.len() < 4 {
-            streams.push(world.stream());
+            streams.push(rig.stream());
         }
         if waiters.is_empty() {
-            waiters.push(world.waiter());
+            waiters.push(rig.waiter());
         }
-        world.answer(streams.remove(0));
-        assert!(matches!(world.claim(waiters.remove(0)), MuxClaim::Granted(_)));
+        rig.answer(streams.remove(0));
+        assert!(matches!(rig.claim(waiters.remove(0)), MuxClaim::Granted(_)));
         if !is_out {
             assert!(busy > 2 && down > 10, "{busy} had no place to wait, {down} no connection");
             return;
@@ -83,39 +75,39 @@ fn request_without_memory_fails_at_once_and_the_next_succeeds() {
 
 #[test]
 fn reserved_memory_suffices_for_waiting_requests() {
-    let mut world = World::<OnScarce>::new(SMALL);
+    let mut rig = Rig::<OnScarce>::new(SMALL);
     for count in 0..3 {
-        let mut copy = world.mux.clone();
+        let mut copy = rig.mux.clone();
         let (refused, is_out) = with_memory_for(count, || copy.reserve(3));
         assert_eq!((refused, is_out), (Err(Full), true), "{count}");
         copy.assert_invariants();
         assert_eq!(copy.reserve(3), Ok(()));
     }
-    assert_eq!(world.mux.reserve(3), Ok(()));
-    let (waiters, is_out) = with_memory_for(0, || [(); 3].map(|()| world.waiter()));
+    assert_eq!(rig.mux.reserve(3), Ok(()));
+    let (waiters, is_out) = with_memory_for(0, || [(); 3].map(|()| rig.waiter()));
     assert_eq!((waiters.len(), is_out), (3, false));
-    assert_eq!(world.acquire(), Err(AcquireError::Busy { in_flight: 0, queued: 3, queue_max: 3 }));
+    assert_eq!(rig.acquire(), Err(AcquireError::Busy { in_flight: 0, queued: 3, queue_max: 3 }));
 }
 
 /// With fewer words than even one id needs, the pool never has a connection, and returns an error.
 #[test]
 fn fixed_memory_without_stream_ids_has_no_connection() {
-    let mut world = World::<MuxFixed<2, 2, { stream_words(1) - 1 }>>::new(SMALL);
-    assert_eq!(world.mux.config().options().streams_per_connection, 8, "as they were");
+    let mut rig = Rig::<MuxFixed<2, 2, { stream_words(1) - 1 }>>::new(SMALL);
+    assert_eq!(rig.mux.config().options().streams_per_connection, 8, "as they were");
     for _ in 0..3 {
-        assert_eq!(world.acquire(), Err(DOWN));
-        assert_eq!((world.state(), world.count("ConnectionCreated")), (HostState::default(), 0));
-        world.wait(SECOND * 60);
+        assert_eq!(rig.acquire(), Err(DOWN));
+        assert_eq!((rig.state(), rig.count("ConnectionCreated")), (HostState::default(), 0));
+        rig.wait(SECOND * 60);
     }
 }
 
 #[test]
 fn closed_pool_opens_no_connection() {
-    let mut world = world(SMALL);
-    world.establish();
-    assert!(world.mux.needs_growth(true) && !world.mux.needs_growth(false));
-    world.act(|mux, now, seen| mux.close(now, seen));
-    assert!(!world.mux.needs_growth(true));
-    assert_eq!(world.acquire(), Err(AcquireError::Closed));
-    assert_eq!((world.mux.poll_timeout(), world.state()), (None, HostState::default()));
+    let mut rig = rig(SMALL);
+    rig.establish();
+    assert!(rig.mux.needs_growth(true) && !rig.mux.needs_growth(false));
+    rig.act(|mux, now, seen| mux.close(now, seen));
+    assert!(!rig.mux.needs_growth(true));
+    assert_eq!(rig.acquire(), Err(AcquireError::Closed));
+    assert_eq!((rig.mux.poll_timeout(), rig.state()), (None, HostState::default()));
 }

@@ -3,100 +3,96 @@
 use super::*;
 
 /// A state, and the function that reaches it.
-type State<R> = (&'static str, fn(&mut World<OnHeap>) -> R);
+type State<R> = (&'static str, fn(&mut Rig<OnHeap>) -> R);
 
 /// The states of a connection, and how each is reached.
 const STATES: [State<ConnId>; 8] = [
-    ("owes establish", |world| {
-        world.queue();
-        newest(world)
+    ("owes establish", |rig| {
+        rig.queue();
+        newest(rig)
     }),
-    ("establishing", |world| {
-        world.queue();
-        world.begin()
+    ("establishing", |rig| {
+        rig.queue();
+        rig.begin()
     }),
-    ("available", |world| {
-        let lease = world.lease();
+    ("available", |rig| {
+        let lease = rig.lease();
         let conn = lease.conn();
-        world.give_back(lease);
+        rig.give_back(lease);
         conn
     }),
-    ("in use", |world| world.lease().conn()),
-    ("owes interrupt", |world| {
-        let conn = world.lease().conn();
-        world.clear(INTERRUPT);
+    ("in use", |rig| rig.lease().conn()),
+    ("owes interrupt", |rig| {
+        let conn = rig.lease().conn();
+        rig.clear(INTERRUPT);
         conn
     }),
-    ("owes abandon", |world| {
-        world.queue();
-        let conn = world.begin();
-        world.clear(INTERRUPT);
+    ("owes abandon", |rig| {
+        rig.queue();
+        let conn = rig.begin();
+        rig.clear(INTERRUPT);
         conn
     }),
-    ("owes close", |world| {
-        let lease = world.lease();
+    ("owes close", |rig| {
+        let lease = rig.lease();
         let conn = lease.conn();
-        world.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+        rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
         conn
     }),
-    ("gone", |world| {
-        world.queue();
-        let conn = world.begin();
-        world.establish_failed(conn, REFUSED).expect("pending");
+    ("gone", |rig| {
+        rig.queue();
+        let conn = rig.begin();
+        rig.establish_failed(conn, REFUSED).expect("pending");
         conn
     }),
 ];
 
-fn newest(world: &World<OnHeap>) -> ConnId {
-    ConnId(world.pool.conns.key(world.pool.conns.back(conn::OWES_ESTABLISH).expect("one is owed")))
+fn newest(rig: &Rig<OnHeap>) -> ConnId {
+    ConnId(rig.pool.conns.key(rig.pool.conns.back(conn::OWES_ESTABLISH).expect("one is owed")))
 }
 
 /// Applies an input. Returns whether it was accepted.
-type Input = fn(&mut World<OnHeap>, ConnId) -> bool;
+type Input = fn(&mut Rig<OnHeap>, ConnId) -> bool;
 
 /// The inputs of a host for a connection, and in which of the states above each is accepted.
 const INPUTS: [(&str, Input, [bool; 8]); 6] = [
-    (
-        "established",
-        |world, conn| world.established(conn).is_ok(),
-        [true, true, false, false, false, false, false, false],
-    ),
+    ("established", |rig, conn| rig.established(conn).is_ok(), [true, true, false, false, false, false, false, false]),
     (
         "failed",
-        |world, conn| world.establish_failed(conn, REFUSED).is_ok(),
+        |rig, conn| rig.establish_failed(conn, REFUSED).is_ok(),
         [true, true, false, false, false, false, false, false],
     ),
     (
         "failed and cleared",
-        |world, conn| world.establish_failed(conn, EstablishError { clear: Some(INTERRUPT), ..REFUSED }).is_ok(),
+        |rig, conn| rig.establish_failed(conn, EstablishError { clear: Some(INTERRUPT), ..REFUSED }).is_ok(),
         [true, true, false, false, false, false, false, false],
     ),
     (
         "checked in",
-        |world, conn| world.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Healthy).is_ok(),
+        |rig, conn| rig.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Healthy).is_ok(),
         [false, false, false, true, true, false, false, false],
     ),
     (
         "checked in broken",
-        |world, conn| world.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Broken(Cause::Network)).is_ok(),
+        |rig, conn| rig.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Broken(Cause::Network)).is_ok(),
         [false, false, false, true, true, false, false, false],
     ),
     (
         "pinned",
-        |world, conn| {
+        |rig, conn| {
             let lease = Lease { conn, pool: PoolId::new(7) };
-            world.act(|pool, _, _| pool.pin(&lease, Pinned::Cursor)).is_ok()
+            rig.act(|pool, _, _| pool.pin(&lease, Pinned::Cursor)).is_ok()
         },
         [false, false, false, true, true, false, false, false],
     ),
 ];
 
-fn prepared(state: fn(&mut World<OnHeap>) -> ConnId) -> (World<OnHeap>, ConnId) {
-    let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
-    world.ready();
-    let conn = state(&mut world);
-    world.events();
-    (world, conn)
+fn prepared(state: fn(&mut Rig<OnHeap>) -> ConnId) -> (Rig<OnHeap>, ConnId) {
+    let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
+    rig.ready();
+    let conn = state(&mut rig);
+    rig.events();
+    (rig, conn)
 }
 
 /// P5, P7, P41, P47; late results of a closed connection
@@ -104,18 +100,18 @@ fn prepared(state: fn(&mut World<OnHeap>) -> ConnId) -> (World<OnHeap>, ConnId) 
 fn every_state_of_a_connection_handles_every_input() {
     for (place, (state, prepare)) in STATES.into_iter().enumerate() {
         for (input, act, accepted) in INPUTS {
-            let (mut world, conn) = prepared(prepare);
-            let before = world.counts();
-            assert_eq!(act(&mut world, conn), accepted[place], "{state}: {input}");
+            let (mut rig, conn) = prepared(prepare);
+            let before = rig.counts();
+            assert_eq!(act(&mut rig, conn), accepted[place], "{state}: {input}");
             if !accepted[place] {
-                assert_eq!((world.counts(), world.names()), (before, Vec::new()), "{state}: {input} changed something");
+                assert_eq!((rig.counts(), rig.names()), (before, Vec::new()), "{state}: {input} changed something");
             }
             if input != "pinned" {
-                assert!(!act(&mut world, conn), "{state}: {input} a second time");
+                assert!(!act(&mut rig, conn), "{state}: {input} a second time");
             }
-            world.actions();
-            world.close();
-            world.actions();
+            rig.actions();
+            rig.close();
+            rig.actions();
         }
     }
 }
@@ -124,21 +120,21 @@ fn every_state_of_a_connection_handles_every_input() {
 #[test]
 fn every_state_of_a_connection_survives_every_command() {
     let commands: [State<()>; 8] = [
-        ("ready", |world| world.ready()),
-        ("clear", |world| world.clear(ALL)),
-        ("interrupt", |world| world.clear(INTERRUPT)),
-        ("close", |world| world.close()),
-        ("fork", |world| world.act(|pool, now, seen| pool.reset_after_fork(now, seen))),
-        ("tick", |world| world.tick(1)),
-        ("check out", |world| drop(world.check_out(None))),
-        ("poll", |world| drop(world.actions())),
+        ("ready", |rig| rig.ready()),
+        ("clear", |rig| rig.clear(ALL)),
+        ("interrupt", |rig| rig.clear(INTERRUPT)),
+        ("close", |rig| rig.close()),
+        ("fork", |rig| rig.act(|pool, now, seen| pool.reset_after_fork(now, seen))),
+        ("tick", |rig| rig.tick(1)),
+        ("check out", |rig| drop(rig.check_out(None))),
+        ("poll", |rig| drop(rig.actions())),
     ];
     for (_, prepare) in STATES {
         for (_, first) in commands {
             for (_, second) in commands {
-                let (mut world, _) = prepared(prepare);
-                first(&mut world);
-                second(&mut world);
+                let (mut rig, _) = prepared(prepare);
+                first(&mut rig);
+                second(&mut rig);
             }
         }
     }
@@ -148,41 +144,41 @@ fn every_state_of_a_connection_survives_every_command() {
 #[test]
 fn a_connection_is_closed_exactly_once_in_every_state() {
     for (state, prepare) in STATES {
-        let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
-        world.ready();
-        world.events();
-        let conn = prepare(&mut world);
-        world.close();
-        let _ = world.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Healthy);
-        world.actions();
-        let events = world.events();
+        let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
+        rig.ready();
+        rig.events();
+        let conn = prepare(&mut rig);
+        rig.close();
+        let _ = rig.check_in(Lease { conn, pool: PoolId::new(7) }, Health::Healthy);
+        rig.actions();
+        let events = rig.events();
         let of_it = closed(&events).into_iter().filter(|(id, _)| *id == conn.connection_id().get()).count();
         assert_eq!(of_it, 1, "{state}");
-        assert_eq!(world.counts(), [0; 4], "{state}");
+        assert_eq!(rig.counts(), [0; 4], "{state}");
     }
 }
 
 /// A waiter in each of its states: unbound, bound, granted, failed, and used up.
 const WAITERS: [State<WaiterId>; 5] = [
-    ("unbound", |world| {
-        let _leases: [Lease; 2] = world.leases();
-        world.queue()
+    ("unbound", |rig| {
+        let _leases: [Lease; 2] = rig.leases();
+        rig.queue()
     }),
-    ("bound", World::queue),
-    ("granted", |world| {
-        let waiter = world.queue();
-        world.establish();
+    ("bound", Rig::queue),
+    ("granted", |rig| {
+        let waiter = rig.queue();
+        rig.establish();
         waiter
     }),
-    ("failed", |world| {
-        let waiter = world.queue();
-        let conn = world.begin();
-        world.establish_failed(conn, REFUSED).expect("pending");
+    ("failed", |rig| {
+        let waiter = rig.queue();
+        let conn = rig.begin();
+        rig.establish_failed(conn, REFUSED).expect("pending");
         waiter
     }),
-    ("used up", |world| {
-        let waiter = world.queue();
-        world.cancel(waiter);
+    ("used up", |rig| {
+        let waiter = rig.queue();
+        rig.cancel(waiter);
         waiter
     }),
 ];
@@ -191,10 +187,10 @@ const WAITERS: [State<WaiterId>; 5] = [
 #[test]
 fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
     for (state, prepare) in WAITERS {
-        let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
-        world.ready();
-        let waiter = prepare(&mut world);
-        let claim = world.claim(waiter);
+        let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
+        rig.ready();
+        let waiter = prepare(&mut rig);
+        let claim = rig.claim(waiter);
         let expected = match state {
             "granted" => matches!(claim, Claim::Granted(_)),
             "failed" => matches!(claim, Claim::Failed(_)),
@@ -202,17 +198,17 @@ fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
             _ => claim == Claim::Waiting,
         };
         assert!(expected, "{state}: {claim:?}");
-        world.cancel(waiter);
-        assert_eq!(world.claim(waiter), Claim::Stale, "{state}");
-        world.cancel(waiter);
+        rig.cancel(waiter);
+        assert_eq!(rig.claim(waiter), Claim::Stale, "{state}");
+        rig.cancel(waiter);
 
-        let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
-        world.ready();
-        let waiter = prepare(&mut world);
-        world.cancel(waiter);
-        assert_eq!(world.claim(waiter), Claim::Stale, "{state}");
-        let started = world.seen.iter().filter(|(_, event)| event.name() == "ConnectionCheckOutStarted").count();
-        let ended = world
+        let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
+        rig.ready();
+        let waiter = prepare(&mut rig);
+        rig.cancel(waiter);
+        assert_eq!(rig.claim(waiter), Claim::Stale, "{state}");
+        let started = rig.seen.iter().filter(|(_, event)| event.name() == "ConnectionCheckOutStarted").count();
+        let ended = rig
             .seen
             .iter()
             .filter(|(_, event)| matches!(event.name(), "ConnectionCheckOutFailed" | "ConnectionCheckedOut"))
@@ -224,19 +220,19 @@ fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
 /// P47: ids that this pool never issued
 #[test]
 fn ids_that_were_never_issued_are_stale() {
-    let mut other = World::<OnHeap>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
+    let mut other = Rig::<OnHeap>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
     other.ready();
     let waiters = [(); 5].map(|()| other.queue());
     let conns = [(); 5].map(|()| other.begin());
-    on_each_memory!(DEFAULT, |world| {
-        world.ready();
-        world.events();
-        assert_eq!(world.claim(waiters[4]), Claim::Stale);
-        world.cancel(waiters[4]);
-        assert_eq!(world.established(conns[4]), Err(Stale));
-        assert_eq!(world.establish_failed(conns[4], REFUSED), Err(Stale));
-        assert_eq!(world.pool.conn_generation(conns[4]), None);
-        assert_eq!(world.pool.conn_service(conns[4]), None);
-        assert_eq!((world.names(), world.counts()), (Vec::new(), [0; 4]));
+    on_each_memory!(DEFAULT, |rig| {
+        rig.ready();
+        rig.events();
+        assert_eq!(rig.claim(waiters[4]), Claim::Stale);
+        rig.cancel(waiters[4]);
+        assert_eq!(rig.established(conns[4]), Err(Stale));
+        assert_eq!(rig.establish_failed(conns[4], REFUSED), Err(Stale));
+        assert_eq!(rig.pool.conn_generation(conns[4]), None);
+        assert_eq!(rig.pool.conn_service(conns[4]), None);
+        assert_eq!((rig.names(), rig.counts()), (Vec::new(), [0; 4]));
     });
 }

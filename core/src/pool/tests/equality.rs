@@ -97,16 +97,16 @@ fn population_without_memory_is_repeated_after_a_pause() {
 #[cfg(feature = "sim")]
 #[test]
 fn lease_can_be_returned_to_a_copy_once() {
-    let mut world = World::<OnHeap>::new(DEFAULT);
-    world.ready();
-    let lease = world.lease();
+    let mut rig = Rig::<OnHeap>::new(DEFAULT);
+    rig.ready();
+    let lease = rig.lease();
     let same = lease.cloned();
     assert_eq!((&same, same.conn(), same.pool()), (&lease, lease.conn(), lease.pool()));
-    let mut copy = world.pool.clone();
-    world.give_back(lease);
-    assert_eq!((world.pool.counts().in_use, copy.counts().in_use), (0, 1));
+    let mut copy = rig.pool.clone();
+    rig.give_back(lease);
+    assert_eq!((rig.pool.counts().in_use, copy.counts().in_use), (0, 1));
     let again = same.cloned();
-    assert_eq!(copy.check_in(world.now, same, Health::Healthy, &mut ()), Ok(()));
-    assert!(copy.check_in(world.now, again, Health::Healthy, &mut ()).is_err(), "it is none any more");
-    assert!(copy == world.pool);
+    assert_eq!(copy.check_in(rig.now, same, Health::Healthy, &mut ()), Ok(()));
+    assert!(copy.check_in(rig.now, again, Health::Healthy, &mut ()).is_err(), "it is none any more");
+    assert!(copy == rig.pool);
 }

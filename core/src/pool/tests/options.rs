@@ -26,24 +26,24 @@ fn defaults_are_those_of_the_specification() {
 /// CMAP-01
 #[test]
 fn no_more_connections_than_max_pool_size() {
-    on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 8, ..DEFAULT }, |world| {
-        world.ready();
+    on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 8, ..DEFAULT }, |rig| {
+        rig.ready();
         for _ in 0..5 {
-            world.queue();
+            rig.queue();
         }
-        assert_eq!(world.counts(), [3, 0, 0, 5]);
+        assert_eq!(rig.counts(), [3, 0, 0, 5]);
     });
 }
 
 /// CMAP-02
 #[test]
 fn max_pool_size_zero_is_no_limit() {
-    let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 0, max_connecting: 1_000, ..DEFAULT });
-    world.ready();
+    let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 0, max_connecting: 1_000, ..DEFAULT });
+    rig.ready();
     for _ in 0..500 {
-        world.queue();
+        rig.queue();
     }
-    assert_eq!(world.counts(), [500, 0, 0, 500]);
+    assert_eq!(rig.counts(), [500, 0, 0, 500]);
 }
 
 /// CMAP-02, CMAP-03

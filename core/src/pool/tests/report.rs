@@ -6,15 +6,15 @@ use alloc::string::ToString;
 /// CMAP-12, CMAP-101
 #[test]
 fn every_event_contains_its_pool_and_has_its_specified_name() {
-    on_each_memory!(PoolOptions { max_pool_size: 1, ..DEFAULT }, |world| {
-        world.ready();
-        let lease = world.lease();
-        let waiter = world.queue();
-        world.cancel(waiter);
-        world.give_back(lease);
-        world.clear(ALL);
-        world.close();
-        let events = world.events();
+    on_each_memory!(PoolOptions { max_pool_size: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        let lease = rig.lease();
+        let waiter = rig.queue();
+        rig.cancel(waiter);
+        rig.give_back(lease);
+        rig.clear(ALL);
+        rig.close();
+        let events = rig.events();
         assert!(events.iter().all(|event| event.pool() == PoolId::new(7)));
         let mut names: Vec<_> = events.iter().map(PoolEvent::name).collect();
         names.sort_unstable();
@@ -39,8 +39,8 @@ fn every_event_contains_its_pool_and_has_its_specified_name() {
 /// CMAP-102, CMAP-32
 #[test]
 fn the_created_event_contains_the_options() {
-    on_each_memory!(PoolOptions { max_pool_size: 8, ..DEFAULT }, |world| {
-        let events = world.events();
+    on_each_memory!(PoolOptions { max_pool_size: 8, ..DEFAULT }, |rig| {
+        let events = rig.events();
         let [PoolEvent::PoolCreated { options, .. }] = events[..] else { panic!("{events:?}") };
         assert_eq!(options.non_default().collect::<Vec<_>>(), [("maxPoolSize", 8)]);
     });
@@ -64,16 +64,16 @@ fn reasons_have_the_names_of_the_specification() {
 /// CMAP-102, P32
 #[test]
 fn durations_are_those_since_creation_and_since_the_start() {
-    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
-        world.ready();
-        world.at(10);
-        let first = world.queue();
-        world.at(15);
-        let _second = world.queue();
-        world.events();
-        world.at(30);
-        world.establish();
-        let events = world.events();
+    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        rig.at(10);
+        let first = rig.queue();
+        rig.at(15);
+        let _second = rig.queue();
+        rig.events();
+        rig.at(30);
+        rig.establish();
+        let events = rig.events();
         let durations: Vec<u128> = events
             .iter()
             .filter_map(|event| match event {
@@ -84,10 +84,10 @@ fn durations_are_those_since_creation_and_since_the_start() {
             })
             .collect();
         assert_eq!(durations, [20, 20]);
-        let _ = world.granted(first);
-        world.at(40);
-        world.establish();
-        let events = world.events();
+        let _ = rig.granted(first);
+        rig.at(40);
+        rig.establish();
+        let events = rig.events();
         assert!(
             events
                 .iter()
@@ -146,21 +146,21 @@ fn an_observer_is_optional() {
 /// CMAP-102
 #[test]
 fn every_event_is_displayed_on_one_line_with_its_fields() {
-    let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 8, min_pool_size: 0, ..DEFAULT });
-    world.ready();
-    let waiter = world.queue();
-    world.at(5);
-    world.establish();
-    let lease = world.granted(waiter);
-    let impatient = world.queue_until(Some(at(7)));
-    world.tick(7);
-    assert!(matches!(world.failed(impatient), CheckOutError::WaitQueueTimeout { .. }));
-    world.check_in(lease, Health::Broken(Cause::NetworkTimeout)).expect("its own");
-    world.act(|pool, now, seen| pool.clear(now, INTERRUPT, Some(Cause::Network), seen)).expect("the pool's mode");
-    world.ready();
-    world.act(|pool, now, seen| pool.clear(now, ALL, None, seen)).expect("the pool's mode");
-    world.close();
-    let lines: Vec<_> = world.events().iter().map(ToString::to_string).collect();
+    let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 8, min_pool_size: 0, ..DEFAULT });
+    rig.ready();
+    let waiter = rig.queue();
+    rig.at(5);
+    rig.establish();
+    let lease = rig.granted(waiter);
+    let impatient = rig.queue_until(Some(at(7)));
+    rig.tick(7);
+    assert!(matches!(rig.failed(impatient), CheckOutError::WaitQueueTimeout { .. }));
+    rig.check_in(lease, Health::Broken(Cause::NetworkTimeout)).expect("its own");
+    rig.act(|pool, now, seen| pool.clear(now, INTERRUPT, Some(Cause::Network), seen)).expect("the pool's mode");
+    rig.ready();
+    rig.act(|pool, now, seen| pool.clear(now, ALL, None, seen)).expect("the pool's mode");
+    rig.close();
+    let lines: Vec<_> = rig.events().iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
         [
@@ -217,9 +217,9 @@ fn errors_outside_the_specification_have_texts() {
     assert_eq!(ServiceError::Stale.to_string(), Stale.to_string());
     assert_eq!(ServiceError::WrongMode.to_string(), "the pool is not load-balanced");
     assert_eq!(ServiceError::Full.to_string(), "no slot for another service is free");
-    let mut world = World::<OnHeap>::new(DEFAULT);
-    world.ready();
-    let lease = world.lease();
+    let mut rig = Rig::<OnHeap>::new(DEFAULT);
+    rig.ready();
+    let lease = rig.lease();
     let mut other =
         Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(8), DEFAULT.validate().expect("valid options"), &mut ());
     let refused = other.check_in(Instant::ORIGIN, lease, Health::Healthy, &mut ()).expect_err("of another pool");
@@ -260,18 +260,18 @@ fn every_cause_has_a_different_text() {
 
 #[test]
 fn debug_of_a_pool_shows_id_state_and_counts() {
-    on_each_memory!(PoolOptions { max_pool_size: 2, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_pool_size: 2, ..DEFAULT }, |rig| {
         assert_eq!(
-            alloc::format!("{:?}", world.pool),
+            alloc::format!("{:?}", rig.pool),
             "Pool { id: PoolId(7), state: Paused, generation: 0, counts: PoolCounts { pending: 0, available: 0, in_use: 0, waiting: 0 }, .. }"
         );
-        world.ready();
-        let [one, _two] = world.leases::<2>();
-        let _waiter = world.queue();
-        world.give_back(one);
-        world.clear(ALL);
+        rig.ready();
+        let [one, _two] = rig.leases::<2>();
+        let _waiter = rig.queue();
+        rig.give_back(one);
+        rig.clear(ALL);
         assert_eq!(
-            alloc::format!("{:?}", world.pool),
+            alloc::format!("{:?}", rig.pool),
             "Pool { id: PoolId(7), state: Paused, generation: 1, counts: PoolCounts { pending: 0, available: 0, in_use: 2, waiting: 0 }, .. }"
         );
     });

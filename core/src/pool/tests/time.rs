@@ -11,108 +11,108 @@ fn timeout() -> CheckOutError {
 /// CMAP-06, CMAP-25, CMAP-70, P18, P19, P21
 #[test]
 fn a_waiter_fails_exactly_at_its_deadline() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
-        world.ready();
-        let _lease = world.lease();
-        world.at(10);
-        let waiter = world.queue();
-        assert_eq!(world.pool.poll_timeout(), Some(at(60)));
-        world.now = Instant::from_nanos(at(60).as_nanos() - 1);
-        world.act(|pool, now, seen| pool.handle_timeout(now, seen));
-        assert_eq!(world.claim(waiter), Claim::Waiting, "never early");
-        world.events();
-        world.tick(60);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        rig.at(10);
+        let waiter = rig.queue();
+        assert_eq!(rig.pool.poll_timeout(), Some(at(60)));
+        rig.now = Instant::from_nanos(at(60).as_nanos() - 1);
+        rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+        assert_eq!(rig.claim(waiter), Claim::Waiting, "never early");
+        rig.events();
+        rig.tick(60);
         let failed = PoolEvent::ConnectionCheckOutFailed {
             pool: PoolId::new(7),
             reason: CheckOutFailedReason::Timeout,
             error: timeout(),
             duration: ms(50),
         };
-        assert_eq!(world.events(), [failed], "never late");
-        assert_eq!(world.prompt(), [PoolAction::Wake(waiter)]);
-        assert_eq!(world.failed(waiter), timeout());
-        assert_eq!(world.pool.poll_timeout(), None);
+        assert_eq!(rig.events(), [failed], "never late");
+        assert_eq!(rig.prompt(), [PoolAction::Wake(waiter)]);
+        assert_eq!(rig.failed(waiter), timeout());
+        assert_eq!(rig.pool.poll_timeout(), None);
     });
 }
 
 /// CMAP-06, P22
 #[test]
 fn without_a_timeout_a_waiter_waits_for_ever() {
-    on_each_memory!(FULL, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let waiter = world.queue();
-        assert_eq!(world.pool.poll_timeout(), None);
-        world.now = Instant::MAX;
-        world.act(|pool, now, seen| pool.handle_timeout(now, seen));
-        assert_eq!(world.claim(waiter), Claim::Waiting);
+    on_each_memory!(FULL, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let waiter = rig.queue();
+        assert_eq!(rig.pool.poll_timeout(), None);
+        rig.now = Instant::MAX;
+        rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+        assert_eq!(rig.claim(waiter), Claim::Waiting);
     });
 }
 
 /// A deadline at the end of time counts as none
 #[test]
 fn a_deadline_at_the_end_of_time_has_no_timeout() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(Duration::MAX), ..FULL }, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let waiter = world.queue_until(Some(Instant::MAX));
-        assert_eq!(world.pool.poll_timeout(), None);
-        world.cancel(waiter);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(Duration::MAX), ..FULL }, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let waiter = rig.queue_until(Some(Instant::MAX));
+        assert_eq!(rig.pool.poll_timeout(), None);
+        rig.cancel(waiter);
     });
 }
 
 /// CMAP-28
 #[test]
 fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let later = world.queue_until(Some(at(80)));
-        assert_eq!(world.pool.poll_timeout(), Some(at(80)));
-        let sooner = world.queue_until(Some(at(20)));
-        let other = world.queue();
-        assert_eq!(world.pool.poll_timeout(), Some(at(20)));
-        world.tick(20);
-        assert_eq!(world.failed(sooner), timeout());
-        assert_eq!(world.pool.poll_timeout(), Some(at(50)));
-        world.tick(50);
-        assert_eq!(world.failed(other), timeout());
-        assert_eq!(world.claim(later), Claim::Waiting);
-        assert_eq!(world.pool.poll_timeout(), Some(at(80)));
-        world.tick(80);
-        assert_eq!(world.failed(later), timeout());
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let later = rig.queue_until(Some(at(80)));
+        assert_eq!(rig.pool.poll_timeout(), Some(at(80)));
+        let sooner = rig.queue_until(Some(at(20)));
+        let other = rig.queue();
+        assert_eq!(rig.pool.poll_timeout(), Some(at(20)));
+        rig.tick(20);
+        assert_eq!(rig.failed(sooner), timeout());
+        assert_eq!(rig.pool.poll_timeout(), Some(at(50)));
+        rig.tick(50);
+        assert_eq!(rig.failed(other), timeout());
+        assert_eq!(rig.claim(later), Claim::Waiting);
+        assert_eq!(rig.pool.poll_timeout(), Some(at(80)));
+        rig.tick(80);
+        assert_eq!(rig.failed(later), timeout());
     });
 }
 
 /// CMAP-28: a caller's deadline at the end of time also counts as a deadline
 #[test]
 fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_time() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let waiter = world.queue_until(Some(Instant::MAX));
-        assert_eq!(world.pool.poll_timeout(), None);
-        world.tick(50);
-        assert_eq!(world.claim(waiter), Claim::Waiting);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let waiter = rig.queue_until(Some(Instant::MAX));
+        assert_eq!(rig.pool.poll_timeout(), None);
+        rig.tick(50);
+        assert_eq!(rig.claim(waiter), Claim::Waiting);
     });
 }
 
 /// CMAP-26, CMAP-27
 #[test]
 fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
-        world.ready();
-        let bound = world.queue();
-        let conn = world.begin();
-        let unbound = world.queue();
-        assert_eq!(world.pool.poll_timeout(), Some(at(50)));
-        world.tick(50);
-        assert_eq!(world.failed(unbound), timeout());
-        assert_eq!(world.claim(bound), Claim::Waiting);
-        assert_eq!(world.pool.poll_timeout(), None);
-        world.tick(5_000);
-        world.established(conn).expect("pending");
-        let _ = world.granted(bound);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        let bound = rig.queue();
+        let conn = rig.begin();
+        let unbound = rig.queue();
+        assert_eq!(rig.pool.poll_timeout(), Some(at(50)));
+        rig.tick(50);
+        assert_eq!(rig.failed(unbound), timeout());
+        assert_eq!(rig.claim(bound), Claim::Waiting);
+        assert_eq!(rig.pool.poll_timeout(), None);
+        rig.tick(5_000);
+        rig.established(conn).expect("pending");
+        let _ = rig.granted(bound);
     });
 }
 
@@ -120,94 +120,94 @@ fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment
 /// establishment too
 #[test]
 fn the_callers_deadline_bounds_waiting_and_establishing_together() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |world| {
-        world.ready();
-        let waiter = world.queue_until(Some(at(200)));
-        let conn = world.begin();
-        assert_eq!(world.pool.poll_timeout(), Some(at(200)));
-        world.tick(200);
-        assert_eq!(world.failed(waiter), timeout());
-        assert_eq!(world.counts(), [1, 0, 0, 0], "its connection finishes");
-        world.established(conn).expect("pending");
-        assert_eq!(world.counts(), [0, 1, 0, 0]);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |rig| {
+        rig.ready();
+        let waiter = rig.queue_until(Some(at(200)));
+        let conn = rig.begin();
+        assert_eq!(rig.pool.poll_timeout(), Some(at(200)));
+        rig.tick(200);
+        assert_eq!(rig.failed(waiter), timeout());
+        assert_eq!(rig.counts(), [1, 0, 0, 0], "its connection finishes");
+        rig.established(conn).expect("pending");
+        assert_eq!(rig.counts(), [0, 1, 0, 0]);
     });
 }
 
 #[test]
 fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), ..FULL }, |world| {
-        world.ready();
-        let waiter = world.queue();
-        assert_eq!(world.failed(waiter), timeout());
-        assert_eq!(world.pool.poll_timeout(), None);
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), ..FULL }, |rig| {
+        rig.ready();
+        let waiter = rig.queue();
+        assert_eq!(rig.failed(waiter), timeout());
+        assert_eq!(rig.pool.poll_timeout(), None);
     });
 }
 
 /// CMAP-26: waitQueueTimeoutMS no longer applies to a waiter that is bound later
 #[test]
 fn the_queue_timeout_does_not_apply_to_a_waiter_that_was_bound() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
-        world.ready();
-        let first = world.queue();
-        let second = world.queue();
-        let third = world.queue_until(Some(at(70)));
-        world.at(40);
-        world.establish();
-        let _ = world.granted(first);
-        assert_eq!(world.pool.poll_timeout(), Some(at(70)), "nobody waits by the pool's timeout any more");
-        world.tick(70);
-        assert_eq!(world.claim(second), Claim::Waiting);
-        assert_eq!(world.failed(third), timeout());
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        let first = rig.queue();
+        let second = rig.queue();
+        let third = rig.queue_until(Some(at(70)));
+        rig.at(40);
+        rig.establish();
+        let _ = rig.granted(first);
+        assert_eq!(rig.pool.poll_timeout(), Some(at(70)), "nobody waits by the pool's timeout any more");
+        rig.tick(70);
+        assert_eq!(rig.claim(second), Claim::Waiting);
+        assert_eq!(rig.failed(third), timeout());
     });
 }
 
 /// P23
 #[test]
 fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
-    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
-        world.ready();
-        let first = world.queue_until(Some(at(10)));
-        let second = world.queue();
-        let conn = world.begin();
-        world.tick(10);
-        assert_eq!(world.failed(first), timeout());
-        world.established(conn).expect("pending");
-        assert_eq!(world.granted(second).conn(), conn);
+    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        let first = rig.queue_until(Some(at(10)));
+        let second = rig.queue();
+        let conn = rig.begin();
+        rig.tick(10);
+        assert_eq!(rig.failed(first), timeout());
+        rig.established(conn).expect("pending");
+        assert_eq!(rig.granted(second).conn(), conn);
     });
 }
 
 /// P19, P21: an expired deadline stays expired, whichever of two is checked first
 #[test]
 fn two_waiters_with_equal_deadlines_both_fail() {
-    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
-        world.ready();
-        let bound = world.queue_until(Some(at(10)));
-        let unbound = world.queue();
+    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |rig| {
+        rig.ready();
+        let bound = rig.queue_until(Some(at(10)));
+        let unbound = rig.queue();
         let third = {
-            world.at(1);
-            world.queue()
+            rig.at(1);
+            rig.queue()
         };
-        let conn = world.begin();
-        world.tick(10);
-        assert_eq!(world.failed(bound), timeout());
-        assert_eq!(world.failed(unbound), timeout(), "it is not saved by the connection that became free at the end");
-        assert_eq!(world.claim(third), Claim::Waiting);
-        world.established(conn).expect("pending");
-        assert_eq!(world.granted(third).conn(), conn);
+        let conn = rig.begin();
+        rig.tick(10);
+        assert_eq!(rig.failed(bound), timeout());
+        assert_eq!(rig.failed(unbound), timeout(), "it is not saved by the connection that became free at the end");
+        assert_eq!(rig.claim(third), Claim::Waiting);
+        rig.established(conn).expect("pending");
+        assert_eq!(rig.granted(third).conn(), conn);
     });
 }
 
 /// P19
 #[test]
 fn a_late_call_fails_every_expired_waiter() {
-    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(30)), ..DEFAULT }, |world| {
-        world.ready();
-        let waiters = [Some(at(20)), Some(at(5)), None, Some(at(25)), None].map(|own| world.queue_until(own));
-        world.tick(1_000);
+    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(30)), ..DEFAULT }, |rig| {
+        rig.ready();
+        let waiters = [Some(at(20)), Some(at(5)), None, Some(at(25)), None].map(|own| rig.queue_until(own));
+        rig.tick(1_000);
         for waiter in waiters {
-            assert_eq!(world.failed(waiter), timeout());
+            assert_eq!(rig.failed(waiter), timeout());
         }
-        assert_eq!(world.counts(), [1, 0, 0, 0]);
+        assert_eq!(rig.counts(), [1, 0, 0, 0]);
     });
 }
 
@@ -216,22 +216,22 @@ fn a_late_call_fails_every_expired_waiter() {
 fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
     on_each_memory!(
         PoolOptions { max_pool_size: 2, max_idle_time: Some(ms(100)), min_pool_size: 2, ..DEFAULT },
-        |world| {
-            world.ready();
-            assert_eq!(world.pool.poll_timeout(), None, "an establishment is news, not time");
-            world.establish();
-            assert_eq!(world.pool.poll_timeout(), Some(at(100).saturating_add(Duration::from_nanos(1))), "idle");
-            let conn = world.begin();
-            world.establish_failed(conn, REFUSED).expect("pending");
-            world.at(0);
-            assert_eq!(world.pool.poll_timeout(), Some(at(100)), "the next attempt");
-            let _lease = world.take();
-            let waiter = world.queue_until(Some(at(30)));
-            assert_eq!(world.pool.poll_timeout(), Some(at(30)), "a deadline");
-            world.cancel(waiter);
-            world.tick(29);
-            let next = world.pool.poll_timeout();
-            assert!(next.is_none_or(|at| at > world.now), "no spinning: {next:?}");
+        |rig| {
+            rig.ready();
+            assert_eq!(rig.pool.poll_timeout(), None, "an establishment is news, not time");
+            rig.establish();
+            assert_eq!(rig.pool.poll_timeout(), Some(at(100).saturating_add(Duration::from_nanos(1))), "idle");
+            let conn = rig.begin();
+            rig.establish_failed(conn, REFUSED).expect("pending");
+            rig.at(0);
+            assert_eq!(rig.pool.poll_timeout(), Some(at(100)), "the next attempt");
+            let _lease = rig.take();
+            let waiter = rig.queue_until(Some(at(30)));
+            assert_eq!(rig.pool.poll_timeout(), Some(at(30)), "a deadline");
+            rig.cancel(waiter);
+            rig.tick(29);
+            let next = rig.pool.poll_timeout();
+            assert!(next.is_none_or(|at| at > rig.now), "no spinning: {next:?}");
         }
     );
 }
@@ -239,20 +239,20 @@ fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
 /// P20
 #[test]
 fn the_timeout_follows_deadlines_in_any_order() {
-    on_each_memory!(FULL, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let waiters = [50, 20, 70, 10, 60, 30].map(|millis| world.queue_until(Some(at(millis))));
+    on_each_memory!(FULL, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let waiters = [50, 20, 70, 10, 60, 30].map(|millis| rig.queue_until(Some(at(millis))));
         let mut due = Vec::new();
-        while let Some(next) = world.pool.poll_timeout() {
+        while let Some(next) = rig.pool.poll_timeout() {
             due.push(next.saturating_since(Instant::ORIGIN).as_millis());
             if due.len() == 2 {
-                world.cancel(waiters[5]);
+                rig.cancel(waiters[5]);
                 continue;
             }
-            world.now = next;
-            world.act(|pool, now, seen| pool.handle_timeout(now, seen));
-            assert!(world.pool.poll_timeout().is_none_or(|at| at > world.now));
+            rig.now = next;
+            rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+            assert!(rig.pool.poll_timeout().is_none_or(|at| at > rig.now));
         }
         assert_eq!(due, [10, 20, 20, 50, 60, 70]);
     });
@@ -261,32 +261,32 @@ fn the_timeout_follows_deadlines_in_any_order() {
 /// P21
 #[test]
 fn an_expired_deadline_fails_unless_a_connection_is_available() {
-    on_each_memory!(FULL, |world| {
-        world.ready();
-        world.at(5);
-        assert_eq!(world.check_out(Some(at(5))), Err(timeout()));
-        assert_eq!(world.counts(), [0; 4], "nothing was created for it");
-        world.fill::<1>();
-        assert!(matches!(world.check_out(Some(at(4))), Ok(CheckOut::Granted(_))));
+    on_each_memory!(FULL, |rig| {
+        rig.ready();
+        rig.at(5);
+        assert_eq!(rig.check_out(Some(at(5))), Err(timeout()));
+        assert_eq!(rig.counts(), [0; 4], "nothing was created for it");
+        rig.fill::<1>();
+        assert!(matches!(rig.check_out(Some(at(4))), Ok(CheckOut::Granted(_))));
     });
 }
 
 /// P25
 #[test]
 fn a_clock_that_goes_back_keeps_the_latest_time() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
-        world.ready();
-        world.at(100);
-        let lease = world.lease();
-        world.at(0);
-        let waiter = world.queue();
-        assert_eq!(world.pool.poll_timeout(), Some(at(150)), "no early timeout");
-        world.tick(10);
-        world.events();
-        world.give_back(lease);
-        let events = world.events();
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
+        rig.ready();
+        rig.at(100);
+        let lease = rig.lease();
+        rig.at(0);
+        let waiter = rig.queue();
+        assert_eq!(rig.pool.poll_timeout(), Some(at(150)), "no early timeout");
+        rig.tick(10);
+        rig.events();
+        rig.give_back(lease);
+        let events = rig.events();
         assert!(matches!(events[1], PoolEvent::ConnectionCheckedOut { duration: Duration::ZERO, .. }), "{events:?}");
-        let _ = world.granted(waiter);
+        let _ = rig.granted(waiter);
     });
 }
 
@@ -300,53 +300,53 @@ fn the_end_of_time_saturates() {
         max_pool_size: 2,
         ..DEFAULT
     };
-    on_each_memory!(forever, |world| {
-        world.now = Instant::MAX;
-        world.ready();
-        let lease = world.lease();
-        let waiter = world.queue();
-        world.act(|pool, now, seen| pool.handle_timeout(now, seen));
-        assert_eq!(world.claim(waiter), Claim::Waiting);
-        let conn = world.begin();
-        world.establish_failed(conn, REFUSED).expect("pending");
-        world.give_back(lease);
-        world.act(|pool, now, seen| pool.handle_timeout(now, seen));
-        let _ = world.pool.poll_timeout();
+    on_each_memory!(forever, |rig| {
+        rig.now = Instant::MAX;
+        rig.ready();
+        let lease = rig.lease();
+        let waiter = rig.queue();
+        rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+        assert_eq!(rig.claim(waiter), Claim::Waiting);
+        let conn = rig.begin();
+        rig.establish_failed(conn, REFUSED).expect("pending");
+        rig.give_back(lease);
+        rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+        let _ = rig.pool.poll_timeout();
     });
 }
 
 /// P24: the host limits the time of the establishment and reports its failure
 #[test]
 fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
-    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |world| {
-        world.ready();
-        let waiter = world.queue();
-        let conn = world.begin();
+    on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        let waiter = rig.queue();
+        let conn = rig.begin();
         let error = EstablishError { cause: Cause::NetworkTimeout, overloaded: true, clear: None };
-        world.at(10_000);
-        world.establish_failed(conn, error).expect("pending");
+        rig.at(10_000);
+        rig.establish_failed(conn, error).expect("pending");
         assert_eq!(
-            world.failed(waiter),
+            rig.failed(waiter),
             CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true }
         );
-        assert_eq!(world.counts(), [0; 4]);
+        assert_eq!(rig.counts(), [0; 4]);
     });
 }
 
 /// P50: an additional call with the current time changes nothing
 #[test]
 fn a_call_before_anything_is_due_changes_nothing() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_idle_time: Some(ms(50)), ..FULL }, |world| {
-        world.ready();
-        let _lease = world.lease();
-        let _waiter = world.queue();
-        world.events();
-        let before = (world.counts(), world.pool.poll_timeout());
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_idle_time: Some(ms(50)), ..FULL }, |rig| {
+        rig.ready();
+        let _lease = rig.lease();
+        let _waiter = rig.queue();
+        rig.events();
+        let before = (rig.counts(), rig.pool.poll_timeout());
         for time in 0..50 {
-            world.tick(time);
+            rig.tick(time);
         }
-        assert_eq!((world.counts(), world.pool.poll_timeout()), before);
-        assert_eq!((world.names(), world.actions()), (Vec::new(), Vec::new()));
+        assert_eq!((rig.counts(), rig.pool.poll_timeout()), before);
+        assert_eq!((rig.names(), rig.actions()), (Vec::new(), Vec::new()));
     });
 }
 

@@ -4,63 +4,63 @@ use alloc::collections::BTreeSet;
 /// SDAM-08, SDAM-09, MON-59.
 #[test]
 fn the_first_operation_makes_the_first_scan() {
-    let mut world = healthy();
-    world.work();
-    assert!(world.done().is_empty(), "nothing is done before");
-    assert_eq!(world.operate(&WRITE), "a:1");
-    let asked: BTreeSet<_> = world.asked().into_iter().collect();
+    let mut rig = healthy();
+    rig.work();
+    assert!(rig.done().is_empty(), "nothing is done before");
+    assert_eq!(rig.operate(&WRITE), "a:1");
+    let asked: BTreeSet<_> = rig.asked().into_iter().collect();
     assert_eq!(asked.len(), 3, "all servers were checked");
-    assert_eq!(world.operate(&WRITE), "a:1");
-    assert!(world.done().is_empty(), "the next operation needs no scan");
+    assert_eq!(rig.operate(&WRITE), "a:1");
+    assert!(rig.done().is_empty(), "the next operation needs no scan");
 }
 
 /// MON-59: heartbeatFrequencyMS counts from the end of the last scan, 60 s by default.
 #[test]
 fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
-    let mut world = healthy();
-    world.operate(&WRITE);
-    let ended = world.scan.last_scan().expect("a scan");
-    world.done();
-    world.now = ended.as_nanos() / 1_000_000 + 4_999;
-    world.operate(&WRITE);
+    let mut rig = healthy();
+    rig.operate(&WRITE);
+    let ended = rig.scan.last_scan().expect("a scan");
+    rig.done();
+    rig.now = ended.as_nanos() / 1_000_000 + 4_999;
+    rig.operate(&WRITE);
     for _ in 0..11 {
-        world.sleep(4_999);
-        world.operate(&WRITE);
+        rig.sleep(4_999);
+        rig.operate(&WRITE);
     }
-    assert!(world.done().is_empty());
-    world.now = ended.as_nanos() / 1_000_000 + 60_000;
-    world.operate(&WRITE);
-    assert_eq!(world.asked().len(), 3);
+    assert!(rig.done().is_empty());
+    rig.now = ended.as_nanos() / 1_000_000 + 60_000;
+    rig.operate(&WRITE);
+    assert_eq!(rig.asked().len(), 3);
 }
 
 /// MON-61, MON-62: a seed leads to a possible primary, and its reply to the remaining members.
 #[test]
 fn discovered_servers_are_checked_in_the_same_scan() {
-    let mut world = World::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
-    world.operate(&WRITE);
-    assert_eq!(world.asked(), ["b:1", "a:1", "c:1"]);
+    let mut rig = Rig::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
+    rig.operate(&WRITE);
+    assert_eq!(rig.asked(), ["b:1", "a:1", "c:1"]);
 }
 
 /// MON-62: the primary, then known servers from the one checked longest ago, then unknown ones.
 #[test]
 fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
-    let mut world = healthy();
-    world.operate(&WRITE);
-    let order = world.asked();
+    let mut rig = healthy();
+    rig.operate(&WRITE);
+    let order = rig.asked();
     let others: Vec<_> = order.iter().filter(|address| *address != "a:1").cloned().collect();
-    world.sleep(60_000);
-    world.operate(&WRITE);
-    assert_eq!(world.asked(), [&["a:1".to_string()][..], &others].concat());
+    rig.sleep(60_000);
+    rig.operate(&WRITE);
+    assert_eq!(rig.asked(), [&["a:1".to_string()][..], &others].concat());
 
     // An unknown server is last, although only the primary's description is older.
-    world.servers.insert("b:1", Is::Failing(1, false));
-    world.sleep(60_000);
-    world.operate(&WRITE);
-    world.servers.insert("b:1", SECONDARY);
-    world.done();
-    world.sleep(60_000);
-    world.operate(&WRITE);
-    assert_eq!(world.asked(), ["a:1", "c:1", "b:1"]);
+    rig.servers.insert("b:1", Is::Failing(1, false));
+    rig.sleep(60_000);
+    rig.operate(&WRITE);
+    rig.servers.insert("b:1", SECONDARY);
+    rig.done();
+    rig.sleep(60_000);
+    rig.operate(&WRITE);
+    assert_eq!(rig.asked(), ["a:1", "c:1", "b:1"]);
 }
 
 /// MON-62: all seeds have the same age, so the order is random.
@@ -68,13 +68,13 @@ fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
 fn ties_are_broken_by_the_entropy() {
     let mut orders = BTreeSet::new();
     for entropy in 0..64 {
-        let mut world = World::new(SET, TopologyOptions::default(), ScanOptions::DEFAULT)
+        let mut rig = Rig::new(SET, TopologyOptions::default(), ScanOptions::DEFAULT)
             .with("a:1", MONGOS)
             .with("b:1", MONGOS)
             .with("c:1", MONGOS);
-        world.entropy = entropy;
-        world.operate(&WRITE);
-        orders.insert(world.asked());
+        rig.entropy = entropy;
+        rig.operate(&WRITE);
+        orders.insert(rig.asked());
     }
     assert_eq!(orders.len(), 6, "all orders of three servers come up");
 }
@@ -82,25 +82,25 @@ fn ties_are_broken_by_the_entropy() {
 /// MON-61: a member that the primary does not list is removed, and not checked.
 #[test]
 fn a_server_that_is_removed_during_the_scan_is_not_checked() {
-    let mut world = World::set(&["a:1", "x:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
-    world.servers.insert("x:1", Is::Good(ServerType::RsSecondary, &["a:1"], Some("a:1")));
+    let mut rig = Rig::set(&["a:1", "x:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
+    rig.servers.insert("x:1", Is::Good(ServerType::RsSecondary, &["a:1"], Some("a:1")));
     for entropy in 0..16 {
-        world.entropy = entropy;
-        world.operate(&WRITE);
-        assert_eq!(world.scan.topology().server_count(), 1);
+        rig.entropy = entropy;
+        rig.operate(&WRITE);
+        assert_eq!(rig.scan.topology().server_count(), 1);
     }
-    assert!(world.open.len() == 1, "the connection to a removed server is closed");
+    assert!(rig.open.len() == 1, "the connection to a removed server is closed");
 }
 
 /// SDAM-55: the former primary is checked once more in that scan.
 #[test]
 fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
-    let mut world = World::set(&["a:1", "b:1"]);
+    let mut rig = Rig::set(&["a:1", "b:1"]);
     let both: &'static [&'static str] = &["a:1", "b:1"];
-    world.servers.insert("a:1", Is::Good(ServerType::RsPrimary, both, None));
-    world.servers.insert("b:1", Is::Good(ServerType::RsPrimary, both, None));
-    world.operate(&WRITE);
-    let asked = world.asked();
+    rig.servers.insert("a:1", Is::Good(ServerType::RsPrimary, both, None));
+    rig.servers.insert("b:1", Is::Good(ServerType::RsPrimary, both, None));
+    rig.operate(&WRITE);
+    let asked = rig.asked();
     assert!(asked.len() <= 4, "two that both claim to be primary do not keep it busy: {asked:?}");
     assert!(asked.len() >= 3, "{asked:?}");
 }

@@ -35,14 +35,14 @@ const KINDS: [Is; 12] = [
 ];
 
 /// Every heartbeat that began has ended.
-fn assert_paired(world: &mut World) {
-    let count = |what: &str| world.events.0.iter().filter(|event| event.starts_with(what)).count();
+fn assert_paired(rig: &mut Rig) {
+    let count = |what: &str| rig.events.0.iter().filter(|event| event.starts_with(what)).count();
     assert_eq!(count("started"), count("succeeded") + count("failed"), "heartbeats are paired (LOG-11)");
-    world.events.0.clear();
-    world.log.clear();
+    rig.events.0.clear();
+    rig.log.clear();
 }
 
-fn life(seed: u64) -> (u32, u32) {
+fn run(seed: u64) -> (u32, u32) {
     let mut random = Random(seed);
     let try_once = random.below(2) == 0;
     let options = ScanOptions {
@@ -56,22 +56,22 @@ fn life(seed: u64) -> (u32, u32) {
         _ => TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() },
     };
     let seeds = if topology.load_balanced { &SET[..1] } else { SET };
-    let mut world = World::new(seeds, topology, options);
-    world.entropy = u32::try_from(seed).expect("small");
+    let mut rig = Rig::new(seeds, topology, options);
+    rig.entropy = u32::try_from(seed).expect("small");
     let (mut served, mut refused) = (0, 0);
     for _ in 0..30 {
         if random.below(2) == 0 {
             let address = random.pick(&["a:1", "b:1", "c:1", "d:1"]);
-            world.servers.insert(address, random.pick(&KINDS));
+            rig.servers.insert(address, random.pick(&KINDS));
         }
-        world.sleep(random.pick(&[0, 1, 499, 500, 4_999, 5_000, 60_000]));
+        rig.sleep(random.pick(&[0, 1, 499, 500, 4_999, 5_000, 60_000]));
         let mode = random.pick(&ReadMode::ALL);
         let criteria = if random.below(3) == 0 { WRITE } else { SelectionCriteria::read(ReadPreference::of(mode)) };
-        let (begin, scans) = (world.now, world.scan.ends);
-        match world.select(&criteria) {
+        let (begin, scans) = (rig.now, rig.scan.ends);
+        match rig.select(&criteria) {
             Ok(socket) => {
                 served += 1;
-                operate(&mut world, &mut random, socket);
+                operate(&mut rig, &mut random, socket);
             }
             Err(error) => {
                 refused += 1;
@@ -79,12 +79,12 @@ fn life(seed: u64) -> (u32, u32) {
                 match error.failure() {
                     SelectionFailure::TriedOnce => {
                         assert!(try_once);
-                        assert!(balanced || world.scan.ends != scans, "not without a scan");
-                        assert!(world.scan.ends.wrapping_sub(scans) <= 2, "one that was due, and one that failed");
+                        assert!(balanced || rig.scan.ends != scans, "not without a scan");
+                        assert!(rig.scan.ends.wrapping_sub(scans) <= 2, "one that was due, and one that failed");
                     }
                     SelectionFailure::TimedOut { waited } => {
                         assert!(!try_once);
-                        assert!(waited.as_millis() <= u128::from(world.now - begin));
+                        assert!(waited.as_millis() <= u128::from(rig.now - begin));
                     }
                     other @ (SelectionFailure::Incompatible(_)
                     | SelectionFailure::Criteria(_)
@@ -92,25 +92,25 @@ fn life(seed: u64) -> (u32, u32) {
                 }
             }
         }
-        assert_paired(&mut world);
+        assert_paired(&mut rig);
     }
-    world.scan.close(world.time(), &mut world.events);
-    world.work();
-    assert!(world.open.is_empty(), "every connection was closed");
-    assert_paired(&mut world);
+    rig.scan.close(rig.time(), &mut rig.events);
+    rig.work();
+    assert!(rig.open.is_empty(), "every connection was closed");
+    assert_paired(&mut rig);
     (served, refused)
 }
 
 /// An operation on a connection, with a random outcome.
-fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
+fn operate(rig: &mut Rig, random: &mut Random, socket: SocketId) {
     match random.below(8) {
-        0 => drop(fail_command(world, socket, 10_107)),
-        1 => drop(fail_command(world, socket, 91)),
-        2 => drop(fail_command(world, socket, 13_436)),
+        0 => drop(fail_command(rig, socket, 10_107)),
+        1 => drop(fail_command(rig, socket, 91)),
+        2 => drop(fail_command(rig, socket, 13_436)),
         3 => {
-            let (now, kind) = (world.time(), AppErrorKind::Network);
+            let (now, kind) = (rig.time(), AppErrorKind::Network);
             let phase = HandshakePhase::After;
-            let told = world.scan.handle_app_error(now, socket, phase, kind, false, &mut world.events);
+            let told = rig.scan.handle_app_error(now, socket, phase, kind, false, &mut rig.events);
             assert!(told.is_ok());
         }
         // The connection is never returned.
@@ -118,8 +118,8 @@ fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
         _ => {}
     }
     let health = if random.below(4) == 0 { Health::Broken(Cause::Protocol) } else { Health::Healthy };
-    let _ = world.scan.check_in(world.time(), socket, health);
-    world.scan.assert_invariants();
+    let _ = rig.scan.check_in(rig.time(), socket, health);
+    rig.scan.assert_invariants();
 }
 
 /// Every selection ends, every heartbeat has its end, and every connection is closed, for any
@@ -128,7 +128,7 @@ fn operate(world: &mut World, random: &mut Random, socket: SocketId) {
 fn two_thousand_random_runs_end() {
     let (mut served, mut refused) = (0, 0);
     for seed in 0..2_000 {
-        let result = std::panic::catch_unwind(|| life(seed));
+        let result = std::panic::catch_unwind(|| run(seed));
         let Ok((good, bad)) = result else { panic!("seed {seed}") };
         served += good;
         refused += bad;

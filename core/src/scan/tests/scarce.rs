@@ -56,38 +56,38 @@ fn selection_ends_without_memory_for_server_slots() {
 /// While a check is under way no other begins, and each of its actions is returned once.
 #[test]
 fn no_second_check_begins_during_a_check() {
-    let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
-    let mut selecting = world.scan.begin(world.time());
-    let mut step = |world: &mut World| world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut world.events);
-    assert_eq!(step(&mut world), Ok(ScanStep::Work));
-    assert_eq!(step(&mut world), Ok(ScanStep::Work));
-    assert!(world.scan.is_busy());
-    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
-    assert_eq!(world.scan.poll_action(at_ms(0)), None, "once");
-    assert_eq!(step(&mut world), Ok(ScanStep::Work));
-    world.scan.assert_invariants();
-    world.scan.handle_failed(at_ms(0), socket, Cause::Network, &mut world.events).expect("dialing");
-    assert_eq!(world.events.0.iter().filter(|event| event.starts_with("started")).count(), 1);
-    assert!(step(&mut world).is_err() && !world.scan.is_busy());
+    let mut rig = Rig::set(&["a:1"]).with("a:1", PRIMARY);
+    let mut selecting = rig.scan.begin(rig.time());
+    let mut step = |rig: &mut Rig| rig.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut rig.events);
+    assert_eq!(step(&mut rig), Ok(ScanStep::Work));
+    assert_eq!(step(&mut rig), Ok(ScanStep::Work));
+    assert!(rig.scan.is_busy());
+    let Some(ScanAction::Dial { socket, .. }) = rig.scan.poll_action(at_ms(0)) else { panic!("a dial") };
+    assert_eq!(rig.scan.poll_action(at_ms(0)), None, "once");
+    assert_eq!(step(&mut rig), Ok(ScanStep::Work));
+    rig.scan.assert_invariants();
+    rig.scan.handle_failed(at_ms(0), socket, Cause::Network, &mut rig.events).expect("dialing");
+    assert_eq!(rig.events.0.iter().filter(|event| event.starts_with("started")).count(), 1);
+    assert!(step(&mut rig).is_err() && !rig.scan.is_busy());
 }
 
 /// A hang-up follows only if the host has taken the dial.
 #[test]
 fn close_hangs_up_a_polled_dial() {
     for is_told in [false, true] {
-        let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
-        let mut selecting = world.scan.begin(at_ms(0));
-        let step = world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut world.events);
+        let mut rig = Rig::set(&["a:1"]).with("a:1", PRIMARY);
+        let mut selecting = rig.scan.begin(at_ms(0));
+        let step = rig.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut rig.events);
         assert_eq!(step, Ok(ScanStep::Work));
-        let told = is_told.then(|| world.scan.poll_action(at_ms(0)).expect("a dial"));
-        world.scan.close(at_ms(0), &mut world.events);
-        world.scan.assert_invariants();
+        let told = is_told.then(|| rig.scan.poll_action(at_ms(0)).expect("a dial"));
+        rig.scan.close(at_ms(0), &mut rig.events);
+        rig.scan.assert_invariants();
         let owed = match told {
             Some(ScanAction::Dial { socket, .. }) => Some(ScanAction::Hangup(socket)),
             _ => None,
         };
         assert_eq!(owed.is_some(), is_told);
-        assert_eq!((world.scan.poll_action(at_ms(0)), world.scan.poll_action(at_ms(0))), (owed, None));
+        assert_eq!((rig.scan.poll_action(at_ms(0)), rig.scan.poll_action(at_ms(0))), (owed, None));
     }
 }
 
@@ -95,14 +95,14 @@ fn close_hangs_up_a_polled_dial() {
 /// member.
 #[test]
 fn failures_without_a_check_and_hang_ups_without_a_server_change_nothing() {
-    let mut world = healthy();
-    let address = world.operate(&WRITE);
-    world.work();
-    let (events, scanned) = (world.events.0.len(), world.scan.last_scan());
-    let now = world.time();
-    world.scan.fail(now, Cause::Network, &mut world.events);
-    world.scan.hang_up(ServerId::new(9));
-    world.scan.assert_invariants();
-    assert_eq!((world.scan.poll_action(now), world.scan.last_scan(), world.events.0.len()), (None, scanned, events));
-    assert_eq!(world.operate(&WRITE), address);
+    let mut rig = healthy();
+    let address = rig.operate(&WRITE);
+    rig.work();
+    let (events, scanned) = (rig.events.0.len(), rig.scan.last_scan());
+    let now = rig.time();
+    rig.scan.fail(now, Cause::Network, &mut rig.events);
+    rig.scan.hang_up(ServerId::new(9));
+    rig.scan.assert_invariants();
+    assert_eq!((rig.scan.poll_action(now), rig.scan.last_scan(), rig.events.0.len()), (None, scanned, events));
+    assert_eq!(rig.operate(&WRITE), address);
 }

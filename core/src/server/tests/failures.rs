@@ -6,116 +6,116 @@ use poolhouse_wire::{Phase, WireErrorKind};
 #[test]
 fn a_failed_hello_clears_the_pool() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    world.answer = Answer::Refusal(13_435);
-    let failed = world.check_out().expect_err("refused");
+    let mut rig = heap(&client);
+    rig.run();
+    rig.answer = Answer::Refusal(13_435);
+    let failed = rig.check_out().expect_err("refused");
     assert_eq!(failed, CheckOutError::EstablishFailed { cause: Cause::Command { code: 13_435 }, overloaded: false });
-    assert_eq!(world.server.pool().generation().get(), 1);
-    assert_eq!(world.server.pool().state(), PoolState::Paused);
-    assert!(matches!(world.errors[..], [SocketError::Handshake(error)] if error.phase == Phase::Hello));
-    world.answer = Answer::Good;
-    world.advance(second(10));
-    let lease = world.check_out().expect("the next check has found the server");
-    world.check_in(lease);
+    assert_eq!(rig.server.pool().generation().get(), 1);
+    assert_eq!(rig.server.pool().state(), PoolState::Paused);
+    assert!(matches!(rig.errors[..], [SocketError::Handshake(error)] if error.phase == Phase::Hello));
+    rig.answer = Answer::Good;
+    rig.advance(second(10));
+    let lease = rig.check_out().expect("the next check has found the server");
+    rig.check_in(lease);
 }
 
 /// CMAP-95: the server may only be overloaded.
 #[test]
 fn a_connection_that_is_reset_during_hello_does_not_clear_the_pool() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    world.answer = Answer::Reset;
-    let failed = world.check_out().expect_err("reset");
+    let mut rig = heap(&client);
+    rig.run();
+    rig.answer = Answer::Reset;
+    let failed = rig.check_out().expect_err("reset");
     assert_eq!(failed, CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true });
-    assert_eq!((world.server.pool().generation().get(), world.server.pool().state()), (0, PoolState::Ready));
+    assert_eq!((rig.server.pool().generation().get(), rig.server.pool().state()), (0, PoolState::Ready));
 }
 
 #[test]
 fn a_failed_check_clears_the_pool_and_the_next_one_makes_it_ready() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
-    world.check_in(lease);
-    world.answer = Answer::Reset;
-    world.advance(second(11));
-    assert_eq!((world.server.pool().state(), world.server.pool().counts().total()), (PoolState::Paused, 0));
-    assert_eq!(world.sockets.len(), 0);
-    world.answer = Answer::Good;
-    world.server.request_check(world.now);
-    world.advance(second(1));
-    assert_eq!(world.server.pool().state(), PoolState::Ready);
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
+    rig.check_in(lease);
+    rig.answer = Answer::Reset;
+    rig.advance(second(11));
+    assert_eq!((rig.server.pool().state(), rig.server.pool().counts().total()), (PoolState::Paused, 0));
+    assert_eq!(rig.sockets.len(), 0);
+    rig.answer = Answer::Good;
+    rig.server.request_check(rig.now);
+    rig.advance(second(1));
+    assert_eq!(rig.server.pool().state(), PoolState::Ready);
 }
 
 /// The socket is closed, the check-out fails, and the slot serves the next connection.
 #[test]
 fn a_silent_handshake_fails_after_connect_timeout() {
     let client = client();
-    let mut world = fixed(&client);
-    world.run();
-    world.answer = Answer::Silent;
-    let begin = world.now;
-    let failed = world.check_out().expect_err("silent");
+    let mut rig = fixed(&client);
+    rig.run();
+    rig.answer = Answer::Silent;
+    let begin = rig.now;
+    let failed = rig.check_out().expect_err("silent");
     assert_eq!(failed, CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true });
-    assert_eq!(world.now.saturating_since(begin), second(10));
-    assert!(world.sockets.iter().all(|socket| matches!(socket.id, SocketId::Monitor(_))), "it is closed");
-    world.answer = Answer::Good;
-    world.advance(second(30));
-    let lease = world.check_out().expect("established");
+    assert_eq!(rig.now.saturating_since(begin), second(10));
+    assert!(rig.sockets.iter().all(|socket| matches!(socket.id, SocketId::Monitor(_))), "it is closed");
+    rig.answer = Answer::Good;
+    rig.advance(second(30));
+    let lease = rig.check_out().expect("established");
     assert_eq!(lease.conn().index(), 0, "in the slot of the one before");
-    world.ping(&lease).expect("its reply");
-    world.check_in(lease);
+    rig.ping(&lease).expect("its reply");
+    rig.check_in(lease);
 }
 
 #[test]
 fn a_dial_that_fails_or_never_ends_fails_the_check_out() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    world.refuses = true;
-    assert!(matches!(world.check_out(), Err(CheckOutError::EstablishFailed { cause: Cause::Network, .. })));
-    let Ok(CheckOut::Queued(waiter)) = world.server.check_out(world.now, None, &mut world.events) else { panic!() };
-    let Some(ServerAction::Dial(id)) = world.server.poll_action(world.now) else { panic!("a dial") };
-    world.server.handle_timeout(world.now.saturating_add(second(10)), &mut world.events);
-    let claim = world.server.claim(world.now, waiter);
+    let mut rig = heap(&client);
+    rig.run();
+    rig.refuses = true;
+    assert!(matches!(rig.check_out(), Err(CheckOutError::EstablishFailed { cause: Cause::Network, .. })));
+    let Ok(CheckOut::Queued(waiter)) = rig.server.check_out(rig.now, None, &mut rig.events) else { panic!() };
+    let Some(ServerAction::Dial(id)) = rig.server.poll_action(rig.now) else { panic!("a dial") };
+    rig.server.handle_timeout(rig.now.saturating_add(second(10)), &mut rig.events);
+    let claim = rig.server.claim(rig.now, waiter);
     assert!(matches!(claim, Claim::Failed(CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. })));
-    assert_eq!(world.server.handle_dialed(world.now, id, &mut world.events), Err(crate::Stale), "too late");
-    assert_eq!(world.server.poll_action(world.now), Some(ServerAction::Close(id)));
-    assert_eq!(world.server.handle_failed(world.now, id, Cause::Network, &mut world.events), Err(crate::Stale));
-    world.server.assert_invariants();
+    assert_eq!(rig.server.handle_dialed(rig.now, id, &mut rig.events), Err(crate::Stale), "too late");
+    assert_eq!(rig.server.poll_action(rig.now), Some(ServerAction::Close(id)));
+    assert_eq!(rig.server.handle_failed(rig.now, id, Cause::Network, &mut rig.events), Err(crate::Stale));
+    rig.server.assert_invariants();
 }
 
 /// The monitor still finds the server, so only the connection has failed.
 #[test]
 fn a_command_fails_at_its_deadline_and_its_connection_is_closed() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
-    world.answer = Answer::Silent;
-    world.begin(&lease).expect("sent");
-    world.answer = Answer::Good;
-    world.advance(second(60));
-    assert_eq!(world.server.failure(&lease), Some(Cause::NetworkTimeout));
-    assert!(world.server.established(&lease).is_none());
-    assert_eq!(world.begin(&lease), Err(CommandNotSent::Failed(Cause::NetworkTimeout)));
-    world.check_in(lease);
-    assert_eq!((world.server.pool().generation().get(), world.server.pool().counts().total()), (0, 0));
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
+    rig.answer = Answer::Silent;
+    rig.begin(&lease).expect("sent");
+    rig.answer = Answer::Good;
+    rig.advance(second(60));
+    assert_eq!(rig.server.failure(&lease), Some(Cause::NetworkTimeout));
+    assert!(rig.server.established(&lease).is_none());
+    assert_eq!(rig.begin(&lease), Err(CommandNotSent::Failed(Cause::NetworkTimeout)));
+    rig.check_in(lease);
+    assert_eq!((rig.server.pool().generation().get(), rig.server.pool().counts().total()), (0, 0));
 }
 
 #[test]
 fn a_failed_check_of_a_silent_server_interrupts_a_command() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
-    world.answer = Answer::Silent;
-    assert_eq!(world.ping(&lease), Err(Cause::Interrupted));
-    assert_eq!(world.sockets.len(), 1, "that of the next check");
-    world.check_in(lease);
-    assert_eq!(world.server.pool().counts().total(), 0);
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
+    rig.answer = Answer::Silent;
+    assert_eq!(rig.ping(&lease), Err(Cause::Interrupted));
+    assert_eq!(rig.sockets.len(), 1, "that of the next check");
+    rig.check_in(lease);
+    assert_eq!(rig.server.pool().counts().total(), 0);
 }
 
 /// SDAM-78 to SDAM-83, for each code: whether the server becomes Unknown, and the pool is cleared.
@@ -123,79 +123,79 @@ fn a_failed_check_of_a_silent_server_interrupts_a_command() {
 fn errors_in_replies_are_applied() {
     for (code, unknown, cleared) in [(10_107, true, 0), (91, true, 1), (26, false, 0)] {
         let client = client();
-        let mut world = heap(&client);
-        world.run();
-        let lease = world.check_out().expect("established");
-        world.answer = Answer::Command(code);
-        assert_eq!(world.ping(&lease), Err(Cause::Command { code }));
-        let server = world.server.topology().servers().next().expect("the server");
+        let mut rig = heap(&client);
+        rig.run();
+        let lease = rig.check_out().expect("established");
+        rig.answer = Answer::Command(code);
+        assert_eq!(rig.ping(&lease), Err(Cause::Command { code }));
+        let server = rig.server.topology().servers().next().expect("the server");
         assert_eq!(!server.server_type().is_known(), unknown, "{code}");
-        assert_eq!(world.server.pool().generation().get(), cleared, "{code}");
-        assert_eq!(world.server.failure(&lease), None, "the reply was complete");
-        world.check_in(lease);
+        assert_eq!(rig.server.pool().generation().get(), cleared, "{code}");
+        assert_eq!(rig.server.failure(&lease), None, "the reply was complete");
+        rig.check_in(lease);
     }
 }
 
 #[test]
 fn a_connection_that_breaks_in_a_command_clears_the_pool() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
-    world.answer = Answer::Reset;
-    assert_eq!(world.ping(&lease), Err(Cause::Network));
-    assert_eq!(world.server.pool().generation().get(), 1);
-    world.check_in(lease);
-    assert_eq!(world.server.pool().counts().total(), 0);
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
+    rig.answer = Answer::Reset;
+    assert_eq!(rig.ping(&lease), Err(Cause::Network));
+    assert_eq!(rig.server.pool().generation().get(), 1);
+    rig.check_in(lease);
+    assert_eq!(rig.server.pool().counts().total(), 0);
 }
 
 #[test]
 fn a_connection_that_fails_while_it_is_available_is_replaced() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
     let conn = lease.conn();
-    world.check_in(lease);
-    world.server.handle_failed(world.now, SocketId::Pool(conn), Cause::Network, &mut world.events).expect("known");
-    let lease = world.check_out().expect("a new one");
+    rig.check_in(lease);
+    rig.server.handle_failed(rig.now, SocketId::Pool(conn), Cause::Network, &mut rig.events).expect("known");
+    let lease = rig.check_out().expect("a new one");
     assert_ne!(lease.conn(), conn);
-    assert_eq!(world.server.pool().generation().get(), 0, "no operation has failed");
-    world.check_in(lease);
-    assert_eq!(world.server.pool().counts().total(), 1);
+    assert_eq!(rig.server.pool().generation().get(), 0, "no operation has failed");
+    rig.check_in(lease);
+    assert_eq!(rig.server.pool().counts().total(), 1);
 }
 
 #[test]
 fn an_abandoned_command_breaks_its_connection() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
-    world.answer = Answer::Silent;
-    world.begin(&lease).expect("sent");
-    assert_eq!(world.begin(&lease), Err(CommandNotSent::Busy));
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
+    rig.answer = Answer::Silent;
+    rig.begin(&lease).expect("sent");
+    assert_eq!(rig.begin(&lease), Err(CommandNotSent::Busy));
     let socket = SocketId::Pool(lease.conn());
-    world.server.check_in(world.now, lease, &mut world.events).expect("its own");
-    let late = world.server.handle_input(world.now, socket, &[0; 16], &mut world.events);
+    rig.server.check_in(rig.now, lease, &mut rig.events).expect("its own");
+    let late = rig.server.handle_input(rig.now, socket, &[0; 16], &mut rig.events);
     assert_eq!(late.expect_err("failed"), SocketError::Failed(Cause::Cancelled));
-    world.run();
-    assert_eq!((world.server.pool().counts().total(), world.server.pool().generation().get()), (0, 0));
+    rig.run();
+    assert_eq!((rig.server.pool().counts().total(), rig.server.pool().generation().get()), (0, 0));
 }
 
 #[test]
 fn a_foreign_lease_is_handed_back() {
     let client = client();
-    let mut world = heap(&client);
+    let mut rig = heap(&client);
     let server = machine::<_, _, Unauthenticated>(HandshakeHello::new(&client), PoolOptions::DEFAULT);
-    let mut other: World<'_, pool::OnHeap, topology::OnHeap> = World::new(server);
-    world.run();
+    let mut other: Rig<'_, pool::OnHeap, topology::OnHeap> = Rig::new(server);
+    rig.run();
     other.run();
-    let lease = world.check_out().expect("established");
+    let lease = rig.check_out().expect("established");
     let none = other.server.write_command(&lease, None, "admin", &mut Vec::new(), |_| Ok(()));
     assert_eq!(none, Err(CommandNotSent::Failed(Cause::Closed)));
     other.server.pool = Pool::new(other.now, PoolId::new(2), PoolConfig::DEFAULT, &mut ());
     let ForeignLease(lease) = other.server.check_in(other.now, lease, &mut ()).expect_err("another machine's");
-    world.check_in(lease);
+    rig.check_in(lease);
 }
 
 /// Bytes of no message, of a message of another kind, of a length beyond every limit, of a reply to
@@ -205,29 +205,29 @@ fn hostile_bytes_are_an_error_and_close_the_connection() {
     const UNASKED: &[u8] = &[26, 0, 0, 0, 9, 0, 0, 0, 99, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0];
     for bytes in [&b"HTTP/1.1 400 Bad Request"[..], &[0; 64], &[0xff; 64], UNASKED] {
         let client = client();
-        let mut world = heap(&client);
-        world.answer = Answer::Bytes(bytes);
-        world.run();
-        assert!(matches!(world.errors[..], [SocketError::Wire(_)]), "{:?}", world.errors);
-        assert_eq!((world.sockets.len(), world.server.pool().state()), (0, PoolState::Paused));
+        let mut rig = heap(&client);
+        rig.answer = Answer::Bytes(bytes);
+        rig.run();
+        assert!(matches!(rig.errors[..], [SocketError::Wire(_)]), "{:?}", rig.errors);
+        assert_eq!((rig.sockets.len(), rig.server.pool().state()), (0, PoolState::Paused));
         let cause = Some(Cause::Protocol);
-        assert_eq!(world.check_out().expect_err("not known"), CheckOutError::PoolCleared { cause });
+        assert_eq!(rig.check_out().expect_err("not known"), CheckOutError::PoolCleared { cause });
 
-        let mut world = heap(&client);
-        world.run();
-        world.answer = Answer::Bytes(bytes);
-        let failed = world.check_out().expect_err("no hello");
+        let mut rig = heap(&client);
+        rig.run();
+        rig.answer = Answer::Bytes(bytes);
+        let failed = rig.check_out().expect_err("no hello");
         assert_eq!(failed, CheckOutError::EstablishFailed { cause: Cause::Protocol, overloaded: false });
-        assert!(matches!(world.errors[..], [SocketError::Handshake(error)] if error.wire.is_some()));
-        assert_eq!(world.server.pool().generation().get(), 1);
+        assert!(matches!(rig.errors[..], [SocketError::Handshake(error)] if error.wire.is_some()));
+        assert_eq!(rig.server.pool().generation().get(), 1);
 
-        let mut world = heap(&client);
-        world.run();
-        let lease = world.check_out().expect("established");
-        world.answer = Answer::Bytes(bytes);
-        assert_eq!(world.ping(&lease), Err(Cause::Protocol));
-        world.check_in(lease);
-        assert_eq!(world.server.pool().counts().total(), 0);
+        let mut rig = heap(&client);
+        rig.run();
+        let lease = rig.check_out().expect("established");
+        rig.answer = Answer::Bytes(bytes);
+        assert_eq!(rig.ping(&lease), Err(Cause::Protocol));
+        rig.check_in(lease);
+        assert_eq!(rig.server.pool().counts().total(), 0);
     }
 }
 
@@ -240,24 +240,24 @@ fn each_inverted_bit_of_a_reply_is_a_value_or_an_error() {
     for place in 0..150 {
         for bit in 0..8 {
             let spoiled = Answer::Spoiled(place, 1 << bit);
-            let mut world = heap(&client);
-            world.answer = spoiled;
-            world.advance(second(5));
-            world.answer = Answer::Good;
-            world.advance(second(90));
-            assert_eq!(world.server.pool().state(), PoolState::Ready, "byte {place}, bit {bit}");
-            world.answer = spoiled;
-            let failed = world.check_out().map(|lease| world.check_in(lease));
-            world.answer = Answer::Good;
-            world.advance(second(90));
-            let lease = world.check_out().expect("the server is found again");
-            world.answer = spoiled;
-            let replied = world.ping(&lease);
+            let mut rig = heap(&client);
+            rig.answer = spoiled;
+            rig.advance(second(5));
+            rig.answer = Answer::Good;
+            rig.advance(second(90));
+            assert_eq!(rig.server.pool().state(), PoolState::Ready, "byte {place}, bit {bit}");
+            rig.answer = spoiled;
+            let failed = rig.check_out().map(|lease| rig.check_in(lease));
+            rig.answer = Answer::Good;
+            rig.advance(second(90));
+            let lease = rig.check_out().expect("the server is found again");
+            rig.answer = spoiled;
+            let replied = rig.ping(&lease);
             assert_eq!(
                 replied.is_ok() || matches!(replied, Err(Cause::Command { .. })),
-                world.server.failure(&lease).is_none()
+                rig.server.failure(&lease).is_none()
             );
-            world.check_in(lease);
+            rig.check_in(lease);
             used += u32::from(failed.is_ok());
             refused += u32::from(failed.is_err());
         }
@@ -268,15 +268,15 @@ fn each_inverted_bit_of_a_reply_is_a_value_or_an_error() {
 #[test]
 fn unsolicited_bytes_break_the_connection() {
     let client = client();
-    let mut world = heap(&client);
-    world.run();
-    let lease = world.check_out().expect("established");
+    let mut rig = heap(&client);
+    rig.run();
+    let lease = rig.check_out().expect("established");
     let socket = SocketId::Pool(lease.conn());
-    let error = world.server.handle_input(world.now, socket, &[1], &mut world.events).expect_err("unsolicited");
+    let error = rig.server.handle_input(rig.now, socket, &[1], &mut rig.events).expect_err("unsolicited");
     assert!(matches!(error, SocketError::Wire(wire) if matches!(wire.kind(), WireErrorKind::Unsolicited { .. })));
-    assert_eq!(world.server.failure(&lease), Some(Cause::Protocol));
-    world.check_in(lease);
-    let error = world.server.handle_input(world.now, socket, &[1], &mut world.events).expect_err("gone");
+    assert_eq!(rig.server.failure(&lease), Some(Cause::Protocol));
+    rig.check_in(lease);
+    let error = rig.server.handle_input(rig.now, socket, &[1], &mut rig.events).expect_err("gone");
     assert_eq!(error, SocketError::Stale);
 }
 
@@ -285,7 +285,7 @@ fn unsolicited_bytes_break_the_connection() {
 fn random_calls_keep_the_invariants() {
     for seed in 1..=300_u32 {
         let client = client();
-        let mut world = fixed(&client);
+        let mut rig = fixed(&client);
         let (mut leases, mut waiters) = (Vec::new(), Vec::new());
         let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
         let mut random = |below: usize| {
@@ -307,45 +307,45 @@ fn random_calls_keep_the_invariants() {
                 Answer::Spoiled(random(300), 1 << random(8)),
                 Answer::Spoiled(random(24), 1 << random(8)),
             ];
-            let (now, events) = (world.now, &mut world.events);
+            let (now, events) = (rig.now, &mut rig.events);
             match random(10) {
-                0 => world.answer = answers[random(answers.len())],
-                1 | 2 => match world.server.check_out(now, None, events) {
+                0 => rig.answer = answers[random(answers.len())],
+                1 | 2 => match rig.server.check_out(now, None, events) {
                     Ok(CheckOut::Granted(lease)) => leases.push(lease),
                     Ok(CheckOut::Queued(waiter)) => waiters.push(waiter),
                     Err(_) => {}
                 },
-                3 if !leases.is_empty() => world.check_in(leases.swap_remove(random(leases.len()))),
+                3 if !leases.is_empty() => rig.check_in(leases.swap_remove(random(leases.len()))),
                 4 if !leases.is_empty() => {
                     let lease = &leases[random(leases.len())];
-                    if world.sockets.iter().any(|one| one.id == SocketId::Pool(lease.conn())) {
-                        assert!(!matches!(world.begin(lease), Err(CommandNotSent::Encode(_))));
+                    if rig.sockets.iter().any(|one| one.id == SocketId::Pool(lease.conn())) {
+                        assert!(!matches!(rig.begin(lease), Err(CommandNotSent::Encode(_))));
                     }
                 }
                 5 if !waiters.is_empty() => {
                     let waiter = waiters.swap_remove(random(waiters.len()));
-                    match world.server.claim(now, waiter) {
+                    match rig.server.claim(now, waiter) {
                         Claim::Granted(lease) => leases.push(lease),
-                        Claim::Waiting => world.server.cancel(now, waiter, events),
+                        Claim::Waiting => rig.server.cancel(now, waiter, events),
                         Claim::Failed(_) => {}
                         Claim::Stale => panic!("it was not claimed before"),
                     }
                 }
-                6 if !world.sockets.is_empty() => {
-                    let socket = world.sockets.swap_remove(random(world.sockets.len()));
-                    let _ = world.server.handle_failed(now, socket.id, Cause::Network, events);
+                6 if !rig.sockets.is_empty() => {
+                    let socket = rig.sockets.swap_remove(random(rig.sockets.len()));
+                    let _ = rig.server.handle_failed(now, socket.id, Cause::Network, events);
                 }
-                7 => world.refuses = random(4) == 0,
-                8 => world.advance(Duration::from_millis(random(20_000) as u64)),
-                _ => world.run(),
+                7 => rig.refuses = random(4) == 0,
+                8 => rig.advance(Duration::from_millis(random(20_000) as u64)),
+                _ => rig.run(),
             }
-            world.server.assert_invariants();
+            rig.server.assert_invariants();
         }
-        world.server.close(world.now, &mut world.events);
-        waiters.into_iter().for_each(|waiter| world.server.cancel(world.now, waiter, &mut world.events));
-        leases.into_iter().for_each(|lease| world.check_in(lease));
-        world.run();
-        assert_eq!((world.sockets.len(), world.server.pool().counts().total()), (0, 0), "seed {seed}");
-        assert_eq!(world.server.poll_timeout(), None, "seed {seed}");
+        rig.server.close(rig.now, &mut rig.events);
+        waiters.into_iter().for_each(|waiter| rig.server.cancel(rig.now, waiter, &mut rig.events));
+        leases.into_iter().for_each(|lease| rig.check_in(lease));
+        rig.run();
+        assert_eq!((rig.sockets.len(), rig.server.pool().counts().total()), (0, 0), "seed {seed}");
+        assert_eq!(rig.server.poll_timeout(), None, "seed {seed}");
     }
 }

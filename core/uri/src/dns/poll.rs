@@ -70,9 +70,9 @@ impl SrvPoll {
     /// Handles the result of a lookup, and returns the complete list of hosts that the topology
     /// must have from now on, if it changes.
     ///
-    /// `LookingUp -> Waiting`: for the records' time to live, but at least 60 s and at most a day; after a
-    /// lookup that failed, or that has no host in the domain, for heartbeatFrequencyMS, and the
-    /// hosts are unchanged. Hosts outside the domain are ignored.
+    /// `LookingUp -> Waiting`: for the records' time to live, but at least 60 s and at most a day;
+    /// after a lookup that failed, or that has no host in the domain, for heartbeatFrequencyMS, and
+    /// the hosts are unchanged. Hosts outside the domain are ignored.
     ///
     /// - `current`: the hosts of the topology, each with its port.
     /// - `entropy`: random bits for the selection of new hosts.

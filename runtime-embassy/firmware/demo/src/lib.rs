@@ -24,7 +24,7 @@ use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
 use poolhouse_embassy::poolhouse_core::observe::EventContext;
 use poolhouse_embassy::{
-    Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
+    Buffers, Client, Config, CoreRunner, EventRef, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 use typed::Reading;
@@ -89,7 +89,7 @@ async fn run_network(mut runner: embassy_net::Runner<'static, Ethernet>) -> ! {
 }
 
 #[embassy_executor::task]
-async fn hub(runner: HubRunner<Demo>) -> ! {
+async fn core(runner: CoreRunner<Demo>) -> ! {
     runner.run().await
 }
 
@@ -130,14 +130,14 @@ async fn tell_status(client: Client<Demo>, plan: &'static Plan, tally: &'static 
     loop {
         ticker.next().await;
         let mut connections = 0;
-        client.hub().for_each_server(|server| connections += server.pool.counts.total());
+        client.core().for_each_server(|server| connections += server.pool.counts.total());
         println!(
             "status: ms {}, attempts {}, acknowledged {}, failures {}, connections {connections}, free sockets {}, stack {}, wake-ups {}",
             Instant::now().as_millis(),
             tally.attempts.get(),
             tally.acknowledged.get(),
             tally.failures.get(),
-            client.hub().runtime().free_sockets(),
+            client.core().runtime().free_sockets(),
             stack::used_bytes(),
             executor::wakeups(),
         );
@@ -180,7 +180,7 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
         }
         (of_hub, of_server)
     };
-    spawner.spawn(hub(of_hub).expect(SPAWNED));
+    spawner.spawn(core(of_hub).expect(SPAWNED));
     for _ in 0..SERVERS {
         spawner.spawn(server(of_server).expect(SPAWNED));
     }
@@ -204,7 +204,7 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
     }
     client.close();
     // The runner closes the remaining connections, and servers are notified of their end.
-    while client.hub().runtime().free_sockets() < Demo::SOCKETS {
+    while client.core().runtime().free_sockets() < Demo::SOCKETS {
         Timer::after_millis(20).await;
     }
 }

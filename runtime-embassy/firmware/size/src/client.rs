@@ -7,7 +7,7 @@ use embassy_net::Stack;
 use embassy_time::{Instant, Timer};
 use poolhouse_board::{executor, host};
 use poolhouse_embassy::{
-    Buffers, Client, Config, DocumentWriter, HubRunner, Layout, MonitorOptions, Options, PoolOptions, Resources,
+    Buffers, Client, Config, CoreRunner, DocumentWriter, Layout, MonitorOptions, Options, PoolOptions, Resources,
     ServerRunner, Sizes,
 };
 #[cfg(feature = "auth")]
@@ -34,7 +34,7 @@ pub struct Plan {
 }
 
 #[embassy_executor::task]
-async fn hub(runner: HubRunner<Small>) -> ! {
+async fn core(runner: CoreRunner<Small>) -> ! {
     runner.run().await
 }
 
@@ -168,7 +168,7 @@ async fn operate(spawner: Spawner, stack: Stack<'static>, config: &'static Confi
     let (of_hub, of_server, of_sockets) = runner.split();
     #[cfg(feature = "tls")]
     encryption::spawn(spawner, of_sockets)?;
-    spawner.spawn(hub(of_hub).map_err(|_| 64)?);
+    spawner.spawn(core(of_hub).map_err(|_| 64)?);
     spawner.spawn(server(of_server).map_err(|_| 65)?);
     ping(client).await?;
     if plan.cycles > 0 {
@@ -188,7 +188,7 @@ async fn operate(spawner: Spawner, stack: Stack<'static>, config: &'static Confi
     }
     ping(client).await?;
     client.close();
-    while client.hub().runtime().free_sockets() < Small::SOCKETS {
+    while client.core().runtime().free_sockets() < Small::SOCKETS {
         Timer::after_millis(20).await;
     }
     Ok(())

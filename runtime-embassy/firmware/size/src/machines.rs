@@ -4,7 +4,7 @@
 use core::hint::black_box;
 use core::time::Duration;
 use poolhouse_core::monitor::{
-    CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
+    CheckOutcome, HelloKind, Monitor, MonitorAction, MonitorConfig, MonitorConnId, MonitorConnKind, MonitorOptions,
 };
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions,
@@ -117,18 +117,18 @@ impl Machines {
 
     /// Performs the actions of the monitor on both of its connections.
     fn watch(&mut self, socket: &mut Socket) {
-        for line in [Line::Check, Line::Rtt] {
-            while let Some(action) = self.monitor.poll_line(now(), line) {
+        for line in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            while let Some(action) = self.monitor.poll_conn(now(), line) {
                 let (id, asked) = match action {
                     MonitorAction::Dial(id) => {
-                        self.lines[usize::from(line == Line::Rtt)] = HelloExchange::new();
+                        self.lines[usize::from(line == MonitorConnKind::Rtt)] = HelloExchange::new();
                         let outcome = self.monitor.handle_dialed(now(), id, self.is_known(), &mut ());
                         self.apply(now(), outcome.ok().flatten());
                         continue;
                     }
                     MonitorAction::Hangup(_) => continue,
-                    MonitorAction::SendHello { line, hello } => (line, Some(hello)),
-                    MonitorAction::ReadNext { line } => (line, None),
+                    MonitorAction::SendHello { conn, hello } => (conn, Some(hello)),
+                    MonitorAction::ReadNext { conn } => (conn, None),
                 };
                 let outcome = match self.check(socket, id, asked) {
                     Some(outcome) => outcome,
@@ -140,7 +140,7 @@ impl Machines {
                 let streams = self.monitor.is_streaming();
                 self.apply(now(), outcome);
                 self.tick();
-                if streams && line == Line::Check {
+                if streams && line == MonitorConnKind::Check {
                     break;
                 }
             }
@@ -151,9 +151,14 @@ impl Machines {
     /// Sends one hello and handles its reply. Not inlined: its frame and that of an operation are
     /// never on the stack together.
     #[inline(never)]
-    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<Option<CheckOutcome>> {
+    fn check(
+        &mut self,
+        socket: &mut Socket,
+        conn: MonitorConnId,
+        hello: Option<HelloKind>,
+    ) -> Option<Option<CheckOutcome>> {
         let known = self.is_known();
-        let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
+        let exchange = &mut self.lines[usize::from(conn.kind() == MonitorConnKind::Rtt)];
         let mut sink = SliceSink::new(&mut socket.request);
         if let Some(hello) = hello {
             exchange.send_hello(hello, &HandshakeHello::new(&self.metadata), &mut sink).ok()?;
@@ -162,7 +167,7 @@ impl Machines {
         // By reference: each copy of the reply would be on the stack.
         let decoded = exchange.handle_input(socket.reply.get(..received)?);
         let Ok(Decoded::Done { value: (reply, matched), .. }) = &decoded else { return None };
-        self.monitor.handle_reply(now(), line, reply, *matched, known, &mut ()).ok()
+        self.monitor.handle_reply(now(), conn, reply, *matched, known, &mut ()).ok()
     }
 
     /// Whether the last check succeeded.

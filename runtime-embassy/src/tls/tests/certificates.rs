@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use poolhouse_core::{Cause, CertificateFault};
-use poolhouse_tests::tls::{Holder, Identity, ServerTls, Validity, Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Holder, Identity, ServerTls, Validity, Versions};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm, SigningKey,
@@ -14,7 +14,7 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 
-use super::support::{HOST, Wire, World, check, config, der, hosted, shows, shows_identity, speaks};
+use super::support::{Fixture, HOST, Wire, check, config, der, hosted, shows, shows_identity, speaks};
 
 /// A case of the table. Both clients must return the same result.
 struct Case {
@@ -27,12 +27,12 @@ struct Case {
 
 fn case(
     name: &'static str,
-    world: &World,
+    fixture: &Fixture,
     server: Arc<ServerConfig>,
     host: &'static str,
     expected: Result<(), CertificateFault>,
 ) -> Case {
-    Case { name, authorities: vec![world.root.certificate()], server, host, expected }
+    Case { name, authorities: vec![fixture.root.certificate()], server, host, expected }
 }
 
 /// A certificate with arbitrary parameters.
@@ -90,15 +90,15 @@ fn shown(leaf: &CertifiedIssuer<'static, KeyPair>, above: &[&CertifiedIssuer<'st
 
 fn common_cases() -> Vec<Case> {
     use CertificateFault::{Expired, Invalid, NotYetValid, UnknownIssuer, WrongName};
-    let world = World::new();
-    let good = Wanted::server(&[HOST, "10.1.2.3", "*.wild.example.com"]);
-    let issue = |wanted: &Wanted| shows_identity(&world.root.issue(wanted).identity());
-    let leaf = world.root.issue(&good);
-    let middle = world.root.issue(&Wanted::authority("middle"));
-    let lapsed = world.root.issue(&Wanted::authority("lapsed").valid(Validity::Over));
+    let fixture = Fixture::new();
+    let good = CertificateRequest::server(&[HOST, "10.1.2.3", "*.wild.example.com"]);
+    let issue = |wanted: &CertificateRequest| shows_identity(&fixture.root.issue(wanted).identity());
+    let leaf = fixture.root.issue(&good);
+    let middle = fixture.root.issue(&CertificateRequest::authority("middle"));
+    let lapsed = fixture.root.issue(&CertificateRequest::authority("lapsed").valid(Validity::Over));
     let stranger = Holder::root("stranger");
     let other = |identity: Identity| shows_identity(&identity);
-    let own = |name, server, host, expected| case(name, &world, server, host, expected);
+    let own = |name, server, host, expected| case(name, &fixture, server, host, expected);
     let mut cases = vec![
         own("good", issue(&good), HOST, Ok(())),
         own("good in capitals", issue(&good), "DB.Example.COM", Ok(())),
@@ -110,12 +110,17 @@ fn common_cases() -> Vec<Case> {
         own("with one between", other(middle.issue(&good).identity()), HOST, Ok(())),
         own("expired", issue(&good.clone().valid(Validity::Over)), HOST, Err(Expired)),
         own("not yet valid", issue(&good.clone().valid(Validity::Ahead)), HOST, Err(NotYetValid)),
-        own("wrong name", issue(&Wanted::server(&["elsewhere.example.com"])), HOST, Err(WrongName)),
+        own("wrong name", issue(&CertificateRequest::server(&["elsewhere.example.com"])), HOST, Err(WrongName)),
         own("wrong address", issue(&good), "10.1.2.4", Err(WrongName)),
-        own("an address that is there as a name only", issue(&Wanted::server(&[HOST])), "10.1.2.3", Err(WrongName)),
+        own(
+            "an address that is there as a name only",
+            issue(&CertificateRequest::server(&[HOST])),
+            "10.1.2.3",
+            Err(WrongName),
+        ),
         own(
             "no name but a common one",
-            issue(&Wanted { common_name: HOST.into(), ..Wanted::server(&[]) }),
+            issue(&CertificateRequest { common_name: HOST.into(), ..CertificateRequest::server(&[]) }),
             HOST,
             Err(WrongName),
         ),
@@ -130,7 +135,12 @@ fn common_cases() -> Vec<Case> {
         own("self-signed", other(Holder::self_signed(&good).identity()), HOST, Err(UnknownIssuer)),
         own("issued by a leaf", other(leaf.issue(&good).identity()), HOST, Err(Invalid)),
         own("issued by an authority whose time is over", other(lapsed.issue(&good).identity()), HOST, Err(Expired)),
-        own("an authority itself", issue(&Wanted { is_authority: true, ..good.clone() }), HOST, Err(Invalid)),
+        own(
+            "an authority itself",
+            issue(&CertificateRequest { is_authority: true, ..good.clone() }),
+            HOST,
+            Err(Invalid),
+        ),
     ];
     let chainless = middle.issue(&good).identity();
     let chainless = shows(vec![der(&chainless.certificates)], &chainless.key);
@@ -147,10 +157,10 @@ fn common_cases() -> Vec<Case> {
     cases.push(own("altered", shows(vec![altered.into()], &leaf.identity().key), HOST, Err(UnknownIssuer)));
     let thief = shows(vec![der(&leaf.certificate())], &stranger.identity().key);
     cases.push(own("another's certificate without its key", thief, HOST, Err(UnknownIssuer)));
-    let two = case("one of two authorities", &world, issue(&good), HOST, Ok(()));
-    cases.push(Case { authorities: vec![stranger.certificate(), world.root.certificate()], ..two });
+    let two = case("one of two authorities", &fixture, issue(&good), HOST, Ok(()));
+    cases.push(Case { authorities: vec![stranger.certificate(), fixture.root.certificate()], ..two });
     let own_root = Holder::self_signed(&good);
-    let trusted = case("self-signed and trusted", &world, other(own_root.identity()), HOST, Ok(()));
+    let trusted = case("self-signed and trusted", &fixture, other(own_root.identity()), HOST, Ok(()));
     cases.push(Case { authorities: vec![own_root.certificate()], ..trusted });
     cases
 }
@@ -309,17 +319,20 @@ fn certificates_that_make_work_are_given_up() {
 
 #[test]
 fn server_without_tls_13_has_nothing_in_common() {
-    let world = World::new();
-    assert_eq!(check(&world.config(), HOST, Wire::to(&speaks(world.server(), Versions::Tls12))), Err(Cause::Protocol));
-    assert_eq!(check(&world.config(), HOST, Wire::to(&speaks(world.server(), Versions::All))), Ok(()));
+    let fixture = Fixture::new();
+    assert_eq!(
+        check(&fixture.config(), HOST, Wire::to(&speaks(fixture.server(), Versions::Tls12))),
+        Err(Cause::Protocol)
+    );
+    assert_eq!(check(&fixture.config(), HOST, Wire::to(&speaks(fixture.server(), Versions::All))), Ok(()));
 }
 
 #[test]
 fn clock_decides_what_is_valid() {
-    let world = World::new();
-    let pem = world.root.certificate();
+    let fixture = Fixture::new();
+    let pem = fixture.root.certificate();
     let server: Arc<ServerConfig> =
-        ServerTls::new(world.root.issue(&Wanted::server(&[HOST])).identity()).config().unwrap();
+        ServerTls::new(fixture.root.issue(&CertificateRequest::server(&[HOST])).identity()).config().unwrap();
     let at = |clock: fn() -> u64| {
         let mut options = super::support::options(&[&pem]);
         options.clock = clock;
@@ -333,11 +346,11 @@ fn clock_decides_what_is_valid() {
 
 #[test]
 fn names_are_sent_and_addresses_are_not() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (host, sent) in [(HOST, Some(HOST)), ("db.example.com.", Some(HOST)), ("10.1.2.3", None)] {
-        let wire = Wire::to(&world.server().config().unwrap());
+        let wire = Wire::to(&fixture.server().config().unwrap());
         let far = wire.far();
-        check(&world.config(), host, wire).unwrap();
+        check(&fixture.config(), host, wire).unwrap();
         let far = far.borrow();
         let super::support::Peer::Rustls(tls) = &far.peer else { unreachable!() };
         assert_eq!(tls.server_name(), sent);

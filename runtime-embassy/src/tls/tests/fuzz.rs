@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use poolhouse_core::Cause;
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::rng::Rng;
-use poolhouse_tests::tls::{Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Versions};
 
 use super::liar::Liar;
-use super::support::{HOST, Memory, Wire, World, random, run, speaks};
+use super::support::{Fixture, HOST, Memory, Wire, random, run, speaks};
 
 fn byte(rng: &mut Rng) -> u8 {
     u8::try_from(rng.below(256)).unwrap()
@@ -40,10 +40,10 @@ fn mutate(rng: &mut Rng, message: &mut Vec<u8>) {
 }
 
 /// Performs the handshake and reads until the end.
-fn meet(world: &World, wire: Wire) -> Result<(), Cause> {
+fn meet(fixture: &Fixture, wire: Wire) -> Result<(), Cause> {
     let mut memory = Memory::new();
     let mut session = memory.session(wire);
-    run(session.open(HOST, &world.config(), random))?;
+    run(session.open(HOST, &fixture.config(), random))?;
     while run(session.read(<[u8]>::len))? {}
     Ok(())
 }
@@ -56,8 +56,8 @@ fn is_of_the_peer(outcome: Result<(), Cause>) {
 
 #[test]
 fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
-    let world = World::new();
-    let identity = world.root.issue(&Wanted::server(&[HOST])).identity();
+    let fixture = Fixture::new();
+    let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
     let mut refused = 0;
     for seed in 0..600 {
         let identity = identity.clone();
@@ -72,7 +72,7 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
             });
             talk.honest(&identity);
         });
-        let outcome = meet(&world, wire);
+        let outcome = meet(&fixture, wire);
         refused += u32::from(outcome.is_err());
         is_of_the_peer(outcome);
     }
@@ -82,8 +82,8 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
 
 #[test]
 fn random_messages_are_an_error_or_not_and_never_a_panic() {
-    let world = World::new();
-    let identity = world.root.issue(&Wanted::server(&[HOST])).identity();
+    let fixture = Fixture::new();
+    let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
     for seed in 0..600 {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
@@ -106,26 +106,26 @@ fn random_messages_are_an_error_or_not_and_never_a_panic() {
                 talk.seal(&plaintext);
             }
         });
-        is_of_the_peer(meet(&world, wire));
+        is_of_the_peer(meet(&fixture, wire));
     }
 }
 
 #[test]
 fn damaged_bytes_are_an_error_and_never_a_panic() {
-    let world = World::new();
-    let server = speaks(world.server(), Versions::Tls13);
+    let fixture = Fixture::new();
+    let server = speaks(fixture.server(), Versions::Tls13);
     let mut rng = Rng::new(1);
     for _ in 0..250 {
         let at = index(&mut rng, 1100);
         let change = byte(&mut rng).max(1);
         let wire = Wire::to(&server).with(|far| far.damage = Some((at, change)));
-        is_of_the_peer(meet(&world, wire));
+        is_of_the_peer(meet(&fixture, wire));
     }
 }
 
 #[test]
 fn random_bytes_are_an_error_and_never_a_panic() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut rng = Rng::new(2);
     for _ in 0..500 {
         let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| byte(&mut rng)).collect();
@@ -135,7 +135,7 @@ fn random_bytes_are_an_error_and_never_a_panic() {
             1 => drop(bytes.splice(0..0, [22, 3, 3, 0, byte(&mut rng), byte(&mut rng), 0, 0, byte(&mut rng)])),
             _ => {}
         }
-        let outcome = meet(&world, Wire::script(&bytes));
+        let outcome = meet(&fixture, Wire::script(&bytes));
         assert!(matches!(outcome, Err(Cause::Network | Cause::Protocol | Cause::Certificate(_))), "{outcome:?}");
     }
 }
@@ -143,11 +143,11 @@ fn random_bytes_are_an_error_and_never_a_panic() {
 /// CMAP-98.
 #[test]
 fn handshake_that_is_cut_at_any_byte_is_a_network_error() {
-    let world = World::new();
-    let server = speaks(world.server(), Versions::Tls13);
+    let fixture = Fixture::new();
+    let server = speaks(fixture.server(), Versions::Tls13);
     let whole = Wire::to(&server);
     let far = whole.far();
-    run(Memory::new().session(whole).open(HOST, &world.config(), random)).unwrap();
+    run(Memory::new().session(whole).open(HOST, &fixture.config(), random)).unwrap();
     let given = far.borrow().given;
     assert!(given > 500);
     for cut in (0..given).step_by(3) {
@@ -155,7 +155,7 @@ fn handshake_that_is_cut_at_any_byte_is_a_network_error() {
             far.cut = Some(cut);
             far.chunk = 100;
         });
-        let outcome = run(Memory::new().session(wire).open(HOST, &world.config(), random));
+        let outcome = run(Memory::new().session(wire).open(HOST, &fixture.config(), random));
         // The length of a signature varies.
         assert!(outcome == Err(Cause::Network) || cut + 4 > given, "cut at {cut} of {given}: {outcome:?}");
     }

@@ -11,12 +11,12 @@ use core::task::{Context, Poll, Waker};
 
 use embassy_futures::select::{Either, select};
 use poolhouse_core::{Cause, CertificateFault};
-use poolhouse_tests::tls::{Holder, Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Holder, Versions};
 
 use super::super::lane;
 use super::super::mailbox::Mailbox;
 use super::stream::pattern;
-use super::support::{Far, HOST, Wire, World, leak, random, run, shows_identity, speaks};
+use super::support::{Far, Fixture, HOST, Wire, leak, random, run, shows_identity, speaks};
 use crate::layout::Zero as _;
 
 /// A running lane and its mailbox.
@@ -26,11 +26,11 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(world: &World, piece: usize) -> Self {
+    fn new(fixture: &Fixture, piece: usize) -> Self {
         let mailbox: &'static Mailbox<Wire> = leak(Box::new(Mailbox::ZERO));
         let buffer = |bytes: usize| leak(vec![0; bytes].into_boxed_slice());
         mailbox.set_buffers(buffer(piece), buffer(piece));
-        let config = world.config();
+        let config = fixture.config();
         let (receive, send) = (buffer(16640), buffer(1152));
         let lane = Box::pin(async move {
             lane::run(mailbox, &config, random, receive, send).await;
@@ -82,18 +82,18 @@ impl Rig {
     }
 }
 
-fn good(world: &World) -> Wire {
-    Wire::to(&speaks(world.server(), Versions::Tls13)).with(|far| far.patient = true)
+fn good(fixture: &Fixture) -> Wire {
+    Wire::to(&speaks(fixture.server(), Versions::Tls13)).with(|far| far.patient = true)
 }
 
 #[test]
 fn sessions_follow_each_other_in_the_same_memory() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for piece in [1, 100, 512] {
-        let mut rig = Rig::new(&world, piece);
+        let mut rig = Rig::new(&fixture, piece);
         let mailbox = rig.mailbox;
         for round in 0..5 {
-            let far = rig.begin(good(&world));
+            let far = rig.begin(good(&fixture));
             rig.run(mailbox.opened()).unwrap();
             let sent = pattern(5000 + round);
             rig.write_all(&sent);
@@ -111,10 +111,10 @@ fn sessions_follow_each_other_in_the_same_memory() {
 
 #[test]
 fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
-    let world = World::new();
-    let mut rig = Rig::new(&world, 512);
+    let fixture = Fixture::new();
+    let mut rig = Rig::new(&fixture, 512);
     let mailbox = rig.mailbox;
-    let far = rig.begin(good(&world));
+    let far = rig.begin(good(&fixture));
     rig.run(mailbox.opened()).unwrap();
     rig.write_all(b"abc");
     rig.write_all(b"def");
@@ -132,12 +132,12 @@ fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
 
 #[test]
 fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
-    let world = World::new();
-    let mut rig = Rig::new(&world, 512);
+    let fixture = Fixture::new();
+    let mut rig = Rig::new(&fixture, 512);
     let mailbox = rig.mailbox;
     let unknown = Cause::Certificate(CertificateFault::UnknownIssuer);
     for _ in 0..3 {
-        let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
+        let stranger = shows_identity(&Holder::root("stranger").issue(&CertificateRequest::server(&[HOST])).identity());
         let far = rig.begin(Wire::to(&stranger));
         assert_eq!(rig.run(mailbox.opened()), Err(unknown));
         // Repeated reads return the same error.
@@ -148,7 +148,7 @@ fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
         mailbox.release();
         rig.turn();
         assert_eq!(far.borrow().dropped, 1);
-        rig.begin(good(&world));
+        rig.begin(good(&fixture));
         rig.run(mailbox.opened()).unwrap();
         rig.write_all(b"hello");
         assert_eq!(rig.receive(5), b"hello");
@@ -159,12 +159,12 @@ fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
 
 #[test]
 fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
-    let world = World::new();
-    let mut rig = Rig::new(&world, 64);
+    let fixture = Fixture::new();
+    let mut rig = Rig::new(&fixture, 64);
     let mailbox = rig.mailbox;
     // Before the first poll of the lane, during the handshake, while reading, and while writing.
     for stage in 0..4 {
-        let wire = good(&world);
+        let wire = good(&fixture);
         if stage == 1 {
             wire.0.borrow_mut().cut = Some(200);
         }
@@ -202,10 +202,10 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
 
 #[test]
 fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
-    let world = World::new();
-    let mut rig = Rig::new(&world, 64);
+    let fixture = Fixture::new();
+    let mut rig = Rig::new(&fixture, 64);
     let mailbox = rig.mailbox;
-    let far = rig.begin(good(&world));
+    let far = rig.begin(good(&fixture));
     rig.run(mailbox.opened()).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     assert!(pin!(mailbox.read(&mut [0; 8])).poll(&mut context).is_pending());
@@ -221,11 +221,11 @@ fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
 
 #[test]
 fn end_is_told_after_what_came_before_it() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for announced in [false, true] {
-        let mut rig = Rig::new(&world, 4);
+        let mut rig = Rig::new(&fixture, 4);
         let mailbox = rig.mailbox;
-        let far = rig.begin(good(&world));
+        let far = rig.begin(good(&fixture));
         rig.run(mailbox.opened()).unwrap();
         {
             let mut far = far.borrow_mut();
@@ -261,8 +261,8 @@ fn both_sides_are_woken_and_not_otherwise() {
     let count = || Arc::new(Count::default());
     let taken = |count: &Arc<Count>| count.0.swap(0, Ordering::Relaxed);
 
-    let world = World::new();
-    let mut rig = Rig::new(&world, 64);
+    let fixture = Fixture::new();
+    let mut rig = Rig::new(&fixture, 64);
     let mailbox = rig.mailbox;
     let (lane, holder) = (count(), count());
     let (lane_waker, holder_waker) = (Waker::from(Arc::clone(&lane)), Waker::from(Arc::clone(&holder)));
@@ -270,7 +270,7 @@ fn both_sides_are_woken_and_not_otherwise() {
     let mut of_holder = Context::from_waker(&holder_waker);
     let mut turn = |rig: &mut Rig| assert!(rig.lane.as_mut().poll(&mut of_lane).is_pending());
     turn(&mut rig);
-    let far = rig.begin(good(&world));
+    let far = rig.begin(good(&fixture));
     assert_eq!(taken(&lane), 1);
     {
         let mut opened = pin!(mailbox.opened());
@@ -308,8 +308,8 @@ fn both_sides_are_woken_and_not_otherwise() {
 /// Each socket has a lane. A session that is moved into another future takes twice its memory.
 #[test]
 fn lane_takes_little_memory_besides_its_records() {
-    let world = World::new();
-    let config = world.config();
+    let fixture = Fixture::new();
+    let config = fixture.config();
     let mailbox: Mailbox<Wire> = Mailbox::ZERO;
     let (mut receive, mut send) = ([0; 768], [0; 640]);
     let lane = lane::run(&mailbox, &config, random, &mut receive, &mut send);

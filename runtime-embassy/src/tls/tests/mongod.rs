@@ -11,11 +11,11 @@ use std::net::TcpStream;
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodTls};
-use poolhouse_tests::tls::{Folder, Holder, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
 
 use super::super::options::{MaxFragment, TlsConfig};
 use super::super::session::Session;
-use super::support::{Memory, World, options, random, run};
+use super::support::{Fixture, Memory, options, random, run};
 
 /// A blocking socket: polling it blocks the thread.
 struct Blocking(TcpStream);
@@ -96,22 +96,22 @@ fn mongod_respects_the_record_size_and_a_client_without_its_root_refuses_it() {
         let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
         return;
     }
-    let world = World::new();
+    let fixture = Fixture::new();
     let folder = Folder::new();
-    let identity = world.root.issue(&Wanted::server(&["127.0.0.1"])).identity();
+    let identity = fixture.root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity();
     let tls = MongodTls {
         certificate_key_file: folder.write("server.pem", identity.pem()),
-        ca_file: Some(folder.write("ca.pem", world.root.certificate())),
+        ca_file: Some(folder.write("ca.pem", fixture.root.certificate())),
         allow_without_certificate: true,
         required: false,
     };
     let server = Mongod::start(MongodOptions { tls: Some(tls), ..MongodOptions::default() }).unwrap();
-    let whole = visit(&server, &world.config(), 16640).unwrap();
+    let whole = visit(&server, &fixture.config(), 16640).unwrap();
     assert!(whole > 17_000, "more than a record: {whole}");
     // Without a requested limit, the server sends records that are too large.
-    assert_eq!(visit(&server, &world.config(), 1280), Err(Cause::Protocol));
+    assert_eq!(visit(&server, &fixture.config(), 1280), Err(Cause::Protocol));
     for fragment in [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096] {
-        let mut options = options(&[&world.root.certificate()]);
+        let mut options = options(&[&fixture.root.certificate()]);
         options.max_fragment = Some(fragment);
         let config = options.validate().unwrap();
         assert_eq!(visit(&server, &config, fragment.bytes() + 256), Ok(whole), "{fragment:?}");

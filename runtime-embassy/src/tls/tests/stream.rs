@@ -5,7 +5,7 @@ use core::task::{Context, Waker};
 
 use embedded_io_async::{Read, Write};
 use poolhouse_core::{Cause, CertificateFault};
-use poolhouse_tests::tls::{ClientCheck, Holder, Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, ClientCheck, Holder, Versions};
 use rcgen::KeyPair;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use super::super::options::{MaxFragment, TlsIdentity};
 use super::super::session::Session;
 use super::support::{
-    HOST, Memory, Wire, World, check, der, leak, options, random, run, run_for, shows_identity, speaks,
+    Fixture, HOST, Memory, Wire, check, der, leak, options, random, run, run_for, shows_identity, speaks,
 };
 
 pub(super) fn pattern(bytes: usize) -> Vec<u8> {
@@ -36,13 +36,13 @@ fn receive<S: Read + Write>(session: &mut Session<'_, S>, count: usize) -> Vec<u
 
 #[test]
 fn bytes_pass_whole_however_they_fall() {
-    let world = World::new();
-    let server = speaks(world.server(), Versions::Tls13);
+    let fixture = Fixture::new();
+    let server = speaks(fixture.server(), Versions::Tls13);
     for (chunk, count) in [(1, 3000), (97, 100_000), (usize::MAX, 1_000_000)] {
         // The smallest possible send buffer.
         let mut memory = Memory::of(16640, 640);
         let mut session = memory.session(Wire::to(&server).with(|far| far.chunk = chunk));
-        run(session.open(HOST, &world.config(), random)).unwrap();
+        run(session.open(HOST, &fixture.config(), random)).unwrap();
         let sent = pattern(count);
         run(session.write_all(&sent)).unwrap();
         run(session.flush()).unwrap();
@@ -52,9 +52,9 @@ fn bytes_pass_whole_however_they_fall() {
 
 #[test]
 fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
-    let world = World::new();
-    let server = speaks(world.server(), Versions::Tls13);
-    let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
+    let fixture = Fixture::new();
+    let server = speaks(fixture.server(), Versions::Tls13);
+    let stranger = shows_identity(&Holder::root("stranger").issue(&CertificateRequest::server(&[HOST])).identity());
     let mut memory = Memory::new();
     for round in 0..4 {
         {
@@ -64,14 +64,14 @@ fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
                 far.patient = true;
                 far.cut = Some(300 * round);
             }));
-            assert!(run_for(session.open(HOST, &world.config(), random), 10).is_none() || round == 3);
+            assert!(run_for(session.open(HOST, &fixture.config(), random), 10).is_none() || round == 3);
         }
         memory.watch = super::super::watch::Watch::new();
-        let refused = run(memory.session(Wire::to(&stranger)).open(HOST, &world.config(), random));
+        let refused = run(memory.session(Wire::to(&stranger)).open(HOST, &fixture.config(), random));
         assert_eq!(refused, Err(Cause::Certificate(CertificateFault::UnknownIssuer)));
         memory.watch = super::super::watch::Watch::new();
         let mut session = memory.session(Wire::to(&server));
-        run(session.open(HOST, &world.config(), random)).unwrap();
+        run(session.open(HOST, &fixture.config(), random)).unwrap();
         run(session.write_all(b"hello")).unwrap();
         run(session.flush()).unwrap();
         assert_eq!(receive(&mut session, 5), b"hello");
@@ -80,13 +80,13 @@ fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
 
 #[test]
 fn end_with_a_word_is_an_end_and_one_without_is_an_error() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for announced in [false, true] {
         let mut memory = Memory::new();
-        let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+        let wire = Wire::to(&speaks(fixture.server(), Versions::Tls13));
         let far = wire.far();
         let mut session = memory.session(wire);
-        run(session.open(HOST, &world.config(), random)).unwrap();
+        run(session.open(HOST, &fixture.config(), random)).unwrap();
         far.borrow_mut().say(b"last words");
         if announced {
             far.borrow_mut().end();
@@ -99,13 +99,13 @@ fn end_with_a_word_is_an_end_and_one_without_is_an_error() {
 
 #[test]
 fn goodbye_is_said_at_once_or_not_at_all() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (is_stuck, is_torn, expected) in [(false, false, true), (true, false, false), (false, true, false)] {
         let mut memory = Memory::new();
-        let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+        let wire = Wire::to(&speaks(fixture.server(), Versions::Tls13));
         let far = wire.far();
         let mut session = memory.session(wire);
-        run(session.open(HOST, &world.config(), random)).unwrap();
+        run(session.open(HOST, &fixture.config(), random)).unwrap();
         if is_torn {
             far.borrow_mut().stuck = true;
             run(session.write_all(b"x")).unwrap();
@@ -134,23 +134,23 @@ fn identity_of(holder: &Holder) -> TlsIdentity {
 
 #[test]
 fn server_that_asks_for_a_certificate_gets_it() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let stranger = Holder::root("stranger");
     let refused = Err(Cause::Certificate(CertificateFault::RefusedByPeer));
     let asks = |required| {
-        let mut server = world.server();
-        server.clients = Some(ClientCheck { authority: world.root.certificate(), required });
+        let mut server = fixture.server();
+        server.clients = Some(ClientCheck { authority: fixture.root.certificate(), required });
         speaks(server, Versions::Tls13)
     };
     let ours = |holder: Option<Holder>| {
-        let mut options = options(&[&world.root.certificate()]);
+        let mut options = options(&[&fixture.root.certificate()]);
         options.identity = holder.as_ref().map(identity_of);
         let config = options.validate().unwrap();
         assert!(config.is_readable());
         config
     };
-    let known = || Some(world.root.issue(&Wanted::client("ann")));
-    let unknown = || Some(stranger.issue(&Wanted::client("ann")));
+    let known = || Some(fixture.root.issue(&CertificateRequest::client("ann")));
+    let unknown = || Some(stranger.issue(&CertificateRequest::client("ann")));
     assert_eq!(check(&ours(None), HOST, Wire::to(&asks(false))), Ok(()));
     assert_eq!(check(&ours(known()), HOST, Wire::to(&asks(false))), Ok(()));
     assert_eq!(check(&ours(known()), HOST, Wire::to(&asks(true))), Ok(()));
@@ -179,11 +179,11 @@ fn identity_is_not_shown_in_debug_and_a_bad_one_is_told() {
 
 #[test]
 fn random_bytes_that_are_none_are_not_used() {
-    let world = World::new();
-    let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+    let fixture = Fixture::new();
+    let wire = Wire::to(&speaks(fixture.server(), Versions::Tls13));
     let far = wire.far();
     let mut memory = Memory::new();
-    let outcome = run(memory.session(wire).open(HOST, &world.config(), |bytes| bytes.fill(0)));
+    let outcome = run(memory.session(wire).open(HOST, &fixture.config(), |bytes| bytes.fill(0)));
     assert_eq!(outcome, Err(Cause::Resources));
     assert_eq!(far.borrow().given, 0);
 }
@@ -191,13 +191,13 @@ fn random_bytes_that_are_none_are_not_used() {
 /// rustls ignores the extension, but must accept it.
 #[test]
 fn smaller_records_may_be_asked_for() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let fragments = [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096];
     for fragment in fragments {
-        let mut options = options(&[&world.root.certificate()]);
+        let mut options = options(&[&fixture.root.certificate()]);
         options.max_fragment = Some(fragment);
         let config = options.validate().unwrap();
-        assert_eq!(check(&config, HOST, Wire::to(&speaks(world.server(), Versions::Tls13))), Ok(()));
+        assert_eq!(check(&config, HOST, Wire::to(&speaks(fixture.server(), Versions::Tls13))), Ok(()));
     }
     assert_eq!(fragments.map(MaxFragment::bytes), [1024, 2048, 4096]);
 }

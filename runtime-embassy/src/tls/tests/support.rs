@@ -14,7 +14,7 @@ use std::io::{self, Read as _, Write as _};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::Cause;
-use poolhouse_tests::tls::{Holder, Identity, ServerTls, Versions, Wanted};
+use poolhouse_tests::tls::{CertificateRequest, Holder, Identity, ServerTls, Versions};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -61,11 +61,11 @@ pub(super) fn config(authorities: &[&str]) -> TlsConfig {
 }
 
 /// An authority, and a server whose certificate it has issued.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) root: Holder,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
         Self { root: Holder::root("root") }
     }
@@ -75,7 +75,7 @@ impl World {
     }
 
     pub(super) fn server(&self) -> ServerTls {
-        ServerTls::new(self.root.issue(&Wanted::server(&[HOST, "10.1.2.3"])).identity())
+        ServerTls::new(self.root.issue(&CertificateRequest::server(&[HOST, "10.1.2.3"])).identity())
     }
 }
 

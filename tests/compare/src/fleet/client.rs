@@ -1,10 +1,10 @@
 //! One client of the fleet: its machines, and the tasks that run operations.
 
 use super::MAX_POOL_SIZE;
-use super::world::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
+use super::simulation::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
-use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions};
+use poolhouse_core::monitor::{HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions};
 use poolhouse_core::pool::{
     CheckOut, Claim, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
 };
@@ -23,7 +23,7 @@ struct Server {
     id: ServerId,
     pool: Pool<OnHeap>,
     /// The monitor connections, each with the number of its outstanding hello.
-    lines: [Option<(LineId, u64)>; 2],
+    lines: [Option<(MonitorConnId, u64)>; 2],
     /// The task of each waiter of the pool, by the index of the waiter.
     waiters: Vec<usize>,
 }
@@ -55,10 +55,10 @@ pub(super) struct Client {
     armed: u64,
 }
 
-const fn place_of(line: Line) -> usize {
-    match line {
-        Line::Check => 0,
-        Line::Rtt => 1,
+const fn place_of(kind: MonitorConnKind) -> usize {
+    match kind {
+        MonitorConnKind::Check => 0,
+        MonitorConnKind::Rtt => 1,
     }
 }
 
@@ -90,8 +90,8 @@ impl Client {
     }
 
     /// The monitor connections to a member.
-    pub(super) fn lines_to(&self, member: usize) -> impl Iterator<Item = LineId> {
-        self.servers.get(member).into_iter().flat_map(|server| server.lines.into_iter().flatten().map(|(line, _)| line))
+    pub(super) fn conns_to(&self, member: usize) -> impl Iterator<Item = MonitorConnId> {
+        self.servers.get(member).into_iter().flat_map(|server| server.lines.into_iter().flatten().map(|(conn, _)| conn))
     }
 
     pub(super) fn hear(&mut self, news: News, net: &mut Net) {
@@ -100,16 +100,16 @@ impl Client {
             News::Begin => {}
             News::Clock => self.turn_clock(net),
             // The server went down before the dial or the reply completed.
-            News::Dialed(member, line) | News::Reply(member, line, _) if !net.members[member].is_up => {
-                self.fail_line(member, line, net);
+            News::Dialed(member, conn) | News::Reply(member, conn, _) if !net.members[member].is_up => {
+                self.fail_conn(member, conn, net);
             }
-            News::Dialed(member, line) => {
+            News::Dialed(member, conn) => {
                 let server = self.servers[member].id;
                 // A dial that was cancelled meanwhile is dropped.
-                let _ = self.control.handle_dialed(now, server, line, &mut ());
+                let _ = self.control.handle_dialed(now, server, conn, &mut ());
             }
-            News::Reply(member, line, question) => self.hear_hello(member, line, question, net),
-            News::LineFailed(member, line) => self.fail_line(member, line, net),
+            News::Reply(member, conn, question) => self.hear_hello(member, conn, question, net),
+            News::LineFailed(member, conn) => self.fail_conn(member, conn, net),
             News::Established(member, conn) if net.members[member].is_up => {
                 let _ = self.servers[member].pool.handle_established(now, conn, &mut ());
             }
@@ -138,23 +138,23 @@ impl Client {
         }
     }
 
-    fn fail_line(&mut self, member: usize, line: LineId, net: &Net) {
+    fn fail_conn(&mut self, member: usize, conn: MonitorConnId, net: &Net) {
         let server = &mut self.servers[member];
-        let own = &mut server.lines[place_of(line.line())];
-        if own.is_some_and(|(own, _)| own == line) {
+        let own = &mut server.lines[place_of(conn.kind())];
+        if own.is_some_and(|(own, _)| own == conn) {
             *own = None;
         }
         // A monitor connection that was closed meanwhile is stale.
-        let _ = self.control.handle_failed(net.instant(), server.id, line, Cause::Network, &mut ());
+        let _ = self.control.handle_failed(net.instant(), server.id, conn, Cause::Network, &mut ());
     }
 
-    fn hear_hello(&mut self, place: usize, line: LineId, question: u64, net: &Net) {
+    fn hear_hello(&mut self, place: usize, conn: MonitorConnId, question: u64, net: &Net) {
         let server = &mut self.servers[place];
         // The hello was answered already, or another one was sent since.
-        if server.lines[place_of(line.line())] != Some((line, question)) {
+        if server.lines[place_of(conn.kind())] != Some((conn, question)) {
             return;
         }
-        server.lines[place_of(line.line())] = Some((line, 0));
+        server.lines[place_of(conn.kind())] = Some((conn, 0));
         let member = &net.members[place];
         let mut process = [0; 12];
         process[11] = u8::try_from(place).expect("three");
@@ -175,7 +175,7 @@ impl Client {
         });
         // Each awaitable hello is answered by an unlimited stream of replies.
         let matched = if question % 2 == 1 { Matched::MoreComes } else { Matched::Last };
-        let _ = self.control.handle_reply(net.instant(), server.id, line, &hello, matched, &mut ());
+        let _ = self.control.handle_reply(net.instant(), server.id, conn, &hello, matched, &mut ());
     }
 
     fn fail_establish(&mut self, member: usize, conn: poolhouse_core::pool::ConnId, late: bool, net: &mut Net) {
@@ -273,7 +273,7 @@ impl Client {
         while busy {
             busy = self.act(net);
             for member in 0..self.servers.len() {
-                busy |= self.drive_lines(member, net);
+                busy |= self.drive_conns(member, net);
                 busy |= self.drive_pool(member, net);
             }
         }
@@ -323,37 +323,37 @@ impl Client {
         did
     }
 
-    fn drive_lines(&mut self, member: usize, net: &mut Net) -> bool {
+    fn drive_conns(&mut self, member: usize, net: &mut Net) -> bool {
         let now = net.instant();
         let id = self.servers[member].id;
         let mut did = false;
-        for line in [Line::Check, Line::Rtt] {
-            while let Some(action) = self.control.poll_line(now, id, line) {
+        for conn in [MonitorConnKind::Check, MonitorConnKind::Rtt] {
+            while let Some(action) = self.control.poll_conn(now, id, conn) {
                 did = true;
                 // Odd numbers are awaitable hellos.
                 self.questions += 2;
-                let place = &mut self.servers[member].lines[place_of(line)];
+                let place = &mut self.servers[member].lines[place_of(conn)];
                 match action {
-                    MonitorAction::Dial(line) => {
-                        *place = Some((line, 0));
+                    MonitorAction::Dial(conn) => {
+                        *place = Some((conn, 0));
                         let is_up = net.members[member].is_up;
-                        let news = if is_up { News::Dialed(member, line) } else { News::LineFailed(member, line) };
+                        let news = if is_up { News::Dialed(member, conn) } else { News::LineFailed(member, conn) };
                         net.after_a_round_trip(self.place, news);
                     }
-                    MonitorAction::SendHello { line, hello: HelloKind::Handshake { .. } | HelloKind::Poll { .. } } => {
-                        *place = Some((line, self.questions));
-                        net.after_a_round_trip(self.place, News::Reply(member, line, self.questions));
+                    MonitorAction::SendHello { conn, hello: HelloKind::Handshake { .. } | HelloKind::Poll { .. } } => {
+                        *place = Some((conn, self.questions));
+                        net.after_a_round_trip(self.place, News::Reply(member, conn, self.questions));
                     }
-                    MonitorAction::SendHello { line, hello: HelloKind::Awaitable { topology_version, .. } } => {
-                        *place = Some((line, self.questions + 1));
+                    MonitorAction::SendHello { conn, hello: HelloKind::Awaitable { topology_version, .. } } => {
+                        *place = Some((conn, self.questions + 1));
                         // The reply is immediate when the client's topology version is outdated.
                         let known = topology_version.counter == net.members[member].counter;
                         let at_most = if known { Duration::from_secs(10) } else { ROUND_TRIP };
-                        net.watch(member, self.place, line, self.questions + 1, at_most);
+                        net.watch(member, self.place, conn, self.questions + 1, at_most);
                     }
-                    MonitorAction::ReadNext { line } => {
-                        *place = Some((line, self.questions + 1));
-                        net.watch(member, self.place, line, self.questions + 1, Duration::from_secs(10));
+                    MonitorAction::ReadNext { conn } => {
+                        *place = Some((conn, self.questions + 1));
+                        net.watch(member, self.place, conn, self.questions + 1, Duration::from_secs(10));
                     }
                     MonitorAction::Hangup(_) => *place = None,
                 }

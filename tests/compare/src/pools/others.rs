@@ -149,7 +149,7 @@ impl Peer for Shell {
     async fn get(&self) -> Self::Held<'_> {
         let connection = match self.limit {
             None => self.client.check_out().await,
-            limit => self.client.check_out_by(limit).await,
+            limit => self.client.check_out_timeout(limit).await,
         };
         connection.expect("no wait reaches the time limit")
     }

@@ -186,7 +186,7 @@ pub(crate) enum Order {
 
 /// The requested state of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedState {
     Listening,
     Refusing,
     Killed,
@@ -219,7 +219,7 @@ pub(crate) fn splitmix64(state: &mut u64) -> u64 {
 pub(crate) struct Inner {
     pub(crate) state: ServerState,
     pub(crate) version: TopologyVersion,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: RequestedState,
     pub(crate) sockets: Sockets,
     pub(crate) frozen: bool,
     pub(crate) fail_points: FailPoints,
@@ -506,7 +506,7 @@ impl Shared {
         let mut inner = Inner {
             state: options.state.clone(),
             version: TopologyVersion { process_id: ObjectId::new(), counter: 0 },
-            wanted: Wanted::Listening,
+            wanted: RequestedState::Listening,
             sockets: Sockets::Changing,
             frozen: false,
             fail_points: FailPoints::default(),

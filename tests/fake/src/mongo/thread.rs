@@ -19,7 +19,7 @@ use futures_lite::future;
 use super::FakeOptions;
 use super::connection::{Common, Connection, Stream, TlsConfig, TlsSocket};
 use super::fault::{Cut, Fault, FaultKind, ReplyFacts};
-use super::shared::{Ended, Shared, Sockets, Wanted};
+use super::shared::{Ended, RequestedState, Shared, Sockets};
 
 const BACKLOG: i32 = 1024;
 /// Pause after a failed accept, for example without free file descriptors.
@@ -121,7 +121,7 @@ impl Supervisor<'_> {
                 let sockets = self.change_to(wanted).await;
                 shared.with(|inner| inner.sockets = sockets);
                 done = Some(wanted);
-                if wanted == Wanted::Stopped {
+                if wanted == RequestedState::Stopped {
                     return;
                 }
             }
@@ -146,17 +146,17 @@ impl Supervisor<'_> {
     }
 
     /// Changes the sockets to the requested state.
-    async fn change_to(&mut self, wanted: Wanted) -> Sockets {
+    async fn change_to(&mut self, wanted: RequestedState) -> Sockets {
         let outcome = match wanted {
-            Wanted::Listening => self.listen().map(|()| Sockets::Listening),
-            Wanted::Refusing => self.unlisten().map(|()| Sockets::Refusing),
-            Wanted::Killed => {
+            RequestedState::Listening => self.listen().map(|()| Sockets::Listening),
+            RequestedState::Refusing => self.unlisten().map(|()| Sockets::Refusing),
+            RequestedState::Killed => {
                 let outcome = self.unlisten().map(|()| Sockets::Killed);
                 self.reset_all().await;
                 self.common.shared.with(super::shared::Inner::forget_process);
                 outcome
             }
-            Wanted::Stopped => {
+            RequestedState::Stopped => {
                 self.tcp = None;
                 self.unix = None;
                 self.idle = None;

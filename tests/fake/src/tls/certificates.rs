@@ -34,7 +34,7 @@ impl Validity {
 
 /// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CertificateRequest {
     /// The common name.
     pub common_name: String,
     /// The organizational unit. That of clients must differ from that of servers, or mongod treats
@@ -48,7 +48,7 @@ pub struct Wanted {
     pub is_authority: bool,
 }
 
-impl Wanted {
+impl CertificateRequest {
     /// A server with these names.
     #[must_use]
     pub fn server(names: &[&str]) -> Self {
@@ -122,7 +122,7 @@ impl Holder {
     /// If the name is not ASCII.
     #[must_use]
     pub fn root(name: &str) -> Self {
-        Self::self_signed(&Wanted::authority(name))
+        Self::self_signed(&CertificateRequest::authority(name))
     }
 
     /// Creates a self-signed certificate.
@@ -130,7 +130,7 @@ impl Holder {
     /// # Panics
     /// If a name is not ASCII.
     #[must_use]
-    pub fn self_signed(wanted: &Wanted) -> Self {
+    pub fn self_signed(wanted: &CertificateRequest) -> Self {
         let issuer = CertifiedIssuer::self_signed(wanted.params(), key()).expect("it can be signed");
         Self { issuer, above: String::new(), is_root: true, subject: subject(wanted) }
     }
@@ -140,7 +140,7 @@ impl Holder {
     /// # Panics
     /// If a name is not ASCII.
     #[must_use]
-    pub fn issue(&self, wanted: &Wanted) -> Self {
+    pub fn issue(&self, wanted: &CertificateRequest) -> Self {
         let issuer = CertifiedIssuer::signed_by(wanted.params(), key(), &self.issuer).expect("it can be signed");
         let above = if self.is_root { String::new() } else { self.identity().certificates };
         Self { issuer, above, is_root: false, subject: subject(wanted) }
@@ -172,7 +172,7 @@ impl fmt::Debug for Holder {
     }
 }
 
-fn subject(wanted: &Wanted) -> String {
+fn subject(wanted: &CertificateRequest) -> String {
     format!("CN={},OU={},O={ORGANIZATION}", wanted.common_name, wanted.unit)
 }
 

@@ -73,7 +73,7 @@ async fn crowd<P: Platform + Default>(
 }
 
 async fn ping<P: Platform>(client: &Client<Probe<P>>) {
-    let mut connection = client.check_out_by(None).await.expect("a connection");
+    let mut connection = client.check_out_timeout(None).await.expect("a connection");
     ping_by(connection.raw()).await.expect("a ping");
 }
 

@@ -34,7 +34,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
                 })
         });
     suite
-        .case("hosted::dropping::check_out_by", || run_case(check_out_by::<P>))
+        .case("hosted::dropping::check_out_timeout", || run_case(check_out_timeout::<P>))
         .case("hosted::dropping::warm_up", || run_case(warm_up::<P>))
         .case("hosted::dropping::close", || run_case(close::<P>))
         .case("hosted::dropping::connect", || run_case(connect::<P>))
@@ -74,13 +74,13 @@ async fn with_connection<P: Platform>(client: &Client<P>) -> Result<String, Erro
 /// A complete operation of a client with no or one connection. The server sends its replies in
 /// pieces.
 fn commands<P: Platform + Default>(
-    late_reply: Duration,
+    drain_timeout: Duration,
     operation: impl AsyncFn(&Client<Probe<P>>) -> Result<String, Error>,
 ) {
     run_case(async |subject: &Hosted<P>| {
         let rig = Rig::new(subject, |shape| {
             single(shape);
-            shape.late_reply = late_reply;
+            shape.drain_timeout = drain_timeout;
         });
         let trickle = FaultRule::always(Fault::Trickle { gap: Duration::ZERO }).on_command("find");
         at_every_point(1, async |point| {
@@ -97,13 +97,13 @@ fn commands<P: Platform + Default>(
 }
 
 /// The connection that the check-out waits for is returned meanwhile.
-async fn check_out_by<P: Platform + Default>(subject: &Hosted<P>) {
+async fn check_out_timeout<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
     let client = rig.client.client();
     at_every_point(1, async |point| {
-        let mut held = Some(client.check_out_by(None).await.expect("a connection"));
-        let done = point.reach_beside(client.check_out_by(Some(PATIENCE)), async || drop(held.take())).await;
+        let mut held = Some(client.check_out_timeout(None).await.expect("a connection"));
+        let done = point.reach_beside(client.check_out_timeout(Some(PATIENCE)), async || drop(held.take())).await;
         let over = done.is_some();
         drop((done, held));
         rig.nothing_is_held();
@@ -142,7 +142,7 @@ async fn close<P: Platform + Default>(subject: &Hosted<P>) {
         let mut events = client.subscribe();
         let over = point.reach(client.close()).await.is_some();
         if point.polls > 0 {
-            assert!(client.hub().is_closed());
+            assert!(client.core().is_closed());
             let error = refused(find(client, "one").await);
             assert!(matches!(error, Error::Operation(OperationError::Closed)), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
@@ -212,7 +212,7 @@ async fn next_event<P: Platform + Default>(subject: &Hosted<P>) {
     let mut events = rig.client.client().subscribe();
     let text = |notice| match notice {
         Notice::Event { event, .. } => event.to_string(),
-        Notice::Lost { count } => panic!("{count} events were lost"),
+        Notice::Lagged { count } => panic!("{count} events were lost"),
     };
     at_every_point(1, async |point| {
         let mut happens = Some(|| drop(block_on(rig.check_out())));

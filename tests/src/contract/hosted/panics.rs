@@ -27,9 +27,9 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::panics::of_the_clock_in_the_background", || run_case(of_the_clock::<P>))
         .case("hosted::panics::of_a_new_connection_task", || run_case(of_a_new_connection_task::<P>))
         .case("hosted::panics::of_the_monitor_connection_task", || run_case(of_the_monitor_connection_task::<P>));
-    [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
+    [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, drain_timeout)| {
         suite.case(format!("hosted::panics::in_a_closure_whose_reply_is_outstanding_and_{late}"), move || {
-            run_case(async |subject: &Hosted<P>| in_a_busy_closure(subject, late_reply).await);
+            run_case(async |subject: &Hosted<P>| in_a_busy_closure(subject, drain_timeout).await);
         })
     })
 }
@@ -50,7 +50,7 @@ async fn monitor_checks<P: Platform + Default>(rig: &Rig<Hosted<P>>) {
     let before = hellos();
     // A request for a check during a check has no effect, so it is repeated.
     eventually("the monitor checks", || {
-        rig.client.client().hub().request_check();
+        rig.client.client().core().request_check();
         hellos() > before
     })
     .await;
@@ -99,10 +99,10 @@ async fn in_a_closure<P: Platform + Default>(subject: &Hosted<P>) {
     rig.end().await;
 }
 
-async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, late_reply: Duration) {
+async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, drain_timeout: Duration) {
     let rig = Rig::new(subject, |shape| {
         single(shape);
-        shape.late_reply = late_reply;
+        shape.drain_timeout = drain_timeout;
     });
     all_is_well(&rig).await;
     let accepted = rig.server.accepted_count();
@@ -117,7 +117,7 @@ async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, late_repl
     rig.nothing_is_held();
     rig.server.thaw();
     all_is_well(&rig).await;
-    assert_eq!(rig.server.accepted_count(), accepted + u64::from(late_reply.is_zero()));
+    assert_eq!(rig.server.accepted_count(), accepted + u64::from(drain_timeout.is_zero()));
     rig.end().await;
 }
 
@@ -132,7 +132,7 @@ async fn under_the_lock<P: Platform + Default>(subject: &Hosted<P>) {
     let begun = std::time::Instant::now();
     loop {
         platform.panic_next(Panic::Now);
-        let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| rig.client.client().hub().request_check()));
+        let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| rig.client.client().core().request_check()));
         if panicked.is_err() {
             break;
         }
@@ -164,7 +164,7 @@ async fn in_the_background<P: Platform + Default>(subject: &Hosted<P>, part: Pan
         loop {
             // The next check is half a second away, unless one is in progress; no other task has
             // work.
-            rig.client.client().hub().request_check();
+            rig.client.client().core().request_check();
             platform.panic_next(part);
             let panics = async { eventually("it panics", || !platform.is_panic_due()).await };
             let limit = async {

@@ -2,7 +2,7 @@
 
 use crate::oracle::monitor::Action;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{Line, MonitorEvent};
+use poolhouse_core::monitor::{MonitorConnKind, MonitorEvent};
 use poolhouse_core::topology::{
     AppError, AppErrorKind, HandshakePhase, SdamEvent, ServerDescription, ServerError, TopologyType, Verdict,
 };
@@ -33,8 +33,8 @@ pub enum Input {
     Timeout,
     /// `poll_action`.
     Poll,
-    /// `poll_line`.
-    PollLine(ServerId, Line),
+    /// `poll_conn`.
+    PollConn(ServerId, MonitorConnKind),
 }
 
 /// An application's error, reduced to the fields that are checked.
@@ -99,7 +99,7 @@ pub enum Answer {
     /// The result of a poll.
     Action(Option<ControlAction>),
     /// The result of a poll of a monitor connection.
-    Line(Option<Action>),
+    MonitorAction(Option<Action>),
 }
 
 /// The properties of a server that are checked.

@@ -7,7 +7,7 @@ use crate::oracle::{Checks, Violation};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{Line, MonitorEvent};
+use poolhouse_core::monitor::{MonitorConnKind, MonitorEvent};
 use poolhouse_core::topology::{PoolCommand, TopologyType};
 use poolhouse_core::{Cause, Instant, ServerId};
 
@@ -103,7 +103,7 @@ impl Oracle {
         self.now = self.now.max(now);
         let about = match input {
             Input::Dialed(server) | Input::Reply(server, _) | Input::Failed(server, _) => Some(server),
-            Input::Hello(server, _) | Input::Error(server, _) | Input::PollLine(server, _) => Some(server),
+            Input::Hello(server, _) | Input::Error(server, _) | Input::PollConn(server, _) => Some(server),
             _ => None,
         };
         let server = about.and_then(|server| self.servers.get(&server)).filter(|server| server.open);
@@ -116,7 +116,7 @@ impl Oracle {
             was: server.map(|server| server.looks),
             was_beating: server.is_some_and(|server| server.beat.is_some()),
         };
-        if !matches!(input, Input::Poll | Input::PollLine(..)) {
+        if !matches!(input, Input::Poll | Input::PollConn(..)) {
             // A call before all actions are taken makes the state between calls incomplete.
             self.prompt &= self.drained;
             self.drained = false;
@@ -239,7 +239,7 @@ impl Oracle {
                 Some(action) => self.polled(action, scene),
                 None => self.at_rest(scene),
             },
-            (Input::PollLine(id, Line::Check), Answer::Line(Some(Action::Dial(_)))) => {
+            (Input::PollConn(id, MonitorConnKind::Check), Answer::MonitorAction(Some(Action::Dial(_)))) => {
                 let now = self.now;
                 let server = self.servers.entry(id).or_default();
                 server.dials.push_back(now);
@@ -250,7 +250,7 @@ impl Oracle {
                 let span = now.saturating_since(first);
                 scene.checks.check("S20", span >= PAUSE_MIN, || format!("three dials of {id:?} in {span:?}"))
             }
-            (Input::PollLine(id, _), Answer::Line(Some(action))) => {
+            (Input::PollConn(id, _), Answer::MonitorAction(Some(action))) => {
                 let is_open = self.servers.get(&id).is_some_and(|server| server.open);
                 let may = is_open || matches!(action, Action::Hangup(_));
                 scene.checks.check("S18", may, || format!("{id:?} was removed, but owes {action:?}"))

@@ -7,7 +7,7 @@ use crate::oracle::tests::{assert_all_broken, breaks};
 use crate::oracle::{Checks, Violation};
 use core::time::Duration;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{HeartbeatId, Line, MonitorEvent};
+use poolhouse_core::monitor::{HeartbeatId, MonitorConnKind, MonitorEvent};
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{PoolCommand, TopologyType, Verdict};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
@@ -113,8 +113,8 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let unknown = Event::Changed(server(), FAILED);
     let lost = |cause| [known(), vec![failed(cause, &[unknown])]].concat();
     let dial = |now| {
-        let dial = Action::Dial(Wire { line: Line::Check, number: 1 });
-        step(now, Input::PollLine(server(), Line::Check), Answer::Line(Some(dial)), &[])
+        let dial = Action::Dial(Wire { kind: MonitorConnKind::Check, number: 1 });
+        step(now, Input::PollConn(server(), MonitorConnKind::Check), Answer::MonitorAction(Some(dial)), &[])
     };
     let dials = [known(), vec![dial(10_000), dial(10_100)]].concat();
     let marked = Event::Changed(server(), Looks { failed: false, ..FAILED });

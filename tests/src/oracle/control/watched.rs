@@ -5,7 +5,7 @@ use crate::oracle::Checks;
 use crate::oracle::monitor::Action;
 use core::ops::Deref;
 use poolhouse_core::control::{Control, ControlAction, ControlObserver};
-use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::monitor::{MonitorAction, MonitorConfig, MonitorConnId, MonitorConnKind, MonitorEvent};
 use poolhouse_core::observe::EventContext;
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{AppError, Memory, SdamEvent, TopologyConfig, TopologyId, Verdict};
@@ -109,10 +109,10 @@ impl<M: Memory> Watched<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let result = observed!(self, observer, handle_dialed(now, server, line));
+        let result = observed!(self, observer, handle_dialed(now, server, conn));
         self.judge(now, Input::Dialed(server), taken(result));
         result
     }
@@ -126,13 +126,13 @@ impl<M: Memory> Watched<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         reply: &HelloReply<'_>,
         matched: Matched,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let version = reply.topology_version.filter(|_| reply.ok);
-        let result = observed!(self, observer, handle_reply(now, server, line, reply, matched));
+        let result = observed!(self, observer, handle_reply(now, server, conn, reply, matched));
         self.judge(now, Input::Reply(server, version), taken(result));
         result
     }
@@ -146,11 +146,11 @@ impl<M: Memory> Watched<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        line: LineId,
+        conn: MonitorConnId,
         cause: Cause,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let result = observed!(self, observer, handle_failed(now, server, line, cause));
+        let result = observed!(self, observer, handle_failed(now, server, conn, cause));
         self.judge(now, Input::Failed(server, cause), taken(result));
         result
     }
@@ -221,10 +221,10 @@ impl<M: Memory> Watched<M> {
         polled
     }
 
-    /// [`Control::poll_line`].
-    pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
-        let polled = self.control.poll_line(now, server, line);
-        self.judge(now, Input::PollLine(server, line), Answer::Line(polled.as_ref().map(Action::of)));
+    /// [`Control::poll_conn`].
+    pub fn poll_conn(&mut self, now: Instant, server: ServerId, kind: MonitorConnKind) -> Option<MonitorAction> {
+        let polled = self.control.poll_conn(now, server, kind);
+        self.judge(now, Input::PollConn(server, kind), Answer::MonitorAction(polled.as_ref().map(Action::of)));
         polled
     }
 }

@@ -2,14 +2,16 @@
 
 use crate::reply::CheckReply;
 use core::time::Duration;
-use poolhouse_core::monitor::{CheckOutcome, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorState};
+use poolhouse_core::monitor::{
+    CheckOutcome, HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorState,
+};
 use poolhouse_core::{Cause, Instant};
 
-/// A monitor connection: its line and its number.
+/// A monitor connection: its kind and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// The line, of the two.
-    pub line: Line,
+    /// Its kind.
+    pub kind: MonitorConnKind,
     /// Its number.
     pub number: u64,
 }
@@ -17,8 +19,8 @@ pub struct Wire {
 impl Wire {
     /// Converts an id.
     #[must_use]
-    pub const fn of(id: LineId) -> Self {
-        Self { line: id.line(), number: id.number() }
+    pub const fn of(id: MonitorConnId) -> Self {
+        Self { kind: id.kind(), number: id.number() }
     }
 }
 
@@ -50,8 +52,8 @@ pub enum Input {
     Failed(Wire, Cause),
     /// `handle_timeout`.
     Timeout,
-    /// `poll_action`, or `poll_line` of one.
-    Poll(Option<Line>),
+    /// `poll_action`, or `poll_conn` of one.
+    Poll(Option<MonitorConnKind>),
 }
 
 /// The result of a call.
@@ -86,8 +88,8 @@ impl Action {
     pub const fn of(action: &MonitorAction) -> Self {
         match *action {
             MonitorAction::Dial(id) => Self::Dial(Wire::of(id)),
-            MonitorAction::SendHello { line, hello } => Self::Hello(Wire::of(line), hello),
-            MonitorAction::ReadNext { line } => Self::Read(Wire::of(line)),
+            MonitorAction::SendHello { conn, hello } => Self::Hello(Wire::of(conn), hello),
+            MonitorAction::ReadNext { conn } => Self::Read(Wire::of(conn)),
             MonitorAction::Hangup(id) => Self::Hangup(Wire::of(id)),
         }
     }

@@ -2,7 +2,9 @@
 //! has not been applied yet.
 
 use core::ops::Deref;
-use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorState};
+use poolhouse_core::monitor::{
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorState,
+};
 use poolhouse_core::{Cause, Instant, Observer, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
@@ -84,9 +86,9 @@ impl Hosted {
         self.monitor.poll_action(now)
     }
 
-    /// [`Monitor::poll_line`].
-    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
-        self.monitor.poll_line(now, line)
+    /// [`Monitor::poll_conn`].
+    pub fn poll_conn(&mut self, now: Instant, kind: MonitorConnKind) -> Option<MonitorAction> {
+        self.monitor.poll_conn(now, kind)
     }
 
     /// [`Monitor::cancel_check`], by a host that has marked the server Unknown.
@@ -105,10 +107,10 @@ impl Hosted {
     pub fn handle_dialed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let outcome = self.monitor.handle_dialed(now, line, self.known, observer)?;
+        let outcome = self.monitor.handle_dialed(now, conn, self.known, observer)?;
         self.note(outcome);
         Ok(())
     }
@@ -121,12 +123,12 @@ impl Hosted {
     pub fn handle_reply(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         reply: &HelloReply<'_>,
         matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let outcome = self.monitor.handle_reply(now, line, reply, matched, self.known, observer)?;
+        let outcome = self.monitor.handle_reply(now, conn, reply, matched, self.known, observer)?;
         self.note(outcome);
         Ok(())
     }
@@ -139,11 +141,11 @@ impl Hosted {
     pub fn handle_failed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         cause: Cause,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let outcome = self.monitor.handle_failed(now, line, cause, self.known, observer)?;
+        let outcome = self.monitor.handle_failed(now, conn, cause, self.known, observer)?;
         self.note(outcome);
         Ok(())
     }

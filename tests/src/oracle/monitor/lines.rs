@@ -5,7 +5,7 @@ use super::{Action, Input};
 use crate::oracle::Violation;
 use crate::reply::CheckReply;
 use poolhouse_core::Instant;
-use poolhouse_core::monitor::{HelloKind, Line};
+use poolhouse_core::monitor::{HelloKind, MonitorConnKind};
 
 type Judged = Result<(), Violation>;
 
@@ -71,10 +71,10 @@ impl Wiring {
 }
 
 impl Oracle {
-    pub(super) const fn wiring(&mut self, line: Line) -> &mut Wiring {
-        match line {
-            Line::Check => &mut self.check,
-            Line::Rtt => &mut self.ping,
+    pub(super) const fn wiring(&mut self, kind: MonitorConnKind) -> &mut Wiring {
+        match kind {
+            MonitorConnKind::Check => &mut self.check,
+            MonitorConnKind::Rtt => &mut self.ping,
         }
     }
 
@@ -157,21 +157,26 @@ impl Oracle {
         self.ping_due = self.ping_due.or(self.after(self.now, self.options.heartbeat_frequency));
     }
 
-    pub(super) fn polled(&mut self, of: Option<Line>, action: Option<Action>, scene: &mut Scene<'_>) -> Judged {
+    pub(super) fn polled(
+        &mut self,
+        of: Option<MonitorConnKind>,
+        action: Option<Action>,
+        scene: &mut Scene<'_>,
+    ) -> Judged {
         let Some(action) = action else {
             let owes = |wiring: &Wiring| wiring.hangup.is_some() || wiring.owed;
-            let check = of != Some(Line::Rtt) && owes(&self.check);
-            let ping = of != Some(Line::Check) && owes(&self.ping);
+            let check = of != Some(MonitorConnKind::Rtt) && owes(&self.check);
+            let ping = of != Some(MonitorConnKind::Check) && owes(&self.ping);
             return scene.checks.check("S21", !check && !ping, || format!("owed: {:?}, {:?}", self.check, self.ping));
         };
         let (Action::Dial(wire) | Action::Hello(wire, _) | Action::Read(wire) | Action::Hangup(wire)) = action;
         scene.checks.check(
             "S14",
-            wire.line == Line::Check || self.streaming || matches!(action, Action::Hangup(_)),
+            wire.kind == MonitorConnKind::Check || self.streaming || matches!(action, Action::Hangup(_)),
             || format!("{action:?} while the server does not stream"),
         )?;
         let (now, streams) = (self.now, self.streaming);
-        let wiring = self.wiring(wire.line);
+        let wiring = self.wiring(wire.kind);
         if let Action::Hangup(_) = action {
             let is_owed = wiring.hangup == Some(wire.number);
             wiring.hangup = None;
@@ -204,9 +209,9 @@ impl Oracle {
     }
 
     /// The host has dialed. The handshake follows, with the same deadline.
-    pub(super) fn dialed(&mut self, line: Line) {
+    pub(super) fn dialed(&mut self, kind: MonitorConnKind) {
         let now = self.now;
-        let wiring = self.wiring(line);
+        let wiring = self.wiring(kind);
         wiring.doing = Doing::Hello(HelloKind::Handshake { legacy: !wiring.hello_ok });
         wiring.owed = true;
         wiring.since = now;
@@ -216,10 +221,10 @@ impl Oracle {
     pub(super) fn is_current(&mut self, input: Input) -> bool {
         match input {
             Input::Dialed(wire) => {
-                let wiring = self.wiring(wire.line);
+                let wiring = self.wiring(wire.kind);
                 wiring.is_known(wire.number) && wiring.doing == Doing::Dial
             }
-            Input::Reply(wire, _) | Input::Failed(wire, _) => self.wiring(wire.line).is_known(wire.number),
+            Input::Reply(wire, _) | Input::Failed(wire, _) => self.wiring(wire.kind).is_known(wire.number),
             _ => true,
         }
     }

@@ -5,7 +5,7 @@ use super::lines::Doing;
 use super::{Answer, Input};
 use crate::reply::CheckReply;
 use poolhouse_core::Cause;
-use poolhouse_core::monitor::Line;
+use poolhouse_core::monitor::MonitorConnKind;
 
 impl Oracle {
     /// Applies a call to the state before its events are processed.
@@ -25,16 +25,16 @@ impl Oracle {
             }
             Input::Known(known) => self.known = known,
             Input::Dialed(wire) if scene.current => {
-                let wiring = *self.wiring(wire.line);
+                let wiring = *self.wiring(wire.kind);
                 if self.is_late(wiring) {
                     scene.failure = Some(Cause::NetworkTimeout);
                 } else {
-                    self.dialed(wire.line);
+                    self.dialed(wire.kind);
                 }
             }
-            Input::Reply(wire, reply) if scene.current => scene.failure = self.failure_of(wire.line, &reply),
+            Input::Reply(wire, reply) if scene.current => scene.failure = self.failure_of(wire.kind, &reply),
             Input::Failed(wire, cause) if scene.current => {
-                let wiring = *self.wiring(wire.line);
+                let wiring = *self.wiring(wire.kind);
                 scene.dialing = wiring.doing == Doing::Dial;
                 let is_late = self.is_late(wiring);
                 scene.failure = Some(if is_late { Cause::NetworkTimeout } else { cause });
@@ -56,8 +56,8 @@ impl Oracle {
     }
 
     /// The failure that a reply causes, if any.
-    fn failure_of(&mut self, line: Line, reply: &CheckReply) -> Option<Cause> {
-        let wiring = *self.wiring(line);
+    fn failure_of(&mut self, kind: MonitorConnKind, reply: &CheckReply) -> Option<Cause> {
+        let wiring = *self.wiring(kind);
         let is_expected = !wiring.owed && !matches!(wiring.doing, Doing::Nothing | Doing::Dial);
         if self.is_late(wiring) {
             Some(Cause::NetworkTimeout)
@@ -104,11 +104,11 @@ impl Oracle {
                 scene
                     .checks
                     .check("S21", *answer == expected && is_quiet, || format!("{:?}: {answer:?}", scene.input))?;
-                if scene.current { self.check_report(wire.line, scene) } else { Ok(()) }
+                if scene.current { self.check_report(wire.kind, scene) } else { Ok(()) }
             }
             Input::Timeout => self.timed(scene),
-            Input::Poll(line) => match answer {
-                Answer::Action(action) => self.polled(line, *action, scene),
+            Input::Poll(conn) => match answer {
+                Answer::Action(action) => self.polled(conn, *action, scene),
                 _ => scene.checks.check("S21", false, || format!("polled {answer:?}")),
             },
         }
@@ -143,9 +143,9 @@ impl Oracle {
     }
 
     /// A report of a current connection.
-    fn check_report(&mut self, line: Line, scene: &mut Scene<'_>) -> Judged {
+    fn check_report(&mut self, kind: MonitorConnKind, scene: &mut Scene<'_>) -> Judged {
         let is_dial = matches!(scene.input, Input::Dialed(_));
-        if line == Line::Check {
+        if kind == MonitorConnKind::Check {
             let is_checking = matches!(scene.was, Phase::Checking { .. });
             let should = is_checking && (scene.failure.is_some() || !is_dial);
             scene.checks.check("S2", scene.ended == should, || format!("{:?} ends {should}", scene.input))?;
@@ -171,9 +171,11 @@ impl Oracle {
         }
         if scene.dialing {
             // The host has no connection to close after a failed dial.
-            self.wiring(line).hangup = None;
+            self.wiring(kind).hangup = None;
         }
-        scene.checks.check("S13", line == Line::Check || scene.reported == 0, || "a measurement caused an event".into())
+        scene.checks.check("S13", kind == MonitorConnKind::Check || scene.reported == 0, || {
+            "a measurement caused an event".into()
+        })
     }
 
     fn timed(&mut self, scene: &mut Scene<'_>) -> Judged {

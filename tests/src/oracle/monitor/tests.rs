@@ -6,7 +6,7 @@ use crate::oracle::tests::{assert_all_broken, breaks};
 use crate::oracle::{Checks, Violation};
 use crate::reply::CheckReply;
 use core::time::Duration;
-use poolhouse_core::monitor::{HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
+use poolhouse_core::monitor::{HeartbeatId, HelloKind, MonitorConnKind, MonitorEvent, MonitorOptions, MonitorState};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// The time, the call, its result, its events, and the getters after it.
@@ -17,7 +17,7 @@ const fn at(ms: u64) -> Instant {
 }
 
 const fn wire(number: u64) -> Wire {
-    Wire { line: Line::Check, number }
+    Wire { kind: MonitorConnKind::Check, number }
 }
 
 fn id(connection: u64) -> HeartbeatId {
@@ -42,7 +42,7 @@ fn step(now: u64, input: Input, answer: Answer, events: &[MonitorEvent]) -> Step
 }
 
 fn polled(action: Action) -> Step {
-    step(0, Input::Poll(Some(Line::Check)), Answer::Action(Some(action)), &[])
+    step(0, Input::Poll(Some(MonitorConnKind::Check)), Answer::Action(Some(action)), &[])
 }
 
 fn seen(state: MonitorState, timeout: Option<u64>) -> Seen {
@@ -103,7 +103,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let requested = [waiting(), vec![step(100, Input::Request, Answer::None, &[])]].concat();
     let failed = |cause| step(10_005, Input::Failed(wire(1), cause), Answer::Done, &[bad(1, cause, 5)]);
     let refused = Cause::Command { code: 1 };
-    let rtt = Wire { line: Line::Rtt, number: 2 };
+    let rtt = Wire { kind: MonitorConnKind::Rtt, number: 2 };
     let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Ended, Some(10_005)));
     let wrong_mean = Seen { average: Some(Duration::from_secs(1)), ..seen(MonitorState::Waiting, Some(10_000)) };
     let late = Seen { average: Some(Duration::ZERO), ..seen(MonitorState::Waiting, Some(501)) };
@@ -119,7 +119,11 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
         ("S6", [again(), vec![failed(refused)]].concat(), settle(10_005, &[begun(2, false)])),
         ("S7", again(), unsettled),
         ("S13", answered(CheckReply::OK), look(settle(0, &[]), wrong_mean)),
-        ("S14", waiting(), step(0, Input::Poll(Some(Line::Rtt)), Answer::Action(Some(Action::Dial(rtt))), &[])),
+        (
+            "S14",
+            waiting(),
+            step(0, Input::Poll(Some(MonitorConnKind::Rtt)), Answer::Action(Some(Action::Dial(rtt))), &[]),
+        ),
         ("S15", answered(streaming), settle(0, &[])),
         ("S16", start(), step(10_000, Input::Timeout, Answer::None, &[])),
         ("S17", [start(), vec![dialed]].concat(), polled(poll)),

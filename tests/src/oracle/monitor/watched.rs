@@ -4,7 +4,7 @@ use super::{Action, Answer, Hosted, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::Checks;
 use crate::reply::CheckReply;
 use core::ops::Deref;
-use poolhouse_core::monitor::{Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::monitor::{Monitor, MonitorAction, MonitorConfig, MonitorConnId, MonitorConnKind, MonitorEvent};
 use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
@@ -135,11 +135,11 @@ impl Watched {
     pub fn handle_dialed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = observed!(self, observer, handle_dialed(now, line));
-        self.judge(now, Input::Dialed(Wire::of(line)), taken(result));
+        let result = observed!(self, observer, handle_dialed(now, conn));
+        self.judge(now, Input::Dialed(Wire::of(conn)), taken(result));
         result
     }
 
@@ -151,13 +151,13 @@ impl Watched {
     pub fn handle_reply(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         reply: &HelloReply<'_>,
         matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = observed!(self, observer, handle_reply(now, line, reply, matched));
-        self.judge(now, Input::Reply(Wire::of(line), CheckReply::of(reply, matched)), taken(result));
+        let result = observed!(self, observer, handle_reply(now, conn, reply, matched));
+        self.judge(now, Input::Reply(Wire::of(conn), CheckReply::of(reply, matched)), taken(result));
         result
     }
 
@@ -169,12 +169,12 @@ impl Watched {
     pub fn handle_failed(
         &mut self,
         now: Instant,
-        line: LineId,
+        conn: MonitorConnId,
         cause: Cause,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = observed!(self, observer, handle_failed(now, line, cause));
-        self.judge(now, Input::Failed(Wire::of(line), cause), taken(result));
+        let result = observed!(self, observer, handle_failed(now, conn, cause));
+        self.judge(now, Input::Failed(Wire::of(conn), cause), taken(result));
         result
     }
 
@@ -191,10 +191,10 @@ impl Watched {
         polled
     }
 
-    /// [`Monitor::poll_line`].
-    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
-        let polled = self.monitor.poll_line(now, line);
-        self.judge(now, Input::Poll(Some(line)), Answer::Action(polled.as_ref().map(Action::of)));
+    /// [`Monitor::poll_conn`].
+    pub fn poll_conn(&mut self, now: Instant, kind: MonitorConnKind) -> Option<MonitorAction> {
+        let polled = self.monitor.poll_conn(now, kind);
+        self.judge(now, Input::Poll(Some(kind)), Answer::Action(polled.as_ref().map(Action::of)));
         polled
     }
 }

@@ -370,7 +370,7 @@ impl Oracle {
     }
 
     /// Whether the memory has a free connection slot.
-    pub(super) fn has_place(&self) -> bool {
+    pub(super) fn has_slot(&self) -> bool {
         let taken = self.conns.len() + self.owed_closes.len() + self.owed_ends.len();
         taken < self.room.conns as usize
     }

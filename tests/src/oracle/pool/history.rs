@@ -456,8 +456,8 @@ impl Oracle {
                 match (scene.input, scene.unbound_waiter) {
                     (Input::CheckOut { .. }, _) => by_turn(scene.newcomer?),
                     (Input::Established { .. }, Some(turn)) => by_turn(turn),
-                    // Several check-outs fail in one call: the first one with a matching duration is
-                    // taken.
+                    // Several check-outs fail in one call: the first one with a matching duration
+                    // is taken.
                     _ => self.queue.iter().position(fits),
                 }
             }

@@ -47,7 +47,7 @@ impl Oracle {
         // connection may be created. While the memory has no free slot, nothing is due, so the
         // removal is observed when a slot is free again.
         let is_reported = seen.timeout.is_some_and(|at| at <= self.now);
-        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_place() && !is_reported {
+        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_slot() && !is_reported {
             self.pause_until = None;
         }
         self.is_due(seen.timeout, scene)?;
@@ -107,7 +107,7 @@ impl Oracle {
         if !self.is_in_background() {
             return Ok(());
         }
-        let may = self.may_create() && self.has_place() && self.pause_until.is_none_or(|until| until <= self.now);
+        let may = self.may_create() && self.has_slot() && self.pause_until.is_none_or(|until| until <= self.now);
         let is_due = seen.timeout.is_some_and(|at| at <= self.now);
         scene.checks.check("P4", !(may && self.wants_more()) || is_due, || {
             format!("{} of {} connections exist, but none is being created", self.total(), self.goal())
@@ -136,12 +136,12 @@ impl Oracle {
                     }
                 }
             }
-            if let Some(until) = self.pause_until.filter(|_| self.wants_more() && self.has_place()) {
+            if let Some(until) = self.pause_until.filter(|_| self.wants_more() && self.has_slot()) {
                 earlier(until);
             }
         }
         let waits = self.oldest_unbound().is_some() || (background && self.wants_more() && self.pause_until.is_none());
-        if waits && self.state == Some(PoolState::Ready) && self.may_create() && self.has_place() {
+        if waits && self.state == Some(PoolState::Ready) && self.may_create() && self.has_slot() {
             earlier(self.now);
         }
         let (reported, due) = (reported.map(|at| at.max(self.now)), due.map(|at| at.max(self.now)));

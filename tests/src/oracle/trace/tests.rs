@@ -9,7 +9,7 @@ fn trace(events: &[(u64, Event)]) -> Trace {
     Trace(events.iter().map(|(at, event)| (Instant::from_nanos(*at), 7, *event)).collect())
 }
 
-fn life() -> Vec<(u64, Event)> {
+fn run() -> Vec<(u64, Event)> {
     let failed =
         |error, after| Event::Failed(CheckOutFailedReason::ConnectionError, error, Duration::from_nanos(after));
     vec![
@@ -30,7 +30,7 @@ fn life() -> Vec<(u64, Event)> {
 
 #[test]
 fn trace_is_read_as_written_and_checked_again() {
-    let whole = trace(&life());
+    let whole = trace(&run());
     let text = whole.json().to_string();
     let read = Trace::parse(&serde_json::from_str(&text).expect("JSON")).expect("a trace");
     assert_eq!(read, whole);
@@ -55,7 +55,7 @@ fn each_error_is_read_as_itself() {
 #[test]
 fn events_are_checked_without_calls() {
     let without = |place: usize| {
-        let mut events = life();
+        let mut events = run();
         events.remove(place);
         trace(&events)
     };

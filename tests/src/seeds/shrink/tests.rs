@@ -3,7 +3,7 @@ use crate::choices::{Choices, Decisions, Script, Stream};
 use crate::sim::caught;
 use core::time::Duration;
 
-const ENDLESS: Limits = Limits { lives: 5_000, time: Duration::MAX };
+const ENDLESS: Limits = Limits { runs: 5_000, time: Duration::MAX };
 
 /// A planted bug: a run that adds numbers fails when the sum exceeds a hundred and the switch of
 /// the other part was on once.
@@ -39,11 +39,11 @@ fn failing_run_is_shrunk_to_the_decisions_that_it_needs() {
 #[test]
 fn run_is_not_shrunk_to_another_failure() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![3, 9, 9])].into() };
-    let live = |script: &Script| match script.streams["a"].as_slice() {
+    let run = |script: &Script| match script.streams["a"].as_slice() {
         [first, ..] if *first >= 3 => Some("P9: one".to_owned()),
         _ => Some("P10: another".to_owned()),
     };
-    let shrunk = shrink(script, "P9: one".to_owned(), ENDLESS, live);
+    let shrunk = shrink(script, "P9: one".to_owned(), ENDLESS, run);
     assert_eq!(shrunk.script.streams["a"], [3]);
 }
 
@@ -51,9 +51,9 @@ fn run_is_not_shrunk_to_another_failure() {
 fn shrinking_ends_at_its_limits_of_time_and_runs() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![9; 100])].into() };
     let spend = |limits| shrink(script.clone(), "P1: any".to_owned(), limits, |_| None);
-    let none = spend(Limits { lives: 5_000, time: Duration::ZERO });
-    assert_eq!((none.lives, none.script), (0, script.clone()));
-    assert_eq!(spend(Limits { lives: 3, time: Duration::MAX }).lives, 3);
+    let none = spend(Limits { runs: 5_000, time: Duration::ZERO });
+    assert_eq!((none.runs, none.script), (0, script.clone()));
+    assert_eq!(spend(Limits { runs: 3, time: Duration::MAX }).runs, 3);
 }
 
 #[test]

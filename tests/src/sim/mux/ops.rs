@@ -3,7 +3,7 @@
 use super::book::Entry;
 use super::kind::Kind;
 use super::same;
-use super::world::World;
+use super::simulation::Simulation;
 use crate::choices::Choices;
 use crate::model::mux::{Outcome, Place, Stand};
 use crate::oracle::mux::Bounded;
@@ -23,7 +23,7 @@ enum State {
     Failed,
 }
 
-impl<M: Bounded> World<'_, M> {
+impl<M: Bounded> Simulation<'_, M> {
     fn waiters_in(&self, state: State) -> Vec<usize> {
         let state_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
             Some(Outcome::Waiting) => State::Waiting,

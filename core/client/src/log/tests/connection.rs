@@ -12,13 +12,13 @@ use poolhouse_core::{Cause, Instant, ObjectId};
 const CLEAR: Clear = Clear::All { interrupt_in_use_connections: false };
 
 /// A pool with the logger as its observer.
-struct World {
+struct Rig {
     pool: Pool<OnHeap>,
     now: Instant,
     logs: Within<'static, Logs>,
 }
 
-impl World {
+impl Rig {
     fn new(options: PoolOptions, logging: LogOptions) -> Self {
         let (now, mut logs) = (Instant::ORIGIN, logs(logging));
         let pool = Pool::new(now, PoolId::new(7), options.validate().expect("valid"), &mut logs);
@@ -67,11 +67,11 @@ fn check(captured: &Captured, message: &str, fields: &[(&str, capture::Value)]) 
 #[test]
 fn all_events_of_a_connection_are_logged_in_order() {
     let captured = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
-        world.ready();
-        let lease = world.lease();
-        world.check_in(lease, Health::Healthy);
-        world.pool.close(world.now, &mut world.logs);
+        let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        rig.ready();
+        let lease = rig.lease();
+        rig.check_in(lease, Health::Healthy);
+        rig.pool.close(rig.now, &mut rig.logs);
     });
     let id = ("driverConnectionId", 1_u64.into());
     let duration = ("durationMS", 1.5.into());
@@ -105,10 +105,10 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
         ("maxConnecting", 3_u64.into()),
         ("waitQueueTimeoutMS", 700_u64.into()),
     ];
-    let captured = capture(|| drop(World::new(options, LogOptions::DEFAULT)));
+    let captured = capture(|| drop(Rig::new(options, LogOptions::DEFAULT)));
     check(&captured[0], "Connection pool created", &all);
     let options = PoolOptions { max_connecting: 9, ..PoolOptions::DEFAULT };
-    let captured = capture(|| drop(World::new(options, LogOptions::DEFAULT)));
+    let captured = capture(|| drop(Rig::new(options, LogOptions::DEFAULT)));
     check(&captured[0], "Connection pool created", &[("maxConnecting", 9_u64.into())]);
 }
 
@@ -116,10 +116,10 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
 #[test]
 fn cleared_pool_is_logged_once_while_it_is_paused() {
     let captured = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, MESSAGES);
-        world.ready();
-        world.pool.clear(world.now, CLEAR, Some(Cause::Network), &mut world.logs).expect("of its mode");
-        world.pool.clear(world.now, CLEAR, Some(Cause::Network), &mut world.logs).expect("of its mode");
+        let mut rig = Rig::new(PoolOptions::DEFAULT, MESSAGES);
+        rig.ready();
+        rig.pool.clear(rig.now, CLEAR, Some(Cause::Network), &mut rig.logs).expect("of its mode");
+        rig.pool.clear(rig.now, CLEAR, Some(Cause::Network), &mut rig.logs).expect("of its mode");
     });
     check(&captured[2], "Connection pool cleared", &[]);
     assert_eq!(captured.len(), 3, "no message for a pool that is paused already");
@@ -130,15 +130,15 @@ fn cleared_pool_is_logged_once_while_it_is_paused() {
 fn cleared_service_is_named_in_hex() {
     let captured = capture(|| {
         let options = PoolOptions { load_balanced: true, ..PoolOptions::DEFAULT };
-        let mut world = World::new(options, LogOptions::DEFAULT);
-        world.ready();
-        let (waiter, conn) = world.begin();
+        let mut rig = Rig::new(options, LogOptions::DEFAULT);
+        rig.ready();
+        let (waiter, conn) = rig.begin();
         let service = ObjectId([0xab; 12]);
-        world.pool.handle_service(conn, service).expect("pending");
-        world.pool.handle_established(world.now, conn, &mut world.logs).expect("pending");
-        let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("granted") };
-        world.pool.clear(world.now, Clear::Service(service), None, &mut world.logs).expect("of its mode");
-        world.check_in(lease, Health::Healthy);
+        rig.pool.handle_service(conn, service).expect("pending");
+        rig.pool.handle_established(rig.now, conn, &mut rig.logs).expect("pending");
+        let Claim::Granted(lease) = rig.pool.claim(rig.now, waiter) else { panic!("granted") };
+        rig.pool.clear(rig.now, Clear::Service(service), None, &mut rig.logs).expect("of its mode");
+        rig.check_in(lease, Health::Healthy);
     });
     let cleared = captured.iter().find(|message| message.message() == "Connection pool cleared").expect("cleared");
     check(cleared, "Connection pool cleared", &[("serviceId", "abababababababababababab".into())]);
@@ -148,26 +148,26 @@ fn cleared_service_is_named_in_hex() {
 #[test]
 fn closed_connection_has_one_of_four_fixed_reasons() {
     let stale = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
-        world.ready();
-        let lease = world.lease();
-        world.pool.clear(world.now, CLEAR, None, &mut world.logs).expect("of its mode");
-        world.check_in(lease, Health::Healthy);
+        let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        rig.ready();
+        let lease = rig.lease();
+        rig.pool.clear(rig.now, CLEAR, None, &mut rig.logs).expect("of its mode");
+        rig.check_in(lease, Health::Healthy);
     });
     let idle = capture(|| {
         let options = PoolOptions { max_idle_time: Some(Duration::from_millis(5)), ..PoolOptions::DEFAULT };
-        let mut world = World::new(options, LogOptions::DEFAULT);
-        world.ready();
-        let lease = world.lease();
-        world.check_in(lease, Health::Healthy);
-        world.pass(6000);
-        world.pool.handle_timeout(world.now, &mut world.logs);
+        let mut rig = Rig::new(options, LogOptions::DEFAULT);
+        rig.ready();
+        let lease = rig.lease();
+        rig.check_in(lease, Health::Healthy);
+        rig.pass(6000);
+        rig.pool.handle_timeout(rig.now, &mut rig.logs);
     });
     let error = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
-        world.ready();
-        let lease = world.lease();
-        world.check_in(lease, Health::Broken(Cause::NetworkTimeout));
+        let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        rig.ready();
+        let lease = rig.lease();
+        rig.check_in(lease, Health::Broken(Cause::NetworkTimeout));
     });
     let closed = |captured: &[Captured], fields: &[(&str, capture::Value)]| {
         let last = captured.last().expect("some");
@@ -190,28 +190,28 @@ fn closed_connection_has_one_of_four_fixed_reasons() {
 fn failed_check_out_has_one_of_three_fixed_reasons() {
     let timeout = capture(|| {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
-        let mut world = World::new(options, LogOptions::DEFAULT);
-        world.ready();
-        let lease = world.lease();
-        let deadline = Some(world.now.saturating_add(Duration::from_millis(2)));
-        let waits = world.pool.check_out(world.now, deadline, &mut world.logs);
+        let mut rig = Rig::new(options, LogOptions::DEFAULT);
+        rig.ready();
+        let lease = rig.lease();
+        let deadline = Some(rig.now.saturating_add(Duration::from_millis(2)));
+        let waits = rig.pool.check_out(rig.now, deadline, &mut rig.logs);
         assert!(matches!(waits, Ok(CheckOut::Queued(_))));
-        world.pass(2000);
-        world.pool.handle_timeout(world.now, &mut world.logs);
-        world.check_in(lease, Health::Healthy);
+        rig.pass(2000);
+        rig.pool.handle_timeout(rig.now, &mut rig.logs);
+        rig.check_in(lease, Health::Healthy);
     });
     let closed = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
-        world.pool.close(world.now, &mut world.logs);
-        assert!(world.pool.check_out(world.now, None, &mut world.logs).is_err());
+        let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        rig.pool.close(rig.now, &mut rig.logs);
+        assert!(rig.pool.check_out(rig.now, None, &mut rig.logs).is_err());
     });
     let error = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
-        world.ready();
-        let (_, conn) = world.begin();
-        world.pass(250);
+        let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        rig.ready();
+        let (_, conn) = rig.begin();
+        rig.pass(250);
         let refused = EstablishError { cause: Cause::Network, overloaded: false, clear: Some(CLEAR) };
-        world.pool.handle_establish_failed(world.now, conn, refused, &mut world.logs).expect("pending");
+        rig.pool.handle_establish_failed(rig.now, conn, refused, &mut rig.logs).expect("pending");
     });
     let failed = |captured: &[Captured], fields: &[(&str, capture::Value)]| {
         let failed = captured.iter().find(|message| message.message() == "Connection checkout failed");
@@ -272,18 +272,18 @@ fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets() {
 fn sentences_follow_the_templates() {
     let captured = capture(|| {
         let options = PoolOptions { max_pool_size: 1, max_connecting: 3, ..PoolOptions::DEFAULT };
-        let mut world = World::new(options, TEXT);
-        world.ready();
-        let lease = world.lease();
-        let deadline = Some(world.now.saturating_add(Duration::from_millis(2)));
-        let waits = world.pool.check_out(world.now, deadline, &mut world.logs);
+        let mut rig = Rig::new(options, TEXT);
+        rig.ready();
+        let lease = rig.lease();
+        let deadline = Some(rig.now.saturating_add(Duration::from_millis(2)));
+        let waits = rig.pool.check_out(rig.now, deadline, &mut rig.logs);
         assert!(matches!(waits, Ok(CheckOut::Queued(_))));
-        world.pass(2000);
-        world.pool.handle_timeout(world.now, &mut world.logs);
-        world.check_in(lease, Health::Broken(Cause::Network));
-        world.pool.clear(world.now, CLEAR, None, &mut world.logs).expect("of its mode");
-        world.pool.check_out(world.now, None, &mut world.logs).expect_err("paused");
-        world.pool.close(world.now, &mut world.logs);
+        rig.pass(2000);
+        rig.pool.handle_timeout(rig.now, &mut rig.logs);
+        rig.check_in(lease, Health::Broken(Cause::Network));
+        rig.pool.clear(rig.now, CLEAR, None, &mut rig.logs).expect("of its mode");
+        rig.pool.check_out(rig.now, None, &mut rig.logs).expect_err("paused");
+        rig.pool.close(rig.now, &mut rig.logs);
     });
     let texts: Vec<String> = captured.iter().map(|event| String::from(event.message())).collect();
     assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == CONNECTION), "one field only");

@@ -5,7 +5,7 @@ use super::*;
 use poolhouse_core::pool::{OnHeap, Pool, PoolConfig, PoolId};
 use poolhouse_core::topology::{self, Topology, TopologyOptions};
 
-fn life(options: LogOptions) {
+fn run(options: LogOptions) {
     let now = Instant::ORIGIN;
     let mut logs = logs(options);
     let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut logs);
@@ -23,20 +23,20 @@ fn components_are_filtered_by_target_by_any_subscriber() {
         let count = |target: &str| captured.iter().filter(|event| event.target == target).count();
         (count(CONNECTION), count(TOPOLOGY))
     };
-    assert_eq!(of(capture_where(|_| true, || life(LogOptions::DEFAULT))), (2, 6));
-    assert_eq!(of(capture_where(|meta| meta.target() == CONNECTION, || life(LogOptions::DEFAULT))), (2, 0));
-    assert_eq!(of(capture_where(|meta| meta.target() == TOPOLOGY, || life(LogOptions::DEFAULT))), (0, 6));
-    assert_eq!(of(capture_where(|meta| *meta.level() < Level::DEBUG, || life(LogOptions::DEFAULT))), (0, 0), "LOG-38");
+    assert_eq!(of(capture_where(|_| true, || run(LogOptions::DEFAULT))), (2, 6));
+    assert_eq!(of(capture_where(|meta| meta.target() == CONNECTION, || run(LogOptions::DEFAULT))), (2, 0));
+    assert_eq!(of(capture_where(|meta| meta.target() == TOPOLOGY, || run(LogOptions::DEFAULT))), (0, 6));
+    assert_eq!(of(capture_where(|meta| *meta.level() < Level::DEBUG, || run(LogOptions::DEFAULT))), (0, 0), "LOG-38");
 }
 
 /// LOG-34
 #[test]
 fn minimum_level_of_a_component_applies_to_every_subscriber() {
     let connection = LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT };
-    assert!(capture(|| life(connection)).iter().all(|event| event.target == CONNECTION));
+    assert!(capture(|| run(connection)).iter().all(|event| event.target == CONNECTION));
     let topology = LogOptions { connection: LevelFilter::WARN, ..LogOptions::DEFAULT };
-    assert!(capture(|| life(topology)).iter().all(|event| event.target == TOPOLOGY));
-    assert_eq!(capture(|| life(LogOptions::OFF)), []);
+    assert!(capture(|| run(topology)).iter().all(|event| event.target == TOPOLOGY));
+    assert_eq!(capture(|| run(LogOptions::OFF)), []);
 }
 
 /// LOG-37

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions};
+use poolhouse_core::monitor::{MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions};
 use poolhouse_core::topology::{self, TopologyOptions};
 use poolhouse_core::{Cause, ObjectId, ServerId, TopologyVersion};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
@@ -15,14 +15,14 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
 /// A direct connection to one server, with the logger as observer.
-struct World {
+struct Rig {
     control: Control<topology::OnHeap>,
     server: ServerId,
     now: Instant,
     logs: Logs,
 }
 
-impl World {
+impl Rig {
     fn new(options: LogOptions) -> Self {
         let (now, mut logs) = (Instant::ORIGIN, Logs::new(options));
         let seeds = ["DB.example:27018"];
@@ -41,20 +41,20 @@ impl World {
     }
 
     /// Advances the check connection to the point where a reply is due.
-    fn connect(&mut self) -> LineId {
+    fn connect(&mut self) -> MonitorConnId {
         loop {
-            match self.control.poll_line(self.now, self.server, Line::Check).expect("a check is due") {
+            match self.control.poll_conn(self.now, self.server, MonitorConnKind::Check).expect("a check is due") {
                 MonitorAction::Hangup(_) => {}
-                MonitorAction::Dial(line) => {
-                    self.control.handle_dialed(self.now, self.server, line, &mut self.logs).expect("wanted");
+                MonitorAction::Dial(conn) => {
+                    self.control.handle_dialed(self.now, self.server, conn, &mut self.logs).expect("wanted");
                 }
-                MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => return line,
+                MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => return conn,
             }
         }
     }
 
     /// Delivers, 2.5 ms later, a reply of a server that can stream.
-    fn reply(&mut self, line: LineId, document: RawDocument<'_>) {
+    fn reply(&mut self, conn: MonitorConnId, document: RawDocument<'_>) {
         self.now = self.now.saturating_add(Duration::from_micros(2500));
         let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 5 });
         let hello = HelloReply {
@@ -66,12 +66,12 @@ impl World {
         };
         let mut observer = Within::new(&mut self.logs, EventContext::NONE.with_reply(document));
         let (now, server) = (self.now, self.server);
-        self.control.handle_reply(now, server, line, &hello, Matched::Last, &mut observer).expect("wanted");
+        self.control.handle_reply(now, server, conn, &hello, Matched::Last, &mut observer).expect("wanted");
     }
 
-    fn fail(&mut self, line: LineId, cause: Cause) {
+    fn fail(&mut self, conn: MonitorConnId, cause: Cause) {
         self.now = self.now.saturating_add(Duration::from_millis(3));
-        self.control.handle_failed(self.now, self.server, line, cause, &mut self.logs).expect("wanted");
+        self.control.handle_failed(self.now, self.server, conn, cause, &mut self.logs).expect("wanted");
     }
 }
 
@@ -88,18 +88,18 @@ fn document(text: &str) -> Vec<u8> {
 
 /// Runs a check that succeeds with a document, an awaited one that fails, its retry that fails too,
 /// and the close.
-fn life(options: LogOptions, text: &str) -> Vec<Captured> {
+fn run(options: LogOptions, text: &str) -> Vec<Captured> {
     let bytes = document(text);
     let document = RawDocument::new(&bytes).expect("whole");
     capture(|| {
-        let mut world = World::new(options);
-        let line = world.connect();
-        world.reply(line, document);
-        let line = world.connect();
-        world.fail(line, Cause::Network);
-        let line = world.connect();
-        world.fail(line, Cause::NetworkTimeout);
-        world.control.close(world.now, &mut world.logs);
+        let mut rig = Rig::new(options);
+        let conn = rig.connect();
+        rig.reply(conn, document);
+        let conn = rig.connect();
+        rig.fail(conn, Cause::Network);
+        let conn = rig.connect();
+        rig.fail(conn, Cause::NetworkTimeout);
+        rig.control.close(rig.now, &mut rig.logs);
     })
 }
 
@@ -123,8 +123,8 @@ fn server() -> [(&'static str, Value); 2] {
 #[test]
 fn all_events_of_a_topology_are_logged_in_order() {
     let captured = capture(|| {
-        let mut world = World::new(LogOptions::DEFAULT);
-        world.control.close(world.now, &mut world.logs);
+        let mut rig = Rig::new(LogOptions::DEFAULT);
+        rig.control.close(rig.now, &mut rig.logs);
     });
     let described = |event: &Captured, previous: &str, new: &str| {
         let descriptions = [("previousDescription", previous.into()), ("newDescription", new.into())];
@@ -144,7 +144,7 @@ fn all_events_of_a_topology_are_logged_in_order() {
 /// LOG-29, LOG-31, LOG-33
 #[test]
 fn heartbeats_are_logged_with_their_connection() {
-    let captured = life(MESSAGES, "hello");
+    let captured = run(MESSAGES, "hello");
     let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
         event.check(TOPOLOGY, &[&[message(text), id()], &server()[..], fields].concat());
     };
@@ -170,9 +170,9 @@ fn heartbeats_are_logged_with_their_connection() {
 #[test]
 fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
     let options = LogOptions { heartbeat_replies: false, ..MESSAGES };
-    let captured = life(options, "hello");
+    let captured = run(options, "hello");
     assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));
-    let captured = life(LogOptions { style: LogStyle::Text, ..options }, "hello");
+    let captured = run(LogOptions { style: LogStyle::Text, ..options }, "hello");
     assert!(captured.iter().all(|event| !event.message().contains("Reply")));
     assert_eq!(options, LogOptions { deployment: LevelFilter::OFF, ..LogOptions::DEFAULT });
 }
@@ -182,7 +182,7 @@ fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
 fn reply_is_cut_at_the_limit_between_characters() {
     let cut = |limit: usize, text: &str| {
         let options = LogOptions { document_length_max: limit, ..MESSAGES };
-        let captured = life(options, text);
+        let captured = run(options, text);
         String::from(named(&captured, "Server heartbeat succeeded")[0].text("reply"))
     };
     let all = r#"{"ok":1.0,"text":"aéb"}"#;
@@ -199,7 +199,7 @@ fn reply_is_cut_at_the_limit_between_characters() {
 /// LOG-40
 #[test]
 fn sentences_follow_the_templates() {
-    let captured = life(TEXT, "hi");
+    let captured = run(TEXT, "hi");
     assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY), "one field only");
     let texts: Vec<&str> = captured.iter().map(Captured::message).collect();
     let connection = |driver: u32| format!("for db.example:27018 on connection with driver-generated ID {driver}");
@@ -282,10 +282,10 @@ fn failed_heartbeat_is_logged_with_its_reason() {
         (TEXT, "message", "Failure: network error: connection refused"),
     ] {
         let captured = capture(|| {
-            let mut world = World::new(options);
-            let line = world.connect();
-            let mut logs = Within::new(world.logs, EventContext::NONE.with_reason(&reason));
-            world.control.handle_failed(world.now, world.server, line, Cause::Network, &mut logs).expect("wanted");
+            let mut rig = Rig::new(options);
+            let conn = rig.connect();
+            let mut logs = Within::new(rig.logs, EventContext::NONE.with_reason(&reason));
+            rig.control.handle_failed(rig.now, rig.server, conn, Cause::Network, &mut logs).expect("wanted");
         });
         let failed =
             captured.iter().find(|message| message.text("message").contains("eartbeat failed")).expect("logged");

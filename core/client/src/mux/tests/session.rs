@@ -22,7 +22,7 @@ type Script = VecDeque<Vec<u8>>;
 type Work = Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>;
 
 #[derive(Default)]
-struct World {
+struct Rig {
     now: Duration,
     /// How far the clock advances at each read.
     pace: Duration,
@@ -37,7 +37,7 @@ struct World {
 
 /// A platform that does nothing unless the test advances it.
 #[derive(Clone, Default)]
-struct Still(Arc<Mutex<World>>);
+struct Still(Arc<Mutex<Rig>>);
 
 struct Socket {
     script: Script,
@@ -76,14 +76,14 @@ impl AsyncWrite for Socket {
 }
 
 impl Still {
-    fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Rig) -> T) -> T {
         act(&mut self.0.lock().expect("not poisoned"))
     }
 
     /// Polls each task several times.
     fn run(&self) {
         for _ in 0..20 {
-            for task in self.with(|world| world.tasks.clone()) {
+            for task in self.with(|rig| rig.tasks.clone()) {
                 let Some(mut work) = task.lock().expect("not poisoned").take() else { continue };
                 if poll(&mut work).is_pending() {
                     *task.lock().expect("not poisoned") = Some(work);
@@ -93,7 +93,7 @@ impl Still {
     }
 
     fn drop_tasks(&self) {
-        for task in self.with(|world| core::mem::take(&mut world.tasks)) {
+        for task in self.with(|rig| core::mem::take(&mut rig.tasks)) {
             drop(task.lock().expect("not poisoned").take());
         }
     }
@@ -110,9 +110,9 @@ impl Platform for Still {
     type Task = Arc<Work>;
 
     fn now(&self) -> Instant {
-        self.with(|world| {
-            world.now += world.pace;
-            Instant::ORIGIN.saturating_add(world.now)
+        self.with(|rig| {
+            rig.now += rig.pace;
+            Instant::ORIGIN.saturating_add(rig.now)
         })
     }
 
@@ -125,9 +125,9 @@ impl Platform for Still {
     }
 
     async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Socket> {
-        let made = self.with(|world| {
-            let (full, versions) = (world.full, Some(Arc::clone(&world.versions)));
-            world.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions })
+        let made = self.with(|rig| {
+            let (full, versions) = (rig.full, Some(Arc::clone(&rig.versions)));
+            rig.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions })
         });
         match made {
             Some(socket) => Ok(socket),
@@ -156,7 +156,7 @@ impl Platform for Still {
         F: Future<Output = ()> + Send + 'static,
     {
         let work: Arc<Work> = Arc::new(Mutex::new(Some(Box::pin(work))));
-        self.with(|world| world.tasks.push(Arc::clone(&work)));
+        self.with(|rig| rig.tasks.push(Arc::clone(&work)));
         work
     }
 }
@@ -178,7 +178,7 @@ impl Drop for Stage {
 impl Stage {
     fn new(options: SessionOptions, scripts: impl IntoIterator<Item = Script>) -> Self {
         let platform = Still::default();
-        platform.with(|world| world.scripts = scripts.into_iter().collect());
+        platform.with(|rig| rig.scripts = scripts.into_iter().collect());
         let events = Subscribers::default();
         let heard = events.subscribe(64, |_| true);
         let session = Session::with_platform(platform.clone(), options.version(Version::V4), events);
@@ -267,9 +267,9 @@ fn events_of_a_server_are_ignored() {
 #[test]
 fn connection_that_accepts_no_byte_fails() {
     let mut stage = Stage::new(options(), []);
-    stage.platform.with(|world| {
-        world.full = true;
-        world.scripts.push_back(handshake(&[], &[]));
+    stage.platform.with(|rig| {
+        rig.full = true;
+        rig.scripts.push_back(handshake(&[], &[]));
     });
     stage.platform.run();
     assert_eq!(stage.told(), (0, vec![MuxClosed::Error(Cause::Network)]));
@@ -348,18 +348,18 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
     // an envelope.
     let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
     let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
-    let versions = stage.platform.with(|world| Arc::clone(&world.versions));
+    let versions = stage.platform.with(|rig| Arc::clone(&rig.versions));
     let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
     stage.platform.run();
     // The connection after the refused one tries the lower version at once. After two of them fail,
     // no further one is accepted.
     assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
     assert_eq!(stage.session.hosts()[0].version, Version::V3);
-    stage.platform.with(|world| world.now += LOWER_VERSION_FOR);
+    stage.platform.with(|rig| rig.now += LOWER_VERSION_FOR);
     stage.platform.run();
-    stage.platform.with(|world| world.scripts.push_back(handshake(&[], &[])));
+    stage.platform.with(|rig| rig.scripts.push_back(handshake(&[], &[])));
     for _ in 0..5 {
-        stage.platform.with(|world| world.now += Duration::from_secs(60));
+        stage.platform.with(|rig| rig.now += Duration::from_secs(60));
         stage.platform.run();
     }
     assert_eq!((stage.told().0, versions()), (1, vec![4]));
@@ -376,7 +376,7 @@ fn request_that_times_out_before_it_is_sent_was_not_executed() {
     let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
     let mut request = Box::pin(session.request_with(&query, timeout));
     assert!(poll(&mut request).is_pending());
-    stage.platform.with(|world| world.now += Duration::from_secs(1));
+    stage.platform.with(|rig| rig.now += Duration::from_secs(1));
     stage.platform.run();
     let Poll::Ready(Err(error)) = poll(&mut request) else { panic!("its time is over") };
     assert!(error.is_timeout() && !error.may_have_executed(), "{error}");
@@ -390,7 +390,7 @@ fn request_refused_by_hosts_until_its_deadline_has_timed_out() {
     let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), []);
     let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
     let outcome = |pace| {
-        stage.platform.with(|world| world.pace = pace);
+        stage.platform.with(|rig| rig.pace = pace);
         let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
         let Poll::Ready(Err(error)) = poll(&mut Box::pin(stage.session.request_with(&query, timeout))) else {
             panic!("there is no room for it")

@@ -4,7 +4,7 @@ use super::{FORMATS, Format, Rig, begun, long, run, server, speaking};
 use crate::contract::rig::within;
 use crate::patience::{PATIENCE, eventually};
 use crate::suite::Suite;
-use crate::tls::{Folder, Holder, ServerTls, Side, Wanted};
+use crate::tls::{CertificateRequest, Folder, Holder, ServerTls, Side};
 use alloc::sync::Arc;
 use async_executor::LocalExecutor;
 use async_io::Async;
@@ -38,7 +38,7 @@ async fn both_ways<P: Platform + Default>(format: Format) {
     let mut tls = TlsOptions::default();
     tls.ca_file = Some(folder.write("ca.pem", root.certificate()));
     let server = server();
-    let identity = root.issue(&Wanted::server(&["127.0.0.1"])).identity();
+    let identity = root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity();
     let front = Front::start(server.address(), &ServerTls::new(identity));
     let rig = Rig::<P>::of(vec![server], |options| {
         let hosts = vec![CqlHost::local(front.address.to_string())];

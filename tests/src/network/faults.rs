@@ -1,0 +1,334 @@
+//! Faults, and the end of faults.
+
+use super::kind::Kind;
+use super::links::{Event, Packet};
+use super::plan::MS;
+use super::simulation::Simulation;
+use super::truth::{Deployment, HOSTS, Way};
+use crate::choices::Choices;
+use crate::oracle::pool::Bounded;
+
+/// Faults of members, of connections and of the host, at drawn times.
+const FAULTS: [Kind; 25] = [
+    Kind::Kill,
+    Kind::Vanish,
+    Kind::Restart,
+    Kind::Restart,
+    Kind::Freeze,
+    Kind::Thaw,
+    Kind::Thaw,
+    Kind::Partition,
+    Kind::PartitionThere,
+    Kind::PartitionBack,
+    Kind::Refuse,
+    Kind::TlsBroken,
+    Kind::Heal,
+    Kind::Swizzle,
+    Kind::StepDown,
+    Kind::TwoPrimaries,
+    Kind::Join,
+    Kind::Reset,
+    Kind::HalfOpen,
+    Kind::Unsolicited,
+    Kind::ClockForward,
+    Kind::ClockBack,
+    Kind::Spurious,
+    Kind::LateNews,
+    Kind::Storm,
+];
+
+impl<M: Bounded> Simulation<'_, M> {
+    /// Executes the next fault, or ends the faults.
+    pub(super) fn fault(&mut self) {
+        if self.faults_left == 0 {
+            return self.end_faults();
+        }
+        self.faults_left -= 1;
+        let pause = self.plan.pause * u64::from(self.draws.faults.below(8) + 1) / 4;
+        self.net.at(self.now + pause, Event::Fault);
+        let member = self.truth.config[self.draws.faults.index(self.truth.config.len())];
+        if self.draws.faults.one_in(16) {
+            self.request();
+        }
+        let Some(kind) = self.plan.pick(&FAULTS, self.last_kind, &mut self.draws.faults) else { return };
+        self.last_kind = Some(kind);
+        let way = self.truth.members[member].way;
+        match kind {
+            Kind::Kill => self.kill(member, true),
+            Kind::Vanish => self.kill(member, false),
+            Kind::Restart => self.restart(member),
+            Kind::Freeze => self.freeze(member),
+            Kind::Thaw => self.thaw(member),
+            Kind::Partition => self.lead(kind, member, Way { lost_there: true, lost_back: true, ..way }),
+            Kind::PartitionThere => self.lead(kind, member, Way { lost_there: true, ..way }),
+            Kind::PartitionBack => self.lead(kind, member, Way { lost_back: true, ..way }),
+            Kind::Refuse => self.lead(kind, member, Way { refused: true, ..way }),
+            Kind::TlsBroken => self.lead(kind, member, Way { tls_broken: true, ..way }),
+            Kind::Heal => self.lead(kind, member, Way { clogged: way.clogged, ..Way::default() }),
+            Kind::Swizzle => self.swizzle(),
+            Kind::StepDown => self.step_down(),
+            Kind::TwoPrimaries => self.elect_another(),
+            Kind::Join => self.join_or_leave(),
+            Kind::Reset | Kind::HalfOpen | Kind::Unsolicited => self.harm_link(kind),
+            Kind::ClockForward => self.jump_forward(),
+            Kind::ClockBack => self.jump_back(),
+            Kind::Spurious => self.look(),
+            Kind::LateNews => self.send_stale_reports(),
+            _ => self.storm(),
+        }
+    }
+
+    pub(super) fn note(&mut self, kind: Kind, what: u64) {
+        self.counters.count(kind);
+        self.trace_line(|| format!("== {kind:?} {what}"));
+    }
+
+    /// Changes that the end of faults causes were not drawn, and are not counted.
+    fn note_member(&mut self, kind: Kind, member: usize) {
+        if !self.peace || matches!(kind, Kind::DeadForGood | Kind::Election) {
+            self.counters.count(kind);
+        }
+        self.trace_line(|| format!("== {kind:?} n{member}"));
+    }
+
+    fn kill(&mut self, member: usize, with_reset: bool) {
+        if !self.truth.members[member].up {
+            return;
+        }
+        self.note_member(if with_reset { Kind::Kill } else { Kind::Vanish }, member);
+        let is_silent = !with_reset && self.draws.faults.one_in(2);
+        let known = &mut self.truth.members[member];
+        (known.up, known.frozen, known.silent) = (false, false, is_silent);
+        for id in self.net.of_member(member) {
+            if with_reset {
+                let at = self.now + self.delay();
+                self.cut(id, at);
+            } else if let Some(link) = self.net.links.get_mut(&id) {
+                (link.lost_there, link.lost_back) = (true, true);
+            }
+        }
+        self.lose_primary(member);
+    }
+
+    /// The primary is lost, and the other members notice it.
+    fn lose_primary(&mut self, member: usize) {
+        if self.truth.primary != Some(member) {
+            return;
+        }
+        self.truth.primary = None;
+        for other in 0..HOSTS.len() {
+            if other != member {
+                self.sync_later(other);
+            }
+        }
+        let at = self.now + u64::from(self.draws.faults.below(2_000)) * MS;
+        self.net.at(at, Event::Elect);
+    }
+
+    fn sync_later(&mut self, member: usize) {
+        let at = self.now + u64::from(self.draws.faults.below(600)) * MS;
+        self.net.at(at, Event::Sync(member));
+    }
+
+    fn restart(&mut self, member: usize) {
+        if self.truth.members[member].up {
+            return;
+        }
+        self.note_member(Kind::Restart, member);
+        self.truth.restart(member);
+        self.sync_later(member);
+    }
+
+    fn freeze(&mut self, member: usize) {
+        if !self.truth.members[member].is_running() {
+            return;
+        }
+        self.note_member(Kind::Freeze, member);
+        self.truth.members[member].frozen = true;
+        self.lose_primary(member);
+    }
+
+    fn thaw(&mut self, member: usize) {
+        if !self.truth.members[member].frozen {
+            return;
+        }
+        self.note_member(Kind::Thaw, member);
+        self.truth.members[member].frozen = false;
+        for id in self.net.of_member(member) {
+            self.process_input(id);
+        }
+        // Streams that became due in the meantime continue.
+        self.changed(member);
+        self.sync_later(member);
+    }
+
+    /// Changes the faults of the path between the client and a member.
+    fn lead(&mut self, kind: Kind, member: usize, way: Way) {
+        if self.truth.members[member].way == way {
+            return;
+        }
+        self.note_member(kind, member);
+        let was_refused = self.truth.members[member].way.refused;
+        self.truth.members[member].way = way;
+        if way.refused && !was_refused {
+            for id in self.net.of_member(member) {
+                self.cut(id, self.now);
+            }
+        }
+    }
+
+    /// Holds back some members one after the other, and releases them in another order.
+    fn swizzle(&mut self) {
+        let members: Vec<usize> = (0..HOSTS.len()).filter(|_| self.draws.faults.one_in(2)).collect();
+        let last = self.now + u64::from(self.draws.faults.below(1_500)) * MS;
+        for &member in &members {
+            let clog = self.now + u64::from(self.draws.faults.below(500)) * MS;
+            let unclog = last.max(clog) + u64::from(self.draws.faults.below(500)) * MS + 1;
+            self.net.at(clog, Event::Clog(member));
+            self.net.at(unclog, Event::Unclog(member));
+        }
+    }
+
+    pub(super) fn clog(&mut self, member: usize) {
+        if !self.peace && !self.truth.members[member].way.clogged {
+            self.truth.members[member].way.clogged = true;
+            self.note_member(Kind::Swizzle, member);
+        }
+    }
+
+    /// Delivers the held messages of a member in order.
+    pub(super) fn unclog(&mut self, member: usize) {
+        self.truth.members[member].way.clogged = false;
+        let held = self.net.clogged.remove(&member).unwrap_or_default();
+        if !held.is_empty() {
+            self.note_member(Kind::Unclog, member);
+        }
+        for event in held {
+            self.happen(event);
+            self.settle();
+        }
+    }
+
+    fn step_down(&mut self) {
+        let Some(primary) = self.truth.primary else { return };
+        self.note_member(Kind::StepDown, primary);
+        self.truth.primary = None;
+        if self.truth.sync(primary) {
+            self.changed(primary);
+        }
+        for member in 0..HOSTS.len() {
+            self.sync_later(member);
+        }
+        let at = self.now + u64::from(self.draws.faults.below(1_000)) * MS;
+        self.net.at(at, Event::Elect);
+    }
+
+    /// Elects a primary if there is none.
+    pub(super) fn elect(&mut self) {
+        let candidates = self.truth.candidates();
+        if self.truth.primary.is_some() || candidates.is_empty() || self.truth.deployment != Deployment::Set {
+            return;
+        }
+        let chosen = candidates[self.draws.faults.index(candidates.len())];
+        self.note_member(Kind::Election, chosen);
+        self.install(chosen);
+    }
+
+    /// Elects another primary. The old one is not notified immediately.
+    fn elect_another(&mut self) {
+        let mut candidates = self.truth.candidates();
+        candidates.retain(|&member| self.truth.primary != Some(member));
+        if candidates.is_empty() || self.truth.deployment != Deployment::Set {
+            return;
+        }
+        let chosen = candidates[self.draws.faults.index(candidates.len())];
+        self.note_member(Kind::TwoPrimaries, chosen);
+        self.install(chosen);
+    }
+
+    fn install(&mut self, chosen: usize) {
+        if self.truth.elect(chosen) {
+            self.changed(chosen);
+        }
+        for member in 0..HOSTS.len() {
+            self.sync_later(member);
+        }
+    }
+
+    /// Adds a member, removes one, or both; never the first member, nor the primary.
+    fn join_or_leave(&mut self) {
+        let Some(primary) = self.truth.primary.filter(|&primary| self.truth.members[primary].is_running()) else {
+            return;
+        };
+        let mut config = self.truth.config.clone();
+        for _ in 0..=self.draws.faults.below(2) {
+            let member = self.draws.faults.index(5) + 1;
+            if !config.contains(&member) {
+                config.push(member);
+                config.sort_unstable();
+                self.note_member(Kind::Join, member);
+            } else if member != primary {
+                config.retain(|&other| other != member);
+                self.note_member(Kind::Leave, member);
+            }
+        }
+        if config != self.truth.config && self.truth.reconfigure(config) {
+            self.changed(primary);
+        }
+        for member in 0..HOSTS.len() {
+            self.sync_later(member);
+        }
+    }
+
+    fn harm_link(&mut self, kind: Kind) {
+        let links = self.net.standing();
+        if links.is_empty() {
+            return;
+        }
+        let id = links[self.draws.faults.index(links.len())];
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let member = link.member;
+        // Without delivery, the fault has no effect.
+        let is_lost = if kind == Kind::HalfOpen { link.lost_there } else { link.lost_back };
+        match kind {
+            _ if is_lost => return,
+            Kind::HalfOpen => link.lost_there = true,
+            Kind::Unsolicited => self.send_unsolicited(id),
+            _ => {
+                self.net.send_back(id, self.now, Packet::Reset);
+            }
+        }
+        self.note_member(kind, member);
+    }
+
+    /// Stops the faults. Members that are not to stay dead are restarted, and all members learn the
+    /// state of the set.
+    fn end_faults(&mut self) {
+        self.peace = true;
+        self.trace_line(|| "== peace".to_owned());
+        for member in 0..HOSTS.len() {
+            self.unclog(member);
+            self.lead(Kind::Heal, member, Way::default());
+            self.thaw(member);
+            // The first member is always restarted; some of the others stay dead.
+            if member == 0 || self.draws.faults.one_in(2) {
+                self.restart(member);
+            }
+            if !self.truth.members[member].up {
+                self.note_member(Kind::DeadForGood, member);
+            }
+        }
+        let has_primary = self.truth.primary.is_some_and(|primary| self.truth.members[primary].is_running());
+        if self.truth.deployment == Deployment::Set && !has_primary {
+            self.truth.primary = None;
+            if !self.draws.faults.one_in(8) {
+                self.elect();
+            }
+        }
+        for member in 0..HOSTS.len() {
+            if self.truth.sync(member) {
+                self.changed(member);
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Bugs of other pools, monitors and drivers, planted into a copy of this one. Each bug must be
+//! found by each of its assigned generators within its budget; without a planted bug, nothing may
+//! be found.
+//!
+//! Each file of tests/planted-bugs is a patch with a head: the original bug, the invariants that it
+//! breaks (tests/src/invariants.rs), the generators with their budgets, and texts, separated by
+//! ` | `. The output of at least one of the generators must contain one of these texts, which
+//! proves that the planted bug was found and not another. The bugs are enabled by a switch, so one
+//! build contains all of them.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use poolhouse_tests::figures;
+use poolhouse_tests::suite::Suite;
+use serde_json::{Value, json};
+
+/// The parts of the repository that are copied.
+const COPIED: [&str; 9] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "README.md",
+    "core",
+    "runtime-async-std",
+    "runtime-embassy",
+    "runtime-smol",
+    "tests",
+];
+
+/// The patch that all others need.
+const SWITCH: &str = "00-switch";
+
+/// Timeout of a hunt.
+const SECONDS_MAX: &str = "120";
+
+/// A planted bug.
+struct PlantedBug {
+    name: String,
+    breaks: String,
+    /// The output of one of its hunts must contain one of these texts.
+    seen: Vec<String>,
+    /// Generators and their budgets.
+    found_by: Vec<(String, u64)>,
+}
+
+fn main() -> ExitCode {
+    let planted_bugs = match planted_bugs() {
+        Ok(planted_bugs) => planted_bugs,
+        Err(error) => return Suite::new("planted_bugs").case("heads", move || Err::<(), _>(error)).run(),
+    };
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let planted = planted_bugs.len();
+    let generators: BTreeSet<(String, u64)> = planted_bugs.iter().flat_map(|bug| bug.found_by.clone()).collect();
+    let mut suite = Suite::new("planted_bugs");
+    suite = suite.case("nothing_planted_and_nothing_found", move || without(&generators));
+    for bug in planted_bugs {
+        let reported = Arc::clone(&reported);
+        suite = suite.case(bug.name.replace('-', "_"), move || found(&bug, &reported));
+    }
+    let status = suite.run();
+    // With `--list` no hunt has run.
+    if let Some(reported) = reported.lock().ok().filter(|reported| !reported.is_empty()) {
+        let found = reported.iter().filter(|bug| bug["found"] == true).count();
+        figures::record("planted_bugs", &json!({ "planted": planted, "found": found, "planted_bugs": *reported }));
+    }
+    status
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The build folder of this program.
+fn target() -> Result<PathBuf, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    // target/debug/deps/planted_bugs-..
+    program.ancestors().nth(3).map(Path::to_path_buf).ok_or_else(|| "no target folder".to_owned())
+}
+
+fn planted_bugs() -> Result<Vec<PlantedBug>, String> {
+    let mut names = names().map_err(|error| format!("tests/planted-bugs: {error}"))?;
+    names.retain(|name| name != SWITCH);
+    names.into_iter().map(bug).collect()
+}
+
+fn names() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("tests/planted-bugs"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "patch") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads the head of a patch.
+fn bug(name: String) -> Result<PlantedBug, String> {
+    let path = root().join("tests/planted-bugs").join(format!("{name}.patch"));
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let head: Vec<&str> = text.lines().take_while(|line| !line.starts_with("--- ")).collect();
+    let field = |field: &str| {
+        let line = head.iter().find_map(|line| line.strip_prefix(field));
+        line.map(str::trim).filter(|line| !line.is_empty()).ok_or_else(|| format!("{name} has no line {field}"))
+    };
+    let found_by = field("found-by:")?.split_whitespace().map(|word| {
+        let (generator, budget) =
+            word.split_once('=').ok_or_else(|| format!("{name}: {word} is not generator=budget"))?;
+        Ok((generator.to_owned(), budget.parse().map_err(|_| format!("{name}: {budget} is not a number"))?))
+    });
+    let found_by = found_by.collect::<Result<Vec<_>, String>>()?;
+    let seen = field("seen:")?.split(" | ").map(str::to_owned).collect();
+    Ok(PlantedBug { breaks: field("breaks:")?.to_owned(), seen, found_by, name })
+}
+
+/// No generator, with its largest budget, finds anything without a planted bug.
+fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
+    for (generator, budget) in generators {
+        let is_largest = !generators.iter().any(|(other, larger)| other == generator && larger > budget);
+        if is_largest {
+            let hunted = hunt(generator, *budget, None)?;
+            if !hunted["found"].is_null() {
+                return Err(format!("{generator} fails without a planted bug: {hunted}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each generator finds the bug, and the output of one of them identifies it.
+fn found(bug: &PlantedBug, reported: &Mutex<Vec<Value>>) -> Result<(), String> {
+    let mut hunts = Vec::new();
+    let mut missed = Vec::new();
+    for (generator, budget) in &bug.found_by {
+        match hunt(generator, *budget, Some(&bug.name)) {
+            Ok(hunted) => {
+                if hunted["found"].is_null() {
+                    missed.push(generator.clone());
+                }
+                hunts.push(hunted);
+            }
+            // A hunt that did not end has found nothing.
+            Err(error) => {
+                hunts.push(json!({ "generator": generator, "planted": bug.name, "error": error }));
+                missed.push(format!("{generator} ({error})"));
+            }
+        }
+    }
+    if let Ok(mut reported) = reported.lock() {
+        reported.push(json!({
+            "name": bug.name, "breaks": bug.breaks, "seen": bug.seen, "found": missed.is_empty(), "hunts": &hunts,
+        }));
+    }
+    if !missed.is_empty() {
+        return Err(format!("not found by {}", missed.join(", ")));
+    }
+    let said: Vec<&str> = hunts_said(&hunts).collect();
+    let is_it = said.iter().any(|said| bug.seen.iter().any(|words| said.contains(words.as_str())));
+    if is_it { Ok(()) } else { Err(format!("another failure was found: none of {:?} in {said:#?}", bug.seen)) }
+}
+
+fn hunts_said(hunts: &[Value]) -> impl Iterator<Item = &str> {
+    hunts.iter().filter_map(|hunted| hunted["found"].as_str())
+}
+
+/// The programs of the copy.
+#[derive(Clone)]
+struct Programs {
+    hunt: PathBuf,
+    interleavings: PathBuf,
+    schedules: PathBuf,
+    contract_std: PathBuf,
+}
+
+/// Runs a program of the copy.
+fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, String> {
+    static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
+    let programs = PROGRAMS.get_or_init(build).as_ref().map_err(Clone::clone)?;
+    let of_tests = [
+        ("interleavings", &programs.interleavings),
+        ("schedules", &programs.schedules),
+        ("contract_std", &programs.contract_std),
+    ];
+    for (name, program) in of_tests {
+        if let Some(test) = generator.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
+            return one_test(generator, program, test, planted);
+        }
+    }
+    let mut command = Command::new("timeout");
+    command.arg(SECONDS_MAX).arg(&programs.hunt).args(["--generator", generator, "--budget", &budget.to_string()]);
+    command.arg("--corpus").arg(root().join("fuzz/corpus"));
+    if let Some(name) = planted {
+        command.args(["--planted", name]);
+    }
+    let output = command.env_remove(figures::FOLDER).output().map_err(|error| format!("timeout: {error}"))?;
+    let reported = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&reported).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{generator}, {planted:?}: {}: {}", output.status, said.trim())
+    })
+}
+
+/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is
+/// dropped at each of its polls.
+fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) -> Result<Value, String> {
+    let begun = Instant::now();
+    let mut command = Command::new("timeout");
+    command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
+    // Runs the contract once. Without this variable, it runs once for each number of threads and
+    // once without subscribers, each time in a separate process.
+    command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
+    // The figures of the whole suite must stay.
+    command.env_remove(figures::FOLDER);
+    let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
+    let output = output.map_err(|error| format!("timeout: {error}"))?;
+    let reported = [output.stdout, output.stderr].concat();
+    let reported = String::from_utf8_lossy(&reported);
+    let is_run = reported.contains("running 1 test");
+    let found = match output.status.code() {
+        Some(0) if is_run => None,
+        // The exit status of cargo's test programs when a test fails.
+        Some(101) if is_run => Some(panic_of(&reported)),
+        _ => return Err(format!("{generator}: {}: {reported}", output.status)),
+    };
+    Ok(json!({
+        "generator": generator, "planted": planted, "tried": 1, "seconds": begun.elapsed().as_secs_f64(), "found": found,
+    }))
+}
+
+/// The output of a failing test, from the line with the location of the panic to the next empty
+/// line or note.
+fn panic_of(reported: &str) -> String {
+    let begin = reported.find(" panicked at ").or_else(|| reported.find("test panicked: ")).unwrap_or_default();
+    let lines = reported[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
+    lines.take(8).collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+/// Adds the path of a file or folder to an error.
+fn failed_at(what: &Path) -> impl Fn(io::Error) -> String {
+    move |error| format!("{}: {error}", what.display())
+}
+
+/// Makes the copy with all bugs in it, and builds it with the same compiler and flags as the
+/// repository.
+fn build() -> Result<Programs, String> {
+    let target = target()?;
+    let (stage, copy) = (target.join("planted_bugs/stage"), target.join("planted_bugs/copy"));
+    // Never the build folder of the repository itself: cargo identifies packages by their position
+    // in a workspace, so it would confuse the copy's packages with the repository's.
+    let built = target.join("planted_bugs/target");
+    for part in ["debug/.fingerprint", "debug/build", "debug/deps"] {
+        link_dependencies(&target.join(part), &built.join(part)).map_err(failed_at(&built))?;
+    }
+    if stage.exists() {
+        fs::remove_dir_all(&stage).map_err(failed_at(&stage))?;
+    }
+    for name in COPIED {
+        copy_all(&root().join(name), &stage.join(name)).map_err(failed_at(&stage))?;
+    }
+    for name in names().map_err(failed_at(&stage))? {
+        apply(&stage, &name)?;
+    }
+    // Unchanged files keep their times, so they are not built again.
+    sync(&stage, &copy).map_err(failed_at(&copy))?;
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &built);
+    // Cargo's variables about this package: build scripts that read them would run again, in both
+    // builds.
+    for (name, _) in env::vars_os() {
+        let is_of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"]
+            .iter()
+            .any(|start| name.to_string_lossy().starts_with(start));
+        if is_of_package {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.args(["test", "--locked", "--offline", "--workspace", "--all-features", "--no-run"]);
+    cargo.args(["--bin", "hunt", "--test", "interleavings", "--test", "schedules"]);
+    cargo.args(["--test", "contract_std"]);
+    let output = cargo.arg("--message-format=json").output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("the copy does not build:\n{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let program = |name: &str| {
+        let messages = built.iter().filter(|message| message["target"]["name"] == name);
+        let program = messages.filter_map(|message| message["executable"].as_str()).next_back();
+        program.map(PathBuf::from).ok_or_else(|| format!("cargo did not report the path of {name}"))
+    };
+    Ok(Programs {
+        hunt: program("hunt")?,
+        interleavings: program("interleavings")?,
+        schedules: program("schedules")?,
+        contract_std: program("contract_std")?,
+    })
+}
+
+/// Links the built dependencies of the repository, so they are not built twice; linked files keep
+/// their times. The names of our own packages all begin with one word.
+fn link_dependencies(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
+        let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Programs are also our own, and are not libraries.
+        let is_program = from.ends_with("deps") && !name.starts_with("lib");
+        if name.contains("poolhouse") || is_program {
+            continue;
+        }
+        if entry.is_dir() {
+            link_dependencies(&entry, &to)?;
+        } else if !to.exists() {
+            fs::hard_link(&entry, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(folder: &Path, name: &str) -> Result<(), String> {
+    let patch = root().join("tests/planted-bugs").join(format!("{name}.patch"));
+    let patch = patch.canonicalize().map_err(|error| format!("{}: {error}", patch.display()))?;
+    let mut git = Command::new("git");
+    // The folder is not a part of the repository that contains it.
+    git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
+    let output = git.args(["apply", "-C1"]).arg(&patch).output().map_err(|error| format!("git: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name} does not apply any more: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn is_left_out(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "target" || name == "firmware" && path.is_dir())
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| !is_left_out(&path)) {
+            copy_all(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `to` equal to `from`, and touches only what differs.
+fn sync(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        let content = fs::read(from)?;
+        if fs::read(to).is_ok_and(|old| old == content) {
+            return Ok(());
+        }
+        return fs::write(to, content);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        let path = entry.path();
+        if !from.join(entry.file_name()).exists() {
+            if path.is_dir() { fs::remove_dir_all(&path)? } else { fs::remove_file(&path)? }
+        }
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        sync(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
