@@ -69,6 +69,7 @@
 
 mod action;
 mod description;
+mod emit;
 mod error;
 mod event;
 mod judge;
@@ -78,7 +79,6 @@ mod options;
 mod owned;
 mod parse;
 mod seeds;
-mod tell;
 #[cfg(test)]
 pub(crate) mod tests;
 mod texts;

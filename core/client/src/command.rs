@@ -106,11 +106,11 @@ impl<P: Platform> Client<P> {
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
-            let told = guard.preference_to_send(read_preference, self.options().direct_connection);
+            let sent = guard.preference_to_send(read_preference, self.options().direct_connection);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
+            match connection::exchange(&mut guard, database, command, sent.as_ref(), read).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => attempts.failed(error)?,
             }

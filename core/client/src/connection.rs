@@ -143,11 +143,11 @@ impl<'c, P: Platform> Connection<'c, P> {
         let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
-        let told = self.guard.preference_to_send(wanted, self.client.options().direct_connection);
+        let sent = self.guard.preference_to_send(wanted, self.client.options().direct_connection);
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }
-        exchange(&mut self.guard, database, command, told.as_ref(), read).await
+        exchange(&mut self.guard, database, command, sent.as_ref(), read).await
     }
 
     /// Returns the driver's guard of the connection, which writes commands and reads replies

@@ -260,12 +260,12 @@ impl<R: Runtime> Connection<R> {
 
     /// Sends one command of the handshake, and receives its reply.
     ///
-    /// - `told`: called with the server's hello, which the client core evaluates. An error ends the
-    ///   handshake.
+    /// - `on_hello`: called with the server's hello, which the client core evaluates. An error ends
+    ///   the handshake.
     pub(super) async fn perform_handshake<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
-        told: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+        on_hello: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
     ) -> Result<Shaken, NotEstablished> {
         self.output.truncate(0);
         if handshake.poll_transmit(&mut self.output)? {
@@ -290,7 +290,7 @@ impl<R: Runtime> Connection<R> {
             };
             let handled = handshake.handle_input(whole)?;
             if let Some(hello) = &handled.hello {
-                told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
+                on_hello(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
             }
             let (next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
             self.consume(consumed);

@@ -313,7 +313,7 @@ impl<R: Runtime> ClientCore<R> {
         connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
         hello.load_balanced = self.config().pool.options().load_balanced;
         let load_balanced = hello.load_balanced;
-        let mut told = |reply: &HelloReply<'_>| {
+        let mut on_hello = |reply: &HelloReply<'_>| {
             if !load_balanced {
                 self.report_hello(server, conn, reply);
                 return Ok(());
@@ -352,7 +352,7 @@ impl<R: Runtime> ClientCore<R> {
                         let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
                         if is_earlier(limit, deadline) { limit } else { deadline }
                     };
-                    let mut command = pin!(connection.perform_handshake(&mut handshake, &mut told));
+                    let mut command = pin!(connection.perform_handshake(&mut handshake, &mut on_hello));
                     let mut passed = Some(Instant::ORIGIN);
                     loop {
                         // Another operation may wait for the connection now, with a later deadline.

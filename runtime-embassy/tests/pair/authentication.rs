@@ -36,7 +36,7 @@ async fn list(rig: &Rig<Small>) -> Result<(), OperationError> {
 }
 
 #[test]
-fn right_password_gets_in() {
+fn right_password_is_accepted() {
     run(async |net| {
         let server = server();
         let credential = Credential::new("ada", PASSWORD);
@@ -78,7 +78,7 @@ fn wrong_password_gets_an_error_without_a_secret_in_it() {
 }
 
 #[test]
-fn nobody_gets_in_without_a_password() {
+fn missing_password_is_refused() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -91,7 +91,7 @@ fn nobody_gets_in_without_a_password() {
 
 /// After a refusal, the same client authenticates as soon as the server accepts it.
 #[test]
-fn server_that_lies_is_not_believed_until_it_is_honest() {
+fn server_without_a_valid_proof_is_refused() {
     run(async |net| {
         let server = server();
         let rig = calling(net, &server, Credential::new("ada", PASSWORD));
@@ -116,7 +116,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
 
 /// Ten thousand rounds and more take many polls; other tasks run between them.
 #[test]
-fn authentication_leaves_time_for_others() {
+fn authentication_yields_to_other_tasks() {
     run(async |net| {
         let ada = FakeUser::new("ada", PASSWORD).with_iterations(15_000);
         let server = FakeServer::start(FakeOptions::with_users(vec![ada])).expect("the fake server starts");

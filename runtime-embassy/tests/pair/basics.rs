@@ -69,7 +69,7 @@ fn many_tasks_share_few_connections() {
 
 /// CMAP-20: waiters are served in order of arrival.
 #[test]
-fn those_who_wait_are_served_in_order() {
+fn waiters_are_served_in_order() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -125,7 +125,7 @@ fn reply_is_copied_to_the_caller_or_read_where_it_was_received() {
 }
 
 #[test]
-fn refused_command_tells_the_code_and_keeps_the_connection() {
+fn refused_command_has_its_code_and_keeps_the_connection() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
@@ -143,7 +143,7 @@ fn refused_command_tells_the_code_and_keeps_the_connection() {
 }
 
 #[test]
-fn time_limit_of_a_command_counts_instead_of_the_clients() {
+fn time_limit_of_a_command_replaces_the_clients() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
@@ -346,7 +346,7 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
 }
 
 #[test]
-fn warm_up_establishes_what_is_asked_for() {
+fn warm_up_establishes_the_requested_connections() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
@@ -403,7 +403,7 @@ fn max_pool_size_beyond_the_memory_means_the_memory() {
 }
 
 #[test]
-fn server_is_told_the_application_and_the_driver() {
+fn hello_contains_the_application_and_the_driver() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -420,7 +420,7 @@ fn server_is_told_the_application_and_the_driver() {
 
 /// Events, in order, from the beginning.
 #[test]
-fn events_come_in_order() {
+fn events_arrive_in_order() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
@@ -473,7 +473,7 @@ fn wrong_options_are_refused_by_name() {
 }
 
 #[test]
-fn seeds_that_do_not_fit_or_are_none_are_refused_at_the_start() {
+fn missing_and_excess_seeds_are_refused_at_the_start() {
     run(async |net| {
         let begin = |addresses: &[String], app_name| {
             let options = Options { seeds: seeds(addresses), app_name, ..Options::DEFAULT };

@@ -40,7 +40,7 @@ fn one_connection(server: &FakeServer) -> Options {
 /// Starts with the first operation of a client, which waits for the server and for its connection.
 /// Every other run delays the frames.
 #[test]
-fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
+fn first_operation_dropped_at_any_poll_leaves_no_connection() {
     for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
         let mut finished = false;
         for times in 1..=POLLS_MAX {

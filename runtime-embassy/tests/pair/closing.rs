@@ -30,7 +30,7 @@ fn closed_client_leaves_no_connection() {
 
 /// While the monitor's hello is not answered, and while a handshake of the pool is not answered.
 #[test]
-fn close_interrupts_what_is_being_greeted_and_awaited() {
+fn close_interrupts_handshakes_and_waits() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -71,7 +71,7 @@ enum Dropped {
 /// Without a runner, waiters would never be served, so they fail. A connection in use continues,
 /// and is closed when it is checked in.
 #[test]
-fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
+fn dropped_runner_fails_all_waiters_with_its_own_reason() {
     type Two = Sizes<2, 1, 8, 4096, 1024, 1024, Log>;
     for dropped in [Dropped::Running, Dropped::CoreRunner, Dropped::ServerRunner, Dropped::IdleServerRunner] {
         run(async |net| {

@@ -39,7 +39,7 @@ async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
 
 /// SDAM-85: at the limit, and not before. The port does not accept connections.
 #[test]
-fn server_that_is_not_there_fails_selection_at_the_limit() {
+fn absent_server_fails_selection_at_the_limit() {
     run(async |net| {
         let server = server();
         let rig: Rig<Small> = rig(net, Options { timeout: None, ..options(&server) });
@@ -58,7 +58,7 @@ fn server_that_is_not_there_fails_selection_at_the_limit() {
 }
 
 #[test]
-fn server_that_comes_late_is_found() {
+fn server_that_starts_late_is_found() {
     run(async |net| {
         let server = server();
         let rig: Rig<Small> = rig(net, options(&server));
@@ -92,7 +92,7 @@ fn server_that_restarts_is_found_again() {
 /// Nothing is left behind however long it takes, and dialing continues at the monitor's pace
 /// (MON-07).
 #[test]
-fn server_that_is_gone_for_minutes_is_found_when_it_is_back() {
+fn server_is_found_after_minutes_of_absence() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -116,7 +116,7 @@ fn server_that_is_gone_for_minutes_is_found_when_it_is_back() {
 
 /// Not even a refusal arrives: dials end at connectTimeoutMS.
 #[test]
-fn server_that_vanishes_without_a_word_is_found_when_it_is_back() {
+fn server_is_found_after_a_silent_disappearance() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -164,7 +164,7 @@ fn frozen_server_interrupts_operations_in_flight() {
 
 /// The cable is cut for a moment: TCP retransmits, and no operation fails.
 #[test]
-fn cable_that_is_pulled_for_a_second_costs_a_second() {
+fn link_down_for_a_second_costs_a_second() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
@@ -184,7 +184,7 @@ fn cable_that_is_pulled_for_a_second_costs_a_second() {
 }
 
 #[test]
-fn cable_that_is_pulled_for_minutes_leaves_nothing_behind() {
+fn link_down_for_minutes_leaves_no_connection() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -208,7 +208,7 @@ fn cable_that_is_pulled_for_minutes_leaves_nothing_behind() {
 
 /// Like a DHCP lease that ends and is renewed only after a while.
 #[test]
-fn lost_address_leaves_nothing_behind() {
+fn lost_address_leaves_no_connection() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -252,7 +252,7 @@ fn changed_address_is_survived() {
 /// The cable is cut for 90 seconds, after each number of frames that the first operation takes,
 /// counted from the start of the client.
 #[test]
-fn cable_that_is_cut_after_any_frame_leaves_nothing_behind() {
+fn link_cut_after_any_frame_leaves_no_connection() {
     let mut frames = 0;
     run(async |net| {
         let server = server();
@@ -411,7 +411,7 @@ fn refused_connection_for_an_operation_clears_nothing() {
 
 /// Sockets are reused, and each end is acknowledged: no peer is ever notified by a reset.
 #[test]
-fn connections_that_come_and_go_end_in_order() {
+fn short_lived_connections_are_closed_in_order() {
     type One = poolhouse_embassy::Sizes<1, 1, 4, 4096, 1024, 1024, Log>;
     run(async |net| {
         let server = server();
@@ -434,7 +434,7 @@ fn connections_that_come_and_go_end_in_order() {
 
 /// Nothing else is in progress: the runner is woken for this alone.
 #[test]
-fn connection_that_is_given_back_broken_is_ended_at_once() {
+fn broken_connection_is_closed_at_check_in() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);

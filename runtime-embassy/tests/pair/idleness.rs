@@ -10,7 +10,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// With one connection in the pool, and checks every 10 s, as by default. The bound is the measured
 /// number with a small margin.
 #[test]
-fn idle_client_that_polls_wakes_a_few_times_for_each_check() {
+fn idle_polling_client_wakes_a_few_times_for_each_check() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -33,7 +33,7 @@ fn idle_client_that_polls_wakes_a_few_times_for_each_check() {
 /// With checks that the server streams every 10 s, and a separate ping every 10 s that measures the
 /// round trip: the default.
 #[test]
-fn idle_client_that_streams_wakes_a_few_times_for_each_check() {
+fn idle_streaming_client_wakes_a_few_times_for_each_check() {
     run(async |net| {
         let server = server();
         net.open_to(&server);

@@ -39,7 +39,7 @@ fn server_is_found_by_its_name() {
 
 /// CMAP-97: it is an error of the lookup and does not affect the server's description.
 #[test]
-fn name_that_nobody_has_is_an_error_of_the_lookup() {
+fn unknown_name_is_an_error_of_the_lookup() {
     run(async |net| {
         let (server, _names) = (server(), names(net));
         net.open_to(&server);
@@ -98,7 +98,7 @@ fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
 
 /// More simultaneous lookups than the network stack has slots: they wait for a slot in turn.
 #[test]
-fn many_lookups_at_once_have_their_turn() {
+fn concurrent_lookups_all_complete() {
     run(async |net| {
         let (server, _names) = (server(), names(net));
         let rigs: Vec<_> = (0..5).map(|_| named(net, &server, "db.test")).collect();

@@ -192,7 +192,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
 
 /// MON-18, MON-30: the stream reports a step-down and an election at once; waiters are woken.
 #[test]
-fn step_down_and_election_are_learnt_from_the_stream() {
+fn step_down_and_election_arrive_by_the_stream() {
     run(async |net| {
         let set = still_set(net, 3);
         let rig: Rig<Set> = rig(net, streaming(&set));
@@ -219,7 +219,7 @@ fn step_down_and_election_are_learnt_from_the_stream() {
 }
 
 #[test]
-fn repeatable_command_goes_to_the_new_primary() {
+fn idempotent_command_is_sent_to_the_new_primary() {
     run(async |net| {
         let set = still_set(net, 3);
         let rig: Rig<Set> = rig(net, polling(&set));
@@ -244,7 +244,7 @@ fn repeatable_command_goes_to_the_new_primary() {
 }
 
 #[test]
-fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
+fn killed_primary_clears_its_pool_and_returns_as_a_secondary() {
     run(async |net| {
         let set = still_set(net, 3);
         let rig: Rig<Set> = rig(net, polling(&set));
@@ -273,7 +273,7 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
 /// MON-54, CMAP-82: the connections in use of a silent member are interrupted, and their operations
 /// continue on another member.
 #[test]
-fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
+fn frozen_primary_interrupts_operations_which_continue_on_the_next() {
     run(async |net| {
         let set = still_set(net, 3);
         let rig: Rig<Set> = rig(net, Options { timeout: None, ..polling(&set) });
@@ -302,7 +302,7 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
 
 /// Fifty changes of the configuration: slots and sockets are reused.
 #[test]
-fn members_may_leave_and_join_for_ever() {
+fn members_can_leave_and_join_repeatedly() {
     const CHANGES: usize = 50;
     run(async |net| {
         let set = still_set(net, 3);
@@ -328,7 +328,7 @@ fn members_may_leave_and_join_for_ever() {
 
 /// A hundred times, members with new names: names do not accumulate either.
 #[test]
-fn members_of_ever_new_names_may_come_and_go_for_ever() {
+fn members_of_new_names_can_join_and_leave_repeatedly() {
     run(async |net| {
         let set = still_set(net, 1);
         let rig: Rig<Set> = rig(net, polling(&set));
@@ -356,7 +356,7 @@ fn members_of_ever_new_names_may_come_and_go_for_ever() {
 
 /// More members than slots: a specific error, and no panic. Once the members fit, the set is used.
 #[test]
-fn set_of_more_members_than_places_is_an_error_until_it_fits() {
+fn set_of_more_members_than_slots_is_an_error_until_it_fits() {
     type Two = Sizes<2, 2, 4, 4096, 1024, 1024, Log>;
     run(async |net| {
         let set = still_set(net, 5);
@@ -379,7 +379,7 @@ fn set_of_more_members_than_places_is_an_error_until_it_fits() {
 /// A connection in use to a removed member keeps the member's slot; the next member is placed as
 /// soon as the connection is checked in.
 #[test]
-fn place_of_a_member_that_left_is_kept_for_those_who_still_use_it() {
+fn slot_of_a_removed_member_is_kept_while_it_is_in_use() {
     type Two = Sizes<2, 2, 4, 4096, 1024, 1024, Log>;
     run(async |net| {
         let set = still_set(net, 2);
@@ -408,7 +408,7 @@ fn place_of_a_member_that_left_is_kept_for_those_who_still_use_it() {
 /// CMAP-67: a command that waits for a connection to a member that is removed was never sent, and
 /// is tried again on another member even if it is not idempotent.
 #[test]
-fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
+fn operation_waiting_for_a_removed_member_is_sent_to_another() {
     run(async |net| {
         let set = still_set(net, 2);
         let primary = set.primary().expect("a primary");
@@ -439,7 +439,7 @@ fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
 /// Operations dropped at each poll while the set holds elections: no slot, socket or connection
 /// leaks.
 #[test]
-fn operations_dropped_at_any_poll_during_elections_leave_nothing() {
+fn operations_dropped_at_any_poll_during_elections_leave_no_connection() {
     run(async |net| {
         let set = still_set(net, 3);
         let rig: Rig<Set> = rig(net, streaming(&set));

@@ -45,7 +45,7 @@ const OK: &[u8] = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f";
 /// Each breach fails its operation at once, closes its connection, and affects nothing else: the
 /// server stays known, and the next operation is served (CMAP-20).
 #[test]
-fn breach_of_protocol_closes_the_connection_and_nothing_else() {
+fn protocol_error_closes_only_its_connection() {
     type Check = fn(&WireErrorKind) -> bool;
     let cases: Vec<(Fault, Check)> = vec![
         (Fault::Garbage(vec![0; 16]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 0 })),
@@ -102,7 +102,7 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
 /// For every reason why a reply is missing, the operation ends at its deadline, its connection is
 /// closed, and the pool is not cleared (SDAM-71).
 #[test]
-fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
+fn late_reply_fails_its_operation_at_the_deadline() {
     let cases = [
         Fault::Silence,
         Fault::NeverFinished,
@@ -146,7 +146,7 @@ fn reply_one_byte_at_a_time_is_read() {
 
 /// Bytes that arrive without a request are never taken for the next reply.
 #[test]
-fn bytes_nobody_asked_for_are_never_the_next_reply() {
+fn unsolicited_bytes_are_never_the_next_reply() {
     let ping_reply = {
         let mut bytes = vec![38, 0, 0, 0, 9, 9, 0, 0, 2, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(&[17, 0, 0, 0, 1, b'o', b'k', 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0]);

@@ -125,7 +125,7 @@ fn user_is_authenticated_over_tls() {
 
 /// The certificates of possible impostors; the rest of the table belongs to the tests of sessions.
 #[test]
-fn bad_certificate_is_refused_and_its_cause_is_told() {
+fn bad_certificate_is_refused_with_its_cause() {
     let root = Holder::root("root");
     let issue = |name: &str| ServerTls::new(root.issue(&CertificateRequest::server(&[name])).identity());
     let stranger = ServerTls::new(Holder::root("root").issue(&CertificateRequest::server(&[HOST])).identity());
@@ -147,7 +147,7 @@ fn bad_certificate_is_refused_and_its_cause_is_told() {
 }
 
 #[test]
-fn server_without_tls_is_not_spoken_to_in_the_clear() {
+fn nothing_is_sent_unencrypted_to_a_server_without_tls() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
@@ -183,7 +183,7 @@ fn client_recovers_from_a_restart_over_tls() {
 
 /// Dropped at every await: in handshakes, requests and replies.
 #[test]
-fn operation_that_is_dropped_anywhere_leaves_nothing_behind() {
+fn operation_dropped_at_any_poll_leaves_no_connection() {
     run(async |net| {
         let root = Holder::root("root");
         let server = server_of(&root);
@@ -233,7 +233,7 @@ fn reply_of_many_pieces_is_read_whole() {
 }
 
 #[test]
-fn what_cannot_work_is_told_at_once() {
+fn impossible_options_are_refused_at_once() {
     fn begin<const RECEIVE: usize, const SEND: usize>(net: &Net, options: Options, tls: TlsOptions) -> SetupError {
         type One = Sizes<1, 1, 1>;
         let config = Box::leak(Box::new(options.validate().expect("the options are right")));

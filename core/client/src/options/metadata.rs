@@ -55,12 +55,12 @@ impl ClientOptions {
     ///
     /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
     pub(super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {
-        let mut told = (name.to_owned(), version.to_owned(), platform.to_owned());
+        let mut merged = (name.to_owned(), version.to_owned(), platform.to_owned());
         for info in &self.driver_info {
             let parts = [
-                (&mut told.0, Some(&info.name)),
-                (&mut told.1, info.version.as_ref()),
-                (&mut told.2, info.platform.as_ref()),
+                (&mut merged.0, Some(&info.name)),
+                (&mut merged.1, info.version.as_ref()),
+                (&mut merged.2, info.platform.as_ref()),
             ];
             for (text, more) in parts {
                 if let Some(more) = more.filter(|more| !more.is_empty()) {
@@ -69,7 +69,7 @@ impl ClientOptions {
                 }
             }
         }
-        told
+        merged
     }
 }
 

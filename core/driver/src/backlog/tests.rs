@@ -29,7 +29,7 @@ fn security_5_entries_beyond_the_limit_of_bytes_are_dropped_and_counted() {
 }
 
 #[test]
-fn entries_beyond_the_limit_of_entries_are_not_made() {
+fn entries_beyond_the_limit_are_not_created() {
     let mut backlog = Backlog::default();
     (0..3).for_each(|entry| push(&mut backlog, entry, 0));
     backlog.push(3, 10, || panic!("the backlog is full"));

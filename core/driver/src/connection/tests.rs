@@ -18,7 +18,7 @@ async fn exchange(connection: &mut Connection<Bench>, payload: &[u8]) {
 
 /// The memory of a large request is released, and a small request allocates nothing.
 #[test]
-fn buffer_of_a_large_request_is_made_small_when_the_connection_rests() {
+fn buffer_of_a_large_request_shrinks_when_the_connection_is_idle() {
     let bench = Bench::new();
     let mut connection = Connection::<Bench>::new(Stream::of(&bench), Page::of(&bench), Page::of(&bench));
     let large = vec![0; KEEP_BYTES_MAX + 1];

@@ -32,7 +32,7 @@ fn changes_of_state_are_the_same_here_and_in_the_topology() {
 
 /// CMAP-67, CMAP-95..98
 #[test]
-fn what_never_reached_a_server_may_be_retried() {
+fn unsent_commands_may_be_retried() {
     let retryable = [
         check_out(CheckOutError::PoolClosed),
         check_out(CheckOutError::PoolCleared { cause: None }),
@@ -64,7 +64,7 @@ fn what_never_reached_a_server_may_be_retried() {
 
 /// CMAP-84, CMAP-99: the address precedes the text, which stays unchanged.
 #[test]
-fn errors_of_check_outs_and_interruptions_tell_the_address_of_the_server() {
+fn errors_of_check_outs_and_interruptions_contain_the_servers_address() {
     let usage = poolhouse_core::pool::Usage { max_pool_size: 1, ..Default::default() };
     for error in [
         CheckOutError::PoolClosed,
@@ -85,7 +85,7 @@ fn errors_of_check_outs_and_interruptions_tell_the_address_of_the_server() {
 
 /// Without an allocator the text has room for addresses of usual length.
 #[test]
-fn address_that_has_no_room_is_shortened_at_a_char() {
+fn long_address_is_shortened_at_a_char_boundary() {
     let cases = [
         ("", ""),
         ("255.255.255.255:65535", "255.255.255.255:65535"),
@@ -102,7 +102,7 @@ fn address_that_has_no_room_is_shortened_at_a_char() {
 }
 
 #[test]
-fn each_error_says_what_went_wrong_and_with_whom() {
+fn each_error_names_the_operation_and_the_server() {
     let address = ServerAddress::new("db.example:27017");
     let texts = [
         (check_out(CheckOutError::Cancelled), "db.example:27017: The check-out was cancelled by its caller"),
@@ -146,7 +146,7 @@ fn each_error_says_what_went_wrong_and_with_whom() {
 
 /// CMAP-20: no other error closes the connection.
 #[test]
-fn connection_is_closed_for_what_befell_it_alone() {
+fn connection_is_closed_only_after_an_error_of_its_own() {
     let wire = poolhouse_wire::WireError::new(poolhouse_wire::WireErrorKind::Terminator, 0);
     let causes = [
         (OperationError::from(ExchangeError::Network(poolhouse_core::Reason::NONE)), Some(Cause::Network)),
@@ -177,7 +177,7 @@ fn connection_is_closed_for_what_befell_it_alone() {
 }
 
 #[test]
-fn what_befell_a_connection_is_transient_if_another_may_do_better() {
+fn error_of_a_connection_is_transient_if_another_connection_may_succeed() {
     for (cause, is_transient) in [
         (Cause::Network, true),
         (Cause::NetworkTimeout, true),

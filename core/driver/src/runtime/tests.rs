@@ -2,7 +2,7 @@ use super::*;
 
 #[cfg(feature = "alloc")]
 #[test]
-fn heap_buffer_grows_and_shrinks_as_told() {
+fn heap_buffer_grows_and_shrinks_as_requested() {
     let mut buffer = alloc::vec::Vec::new();
     Buffer::resize(&mut buffer, 5000).expect("memory");
     assert_eq!(buffer.len(), 5000);
@@ -16,7 +16,7 @@ fn heap_buffer_grows_and_shrinks_as_told() {
 
 /// The default `try_with`, for a runtime without fork detection: it never reports the lock as held.
 #[test]
-fn lock_that_says_nothing_else_is_never_found_held() {
+fn lock_without_a_try_method_is_never_reported_as_held() {
     struct Own(core::cell::RefCell<u32>);
     impl Locked<u32> for Own {
         fn with<R>(&self, f: impl FnOnce(&mut u32) -> R) -> R {
@@ -30,7 +30,7 @@ fn lock_that_says_nothing_else_is_never_found_held() {
 
 #[cfg(feature = "std")]
 #[test]
-fn mutex_is_had_after_a_panic_under_it_and_not_while_somebody_holds_it() {
+fn mutex_is_usable_after_a_panic_and_not_while_it_is_held() {
     use core::panic::AssertUnwindSafe;
     use std::panic::catch_unwind;
     let mutex = std::sync::Mutex::new(1);

@@ -34,7 +34,7 @@ fn reader() -> (Arc<Counter>, Waker) {
 }
 
 #[test]
-fn events_are_read_in_order_by_everybody_who_wants_them() {
+fn events_are_read_in_order_by_each_subscriber() {
     let subscribers = Subscribers::default();
     assert!(!subscribers.is_active());
     let mut all = subscribers.subscribe(8, |_| true);
@@ -54,7 +54,7 @@ fn events_are_read_in_order_by_everybody_who_wants_them() {
 }
 
 #[test]
-fn reader_that_is_behind_loses_the_newest_and_is_told() {
+fn lagging_subscriber_loses_the_newest_events_and_receives_their_number() {
     let subscribers = Subscribers::default();
     // A limit of zero counts as one.
     let mut one = subscribers.subscribe(0, |_| true);
@@ -97,7 +97,7 @@ fn readers_are_woken_by_delivery_and_not_by_publishing() {
 }
 
 #[test]
-fn subscription_ends_after_its_last_event_when_the_client_closes_or_is_gone() {
+fn subscription_ends_after_its_last_event_when_the_client_is_closed_or_dropped() {
     for drops in [false, true] {
         let subscribers = Subscribers::default();
         let mut subscription = subscribers.subscribe(8, |_| true);
@@ -122,7 +122,7 @@ fn subscription_ends_after_its_last_event_when_the_client_closes_or_is_gone() {
 }
 
 #[test]
-fn subscription_is_shown_by_how_far_behind_it_is() {
+fn debug_of_a_subscription_shows_its_backlog() {
     let subscribers = Subscribers::default();
     let subscription = subscribers.subscribe(2, |_| true);
     for each in 1..=5 {

@@ -40,7 +40,7 @@ fn of<T>(result: Poll<Result<T, OperationError>>) -> OperationError {
 
 /// Check-outs that wait for a connection, and later ones.
 #[test]
-fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_it() {
+fn dropped_task_fails_all_waiters_with_a_reason_and_closes_the_client() {
     for (place, polled) in (0..TASKS).flat_map(|place| [(place, 0), (place, 2)]) {
         let (_, core, server) = open();
         let in_use = guard(&core, &server);
@@ -78,7 +78,7 @@ fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_i
 
 /// A selection that waits because no server is known, and a warm-up that waits for the same.
 #[test]
-fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
+fn selection_fails_as_abandoned_when_the_monitors_are_dropped() {
     let (_, core, server) = open();
     let mut check = Box::pin(core.run_check(&server));
     let mut selecting = Box::pin(core.check_out(&SelectionRequest::WRITE, None));
@@ -94,7 +94,7 @@ fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
 
 /// The action of the monitor is never left pending, whichever it was.
 #[test]
-fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
+fn monitor_task_dropped_at_any_poll_leaves_a_valid_monitor() {
     for (dial, mute, polls) in
         [(Dial::Hangs, false, 1), (Dial::Stands, true, 1), (Dial::Stands, false, 1), (Dial::Stands, false, 5)]
     {
@@ -117,7 +117,7 @@ fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
 /// A waiter of a connection that the worker was establishing receives the error of the worker, not
 /// of the connection.
 #[test]
-fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
+fn operation_fails_as_abandoned_when_the_worker_is_dropped_during_its_handshake() {
     for dial in [Dial::Hangs, Dial::Stands] {
         let (bench, core, server) = open();
         bench.dial(dial);
@@ -137,7 +137,7 @@ fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
 
 /// The loss of one worker of several also closes the client.
 #[test]
-fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
+fn dropped_worker_closes_the_client_unless_it_was_surplus() {
     let house = wide::House::open(PoolOptions { max_connecting: 2, ..PoolOptions::DEFAULT }, None);
     let (core, server) = (house.core, Arc::clone(&house.server));
     let (mut one, mut other) = (Box::pin(core.run_worker(&server)), Box::pin(core.run_worker(&server)));
@@ -153,7 +153,7 @@ fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
 }
 
 #[test]
-fn tasks_of_a_server_that_is_gone_and_of_a_closed_client_are_not_missed() {
+fn ended_tasks_of_removed_servers_and_closed_clients_are_no_failure() {
     let bench = Bench::new();
     let topology = TopologyOptions { seeds: &["a", "b"], ..Default::default() };
     let core = core_for(bench, topology, |_| ());
@@ -184,7 +184,7 @@ fn task_guard_attempts_three_times_to_close_its_client() {
 
 /// The host's own tasks: the one that starts tasks, and tasks that are not yet created.
 #[test]
-fn task_guard_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
+fn task_guard_is_active_until_its_task_ends() {
     let (_, core, _server) = open();
     let mut next = Box::pin(core.next_server());
     assert!(poll(&mut next).is_pending());

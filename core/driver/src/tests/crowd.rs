@@ -20,7 +20,7 @@ fn house() -> (House, usize) {
 }
 
 #[test]
-fn operations_that_run_out_of_time_at_once_are_all_woken() {
+fn operations_that_expire_together_are_all_woken() {
     let (mut house, _) = house();
     let mut guards = house.guards(CROWD);
     house.bench.mute(true);
@@ -48,7 +48,7 @@ fn operations_that_run_out_of_time_at_once_are_all_woken() {
 
 /// CMAP-38: the operations continue, and observe their own deadlines from then on.
 #[test]
-fn operations_under_way_are_all_woken_when_the_client_is_closed() {
+fn pending_operations_are_all_woken_when_the_client_is_closed() {
     let (mut house, _) = house();
     let mut guards = house.guards(CROWD);
     house.bench.mute(true);
@@ -71,7 +71,7 @@ fn operations_under_way_are_all_woken_when_the_client_is_closed() {
 }
 
 #[test]
-fn no_more_than_so_many_late_replies_are_waited_for() {
+fn number_of_awaited_late_replies_is_limited() {
     let (mut house, clock) = house();
     let mut guards = house.guards(CROWD);
     house.bench.mute(true);
@@ -97,7 +97,7 @@ fn no_more_than_so_many_late_replies_are_waited_for() {
 }
 
 #[test]
-fn no_more_workers_are_woken_than_there_is_work() {
+fn each_woken_worker_finds_work() {
     let (mut house, clock) = house();
     house.stop(clock);
     assert_eq!(house.rings().iter().sum::<usize>(), 0);
@@ -119,7 +119,7 @@ fn no_more_workers_are_woken_than_there_is_work() {
 }
 
 #[test]
-fn work_of_a_worker_that_ends_before_it_looked_is_another_workers() {
+fn work_of_a_worker_dropped_before_its_poll_goes_to_another() {
     let (mut house, clock) = house();
     house.stop(clock);
     let mut waiting = house.check_out(None);
@@ -135,7 +135,7 @@ fn work_of_a_worker_that_ends_before_it_looked_is_another_workers() {
 
 /// A worker may be polled without having been woken, and it then starts to work.
 #[test]
-fn worker_that_found_work_by_itself_is_not_counted_on() {
+fn worker_that_took_work_without_a_wake_up_is_not_counted_as_woken() {
     let (mut house, clock) = house();
     house.stop(clock);
     house.bench.dial(Dial::Hangs);

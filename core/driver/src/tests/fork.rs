@@ -60,7 +60,7 @@ fn operations_fail_at_once_and_have_cleared_the_pool() {
 }
 
 #[test]
-fn what_waited_at_the_fork_fails_when_it_is_polled_and_nobody_is_woken() {
+fn pending_futures_fail_in_the_child_when_polled_and_no_waker_is_called() {
     let (bench, core, server) = open();
     bench.dial(Dial::Hangs);
     let bell = Arc::new(Bell::default());
@@ -81,7 +81,7 @@ fn what_waited_at_the_fork_fails_when_it_is_polled_and_nobody_is_woken() {
 
 /// No call waits for a lock that is held forever: no operation, no snapshot and no drop.
 #[test]
-fn no_lock_is_waited_for() {
+fn child_of_a_fork_awaits_no_lock() {
     let (bench, core, server) = open();
     let mut held = guard(&core, &server);
     let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
@@ -116,7 +116,7 @@ fn no_lock_is_waited_for() {
 
 /// In one process, the child's actions change the parent's state. Drops must not.
 #[test]
-fn what_is_dropped_is_not_returned() {
+fn guards_dropped_in_the_child_return_no_connection() {
     let (bench, core, server) = open();
     let held = guard(&core, &server);
     let waiting = {

@@ -28,7 +28,7 @@ fn output_at<T>(bench: &Bench, at: Instant, task: &mut Boxed<'_, ()>, future: &m
 /// CMAP-28: with a deadline, selection and check-out have serverSelectionTimeoutMS together, and
 /// waitQueueTimeoutMS does not apply; without one, each has its own limit.
 #[test]
-fn selection_and_check_out_share_one_limit_if_there_is_a_deadline() {
+fn selection_and_check_out_share_one_limit_if_a_deadline_is_set() {
     for (deadline, ends) in [(Some(60), 30), (Some(25), 25), (None, 21)] {
         let (bench, core, server) = open_as(|config| {
             let options = PoolOptions { wait_queue_timeout: Some(Duration::from_secs(1)), ..PoolOptions::DEFAULT };

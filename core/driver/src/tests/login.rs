@@ -86,7 +86,7 @@ fn failure(error: &OperationError) -> &LoginFailure {
 }
 
 #[test]
-fn password_is_left_in_no_buffer() {
+fn no_buffer_contains_the_password_afterwards() {
     // A password that is longer than everything written before it makes the buffer grow.
     let long = PASSWORD.repeat(100);
     let long = Login::new(Credential::new("lovelace", long.as_str()).mechanism(Mechanism::Plain)).unwrap();
@@ -113,7 +113,7 @@ fn password_is_left_in_no_buffer() {
 
 /// SDAM-75: the pool is cleared; the check-out fails with the server's message, sanitized.
 #[test]
-fn refusal_is_told_in_the_servers_words_without_secrets() {
+fn refusal_contains_the_servers_text_without_secrets() {
     let long = "\u{20ac}".repeat(100);
     let texts = [
         ("Authentication failed.", Some("Authentication failed.")),
@@ -270,7 +270,7 @@ fn more_iterations_than_the_user_allows_are_refused() {
 /// The error of a check-out that failed for another reason does not include the server's message
 /// about an authentication.
 #[test]
-fn refusal_explains_only_what_it_is_of() {
+fn refusal_explains_only_its_own_connection() {
     let (bench, core, server) = open_with(Some(plain()));
     *bench.answer.lock().unwrap() = Answer::Refuses("no".to_string());
     assert!(matches!(check_out(&bench, &core, &server), Err(OperationError::Authentication(_))));
@@ -283,7 +283,7 @@ fn refusal_explains_only_what_it_is_of() {
 
 /// Another worker fails in another way before the error of the first one is read.
 #[test]
-fn refusal_is_told_although_another_connection_fails_after_it() {
+fn refusal_is_reported_although_another_connection_fails_later() {
     let mut house = House::open(PoolOptions::DEFAULT, Some(plain()));
     let workers = [house.start(ServerTask::Worker), house.start(ServerTask::Worker)];
     let mut waiting: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();

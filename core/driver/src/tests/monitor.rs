@@ -5,7 +5,7 @@ use super::*;
 
 /// MON-24: an endless stream of replies, each available before it is read.
 #[test]
-fn monitor_of_a_server_that_talks_without_a_pause_lets_other_tasks_run() {
+fn monitor_of_a_server_that_sends_without_pause_yields_to_other_tasks() {
     const REPLIES: usize = 10_000;
     let (bench, core, server) = open();
     bench.flood.store(REPLIES, Ordering::Relaxed);

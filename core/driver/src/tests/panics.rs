@@ -18,7 +18,7 @@ fn pass(bench: &Bench, time: Duration) {
 
 /// The operation that waits for the connection fails, and no other.
 #[test]
-fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
+fn worker_fails_one_connection_when_the_runtime_panics_and_continues_after_a_pause() {
     for part in [Part::Connect, Part::Buffers, Part::Read, Part::Sleep] {
         let (bench, core, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
         // A timer is begun when the peer does not answer.
@@ -65,7 +65,7 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
 /// MON-53: a check that panicked has failed, and the next check begins when an operation requests
 /// one.
 #[test]
-fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
+fn check_fails_when_the_runtime_panics_and_the_next_check_runs() {
     for part in [Part::Connect, Part::Buffers, Part::Read] {
         let (bench, core, server) = open();
         let mut events = core.events().subscribe(64, |event| matches!(event, EventRef::Heartbeat(_)));
@@ -92,7 +92,7 @@ fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
 }
 
 #[test]
-fn clocks_whose_timer_panics_go_on_after_a_rest() {
+fn clock_tasks_continue_after_a_pause_when_their_timer_panics() {
     let (bench, core, server) = open();
     let tasks: [Boxed<'_, ()>; 2] = [Box::pin(core.run_clock()), Box::pin(core.run_pool_clock(&server))];
     let mut tasks = Vec::from(tasks);
@@ -122,7 +122,7 @@ fn clocks_whose_timer_panics_go_on_after_a_rest() {
 
 /// Without working timers the client cannot continue, so it is closed.
 #[test]
-fn work_whose_rest_panics_again_and_again_is_given_up_and_the_client_with_it() {
+fn task_whose_pause_panics_repeatedly_ends_and_closes_the_client() {
     let (bench, core, server) = open();
     let mut clock = Box::pin(core.run_pool_clock(&server));
     let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
@@ -147,7 +147,7 @@ fn after(bench: &Bench, time: Duration) -> Instant {
 
 /// Where panics are not caught, the executor owns the task and drops it.
 #[test]
-fn work_that_panics_uncaught_ends_the_client_when_it_is_dropped() {
+fn uncaught_panic_of_a_task_closes_the_client() {
     let house = wide::House::open(PoolOptions::DEFAULT, None);
     house.bench.dial(Dial::Panics);
     let mut work = Box::pin(house.core.run_worker(&house.server));
@@ -169,7 +169,7 @@ impl Wake for Alarm {
 
 /// A result that a step returns to its caller is not lost when the waker of another task panics.
 #[test]
-fn waker_that_panics_costs_nobody_else_a_connection() {
+fn waker_that_panics_costs_no_other_waiter_a_connection() {
     let (_, core, server) = open();
     let held = guard(&core, &server);
     let mut alarmed = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
@@ -202,7 +202,7 @@ fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
 
 /// A guard that is dropped during a panic is returned as by any other drop.
 #[test]
-fn guard_that_is_dropped_by_a_panic_is_returned() {
+fn guard_dropped_by_a_panic_returns_its_connection() {
     for outstanding in [false, true] {
         let (bench, core, server) = open_as(|config| config.drain_timeout = Duration::ZERO);
         let mut held = guard(&core, &server);
@@ -222,7 +222,7 @@ fn guard_that_is_dropped_by_a_panic_is_returned() {
 
 /// The other subscriptions miss no event.
 #[test]
-fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
+fn filter_that_panics_ends_only_its_subscription() {
     let (_, core, server) = open();
     let mut good = core.events().subscribe(64, |_| true);
     let mut bad = core.events().subscribe(64, |event| {
@@ -249,7 +249,7 @@ fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
 /// A host's observer that panics against its contract. The panic is caught if the platform allows
 /// it.
 #[test]
-fn events_of_a_host_that_panic_are_passed_over() {
+fn panics_of_the_hosts_observer_are_contained() {
     use poolhouse_core::machine::Observer as _;
 
     #[derive(Clone)]
@@ -271,7 +271,7 @@ fn events_of_a_host_that_panic_are_passed_over() {
 
 /// The subscription is woken, also if it waits when the filter panics.
 #[test]
-fn subscription_that_waits_when_its_filter_panics_is_woken() {
+fn waiting_subscription_is_woken_when_its_filter_panics() {
     let (_, core, server) = open();
     let mut bad = core.events().subscribe(64, |_| panic!("as the test wants it"));
     let bell = Arc::new(wide::Bell::default());
@@ -284,7 +284,7 @@ fn subscription_that_waits_when_its_filter_panics_is_woken() {
 
 /// The panic occurs before a future exists that could be polled.
 #[test]
-fn work_that_panics_when_it_is_made_is_made_again_after_a_rest() {
+fn task_whose_creation_panics_is_created_again_after_a_pause() {
     let bench = Bench::new();
     let mut times = 0;
     let begin = || {

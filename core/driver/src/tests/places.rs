@@ -78,7 +78,7 @@ fn addresses(servers: &[Arc<Server<Narrow>>]) -> Vec<&str> {
 
 /// Slots become free while another server is found: each server gets one of them, and only once.
 #[test]
-fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
+fn waiting_server_and_new_server_are_each_added_once() {
     let core = narrow(&["a", "b", "c", "d"]);
     let held = take_all(&core);
     assert_eq!(held.len(), SERVERS);
@@ -96,7 +96,7 @@ fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
 /// A task that has released a removed server requests the next one, which may be the server that
 /// had no slot.
 #[test]
-fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
+fn waiting_server_gets_the_slot_of_a_removed_one_when_its_tasks_have_ended() {
     let core = narrow(&["a", "b", "c", "d"]);
     let held = take_all(&core);
     change_seeds(&core, &["a"]);
@@ -110,7 +110,7 @@ fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_task
 
 /// Waiters that are dropped and wakers that are replaced release their slots.
 #[test]
-fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
+fn dropped_wait_for_servers_frees_its_slot() {
     let core = narrow(&["a"]);
     assert_eq!(take_all(&core).len(), 1);
     let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
@@ -130,7 +130,7 @@ fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
 
 /// There is no server that it could start. It is never woken, and takes no other waiter's slot.
 #[test]
-fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() {
+fn wait_for_servers_beyond_the_capacity_is_never_woken() {
     let core = narrow(&["a"]);
     assert_eq!(take_all(&core).len(), 1);
     let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
@@ -152,7 +152,7 @@ fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() 
 /// Unless a runtime supplies unpredictable random bytes, none are available.
 #[cfg(feature = "auth")]
 #[test]
-fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
+fn runtime_without_entropy_cannot_authenticate() {
     use poolhouse_auth::Credential;
     let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
     let written = Arc::clone(&runtime.bench.written);

@@ -347,7 +347,7 @@ fn pause_ends_when_another_connection_is_opened() {
 
 /// The failure sets an earlier time for the next attempt than the one for which the worker pauses.
 #[test]
-fn pause_is_shortened_by_a_success_and_a_failure_after_it() {
+fn pause_is_shortened_by_a_success_and_the_failure_after_it() {
     let mut house = House::open(Options { max_connecting: 2, wait_timeout: None, ..PLAIN });
     house.peer(|peer| peer.hangs = true);
     let mut first = house.begin();

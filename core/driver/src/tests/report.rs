@@ -11,7 +11,7 @@ use poolhouse_core::pool::{PoolEvent, PoolId};
 use poolhouse_core::topology::{SdamEvent, TopologyId};
 
 #[test]
-fn event_that_is_kept_says_what_it_said() {
+fn owned_event_equals_the_borrowed_event() {
     let pool = PoolEvent::PoolReady { pool: PoolId::new(1) };
     let id = HeartbeatId { server: ServerId::new(1), connection: 1, server_connection: None };
     let heartbeat = MonitorEvent::HeartbeatStarted { id, awaited: true };
@@ -70,7 +70,7 @@ impl Publish for Ear {
 }
 
 #[test]
-fn of_two_who_may_listen_those_who_do_hear_everything_once() {
+fn each_of_two_observers_receives_its_events_once() {
     let event = PoolEvent::PoolReady { pool: PoolId::new(1) };
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         let both = Tee(Ear::new(first), Ear::new(second)).of_server("a:1");
@@ -85,7 +85,7 @@ fn of_two_who_may_listen_those_who_do_hear_everything_once() {
 
 /// Server Selection, "Passing read preference to mongos and load balancers"
 #[test]
-fn read_preference_is_passed_on_as_it_was_said() {
+fn read_preference_is_sent_unchanged() {
     use crate::append_read_preference;
     use poolhouse_core::selection::{ReadMode, ReadPreference};
     use poolhouse_wire::bson::{DocumentWriter, RawDocument};

@@ -196,7 +196,7 @@ fn hello_that_no_buffer_holds_is_an_error_of_resources() {
 }
 
 #[test]
-fn connection_that_there_is_no_place_for_fails_and_the_others_go_on() {
+fn connection_without_a_free_slot_fails_alone() {
     let place = scant(4096, |_| ());
     let guards = [(); 2].map(|()| check_out(&place).expect("a place for it"));
     assert_eq!(check_out(&place).map(drop), Err(failed(Cause::Resources)));
@@ -208,7 +208,7 @@ fn connection_that_there_is_no_place_for_fails_and_the_others_go_on() {
 
 /// Two tasks wait until the pool is filled. One of them has been cancelled by then.
 #[test]
-fn warm_up_beyond_the_places_fails_for_those_who_still_wait() {
+fn warm_up_beyond_the_capacity_is_an_error() {
     let place = scant(4096, |_| ());
     let (_, core, server) = &place;
     let mut early = Box::pin(core.warm_up_server(server, Some(3), None));
@@ -222,7 +222,7 @@ fn warm_up_beyond_the_places_fails_for_those_who_still_wait() {
 }
 
 #[test]
-fn check_out_that_there_is_no_place_to_wait_for_is_refused() {
+fn check_out_without_a_free_waiter_slot_is_busy() {
     let place = scant(4096, |_| ());
     let (_, core, server) = &place;
     let mut first = Box::pin(core.check_out_of(Arc::clone(server), None, None));
@@ -239,7 +239,7 @@ fn check_out_that_there_is_no_place_to_wait_for_is_refused() {
 
 /// A selection also needs a slot for waiters.
 #[test]
-fn selection_that_there_is_no_place_to_wait_for_is_refused() {
+fn selection_without_a_free_slot_is_busy() {
     let (_, core, _) = &scant(4096, |_| ());
     let mut first = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
     assert!(poll(&mut first).is_pending(), "nobody has asked the server yet");
@@ -252,7 +252,7 @@ fn selection_that_there_is_no_place_to_wait_for_is_refused() {
 
 /// The server gets its slot when a task polls `next_server` and a slot is free.
 #[test]
-fn server_that_is_refused_a_place_waits_for_one() {
+fn server_without_a_free_slot_waits_for_one() {
     let runtime = Scant::new(4096, 1);
     let rooms = Arc::clone(&runtime.rooms);
     let core = core_for(runtime, TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
@@ -268,7 +268,7 @@ fn server_that_is_refused_a_place_waits_for_one() {
 
 /// The other servers are not affected.
 #[test]
-fn server_whose_address_no_text_holds_is_not_served() {
+fn server_whose_address_exceeds_the_memory_is_not_added() {
     let seeds = ["a-name-that-is-too-long.example", "b"];
     let core = core_for(Scant::new(4096, 2), TopologyOptions { seeds: &seeds, ..Default::default() }, |_| ());
     assert_eq!(done(core.next_server()).expect("the other one").address(), "b:27017");
@@ -284,7 +284,7 @@ fn server_whose_address_no_text_holds_is_not_served() {
 /// Unless a runtime states otherwise, a socket is not private.
 #[cfg(feature = "auth")]
 #[test]
-fn password_is_not_sent_as_it_is_where_nobody_says_that_it_is_private() {
+fn plain_password_is_not_sent_unless_the_stream_is_private() {
     use poolhouse_auth::{AuthError, Credential, Mechanism};
     let login = Login::new(Credential::new("ada", "secret").mechanism(Mechanism::Plain)).unwrap();
     let place = scant(4096, |config| config.login = Some(login));

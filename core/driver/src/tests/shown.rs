@@ -27,7 +27,7 @@ fn servers_are_shown_by_their_addresses_and_pools_by_their_ids() {
 }
 
 #[test]
-fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
+fn debug_of_tasks_and_operations_names_their_server() {
     let (_, core, server) = open();
     let guard = TaskGuard::new(Arc::clone(&core), Some(server.id()));
     assert_eq!(format!("{guard:?}"), format!("TaskGuard {{ server: Some({:?}), .. }}", server.id()));
@@ -38,7 +38,7 @@ fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
 
 /// A further poll returns an error, and does not touch another waiter's outcome.
 #[test]
-fn check_out_that_is_over_is_one_of_no_server() {
+fn finished_check_out_has_no_server() {
     let (_, core, server) = open();
     let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
     assert_eq!(format!("{waiting:?}"), "CheckingOut { server: Some(\"a:27017\"), .. }");
@@ -56,7 +56,7 @@ fn check_out_that_is_over_is_one_of_no_server() {
 }
 
 #[test]
-fn errors_of_connections_say_what_was_wrong() {
+fn errors_of_connections_name_their_cause() {
     let encode = EncodeError::InteriorNul;
     let wire = WireError::new(WireErrorKind::BodyMissing, 21);
     let texts = [
@@ -76,7 +76,7 @@ fn errors_of_connections_say_what_was_wrong() {
 }
 
 #[test]
-fn events_of_monitors_reach_whoever_listens_and_nobody_else() {
+fn events_of_monitors_reach_their_observers_only() {
     let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: None };
     let event = MonitorEvent::HeartbeatStarted { id, awaited: false };
     let subscribers = Subscribers::default();

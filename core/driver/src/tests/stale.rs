@@ -29,7 +29,7 @@ fn establish(bench: &Bench, server: &Server<Bench>, worker: usize) -> ConnId {
 }
 
 #[test]
-fn claim_by_an_id_whose_place_is_anothers_is_cancelled_and_takes_nothing_along() {
+fn claim_by_a_stale_id_is_cancelled_and_changes_nothing() {
     let (bench, _hub, server) = open();
     let early = queue(&bench, &server, Waker::noop());
     server.cancel(bench.now(), early);
@@ -44,7 +44,7 @@ fn claim_by_an_id_whose_place_is_anothers_is_cancelled_and_takes_nothing_along()
 }
 
 #[test]
-fn worker_is_woken_where_it_waits_now() {
+fn worker_is_woken_by_its_latest_waker() {
     let (bench, _hub, server) = open();
     let worker = server.join_workers().expect("a place");
     let bells = [(); 2].map(|()| Arc::new(Bell::default()));
@@ -57,7 +57,7 @@ fn worker_is_woken_where_it_waits_now() {
 
 /// A connection that was established too late, after its slot was reused; and an error of it.
 #[test]
-fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
+fn check_in_by_a_stale_id_changes_nothing() {
     let (bench, core, server) = open();
     let first = guard(&core, &server);
     let known = first.established().expect("it was told");
@@ -81,7 +81,7 @@ fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
 }
 
 #[test]
-fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
+fn connection_without_a_socket_is_closed_at_check_in() {
     let (bench, core, server) = open();
     drop(guard(&core, &server));
     let Begun::Granted(Some(connection), lease) = begin(&bench, &server) else { panic!("one is there") };
@@ -92,7 +92,7 @@ fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
 
 /// If the connection stays usable, it is checked out and returned without a clock read.
 #[test]
-fn connection_that_is_of_no_use_any_more_is_closed_also_where_the_time_does_not_matter() {
+fn stale_connection_is_closed_at_check_in_without_a_clock() {
     for is_answered in [true, false] {
         let (bench, core, server) = open();
         drop(guard(&core, &server));
@@ -130,7 +130,7 @@ fn socket_that_takes_no_bytes_has_failed() {
 /// Server Selection, "Determine compatibility": no server of the deployment is selected, not even
 /// the only one.
 #[test]
-fn deployment_that_is_too_old_gives_no_server_and_says_so() {
+fn incompatible_deployment_fails_selection_with_a_reason() {
     use alloc::string::ToString;
     use poolhouse_core::monitor::{MonitorAction, MonitorConnKind};
     use poolhouse_wire::hello::HelloReply;

@@ -33,7 +33,7 @@ fn cycle(bench: &Bench, core: &ClientCore<Bench>, server: &Arc<Server<Bench>>) -
 }
 
 #[test]
-fn clock_is_not_read_where_the_time_does_not_matter() {
+fn check_out_and_check_in_read_no_clock_by_default() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
     assert_eq!(cycle(&bench, &core, &server), (1, [0, 0]));
     // A deadline causes no clock read, because the check-out does not wait.
@@ -44,7 +44,7 @@ fn clock_is_not_read_where_the_time_does_not_matter() {
 }
 
 #[test]
-fn events_tell_the_time() {
+fn events_contain_the_time() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
     let mut events = core.events().subscribe(16, |_| true);
     bench.advance_to(Instant::from_nanos(77));
@@ -61,7 +61,7 @@ fn events_tell_the_time() {
 
 /// CMAP-19
 #[test]
-fn time_that_connections_are_idle_is_kept() {
+fn idle_time_of_connections_is_recorded() {
     let (bench, core, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX));
     assert_eq!(cycle(&bench, &core, &server), (1, [1, 1]));
@@ -76,7 +76,7 @@ fn time_that_connections_are_idle_is_kept() {
 
 /// CMAP-19
 #[test]
-fn time_that_connections_are_idle_counts_from_when_it_matters() {
+fn idle_time_counts_from_the_change_of_the_option() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX * 9));
     assert_eq!(cycle(&bench, &core, &server), (1, [0, 0]));

@@ -43,7 +43,7 @@ fn nosy(core: &Arc<ClientCore<Bench>>, dropped: &Arc<AtomicUsize>) -> Arc<Nosy> 
 }
 
 #[test]
-fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
+fn waker_of_a_dropped_check_out_is_dropped_outside_the_lock() {
     let (_, core, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
@@ -60,7 +60,7 @@ fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
 /// Two tasks wait and both must be woken. The first waker polls the second task, which finds its
 /// outcome before it is woken.
 #[test]
-fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
+fn waker_left_over_by_a_claim_is_dropped_outside_the_lock() {
     let (bench, core, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
     let (first, second) = (nosy(&core, &dropped), nosy(&core, &dropped));
@@ -87,7 +87,7 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
 }
 
 #[test]
-fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
+fn waker_of_a_dropped_selection_is_dropped_outside_the_lock() {
     let (_, core, _server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut waiting = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
@@ -101,7 +101,7 @@ fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
 
 /// If a runtime has a fixed number of tasks, each task that starts servers' tasks waits separately.
 #[test]
-fn all_who_wait_for_servers_are_woken_when_some_are_found() {
+fn all_waits_for_servers_are_woken_by_new_servers() {
     let core = core_for(Bench::new(), TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
     for _ in 0..2 {
         assert!(done(core.next_server()).is_some());

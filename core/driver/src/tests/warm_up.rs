@@ -72,7 +72,7 @@ fn answer(house: &mut House) {
 }
 
 #[test]
-fn warm_up_ends_when_as_many_are_there() {
+fn warm_up_ends_when_the_connections_are_established() {
     let mut house = house(TEN);
     house.bench.mute(false);
     let guards = house.guards(2);
@@ -117,7 +117,7 @@ fn warm_up_takes_nothing_from_operations() {
 }
 
 #[test]
-fn warm_up_ends_when_others_have_made_the_pool_warm() {
+fn warm_up_ends_when_operations_have_established_the_connections() {
     let mut house = house(TEN);
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
     // The warm-up's connection hangs; operations get others that do not.
@@ -135,7 +135,7 @@ fn warm_up_ends_when_others_have_made_the_pool_warm() {
 }
 
 #[test]
-fn pool_is_filled_no_further_when_nobody_waits_for_it() {
+fn pool_is_not_filled_further_after_the_warm_up_is_dropped() {
     let mut house = house(TEN);
     let mut ten = WarmUp::begin(&mut house, Some(10), None);
     let mut three = WarmUp::begin(&mut house, Some(3), None);
@@ -156,7 +156,7 @@ fn pool_is_filled_no_further_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn each_of_several_is_told_when_its_own_number_is_there() {
+fn each_of_several_warm_ups_ends_at_its_own_number() {
     let mut house = house(TEN);
     let mut two = WarmUp::begin(&mut house, Some(2), None);
     let mut three = WarmUp::begin(&mut house, Some(3), None);
@@ -176,7 +176,7 @@ fn each_of_several_is_told_when_its_own_number_is_there() {
 
 /// A clear is no error: the warm-up continues when the server is known again.
 #[test]
-fn warm_up_goes_on_after_a_clear() {
+fn warm_up_continues_after_a_clear() {
     let mut house = house(TEN);
     house.bench.mute(false);
     drop(house.guards(4));
@@ -188,7 +188,7 @@ fn warm_up_goes_on_after_a_clear() {
 }
 
 #[test]
-fn warm_up_tells_why_a_connection_was_not_established() {
+fn warm_up_returns_the_reason_of_a_failed_connection() {
     let mut house = house(TEN);
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
     assert_eq!(house.counts(), [1, 0, 0, 0]);

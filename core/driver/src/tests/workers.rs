@@ -5,7 +5,7 @@ use crate::driven::Drive as _;
 
 /// The pool is notified of the end, the waiting operation fails, and another worker can join.
 #[test]
-fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
+fn worker_dropped_during_a_handshake_leaves_no_connection() {
     let (bench, core, server) = open();
     for dial in [Dial::Hangs, Dial::Stands] {
         bench.dial(dial);
@@ -38,7 +38,7 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
 }
 
 #[test]
-fn worker_that_panics_leaves_nothing_behind() {
+fn worker_that_panics_leaves_no_connection() {
     let (bench, core, server) = open();
     bench.dial(Dial::Panics);
     let mut waiting = Box::pin(core.check_out_of(Arc::clone(&server), None, None));
@@ -97,7 +97,7 @@ fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
 
 /// CMAP-83
 #[test]
-fn operation_that_is_interrupted_after_it_was_sent_may_not() {
+fn operation_that_is_interrupted_after_it_was_sent_may_not_be_retried() {
     let (bench, core, server) = open();
     let mut guard = guard(&core, &server);
     bench.mute(true);

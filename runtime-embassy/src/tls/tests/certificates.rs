@@ -242,7 +242,7 @@ fn every_certificate_is_accepted_or_refused_as_a_hosted_client_does() {
 }
 
 #[test]
-fn what_is_not_p256_with_sha256_is_refused_for_its_certificate() {
+fn certificates_other_than_p256_with_sha256_are_refused() {
     let refused = Err(Cause::Certificate(CertificateFault::Invalid));
     for algorithm in [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519] {
         let root = Odd::authority("root").root();
@@ -277,7 +277,7 @@ impl SigningKey for Rsa {
 }
 
 #[test]
-fn what_rsa_has_signed_is_refused_for_its_certificate() {
+fn certificates_signed_by_rsa_are_refused() {
     let Odd { params, .. } = Odd::authority("rsa");
     let root = CertifiedIssuer::self_signed(params, Rsa).unwrap();
     let server = shown(&Odd::server().issued_by(&root), &[]);
@@ -290,7 +290,7 @@ fn what_rsa_has_signed_is_refused_for_its_certificate() {
 /// A hosted client accepts six. This limit is lower because verifying many orders of certificates
 /// costs battery.
 #[test]
-fn more_than_four_certificates_between_are_refused() {
+fn more_than_four_intermediate_certificates_are_refused() {
     let root = Odd::authority("root").root();
     let mut above = vec![Odd::authority("0").issued_by(&root)];
     for n in 1..5 {
@@ -306,7 +306,7 @@ fn more_than_four_certificates_between_are_refused() {
 /// The certificates could have issued each other in any order. The verifier tries them all, but
 /// verifies at most eight signatures.
 #[test]
-fn certificates_that_make_work_are_given_up() {
+fn verification_of_costly_certificates_is_bounded() {
     let root = Odd::authority("root").root();
     let stranger = Odd::authority("root").root();
     let twin = || Odd::authority("root").issued_by(&stranger);
@@ -328,7 +328,7 @@ fn server_without_tls_13_has_nothing_in_common() {
 }
 
 #[test]
-fn clock_decides_what_is_valid() {
+fn validity_depends_on_the_clock() {
     let fixture = Fixture::new();
     let pem = fixture.root.certificate();
     let server: Arc<ServerConfig> =

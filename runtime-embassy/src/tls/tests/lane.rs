@@ -131,7 +131,7 @@ fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
 }
 
 #[test]
-fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
+fn failed_handshake_has_a_reason_and_the_next_one_succeeds() {
     let fixture = Fixture::new();
     let mut rig = Rig::new(&fixture, 512);
     let mailbox = rig.mailbox;
@@ -158,7 +158,7 @@ fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
 }
 
 #[test]
-fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
+fn stream_dropped_at_any_time_returns_the_socket() {
     let fixture = Fixture::new();
     let mut rig = Rig::new(&fixture, 64);
     let mailbox = rig.mailbox;
@@ -201,7 +201,7 @@ fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
 }
 
 #[test]
-fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
+fn dropped_read_loses_no_byte_and_blocks_writes_until_the_answer() {
     let fixture = Fixture::new();
     let mut rig = Rig::new(&fixture, 64);
     let mailbox = rig.mailbox;
@@ -220,7 +220,7 @@ fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
 }
 
 #[test]
-fn end_is_told_after_what_came_before_it() {
+fn end_is_reported_after_all_received_bytes() {
     let fixture = Fixture::new();
     for announced in [false, true] {
         let mut rig = Rig::new(&fixture, 4);
@@ -246,7 +246,7 @@ fn end_is_told_after_what_came_before_it() {
 
 /// A side is woken only when the other one has work for it.
 #[test]
-fn both_sides_are_woken_and_not_otherwise() {
+fn each_side_is_woken_only_when_it_can_continue() {
     use alloc::sync::Arc;
     use alloc::task::Wake;
     use core::sync::atomic::{AtomicU32, Ordering};

@@ -45,14 +45,14 @@ fn identity(fixture: &Fixture) -> Identity {
 }
 
 #[test]
-fn honest_server_is_believed() {
+fn honest_server_is_accepted() {
     let fixture = Fixture::new();
     let heard = read(&fixture, |talk| talk.say(DATA, b"hello")).unwrap();
     assert_eq!(heard.as_deref(), Some(&b"hello"[..]));
 }
 
 #[test]
-fn server_without_certificate_or_proof_is_not_believed() {
+fn server_without_certificate_or_proof_is_refused() {
     let fixture = Fixture::new();
     let good = || identity(&fixture);
     let bare = shake(&fixture, |talk| {
@@ -101,7 +101,7 @@ fn server_without_certificate_or_proof_is_not_believed() {
 }
 
 #[test]
-fn proof_of_something_else_is_none() {
+fn proof_of_another_transcript_is_refused() {
     let fixture = Fixture::new();
     let (thief, impostor) = (identity(&fixture), identity(&fixture));
     type Forge = fn(&mut Talk, &Identity, &Identity);
@@ -150,7 +150,7 @@ fn proof_of_something_else_is_none() {
 }
 
 #[test]
-fn handshake_in_the_clear_is_refused() {
+fn unencrypted_handshake_is_refused() {
     let fixture = Fixture::new();
     for kind in (0..32).chain([128, 254, u8::MAX]) {
         let identity = identity(&fixture);
@@ -167,7 +167,7 @@ fn handshake_in_the_clear_is_refused() {
 }
 
 #[test]
-fn records_without_anything_in_them_end_the_session() {
+fn empty_records_end_the_session() {
     let fixture = Fixture::new();
     for plaintext in [&[][..], &[0], &[0; 40]] {
         let outcome = shake(&fixture, move |talk| {
@@ -188,7 +188,7 @@ fn records_without_anything_in_them_end_the_session() {
 
 /// embedded-tls would panic on any other message.
 #[test]
-fn messages_after_the_handshake_end_the_session_but_tickets_are_passed_over() {
+fn messages_after_the_handshake_end_the_session_except_tickets() {
     let fixture = Fixture::new();
     let bodies: [&[u8]; 3] = [&[], &[0; 8], &[0; 40]];
     for kind in (0..32).chain([128, 254, u8::MAX]) {
@@ -210,7 +210,7 @@ fn messages_after_the_handshake_end_the_session_but_tickets_are_passed_over() {
 }
 
 #[test]
-fn nothing_in_the_clear_counts_after_the_handshake() {
+fn unencrypted_records_after_the_handshake_are_refused() {
     let fixture = Fixture::new();
     for kind in (0..32).chain([128, u8::MAX]).filter(|kind| *kind != DATA) {
         for bytes in [&[][..], &[1], &[1, 0], &[4, 0, 0, 0], &[11, 0, 0, 4, 0, 0, 0, 0]] {
@@ -224,7 +224,7 @@ fn nothing_in_the_clear_counts_after_the_handshake() {
 }
 
 #[test]
-fn alerts_say_what_they_mean() {
+fn each_alert_has_its_error() {
     let fixture = Fixture::new();
     for code in 0..=u8::MAX {
         let expected = match code {
@@ -253,7 +253,7 @@ fn alerts_say_what_they_mean() {
 }
 
 #[test]
-fn peer_cannot_keep_a_session_busy_with_nothing() {
+fn empty_records_cannot_keep_a_session_busy() {
     let fixture = Fixture::new();
     for (count, expected) in [(31, Ok(Some(b"hello".to_vec()))), (32, Err(PROTOCOL)), (5000, Err(PROTOCOL))] {
         let outcome = read(&fixture, move |talk| {
@@ -350,7 +350,7 @@ fn hello_that_chooses_what_was_not_offered_is_refused() {
 }
 
 #[test]
-fn peer_that_speaks_something_else_breaks_the_protocol() {
+fn other_protocols_are_a_protocol_error() {
     let fixture = Fixture::new();
     let mongod = [36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0];
     let speeches: [&[u8]; 5] =

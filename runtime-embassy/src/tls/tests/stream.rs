@@ -35,7 +35,7 @@ fn receive<S: Read + Write>(session: &mut Session<'_, S>, count: usize) -> Vec<u
 }
 
 #[test]
-fn bytes_pass_whole_however_they_fall() {
+fn bytes_arrive_whole_in_pieces_of_any_size() {
     let fixture = Fixture::new();
     let server = speaks(fixture.server(), Versions::Tls13);
     for (chunk, count) in [(1, 3000), (97, 100_000), (usize::MAX, 1_000_000)] {
@@ -51,7 +51,7 @@ fn bytes_pass_whole_however_they_fall() {
 }
 
 #[test]
-fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
+fn memory_of_a_session_is_reusable_after_any_end() {
     let fixture = Fixture::new();
     let server = speaks(fixture.server(), Versions::Tls13);
     let stranger = shows_identity(&Holder::root("stranger").issue(&CertificateRequest::server(&[HOST])).identity());
@@ -79,7 +79,7 @@ fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
 }
 
 #[test]
-fn end_with_a_word_is_an_end_and_one_without_is_an_error() {
+fn close_notify_is_an_end_and_its_absence_is_an_error() {
     let fixture = Fixture::new();
     for announced in [false, true] {
         let mut memory = Memory::new();
@@ -98,7 +98,7 @@ fn end_with_a_word_is_an_end_and_one_without_is_an_error() {
 }
 
 #[test]
-fn goodbye_is_said_at_once_or_not_at_all() {
+fn close_notify_is_sent_at_once_or_not_at_all() {
     let fixture = Fixture::new();
     for (is_stuck, is_torn, expected) in [(false, false, true), (true, false, false), (false, true, false)] {
         let mut memory = Memory::new();
@@ -159,7 +159,7 @@ fn server_that_asks_for_a_certificate_gets_it() {
 }
 
 #[test]
-fn identity_is_not_shown_in_debug_and_a_bad_one_is_told() {
+fn debug_hides_the_identity_and_an_invalid_one_is_an_error() {
     let holder = Holder::root("root");
     let mut options = options(&[&holder.certificate()]);
     let identity = identity_of(&holder);
@@ -178,7 +178,7 @@ fn identity_is_not_shown_in_debug_and_a_bad_one_is_told() {
 }
 
 #[test]
-fn random_bytes_that_are_none_are_not_used() {
+fn constant_random_bytes_are_refused() {
     let fixture = Fixture::new();
     let wire = Wire::to(&speaks(fixture.server(), Versions::Tls13));
     let far = wire.far();
@@ -190,7 +190,7 @@ fn random_bytes_that_are_none_are_not_used() {
 
 /// rustls ignores the extension, but must accept it.
 #[test]
-fn smaller_records_may_be_asked_for() {
+fn smaller_records_can_be_requested() {
     let fixture = Fixture::new();
     let fragments = [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096];
     for fragment in fragments {
