@@ -17,7 +17,7 @@ pub enum MonitorConnKind {
     Rtt,
 }
 
-/// Identifies one connection of a monitor. Each dial of the same `conn` has a new number.
+/// Identifies one connection of a monitor. Each dial has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorConnId {
     pub(super) serial: NonZeroU64,

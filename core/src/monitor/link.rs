@@ -231,7 +231,8 @@ impl Link {
         }
     }
 
-    /// Checks that the current connection and the previous one belong to `conn` and are different.
+    /// Checks that the current connection and the previous one are of this `kind` and are
+    /// different.
     pub(super) fn assert_invariants(&self, kind: MonitorConnKind, serial_last: u64) {
         if let Some(conn) = self.conn() {
             assert_eq!(conn.id.kind, kind, "a connection has the id of the other kind");

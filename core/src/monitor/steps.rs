@@ -15,7 +15,7 @@ use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
 
 impl Monitor {
-    /// Allocates an id for the next connection of `conn`.
+    /// Allocates an id for the next connection of this kind.
     fn next_id(&mut self, kind: MonitorConnKind) -> MonitorConnId {
         self.serial_last = Serial(self.serial_last.0.checked_add(1).expect("fewer than 2^64 connections"));
         MonitorConnId { serial: NonZeroU64::new(self.serial_last.0).expect("counts from 1"), kind }
@@ -158,7 +158,7 @@ impl Monitor {
         CheckOutcome::Succeeded { awaited, sample: if awaited { None } else { Some(duration) } }
     }
 
-    /// Handles a failure of the connection of `conn`: closes it, and ends the check in flight on
+    /// Handles a failure of the connection of this kind: closes it, and ends the check in flight on
     /// it, if any.
     pub(super) fn fail(
         &mut self,

@@ -1,11 +1,11 @@
 //! Simulated runs: replays one, or counts many.
 //!
-//! - `run --seed N [--of pool|mux|monitor|network] [--script TEXT] [--trace] [--to STEP]
+//! - `simulate --seed N [--of pool|mux|monitor|network] [--script TEXT] [--trace] [--to STEP]
 //!   [--shrink]` replays one run and prints its steps.
-//! - `run --seeds FROM..TO [--of ..] [--threads N] [--json]` runs many seeds on all cores; if some
-//!   fail, it prints them and exits with status 1. Use `--profile runs` for many runs: it is
+//! - `simulate --seeds FROM..TO [--of ..] [--threads N] [--json]` runs many seeds on all cores; if
+//!   some fail, it prints them and exits with status 1. Use `--profile runs` for many runs: it is
 //!   optimized and has all assertions enabled.
-//! - `run --events FILE` checks events that a client's test has printed.
+//! - `simulate --events FILE` checks events that a client's test has printed.
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -26,23 +26,24 @@ use std::thread;
 use std::time::Instant;
 
 const USAGE: &str = "\
-usage: run --seed N [--of KIND] [--trace] [--to STEP] [--shrink]
-       run --script TEXT [--of KIND] [--trace] [--to STEP] [--shrink]
-       run --seeds FROM..TO [--of KIND] [--threads N] [--json]
-       run --events FILE
+usage: simulate --seed N [--of KIND] [--trace] [--to STEP] [--shrink]
+       simulate --script TEXT [--of KIND] [--trace] [--to STEP] [--shrink]
+       simulate --seeds FROM..TO [--of KIND] [--threads N] [--json]
+       simulate --events FILE
 
-Replays one run of a simulator and tells it step by step, or runs many.
+Replays one simulated run and prints its steps, or runs many seeds.
 
-  --of KIND      pool, mux, monitor or network; of many runs also all, which is the default: each seed by one of them
-  --script TEXT  the decisions of a run, as a shrinker has left them, instead of a seed
-  --trace        with everything that is emitted, and not only what is done
-  --to STEP      the story up to its line of this number
-  --shrink       makes a run that fails as small as it can be, in three minutes at most
-  --threads N    on so many threads; as many as there are cores by default
-  --json         the totals as JSON
-  --events FILE  judges the events of pools again that a test of a client has printed as it failed
+  --of KIND      pool, mux, monitor or network; with --seeds also all, the default: each seed selects one of them
+  --script TEXT  the decisions of a run, as printed by --shrink, instead of a seed
+  --trace        prints emitted events too
+  --to STEP      ends the output with this step
+  --shrink       shrinks a failing run, for at most three minutes
+  --threads N    the number of threads; the default is the number of cores
+  --json         prints the totals as JSON
+  --events FILE  judges the events of pools again that a failed test of a client has printed
 
-Exit status 0: nothing failed, and of a thousand runs and more none of what a simulator does was missing. 1: something did. 2: the command line was wrong.";
+Exit status 0: no run failed, and in a thousand runs or more every kind of event occurred. 1: otherwise.
+2: wrong command line.";
 
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -247,7 +248,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
-            eprintln!("run: {error}\n\n{USAGE}");
+            eprintln!("simulate: {error}\n\n{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -255,7 +256,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(file) = &arguments.events {
         return judge(file).unwrap_or_else(|error| {
-            eprintln!("run: {error}");
+            eprintln!("simulate: {error}");
             ExitCode::from(2)
         });
     }
@@ -268,15 +269,15 @@ fn main() -> ExitCode {
 
 fn one(arguments: &Arguments, of: &Decisions) -> ExitCode {
     match arguments.of.unwrap_or_else(|| Of::of_seed(of.seed())) {
-        Of::Pool => tell(arguments, of, sim::seed),
-        Of::Mux => tell(arguments, of, mux::seed),
-        Of::Monitor => tell(arguments, of, live_monitor),
-        Of::Network => tell(arguments, of, network::seed),
+        Of::Pool => print_run(arguments, of, sim::seed),
+        Of::Mux => print_run(arguments, of, mux::seed),
+        Of::Monitor => print_run(arguments, of, live_monitor),
+        Of::Network => print_run(arguments, of, network::seed),
     }
 }
 
 /// Prints one run, or its shrunk form.
-fn tell<C: Default>(arguments: &Arguments, of: &Decisions, run: Run<C>) -> ExitCode {
+fn print_run<C: Default>(arguments: &Arguments, of: &Decisions, run: Run<C>) -> ExitCode {
     let (mut outcome, mut lines) = run_traced(run, of);
     if let (true, Err(error)) = (arguments.shrink, &outcome) {
         let count = lines.len();
@@ -367,7 +368,7 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
 
 fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
     let figures = totals.to_json(seconds);
-    figures::record("run", &figures);
+    figures::record("simulated_runs", &figures);
     if arguments.json {
         println!("{figures:#}");
     } else {

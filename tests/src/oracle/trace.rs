@@ -81,7 +81,7 @@ impl Trace {
         self.0.iter().map(|(at, pool, event)| json!([at.as_nanos(), pool, write(event)])).collect()
     }
 
-    /// Reads the output of [`Trace::json`]; `run --events` checks it again.
+    /// Reads the output of [`Trace::json`]; `simulate --events` checks it again.
     ///
     /// # Errors
     ///
