@@ -216,7 +216,7 @@ fn seeds(material: &Material) -> Row {
         draft.add_figure("seeds that fail", sum(failing.iter().map(|figures| number(figures, "failing"))));
     }
     draft.take(
-        "run",
+        "simulated_runs",
         &["runs", "runs_of", "steps", "pairs", "failing", "missing", "seconds", "assertions"],
         "many runs",
         "cargo run --profile runs -p poolhouse-tests --all-features --bin simulate -- --seeds 0..5000000",
