@@ -51,7 +51,7 @@ pub(super) struct Driven<M: Memory, C, K> {
     /// searched.
     overdue: Option<usize>,
     /// The index of the next slot to search for an operation to wake, after the pool was closed.
-    /// From then on conn_slots get no deadlines.
+    /// From then on the slots get no deadlines.
     closing: usize,
 }
 
@@ -315,7 +315,11 @@ impl<M: Memory, C, K> Driven<M, C, K> {
 
     /// Adds a slot for the waker of a waiter.
     #[inline(never)]
-    fn slot(&mut self, id: WaiterId, observer: &mut impl Observer<PoolEvent>) -> Result<Begun<C>, CheckOutError> {
+    fn add_waiter_slot(
+        &mut self,
+        id: WaiterId,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<Begun<C>, CheckOutError> {
         while self.waiters.slots().len() <= id.index() as usize {
             if self.waiters.try_push(None).is_err() {
                 // The pool replaces a time in the past by that of the check-out.
@@ -433,7 +437,7 @@ pub(super) trait Drive {
     ) -> Result<Begun<Self::Connection>, CheckOutError> {
         self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
             CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
-            CheckOut::Queued(id) => state.slot(id, observer),
+            CheckOut::Queued(id) => state.add_waiter_slot(id, observer),
         })
     }
 
