@@ -59,8 +59,8 @@ fn events_tell_the_time() {
     assert!(matches!(back, PoolEvent::ConnectionCheckedIn { .. }));
 }
 
-/// CMAP-19
 #[test]
+#[doc(alias = "CMAP-19")]
 fn time_that_connections_are_idle_is_kept() {
     let (bench, core, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX));
@@ -74,8 +74,8 @@ fn time_that_connections_are_idle_is_kept() {
     assert_eq!(counts(&server).available, 0);
 }
 
-/// CMAP-19
 #[test]
+#[doc(alias = "CMAP-19")]
 fn time_that_connections_are_idle_counts_from_when_it_matters() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX * 9));
