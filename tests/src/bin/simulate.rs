@@ -367,7 +367,7 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
 
 fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
     let figures = totals.to_json(seconds);
-    figures::record("run", &figures);
+    figures::record("simulated_runs", &figures);
     if arguments.json {
         println!("{figures:#}");
     } else {
