@@ -22,6 +22,7 @@ use poolhouse_embassy::{
     Buffers, Client, Embassy, MonitorOptions, Options, PoolOptions, Resources, Runner, ServerMonitoringMode, Sizes,
 };
 use poolhouse_tests::contract::{self, Contract, Hole, Limits, Shape, Subject, Witness};
+use poolhouse_tests::suite::as_one;
 use std::process::ExitCode;
 
 /// Connections of a pool.
@@ -41,7 +42,7 @@ const WAYS: usize = 4;
 const WAYS_OF_A_CLIENT: usize = 12;
 
 fn main() -> ExitCode {
-    Contract::new("embassy").run::<Pair>()
+    as_one(|| Contract::new("embassy").run::<Pair>())
 }
 
 /// Devices, and the addresses that they can reach.

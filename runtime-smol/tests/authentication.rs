@@ -153,9 +153,10 @@ fn unusable_credential_is_refused_before_a_task_is_started() {
     assert_eq!(server.accepted_count(), 0);
 }
 
-/// SDAM-75: the pool is cleared, and the server is Unknown until the next check; the error contains
+/// The pool is cleared, and the server is Unknown until the next check; the error contains
 /// the server's message.
 #[test]
+#[doc(alias = "SDAM-75")]
 fn wrong_credentials_are_refused() {
     run(async {
         let server = server();
@@ -249,9 +250,10 @@ fn unix_sockets_are_private() {
     });
 }
 
-/// SDAM-69, CMAP-96: a connection that is lost in authentication is no sign of overload: the pool
+/// A connection that is lost in authentication is no sign of overload: the pool
 /// is cleared.
 #[test]
+#[doc(alias("CMAP-96", "SDAM-69"))]
 fn connection_lost_in_authentication_clears_the_pool() {
     run(async {
         let server = server();
@@ -282,10 +284,11 @@ fn connection_lost_in_authentication_clears_the_pool() {
     });
 }
 
-/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check,
+/// The error marks the server Unknown. The next operation requests a new check,
 /// which finds the server again. It does not wait for the check in flight, which the server answers
 /// only after heartbeatFrequencyMS.
 #[test]
+#[doc(alias("SDAM-69", "SDAM-75"))]
 fn o7_authentication_error_does_not_delay_the_next_operation() {
     run(async {
         let server = server();
@@ -328,8 +331,9 @@ fn compressed_replies_are_accepted_in_authentication() {
     });
 }
 
-/// MON-12: monitors do not send users, and need none.
+/// Monitors do not send users, and need none.
 #[test]
+#[doc(alias = "MON-12")]
 fn monitors_do_not_authenticate() {
     run(async {
         let server = server();
@@ -459,9 +463,10 @@ async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     client
 }
 
-/// CMAP-60: a server that stops answering in a handshake does not occupy a slot of the pool for
+/// A server that stops answering in a handshake does not occupy a slot of the pool for
 /// ever, at any command.
 #[test]
+#[doc(alias = "CMAP-60")]
 fn silent_handshake_ends_at_the_limit_of_a_command() {
     run(async {
         for limit in ["socketTimeoutMS=1000", "timeoutMS=1000&socketTimeoutMS=600000"] {
@@ -487,8 +492,9 @@ fn silent_handshake_ends_at_the_limit_of_a_command() {
     });
 }
 
-/// CMAP-60: timeoutMS starts again with each command of a handshake.
+/// TimeoutMS starts again with each command of a handshake.
 #[test]
+#[doc(alias = "CMAP-60")]
 fn each_command_of_a_handshake_has_the_whole_limit() {
     run(async {
         let server = server();

@@ -2,8 +2,9 @@
 
 use poolhouse_smol::Smol;
 use poolhouse_tests::contract::Contract;
+use poolhouse_tests::suite::as_one;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Contract::new("smol").with_threads_variable("SMOL_THREADS").run_hosted::<Smol>()
+    as_one(|| Contract::new("smol").with_threads_variable("SMOL_THREADS").run_hosted::<Smol>())
 }

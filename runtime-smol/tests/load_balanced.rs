@@ -82,8 +82,9 @@ fn hellos(server: &FakeServer) -> Vec<Received> {
     server.log().into_iter().filter(|received| received.name.eq_ignore_ascii_case("hello")).collect()
 }
 
-/// SDAM-38, LOG-19: the server is known at once, and is never checked.
+/// The server is known at once, and is never checked.
 #[test]
+#[doc(alias("LOG-19", "SDAM-38"))]
 fn load_balancer_is_not_monitored() {
     run(async {
         let (balancer, client, mut events) = balanced();
@@ -116,9 +117,10 @@ fn load_balancer_is_not_monitored() {
     });
 }
 
-/// CMAP-91, CMAP-92: hello contains the service, and each connection belongs to its service; a
+/// Hello contains the service, and each connection belongs to its service; a
 /// guard keeps the same connection.
 #[test]
+#[doc(alias("CMAP-91", "CMAP-92"))]
 fn connection_belongs_to_the_service_that_it_reached() {
     run(async {
         let (balancer, client, _events) = balanced();
@@ -153,8 +155,9 @@ fn connection_belongs_to_the_service_that_it_reached() {
     });
 }
 
-/// CMAP-75, CMAP-88, CMAP-89, SDAM-70: a failure of one service does not affect the others.
+/// A failure of one service does not affect the others.
 #[test]
+#[doc(alias("CMAP-75", "CMAP-88", "CMAP-89", "SDAM-70"))]
 fn network_error_clears_the_service_of_its_connection_only() {
     run(async {
         let (balancer, client, mut events) = balanced();
@@ -197,8 +200,9 @@ fn network_error_clears_the_service_of_its_connection_only() {
     });
 }
 
-/// SDAM-66: the second error, of connections that are stale since the first, has no effect.
+/// The second error, of connections that are stale since the first, has no effect.
 #[test]
+#[doc(alias("CMAP-90", "SDAM-66"))]
 fn stale_errors_do_not_clear_a_service_again() {
     run(async {
         let (balancer, client, mut events) = balanced();
@@ -223,8 +227,9 @@ fn stale_errors_do_not_clear_a_service_again() {
     });
 }
 
-/// SDAM-70, SDAM-76: a router that shuts down is cleared; a router with a changed primary is not.
+/// A router that shuts down is cleared; a router with a changed primary is not.
 #[test]
+#[doc(alias("SDAM-70", "SDAM-76"))]
 fn state_changes_clear_a_service_only_when_it_shuts_down() {
     run(async {
         for (code, clears) in [(10107, false), (189, false), (91, true), (11600, true)] {
@@ -245,8 +250,9 @@ fn state_changes_clear_a_service_only_when_it_shuts_down() {
     });
 }
 
-/// CMAP-89: waiters in the queue continue to wait.
+/// Waiters in the queue continue to wait.
 #[test]
+#[doc(alias = "CMAP-89")]
 fn clear_of_a_service_fails_no_waiter() {
     run(async {
         let balancer = FakeBalancer::start(2).expect("it starts");
@@ -273,8 +279,9 @@ fn clear_of_a_service_fails_no_waiter() {
     });
 }
 
-/// CMAP-92: a server that sends no service in its hello is not behind a load balancer.
+/// A server that sends no service in its hello is not behind a load balancer.
 #[test]
+#[doc(alias("CMAP-92", "CMAP-94"))]
 fn hello_without_a_service_is_an_error() {
     run(async {
         let server = FakeServer::start(FakeOptions::default()).expect("it starts");
@@ -300,8 +307,9 @@ fn hello_without_a_service_is_an_error() {
     });
 }
 
-/// CMAP-94: before the service is known, nothing can be cleared.
+/// Before the service is known, nothing can be cleared.
 #[test]
+#[doc(alias = "CMAP-94")]
 fn connection_that_reaches_no_service_clears_nothing() {
     run(async {
         let (balancer, client, mut events) = balanced();
@@ -328,8 +336,8 @@ fn connection_that_reaches_no_service_clears_nothing() {
     });
 }
 
-/// CMAP-93
 #[test]
+#[doc(alias = "CMAP-93")]
 fn wait_queue_timeout_contains_the_use_of_connections() {
     run(async {
         let balancer = FakeBalancer::start(1).expect("it starts");

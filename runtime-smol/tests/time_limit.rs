@@ -191,8 +191,9 @@ fn a_long_limit_does_not_delay_a_short_one() {
     });
 }
 
-/// CMAP-37: connections in use outlive the pool; the pool's clock does not.
+/// Connections in use outlive the pool; the pool's clock does not.
 #[test]
+#[doc(alias = "CMAP-37")]
 fn operation_ends_at_its_limit_also_after_the_client_was_closed() {
     let server = silent_server();
     let client = client(&server);

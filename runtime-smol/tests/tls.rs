@@ -218,6 +218,7 @@ fn replica_set_is_found_over_tls() {
 
 /// CMAP-97.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn bad_certificate_is_named_by_checks_and_by_selection() {
     let fixture = Fixture::new();
     let good = CertificateRequest::server(&["127.0.0.1"]);
@@ -253,8 +254,9 @@ fn bad_certificate_is_named_by_checks_and_by_selection() {
     }
 }
 
-/// CMAP-97: with TLS 1.3 the refusal arrives after the handshake.
+/// With TLS 1.3 the refusal arrives after the handshake.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn required_client_certificate_is_sent_or_its_refusal_named() {
     let fixture = Fixture::new();
     let ann = fixture.root.issue(&CertificateRequest::client("ann")).identity();
@@ -276,6 +278,7 @@ fn required_client_certificate_is_sent_or_its_refusal_named() {
 
 /// CMAP-98.
 #[test]
+#[doc(alias = "CMAP-98")]
 fn interrupted_tls_handshake_is_classified_as_overload() {
     let fixture = Fixture::new();
     run(async {

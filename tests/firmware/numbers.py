@@ -492,7 +492,7 @@ def leave(figures):
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         commit = output(ROOT / "tests/scripts/commit").strip()
-        pathlib.Path(folder, "firmware_numbers.json").write_text(json.dumps({"commit": commit, **figures}, indent=2) + "\n")
+        pathlib.Path(folder, "firmware_numbers.json").write_text(json.dumps({"commit": commit, "command": "tests/firmware/numbers.py", **figures}, indent=2) + "\n")
 
 
 def tell(figures):

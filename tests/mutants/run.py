@@ -368,7 +368,7 @@ def report(named):
     low, high = wilson(caught, viable - len(equivalent))
     commit = subprocess.run([ROOT / "tests/scripts/commit"], capture_output=True, text=True, check=True).stdout.strip()
     figures = {
-        "commit": commit, "mutants": len(mutants), "tried": len(known), "unviable": count["unviable"], "constants_not_tried": count["constant"], "viable": viable,
+        "commit": commit, "command": "tests/scripts/mutants", "mutants": len(mutants), "tried": len(known), "unviable": count["unviable"], "constants_not_tried": count["constant"], "viable": viable,
         "caught": count["caught"], "caught_by_unit_tests": unit, "timeout": count["timeout"], "missed": len(survivors), "equivalent": len(equivalent),
         "caught_percent": round(100 * caught / max(1, viable - len(equivalent)), 2), "caught_percent_low": round(100 * low, 2),
         "caught_percent_high": round(100 * high, 2), "seconds": round(sum(one["seconds"] for one in known.values())), "survivors": survivors,

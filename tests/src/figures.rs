@@ -23,7 +23,16 @@ pub fn commit() -> String {
     output.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Writes the figures of a suite, replacing those of its last run, together with their commit.
+/// Returns the name of this program and its arguments.
+fn command() -> String {
+    let mut words = std::env::args();
+    let program = words.next().map(PathBuf::from).unwrap_or_default();
+    let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    core::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes the figures of a suite, replacing those of its last run, together with their commit and
+/// the command that measured them.
 ///
 /// - `suite`: the name of the file, without its extension: words joined by underscores.
 /// - `figures`: an object.
@@ -37,6 +46,7 @@ pub fn record(suite: &str, figures: &Value) {
     let mut figures = figures.clone();
     if let Some(figures) = figures.as_object_mut() {
         figures.insert("commit".to_owned(), commit().into());
+        figures.insert("command".to_owned(), command().into());
     }
     let text = serde_json::to_string_pretty(&figures).expect("figures are JSON");
     std::fs::write(folder.join(format!("{suite}.json")), text + "\n").expect("figures can be written");

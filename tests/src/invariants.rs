@@ -1,4 +1,4 @@
-//! Invariants of every pool (P) and every monitor (S): tests, models and simulators refer to them
+//! Invariants of every pool (P), multiplexed pool (M) and monitor (S): tests, models and simulators refer to them
 //! by number.
 //!
 //! Requirements of MongoDB's specifications have separate ids (CMAP, MON, SDAM, LOG). The
@@ -94,6 +94,18 @@
 //! - P52: with a limit on waiting it also ends if the server never answers.
 //! - P53: a server that always fails is not dialed in a hot loop.
 //! - P54: one connection that hangs forever blocks no other.
+//!
+//! # Multiplexed pools
+//!
+//! - M1: a stream id has at most one request at a time, a connection no more requests than its
+//!   limit, and one heartbeat.
+//! - M2: a reply answers the request that has its id; any other reply closes the connection.
+//! - M3: the id of an abandoned request stays reserved until its late reply; a connection with too
+//!   many of them, or with an old generation, is retired.
+//! - M4: a request ends once, with the outcome that its connection or the queue gave it.
+//! - M5: no request waits while a connection accepts requests or may be opened.
+//! - M6: a connection takes the steps of its life in order; after the close of the pool nothing is
+//!   left.
 //!
 //! # Monitors
 //!

@@ -24,8 +24,6 @@ pub mod oracle;
 pub mod patience;
 pub mod proxy;
 pub mod reply;
-pub mod report;
-pub mod requirements;
 pub mod sdam;
 pub mod search;
 pub mod seeds;

@@ -13,7 +13,6 @@ use crate::choices::{Choices, Decisions, Script};
 use crate::figures;
 use crate::rng::Rng;
 use crate::sim::{Trace, caught};
-use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::hash::{Hash, Hasher};
 use core::iter::StepBy;
@@ -157,7 +156,6 @@ impl<C: Default + Send> Lives<C> {
     pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
         let arguments = Arguments::from_args();
         let mut trials = Vec::new();
-        let replayed = Arc::new(AtomicU64::new(0));
         if let Ok(text) = env::var("POOLHOUSE_SCRIPT") {
             let script: Script = text.parse().unwrap_or_else(|error| panic!("POOLHOUSE_SCRIPT: {error}"));
             trials.push(Trial::test("script", move || self.replay(&Decisions::scripted(script))));
@@ -171,33 +169,20 @@ impl<C: Default + Send> Lives<C> {
             }));
             trials.push(Trial::test(self.bytes.name, move || self.bytes.try_all()));
             trials.extend(self.regressions.iter().map(|&(seed, what)| {
-                let replayed = Arc::clone(&replayed);
-                Trial::test(format!("regress::seed_{seed}_{what}"), move || {
-                    self.regress(&Decisions::of_seed(seed), &replayed)
-                })
+                Trial::test(format!("regress::seed_{seed}_{what}"), move || self.regress(&Decisions::of_seed(seed)))
             }));
             trials.extend(self.scripts.iter().map(|&(text, what)| {
-                let replayed = Arc::clone(&replayed);
                 Trial::test(format!("regress::script_{what}"), move || {
-                    let script: Script = text.parse()?;
-                    self.regress(&Decisions::scripted(script), &replayed)
+                    self.regress(&Decisions::scripted(text.parse::<Script>()?))
                 })
             }));
             trials.extend(others);
         }
-        let conclusion = libtest_mimic::run(&arguments, trials);
-        // With a filter for other tests no regressions were replayed.
-        let (known, replayed) = (self.regressions.len() + self.scripts.len(), replayed.load(Ordering::Relaxed));
-        if replayed > 0 {
-            let figures = serde_json::json!({ "regressions": replayed, "known": known });
-            figures::record(&format!("{}_regress", self.suite), &figures);
-        }
-        conclusion.exit_code()
+        libtest_mimic::run(&arguments, trials).exit_code()
     }
 
     /// Executes a run that failed in the past.
-    fn regress(&self, of: &Decisions, replayed: &AtomicU64) -> Result<(), Failed> {
-        replayed.fetch_add(1, Ordering::Relaxed);
+    fn regress(&self, of: &Decisions) -> Result<(), Failed> {
         match (self.run)(of, &mut C::default(), None) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.failure_report(of, &error).into()),

@@ -5,12 +5,16 @@
 //! command line (`--list`, filters, `--test-threads`) and prints libtest's closing line.
 
 use core::fmt;
-use std::process::ExitCode;
+use std::env;
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 #[cfg(test)]
 mod tests;
+
+/// The variable that nextest sets for the programs that it lists and runs.
+const NEXTEST: &str = "NEXTEST";
 
 /// The result of a case: `()` (a failing case panics) or a `Result`, of which an error is printed.
 pub trait Verdict {
@@ -127,7 +131,7 @@ impl Suite {
     /// case fails, because it would prove nothing.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
-        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        let ci = env::var("CI").is_ok_and(|value| value == "true");
         if !arguments.list {
             for notice in self.notices() {
                 eprintln!("{notice}");
@@ -163,6 +167,25 @@ impl Suite {
         });
         cases.chain(parts).collect()
     }
+}
+
+/// Runs a target whose cases share a build, processes or figures.
+///
+/// nextest runs each case in a separate process. Such a target has one case there, `all`, which runs
+/// this program without nextest's variable. Its output lists the cases.
+pub fn as_one(target: impl FnOnce() -> ExitCode) -> ExitCode {
+    if env::var_os(NEXTEST).is_none() {
+        return target();
+    }
+    let all = || {
+        let status = env::current_exe().and_then(|program| Command::new(program).env_remove(NEXTEST).status());
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failed::from(format!("the program ended with {status}"))),
+            Err(error) => Err(Failed::from(error)),
+        }
+    };
+    libtest_mimic::run(&Arguments::from_args(), vec![Trial::test("all", all)]).exit_code()
 }
 
 /// Runs a case, or reports why it is not run.

@@ -256,8 +256,8 @@ fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
     pool.assert_invariants();
 }
 
-/// P48
 #[test]
+#[doc(alias = "P48")]
 fn check_out_and_check_in_of_an_available_connection_allocate_nothing() {
     allocates_nothing(|rig| {
         rig.cancel_all();
@@ -273,8 +273,8 @@ fn check_out_and_check_in_of_an_available_connection_allocate_nothing() {
     });
 }
 
-/// P48
 #[test]
+#[doc(alias = "P48")]
 fn handing_over_through_the_queue_and_queueing_again_allocate_nothing() {
     allocates_nothing(|rig| {
         for number in 0..5_000_u64 {
@@ -497,6 +497,7 @@ fn checks_that_change_nothing_allocate_nothing() {
 
 /// The warm pool with a client's observers, without a subscriber: LOG-37.
 #[test]
+#[doc(alias = "LOG-37")]
 fn logs_and_metrics_without_a_reader_allocate_nothing() {
     let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
     let logs = Within::new(Logs::new(LogOptions::DEFAULT), EventContext::of_server("localhost:27017"));
@@ -569,6 +570,7 @@ fn compressors_hold_no_more_than_documented() {
 /// P48, of a multiplexed pool that has all its connections: stream ids, replies, late replies, and
 /// waiters.
 #[test]
+#[doc(alias = "P48")]
 fn warm_multiplexed_pool_allocates_nothing() {
     use poolhouse_core::mux::{Acquire, Mux, MuxAction, MuxClaim, MuxId, MuxOnHeap, MuxOptions, Reply, Written};
     let options = MuxOptions { pool_timeout: Duration::from_secs(60), ..MuxOptions::DEFAULT_128 };

@@ -137,9 +137,10 @@ fn dishonest_server_is_rejected() {
     log_in(&server, Credential::new("ada", "pencil"), true).expect("the server is honest again");
 }
 
-/// CMAP-96: a connection that is lost during authentication adds no labels; one lost during hello
+/// A connection that is lost during authentication adds no labels; one lost during hello
 /// does.
 #[test]
+#[doc(alias = "CMAP-96")]
 fn connection_lost_during_authentication_adds_no_labels() {
     let server = server();
     for (command, phase) in [("saslContinue", Phase::Authentication), ("isMaster", Phase::Hello)] {

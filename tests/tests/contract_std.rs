@@ -5,9 +5,10 @@
 mod runtime;
 
 use poolhouse_tests::contract::Contract;
+use poolhouse_tests::suite::as_one;
 use runtime::Std;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Contract::new("std").with_threads_variable("STD_THREADS").run_hosted::<Std>()
+    as_one(|| Contract::new("std").with_threads_variable("STD_THREADS").run_hosted::<Std>())
 }

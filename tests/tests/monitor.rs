@@ -31,6 +31,7 @@ impl Random {
 
 /// S1-S6, S13-S18, S21. `POOLHOUSE_SEED=n` replays one seed.
 #[test]
+#[doc(alias("S1", "S2", "S3", "S4", "S5", "S6", "S13", "S14", "S15", "S16", "S17", "S18", "S21"))]
 fn ten_thousand_random_runs_agree_with_the_model() {
     let seeds = match std::env::var("POOLHOUSE_SEED") {
         Ok(seed) => {
@@ -60,8 +61,9 @@ fn ten_thousand_random_runs_agree_with_the_model() {
     assert!(!all || kinds.iter().all(|&count| count >= 1_000), "some kinds did not occur often enough: {seen:?}");
 }
 
-/// S21: the same inputs produce the same monitor, also after it was copied half way.
+/// The same inputs produce the same monitor, also after it was copied half way.
 #[test]
+#[doc(alias = "S21")]
 fn copy_continues_like_the_original() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
@@ -161,8 +163,9 @@ fn most_in_half_a_second(dials: &[u64]) -> usize {
     dials.iter().map(|&from| dials.iter().filter(|&&at| at >= from && at < from + 500).count()).max().unwrap_or(0)
 }
 
-/// S20: with a check request in every millisecond.
+/// With a check request in every millisecond.
 #[test]
+#[doc(alias = "S20")]
 fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
     for behaviour in [Behaviour::Dies, Behaviour::Resets] {
         let dials = dials_of(behaviour, 20);
@@ -174,16 +177,18 @@ fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
     }
 }
 
-/// S3, S20: the immediate retry is granted once in half a second.
+/// The immediate retry is granted once in half a second.
 #[test]
+#[doc(alias("S3", "S20"))]
 fn server_that_greets_and_resets_is_not_checked_in_a_hot_loop() {
     let dials = dials_of(Behaviour::GreetsAndResets, 20);
     assert!(most_in_half_a_second(&dials.check) <= 2, "{dials:?}");
     assert!(most_in_half_a_second(&dials.rtt) <= 1, "{dials:?}");
 }
 
-/// S19: a healthy server is known within a round trip of the start, and heartbeats continue.
+/// A healthy server is known within a round trip of the start, and heartbeats continue.
 #[test]
+#[doc(alias = "S19")]
 fn healthy_server_is_checked_forever() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
     let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));

@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use poolhouse_tests::figures;
-use poolhouse_tests::suite::Suite;
+use poolhouse_tests::suite::{Suite, as_one};
 use serde_json::{Value, json};
 
 /// The parts of the repository that are copied.
@@ -55,6 +55,10 @@ struct PlantedBug {
 }
 
 fn main() -> ExitCode {
+    as_one(run)
+}
+
+fn run() -> ExitCode {
     let planted_bugs = match planted_bugs() {
         Ok(planted_bugs) => planted_bugs,
         Err(error) => return Suite::new("planted_bugs").case("heads", move || Err::<(), _>(error)).run(),

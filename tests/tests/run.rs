@@ -28,21 +28,29 @@ impl Folder {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
     }
 
-    /// Runs `tests/run` and returns its output.
-    fn run(&self, arguments: &[&str]) -> String {
+    /// Runs `tests/run` and returns its exit status and its output.
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
         let path = env::var("PATH").unwrap_or_default();
         let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"))
             .args(arguments)
             .env("PATH", format!("{}:{path}", self.0.join("bin").display()))
             .env("CARGO_TARGET_DIR", self.0.join("target"))
-            .env("POOLHOUSE_FIGURES", self.0.join("figures"))
+            .env("POOLHOUSE_FIGURES", self.0.join("target/run/figures"))
             .env_remove("CI")
             .env_remove("POOLHOUSE_PROVISION")
+            .envs(variables.iter().copied())
             .output()
             .expect("tests/run");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(errors.is_empty(), "{errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Adds a toolchain without rustfmt, and a rustup that only records its calls in this file.
+    fn add_toolchain(&self) -> PathBuf {
+        let called = self.0.join("rustup-was-called");
+        let path = env::var("PATH").unwrap_or_default();
+        self.add_program("cargo", &format!("[[ $1 == fmt ]] && exit 1\nPATH='{path}' exec cargo \"$@\""));
+        self.add_program("rustup", &format!("echo \"$@\" >>'{}'", called.display()));
+        called
     }
 }
 
@@ -55,21 +63,17 @@ impl Drop for Folder {
 #[test]
 fn the_plan_has_every_step_and_installs_nothing() {
     let folder = Folder::new("plan");
-    let list = folder.run(&["--list"]);
-    let families: BTreeSet<&str> = list.lines().filter_map(|step| step.split(':').next()).collect();
-    assert!(families.contains("tests"), "{list}");
-    let plan = folder.run(&["--plan"]);
-    // Lines of a family: its name, and the number of its steps.
-    let planned: BTreeSet<&str> = plan
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.strip_prefix("  ")?.split_whitespace();
-            let (name, count) = (words.next()?, words.next()?);
-            (count.parse::<u32>().is_ok() && words.next()?.starts_with("step")).then_some(name)
-        })
-        .collect();
-    assert_eq!(planned, families, "{plan}");
-    assert!(plan.contains(&format!("{} in all", list.lines().count())), "{plan}");
+    let (_, list) = folder.run(&["--list"], &[]);
+    for (options, tier) in [(&["--plan"][..], "full"), (&["--plan", "--quick"], "quick")] {
+        let steps = list.lines().filter(|line| line.split_whitespace().skip(1).any(|word| word == tier));
+        let steps: Vec<&str> = steps.filter_map(|line| line.split_whitespace().next()).collect();
+        assert!(steps.contains(&"clippy"), "{list}");
+        let (status, plan) = folder.run(options, &[]);
+        assert_eq!(status, Some(0), "{plan}");
+        let planned = plan.lines().skip(1).map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
+        assert_eq!(planned.take(steps.len()).collect::<Vec<_>>(), steps, "{plan}");
+        assert!(plan.contains(&format!("  {} in all", steps.len())), "{plan}");
+    }
     let installed = fs::read_dir(folder.0.join("target")).expect("a target folder");
     let installed: Vec<_> = installed.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     assert_eq!(installed, ["run"]);
@@ -78,21 +82,46 @@ fn the_plan_has_every_step_and_installs_nothing() {
 #[test]
 fn the_system_is_changed_only_with_provision() {
     let folder = Folder::new("provision");
-    let called = folder.0.join("rustup-was-called");
-    // A toolchain without rustfmt, and a rustup that only records its calls.
-    let path = env::var("PATH").unwrap_or_default();
-    folder.add_program("cargo", &format!("[[ $1 == fmt ]] && exit 1\nPATH='{path}' exec cargo \"$@\""));
-    folder.add_program("rustup", &format!("echo \"$@\" >>'{}'", called.display()));
+    let called = folder.add_toolchain();
 
-    let output = folder.run(&["--only", "fmt:fuzz"]);
+    let (status, output) = folder.run(&["--only", "fmt"], &[]);
     assert!(output.contains("not without --provision"), "{output}");
-    assert!(
-        output.contains("skipped: fmt:fuzz: the component rustfmt is not installed (./tests/run --provision"),
-        "{output}"
-    );
+    let reason = "skipped: fmt: no rustfmt (the component rustfmt is not installed (./tests/run --provision";
+    assert!(output.contains(reason), "{output}");
+    assert_eq!(status, Some(0), "{output}");
+    assert!(output.ends_with("\n0 passed, 0 failed, 1 skipped\n"), "{output}");
     assert!(!called.exists(), "{output}");
 
-    let output = folder.run(&["--only", "fmt:fuzz", "--provision"]);
+    let (_, output) = folder.run(&["--only", "fmt", "--provision"], &[]);
     assert!(output.contains("by rustup, in the system"), "{output}");
     assert_eq!(fs::read_to_string(&called).expect("rustup was called"), "component add rustfmt\n");
+}
+
+#[test]
+fn a_missing_program_is_a_failure_in_ci() {
+    let folder = Folder::new("ci");
+    folder.add_toolchain();
+    let (status, output) = folder.run(&["--only", "fmt"], &[("CI", "true")]);
+    assert_eq!(status, Some(1), "{output}");
+    assert!(output.contains("(with CI=true that is a failure)"), "{output}");
+    assert!(output.contains("\nfailed: fmt\n"), "{output}");
+    assert!(output.ends_with("\n0 passed, 1 failed, 0 skipped\n"), "{output}");
+}
+
+#[test]
+fn an_unknown_step_is_a_wrong_command_line() {
+    assert_eq!(Folder::new("unknown").run(&["--only", "unknown"], &[]).0, Some(2));
+}
+
+#[test]
+fn a_step_is_ended_with_its_processes_at_its_limit() {
+    let folder = Folder::new("limit");
+    let process = folder.0.join("process");
+    folder.add_program("cargo", &format!("sleep 600 &\necho $! >'{}'\nwait", process.display()));
+    let (status, output) = folder.run(&["--only", "lock"], &[("POOLHOUSE_STEP_SECONDS", "2")]);
+    assert_eq!(status, Some(1), "{output}");
+    assert!(output.contains("ended after 2 s"), "{output}");
+    let process = fs::read_to_string(process).expect("a process was started");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(" Z "), "{stat}");
 }

@@ -67,9 +67,10 @@ fn a_set_is_discovered_from_one_secondary() {
     assert_ne!(ping(&mut client, &SECONDARY).expect("answered"), address(&servers[0]));
 }
 
-/// SDAM-82: the operation after a "not writable primary" begins with a scan, and finds the new
+/// The operation after a "not writable primary" begins with a scan, and finds the new
 /// primary.
 #[test]
+#[doc(alias = "SDAM-82")]
 fn a_new_primary_is_found_by_the_next_operation() {
     let servers = set(2);
     let mut client = Client::new(&[&address(&servers[0])]).expect("valid");
@@ -95,9 +96,10 @@ fn server_is_used_again_after_its_restart() {
     ping(&mut client, &WRITE).expect("on a new connection");
 }
 
-/// MON-60: with serverSelectionTryOnce selection fails as soon as one scan has failed, and the
+/// With serverSelectionTryOnce selection fails as soon as one scan has failed, and the
 /// error contains the result of the scan.
 #[test]
+#[doc(alias = "MON-60")]
 fn set_without_servers_fails_at_once_with_the_reason() {
     let servers = set(2);
     let seeds = [address(&servers[0]), address(&servers[1])];

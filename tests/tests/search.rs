@@ -8,6 +8,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use poolhouse_tests::figures;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::search::{Figures, Stopped, control, monitor, mux, pool};
+use poolhouse_tests::suite::as_one;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -16,6 +17,10 @@ use std::sync::Mutex;
 static FIGURES: Mutex<Vec<(String, Figures)>> = Mutex::new(Vec::new());
 
 fn main() -> ExitCode {
+    as_one(run)
+}
+
+fn run() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = std::env::var("POOLHOUSE_SEARCH").is_ok_and(|which| which == "all");
     let (mut pools, mut controls) = (pool::scopes(), control::scopes());

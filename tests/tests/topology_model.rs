@@ -21,6 +21,7 @@ impl Random {
 
 /// SDAM-11..84, LOG-01..07, S8-S12. `POOLHOUSE_SEED=n` replays one seed.
 #[test]
+#[doc(alias("LOG-01", "LOG-02", "LOG-03", "LOG-04", "LOG-05", "LOG-06", "LOG-07", "S8", "S9", "S10", "S11", "S12"))]
 fn two_thousand_random_runs_agree_with_the_model() {
     let seeds = match std::env::var("POOLHOUSE_SEED") {
         Ok(seed) => {

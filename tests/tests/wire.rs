@@ -97,8 +97,9 @@ fn reply(request_id: i32, response_to: i32, flags: Flags) -> Vec<u8> {
     sink
 }
 
-/// MON-28: an exhaust stream that is split into two at every position, and into single bytes.
+/// An exhaust stream that is split into two at every position, and into single bytes.
 #[test]
+#[doc(alias = "MON-28")]
 fn exhaust_stream_does_not_depend_on_its_pieces() {
     let checked = Flags::MORE_TO_COME.union(Flags::CHECKSUM_PRESENT);
     let stream = [reply(10, 1, Flags::MORE_TO_COME), reply(20, 10, checked), reply(30, 20, Flags::NONE)].concat();

@@ -166,8 +166,8 @@ fn core_connections_are_opened_from_the_start() {
     assert_eq!(rig.state(), expected);
 }
 
-/// M6
 #[test]
+#[doc(alias = "M6")]
 fn least_busy_connection_takes_the_request() {
     let mut rig = rig(MuxOptions::DEFAULT_128);
     rig.establish();
@@ -228,8 +228,8 @@ fn full_queue_or_none_rejects_with_the_numbers() {
     }
 }
 
-/// M5
 #[test]
+#[doc(alias = "M5")]
 fn waiting_requests_are_served_in_order_and_time_out() {
     let mut rig = rig(SMALL);
     let first = rig.waiter();
@@ -267,8 +267,8 @@ fn granted_stream_of_a_cancelled_request_goes_to_the_next() {
     assert_eq!(rig.state().orphaned, 0, "nothing was written");
 }
 
-/// M3
 #[test]
+#[doc(alias = "M3")]
 fn id_of_an_abandoned_request_is_reserved_until_its_late_reply() {
     let mut rig = rig(SMALL);
     rig.establish();
@@ -286,8 +286,8 @@ fn id_of_an_abandoned_request_is_reserved_until_its_late_reply() {
     assert_eq!(rig.state().orphaned, 0);
 }
 
-/// M2
 #[test]
+#[doc(alias = "M2")]
 fn unexpected_reply_closes_the_connection() {
     for (what, stream) in
         [("a free id", 5), ("beyond", 8), ("far beyond", i32::MAX), ("negative", -1), ("least", i32::MIN)]
@@ -306,8 +306,8 @@ fn unexpected_reply_closes_the_connection() {
     }
 }
 
-/// M2
 #[test]
+#[doc(alias = "M2")]
 fn second_reply_to_one_request_closes_the_connection() {
     let mut rig = rig(SMALL);
     rig.establish();
@@ -322,8 +322,8 @@ fn second_reply_to_one_request_closes_the_connection() {
     assert!(matches!(again, Err(ReplyError::Unknown { .. })), "after");
 }
 
-/// M3
 #[test]
+#[doc(alias = "M3")]
 fn connection_with_less_than_three_quarters_of_its_ids_is_replaced() {
     let mut rig = rig(SMALL);
     rig.establish();
@@ -507,8 +507,8 @@ fn ignored_host_has_no_connections_until_it_is_used_again() {
     drop(rig.stream());
 }
 
-/// M4
 #[test]
+#[doc(alias = "M4")]
 fn closing_fails_every_request_once() {
     let mut rig = rig(SMALL);
     rig.establish();

@@ -237,6 +237,7 @@ fn criteria_display_all_requirements() {
 
 /// LOG-18, and the topology's own accessors behave the same.
 #[test]
+#[doc(alias = "LOG-18")]
 fn readable_and_writable_by_topology_type() {
     let lists = Lists { hosts: &HOSTS, tags: &[], ..Lists::default() };
     let readable = |topology: &Topology<Memory>, mode| {
@@ -282,6 +283,7 @@ fn readable_and_writable_by_topology_type() {
 
 /// SDAM-01.
 #[test]
+#[doc(alias = "SDAM-01")]
 fn a_direct_connection_reaches_any_server_that_answers() {
     let direct = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
     for server_type in [
@@ -299,8 +301,9 @@ fn a_direct_connection_reaches_any_server_that_answers() {
     }
 }
 
-/// SDAM-35: at once, and with the prescribed text.
+/// At once, and with the prescribed text.
 #[test]
+#[doc(alias = "SDAM-35")]
 fn an_incompatible_topology_is_an_error_at_once() {
     let mut single = topology(&["a:1"], TopologyOptions { direct_connection: true, ..TopologyOptions::default() });
     let old = HelloReply { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
@@ -312,8 +315,9 @@ fn an_incompatible_topology_is_an_error_at_once() {
     assert!(error.to_string().starts_with("a server reports wire version 6, which is too old"), "{error}");
 }
 
-/// A result at the deadline itself is too late (MON-18).
+/// A result at the deadline itself is too late.
 #[test]
+#[doc(alias = "MON-18")]
 fn selector_fails_at_its_deadline() {
     let set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
     let expire = |timeout: Option<u64>, ms| {

@@ -67,8 +67,9 @@ fn many_tasks_share_few_connections() {
     });
 }
 
-/// CMAP-20: waiters are served in order of arrival.
+/// Waiters are served in order of arrival.
 #[test]
+#[doc(alias = "CMAP-20")]
 fn waiters_are_served_in_order() {
     run(async |net| {
         let server = server();
@@ -280,8 +281,9 @@ fn warming_up_whose_table_is_full_is_busy() {
     });
 }
 
-/// CMAP-22, CMAP-23: the wait ends at the timeout and not earlier.
+/// The wait ends at the timeout and not earlier.
 #[test]
+#[doc(alias("CMAP-22", "CMAP-23"))]
 fn wait_queue_timeout_ends_a_wait() {
     run(async |net| {
         let server = server();
@@ -304,6 +306,7 @@ fn wait_queue_timeout_ends_a_wait() {
 
 /// CMAP-08, CMAP-51.
 #[test]
+#[doc(alias("CMAP-08", "CMAP-51"))]
 fn idle_connections_are_closed_in_time() {
     run(async |net| {
         let server = server();
@@ -327,6 +330,7 @@ fn idle_connections_are_closed_in_time() {
 
 /// CMAP-06, CMAP-09.
 #[test]
+#[doc(alias("CMAP-06", "CMAP-09"))]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async |net| {
         let server = server();
@@ -359,8 +363,9 @@ fn warm_up_establishes_the_requested_connections() {
     });
 }
 
-/// CMAP-07: a handshake that hangs does not delay the other one.
+/// A handshake that hangs does not delay the other one.
 #[test]
+#[doc(alias = "CMAP-07")]
 fn two_connections_are_established_at_once() {
     run(async |net| {
         let server = server();

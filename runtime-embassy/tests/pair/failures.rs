@@ -37,8 +37,9 @@ async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
     rig.at_rest(server, 1).await;
 }
 
-/// SDAM-85: at the limit, and not before. The port does not accept connections.
+/// At the limit, and not before. The port does not accept connections.
 #[test]
+#[doc(alias("MON-40", "SDAM-85"))]
 fn absent_server_fails_selection_at_the_limit() {
     run(async |net| {
         let server = server();
@@ -89,9 +90,9 @@ fn server_that_restarts_is_found_again() {
     });
 }
 
-/// Nothing is left behind however long it takes, and dialing continues at the monitor's pace
-/// (MON-07).
+/// Nothing is left behind however long it takes, and dialing continues at the monitor's pace.
 #[test]
+#[doc(alias = "MON-07")]
 fn server_is_found_after_minutes_of_absence() {
     run(async |net| {
         let server = server();
@@ -137,6 +138,7 @@ fn server_is_found_after_a_silent_disappearance() {
 /// Operations in flight without their own limit end when the monitor has timed out (MON-54,
 /// CMAP-82).
 #[test]
+#[doc(alias("CMAP-82", "MON-54"))]
 fn frozen_server_interrupts_operations_in_flight() {
     run(async |net| {
         let server = server();
@@ -281,9 +283,10 @@ fn link_cut_after_any_frame_leaves_no_connection() {
     }
 }
 
-/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear
+/// Which codes mark the server Unknown, and which of them clear
 /// the pool. A check follows at once.
 #[test]
+#[doc(alias("SDAM-76", "SDAM-78", "SDAM-81", "SDAM-83"))]
 fn state_change_errors_mark_the_server_and_clear_as_specified() {
     let cases = [
         (91, true, true),
@@ -317,9 +320,10 @@ fn state_change_errors_mark_the_server_and_clear_as_specified() {
     });
 }
 
-/// CMAP-86, SDAM-75: a state change error in the handshake of an application's connection clears
+/// A state change error in the handshake of an application's connection clears
 /// the pool.
 #[test]
+#[doc(alias("CMAP-86", "SDAM-75"))]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async |net| {
         let server = server();
@@ -337,9 +341,10 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// CMAP-95, SDAM-68: a handshake that is not answered, or ends with a closed connection, is a sign
+/// A handshake that is not answered, or ends with a closed connection, is a sign
 /// of overload. Nothing is cleared.
 #[test]
+#[doc(alias("CMAP-95", "SDAM-68"))]
 fn handshake_without_an_answer_clears_nothing() {
     run(async |net| {
         let server = server();
@@ -364,9 +369,10 @@ fn handshake_without_an_answer_clears_nothing() {
     });
 }
 
-/// MON-52, MON-53, MON-55: after the first network error of a check, the check is repeated at once;
+/// After the first network error of a check, the check is repeated at once;
 /// the second clears the pool until the next successful check.
 #[test]
+#[doc(alias("MON-52", "MON-53", "MON-55"))]
 fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     run(async |net| {
         let server = server();

@@ -37,8 +37,9 @@ fn server_is_found_by_its_name() {
     });
 }
 
-/// CMAP-97: it is an error of the lookup and does not affect the server's description.
+/// It is an error of the lookup and does not affect the server's description.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn unknown_name_is_an_error_of_the_lookup() {
     run(async |net| {
         let (server, _names) = (server(), names(net));
@@ -55,9 +56,10 @@ fn unknown_name_is_an_error_of_the_lookup() {
     });
 }
 
-/// CMAP-97: name servers that do not answer are no sign of an overloaded server. The lookup ends by
+/// Name servers that do not answer are no sign of an overloaded server. The lookup ends by
 /// connectTimeoutMS at the latest.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
     run(async |net| {
         let (server, names) = (server(), names(net));

@@ -190,8 +190,9 @@ fn direct_connection_to_a_secondary_may_read_there() {
     });
 }
 
-/// MON-18, MON-30: the stream reports a step-down and an election at once; waiters are woken.
+/// The stream reports a step-down and an election at once; waiters are woken.
 #[test]
+#[doc(alias("MON-18", "MON-30", "SDAM-83"))]
 fn step_down_and_election_arrive_by_the_stream() {
     run(async |net| {
         let set = still_set(net, 3);
@@ -270,9 +271,10 @@ fn killed_primary_clears_its_pool_and_returns_as_a_secondary() {
     });
 }
 
-/// MON-54, CMAP-82: the connections in use of a silent member are interrupted, and their operations
+/// The connections in use of a silent member are interrupted, and their operations
 /// continue on another member.
 #[test]
+#[doc(alias("CMAP-82", "MON-54"))]
 fn frozen_primary_interrupts_operations_which_continue_on_the_next() {
     run(async |net| {
         let set = still_set(net, 3);
@@ -405,9 +407,10 @@ fn slot_of_a_removed_member_is_kept_while_it_is_in_use() {
     });
 }
 
-/// CMAP-67: a command that waits for a connection to a member that is removed was never sent, and
+/// A command that waits for a connection to a member that is removed was never sent, and
 /// is tried again on another member even if it is not idempotent.
 #[test]
+#[doc(alias = "CMAP-67")]
 fn operation_waiting_for_a_removed_member_is_sent_to_another() {
     run(async |net| {
         let set = still_set(net, 2);

@@ -43,8 +43,9 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
 const OK: &[u8] = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f";
 
 /// Each breach fails its operation at once, closes its connection, and affects nothing else: the
-/// server stays known, and the next operation is served (CMAP-20).
+/// server stays known, and the next operation is served.
 #[test]
+#[doc(alias = "CMAP-20")]
 fn protocol_error_closes_only_its_connection() {
     type Check = fn(&WireErrorKind) -> bool;
     let cases: Vec<(Fault, Check)> = vec![
@@ -100,8 +101,9 @@ fn protocol_error_closes_only_its_connection() {
 }
 
 /// For every reason why a reply is missing, the operation ends at its deadline, its connection is
-/// closed, and the pool is not cleared (SDAM-71).
+/// closed, and the pool is not cleared.
 #[test]
+#[doc(alias = "SDAM-71")]
 fn late_reply_fails_its_operation_at_the_deadline() {
     let cases = [
         Fault::Silence,
@@ -182,9 +184,10 @@ fn unsolicited_bytes_are_never_the_next_reply() {
     });
 }
 
-/// SDAM-72, SDAM-73, CMAP-87: a connection that the server ends while it is idle fails the next
+/// A connection that the server ends while it is idle fails the next
 /// operation on it, which clears the pool before the connection is checked in.
 #[test]
+#[doc(alias("CMAP-87", "SDAM-72", "SDAM-73"))]
 fn connection_that_died_while_idle_fails_once() {
     run(async |net| {
         let server = server();
@@ -233,9 +236,10 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
     });
 }
 
-/// CMAP-95, SDAM-68, MON-21: a truncated handshake is a sign of overload. Neither the server's
+/// A truncated handshake is a sign of overload. Neither the server's
 /// description nor the pool changes.
 #[test]
+#[doc(alias("CMAP-95", "MON-21", "SDAM-68"))]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async |net| {
         let server = server();

@@ -66,9 +66,9 @@ fn sixty_four_tasks_share_ten_connections() {
     });
 }
 
-/// A `ConfigError` names the option, and nothing is started: no connection reaches the server
-/// (CMAP-03, CMAP-05, MON-24).
+/// A `ConfigError` names the option, and nothing is started: no connection reaches the server.
 #[test]
+#[doc(alias("CMAP-03", "CMAP-05", "MON-24"))]
 fn options_out_of_range_start_nothing() {
     run(async {
         let server = server();
@@ -116,9 +116,10 @@ fn options_out_of_range_start_nothing() {
     });
 }
 
-/// SDAM-86: the sizes in a monitor's hello apply to no other connection; each uses the sizes of its
+/// The sizes in a monitor's hello apply to no other connection; each uses the sizes of its
 /// own hello.
 #[test]
+#[doc(alias = "SDAM-86")]
 fn each_connection_keeps_the_sizes_of_its_own_hello() {
     run(async {
         let server = server();
@@ -136,8 +137,9 @@ fn each_connection_keeps_the_sizes_of_its_own_hello() {
     });
 }
 
-/// CMAP-74: a scope that always checks its connection in.
+/// A scope that always checks its connection in.
 #[test]
+#[doc(alias = "CMAP-74")]
 fn with_connection_keeps_one_connection_and_returns_it() {
     run(async {
         let server = server();
@@ -203,8 +205,9 @@ fn name(event: &Event) -> Option<&'static str> {
     })
 }
 
-/// Nothing is missed, and descriptions change before pools do (CMAP-101, LOG-02, MON-52).
+/// Nothing is missed, and descriptions change before pools do.
 #[test]
+#[doc(alias("CMAP-101", "LOG-02", "MON-52"))]
 fn events_are_in_order_from_the_beginning() {
     run(async {
         let server = server();
@@ -354,9 +357,10 @@ fn server_receives_the_application_and_driver_names() {
     });
 }
 
-/// CMAP-25, CMAP-70: the time in the queue is limited, and the caller's own deadline applies as
+/// The time in the queue is limited, and the caller's own deadline applies as
 /// well.
 #[test]
+#[doc(alias("CMAP-25", "CMAP-70"))]
 fn waiting_for_a_connection_ends_at_the_deadline() {
     run(async {
         let server = server();
@@ -467,9 +471,10 @@ fn wakers_may_call_the_client() {
     run(client.close());
 }
 
-/// SDAM-38, CMAP-88, CMAP-89: behind a load balancer the server is not monitored; a failed
+/// Behind a load balancer the server is not monitored; a failed
 /// connection makes those to its service stale, and the pool stays ready.
 #[test]
+#[doc(alias("CMAP-88", "CMAP-89", "SDAM-38"))]
 fn load_balancer_is_not_checked_and_cleared_by_service() {
     run(async {
         let service = bson::oid::ObjectId::new();
@@ -496,8 +501,9 @@ fn load_balancer_is_not_checked_and_cleared_by_service() {
     });
 }
 
-/// A server that is not behind a load balancer is refused (CMAP-92).
+/// A server that is not behind a load balancer is refused.
 #[test]
+#[doc(alias = "CMAP-92")]
 fn server_without_a_load_balancer_is_refused_in_load_balanced_mode() {
     run(async {
         let server = server();

@@ -46,8 +46,8 @@ async fn ping_with(client: &Client, options: CommandOptions<'_>) -> Result<bson:
 /// minutes.
 const MINUTES: Duration = Duration::from_secs(600);
 
-/// CMAP-28
 #[test]
+#[doc(alias = "CMAP-28")]
 fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
     run(async {
         let server = server();
@@ -74,8 +74,8 @@ fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
     });
 }
 
-/// CMAP-28
 #[test]
+#[doc(alias = "CMAP-28")]
 fn with_a_timeout_the_wait_queue_timeout_does_not_apply() {
     run(async {
         let server = server();
@@ -96,8 +96,8 @@ fn with_a_timeout_the_wait_queue_timeout_does_not_apply() {
     });
 }
 
-/// CMAP-06, CMAP-28
 #[test]
+#[doc(alias("CMAP-06", "CMAP-28", "CMAP-99"))]
 fn without_a_timeout_the_wait_queue_timeout_applies() {
     run(async {
         let server = server();

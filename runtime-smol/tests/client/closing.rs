@@ -27,9 +27,10 @@ async fn closes_promptly(server: &FakeServer, client: &Client) {
     assert!(client.servers().first().is_none_or(|server| is_closed(server.pool)));
 }
 
-/// MON-49: closing does not wait for the reply to the monitor's awaitable hello, which would arrive
+/// Closing does not wait for the reply to the monitor's awaitable hello, which would arrive
 /// in two minutes.
 #[test]
+#[doc(alias = "MON-49")]
 fn close_interrupts_an_awaited_check() {
     run(async {
         let server = server();

@@ -59,8 +59,9 @@ fn refused_connection_fails_selection_at_the_deadline() {
     });
 }
 
-/// CMAP-95, SDAM-68: a refused connection is overload and does not change the server's description.
+/// A refused connection is overload and does not change the server's description.
 #[test]
+#[doc(alias("CMAP-95", "SDAM-68"))]
 fn refused_connection_for_an_operation_clears_nothing() {
     run(async {
         let server = server();
@@ -81,9 +82,9 @@ fn refused_connection_for_an_operation_clears_nothing() {
     });
 }
 
-/// A server that accepts connections and never answers. connectTimeoutMS ends the handshake
-/// (CMAP-95).
+/// A server that accepts connections and never answers. connectTimeoutMS ends the handshake.
 #[test]
+#[doc(alias = "CMAP-95")]
 fn silent_server_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
@@ -106,8 +107,9 @@ fn silent_server_ends_at_the_connect_timeout() {
     });
 }
 
-/// CMAP-60: establishment in the background also ends at connectTimeoutMS, and is tried again.
+/// Establishment in the background also ends at connectTimeoutMS, and is tried again.
 #[test]
+#[doc(alias = "CMAP-60")]
 fn background_establishment_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
@@ -156,9 +158,10 @@ impl Resolver for Moody {
     }
 }
 
-/// CMAP-97: name servers that do not answer until connectTimeoutMS are no sign of an overloaded
+/// Name servers that do not answer until connectTimeoutMS are no sign of an overloaded
 /// server.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
     run(async {
         let server = server();
@@ -207,8 +210,9 @@ fn silent_listener_is_checked_repeatedly_and_stays_unknown() {
 }
 
 /// An error code in the handshake of an application's connection clears the pool and marks the
-/// server (SDAM-75, CMAP-86).
+/// server.
 #[test]
+#[doc(alias("CMAP-86", "SDAM-75"))]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async {
         let server = server();
@@ -234,8 +238,9 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
 }
 
 /// A handshake that is blocked, or ends with a closed connection, is overload: labelled, and
-/// nothing is cleared (CMAP-95, SDAM-68).
+/// nothing is cleared.
 #[test]
+#[doc(alias("CMAP-95", "SDAM-68"))]
 fn closed_or_blocked_handshake_clears_nothing() {
     run(async {
         let server = server();
@@ -263,8 +268,9 @@ fn closed_or_blocked_handshake_clears_nothing() {
     });
 }
 
-/// A check that fails clears the pool, and the next successful one makes it ready (MON-52, MON-53).
+/// A check that fails clears the pool, and the next successful one makes it ready.
 #[test]
+#[doc(alias("MON-52", "MON-53", "MON-55"))]
 fn failed_check_clears_the_pool_until_the_next_success() {
     run(async {
         let server = server();
@@ -299,9 +305,10 @@ fn failed_check_clears_the_pool_until_the_next_success() {
     });
 }
 
-/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear
+/// Which codes mark the server Unknown, and which of them clear
 /// the pool. A check follows at once.
 #[test]
+#[doc(alias("SDAM-76", "SDAM-78", "SDAM-81", "SDAM-83"))]
 fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     let cases = [
         (91, true, true),
@@ -357,9 +364,10 @@ fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     });
 }
 
-/// MON-15, MON-16, SDAM-85: an operation without a suitable server requests a check at once, and
+/// An operation without a suitable server requests a check at once, and
 /// many operations together request one.
 #[test]
+#[doc(alias("MON-15", "MON-16", "SDAM-85"))]
 fn waiting_for_a_server_requests_a_check() {
     run(async {
         let server = server();
@@ -395,9 +403,10 @@ fn waiting_for_a_server_requests_a_check() {
     });
 }
 
-/// MON-50: an operation's network error cancels the check in flight: its connection is presumed
+/// An operation's network error cancels the check in flight: its connection is presumed
 /// dead.
 #[test]
+#[doc(alias = "MON-50")]
 fn network_error_of_an_operation_cancels_the_check() {
     run(async {
         let server = server();
@@ -424,8 +433,9 @@ fn network_error_of_an_operation_cancels_the_check() {
 }
 
 /// The hello of a connection that was created before the pool was cleared is older than the error
-/// that cleared it: it does not make the server known again, nor the pool ready (MON-20).
+/// that cleared it: it does not make the server known again, nor the pool ready.
 #[test]
+#[doc(alias = "MON-20")]
 fn hello_of_a_stale_connection_is_ignored() {
     run(async {
         let server = server();

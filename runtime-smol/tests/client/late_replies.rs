@@ -197,9 +197,10 @@ fn many_late_replies_at_once_lose_no_connection() {
     });
 }
 
-/// CMAP-37: closing does not drain, and a connection that is checked in to a closed pool is closed
+/// Closing does not drain, and a connection that is checked in to a closed pool is closed
 /// with that reason.
 #[test]
+#[doc(alias = "CMAP-37")]
 fn close_ends_draining() {
     run(async {
         let server = server();
@@ -250,8 +251,9 @@ fn operation_cancelled_after_the_close_leaves_no_connection() {
     });
 }
 
-/// CMAP-82: the server's monitor times out while the reply is drained.
+/// The server's monitor times out while the reply is drained.
 #[test]
+#[doc(alias = "CMAP-82")]
 fn draining_is_interrupted_with_the_connections_in_use() {
     run(async {
         let server = server();

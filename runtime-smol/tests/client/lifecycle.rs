@@ -121,9 +121,10 @@ fn killed_server_is_used_again_after_its_restart_under_load() {
     }
 }
 
-/// MON-54, CMAP-82: when the monitor times out, operations in flight are interrupted, even without
+/// When the monitor times out, operations in flight are interrupted, even without
 /// their own deadline.
 #[test]
+#[doc(alias("CMAP-82", "CMAP-84", "MON-54"))]
 fn frozen_server_interrupts_operations_in_flight() {
     for mode in [ServerMonitoringMode::Stream, ServerMonitoringMode::Poll] {
         run(async {
@@ -224,9 +225,10 @@ fn server_that_starts_later_is_found() {
     });
 }
 
-/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the
+/// The pool is filled to minPoolSize in the background, and again after the
 /// server was away.
 #[test]
+#[doc(alias("CMAP-54", "CMAP-57"))]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async {
         let server = server();
@@ -247,9 +249,10 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
     });
 }
 
-/// CMAP-19, CMAP-57: idle connections are closed after maxIdleTimeMS, without any call to the
+/// Idle connections are closed after maxIdleTimeMS, without any call to the
 /// client.
 #[test]
+#[doc(alias("CMAP-19", "CMAP-57"))]
 fn idle_connections_are_closed_in_time() {
     run(async {
         let server = server();

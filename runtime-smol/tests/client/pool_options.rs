@@ -27,9 +27,10 @@ async fn warm_up(client: &Client, conns: Option<u32>, limit: Duration) -> Result
     client.core().warm_up(&SelectionRequest::WRITE, conns, Some(deadline)).await
 }
 
-/// CMAP-01: when the maximum is raised, waiters are served; when it is lowered, surplus connections
+/// When the maximum is raised, waiters are served; when it is lowered, surplus connections
 /// are closed at check-in.
 #[test]
+#[doc(alias = "CMAP-01")]
 fn pool_grows_and_shrinks_while_it_is_used() {
     run(async {
         let server = server();
@@ -70,8 +71,9 @@ fn pool_grows_and_shrinks_while_it_is_used() {
     });
 }
 
-/// CMAP-05: the number of workers follows the raised maxConnecting.
+/// The number of workers follows the raised maxConnecting.
 #[test]
+#[doc(alias = "CMAP-05")]
 fn more_connections_are_established_at_once_when_max_connecting_is_raised() {
     run(async {
         let server = server();

@@ -39,9 +39,9 @@ fn wire_error(error: &Error) -> WireErrorKind {
 }
 
 /// Each breach of protocol fails its operation at once, closes its connection as `error`, and
-/// affects nothing else: the server is not marked Unknown, and the next operation is served
-/// (CMAP-20).
+/// affects nothing else: the server is not marked Unknown, and the next operation is served.
 #[test]
+#[doc(alias = "CMAP-20")]
 fn protocol_error_closes_its_connection_only() {
     type Check = fn(&WireErrorKind) -> bool;
     let cases: Vec<(Fault, Check)> = vec![
@@ -116,8 +116,9 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
 }
 
 /// For every reason why a reply is missing, the operation ends at its deadline, its connection is
-/// closed, the pool is not cleared (SDAM-71), and memory stays bounded.
+/// closed, the pool is not cleared, and memory stays bounded.
 #[test]
+#[doc(alias = "SDAM-71")]
 fn missing_reply_fails_the_operation_at_its_deadline() {
     let cases = [
         Fault::Silence,
@@ -203,8 +204,9 @@ fn unsolicited_bytes_are_never_the_next_reply() {
 }
 
 /// A connection that the server ends while it is idle fails the next operation on it, which clears
-/// the pool (SDAM-72, SDAM-73).
+/// the pool.
 #[test]
+#[doc(alias("CMAP-87", "SDAM-72", "SDAM-73"))]
 fn connection_closed_while_idle_fails_one_operation() {
     run(async {
         let server = server();
@@ -274,6 +276,7 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
 /// backpressure labels, and neither the server's description nor the pool changes (CMAP-95,
 /// SDAM-68, MON-21).
 #[test]
+#[doc(alias("CMAP-95", "MON-21", "SDAM-68"))]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async {
         let server = server();

@@ -7,8 +7,9 @@ use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
-/// SDAM-02: one seed suffices, even a secondary.
+/// One seed suffices, even a secondary.
 #[test]
+#[doc(alias = "SDAM-02")]
 fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     run_set(|set, secondary| async move {
         let client = client(options(&set.uri_of(&[secondary])));
@@ -18,8 +19,9 @@ fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     });
 }
 
-/// SDAM-02: also without `replicaSet` in the string.
+/// Also without `replicaSet` in the string.
 #[test]
+#[doc(alias = "SDAM-02")]
 fn set_is_discovered_without_its_name() {
     run_set(|set, secondary| async move {
         let client = client(options(&format!("mongodb://{}", set.address(secondary))));
@@ -57,8 +59,9 @@ fn commands_are_sent_to_the_primary_only() {
     });
 }
 
-/// SDAM-46: a member of another set is not a member of this one.
+/// A member of another set is not a member of this one.
 #[test]
+#[doc(alias = "SDAM-46")]
 fn set_of_another_name_is_never_selected_and_the_error_shows_it() {
     super::support::run(async {
         let set = still_set();
@@ -77,8 +80,9 @@ fn set_of_another_name_is_never_selected_and_the_error_shows_it() {
     });
 }
 
-/// A direct connection checks the name, and keeps the server (SDAM-34).
+/// A direct connection checks the name, and keeps the server.
 #[test]
+#[doc(alias = "SDAM-34")]
 fn direct_connection_to_a_member_of_another_set_fails_selection() {
     super::support::run(async {
         let set = still_set();
@@ -93,8 +97,9 @@ fn direct_connection_to_a_member_of_another_set_fails_selection() {
     });
 }
 
-/// The text of a selection error names each server with its type and error (SDAM-22).
+/// The text of a selection error names each server with its type and error.
 #[test]
+#[doc(alias = "SDAM-22")]
 fn selection_error_shows_the_topology() {
     super::support::run(async {
         let set = still_set();

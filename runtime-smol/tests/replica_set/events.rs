@@ -75,9 +75,10 @@ fn events_are_in_order_from_opening_to_closing() {
     });
 }
 
-/// SDAM-62: a snapshot is the topology before an update or after it, never a mixture, and does not
+/// A snapshot is the topology before an update or after it, never a mixture, and does not
 /// change later.
 #[test]
+#[doc(alias = "SDAM-62")]
 fn snapshots_are_consistent_while_the_set_changes() {
     run(async {
         let set = still_set();

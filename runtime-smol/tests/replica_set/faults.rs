@@ -25,9 +25,10 @@ fn patient(set: &FakeReplicaSet) -> ClientOptions {
     options
 }
 
-/// MON-30, MON-65: the stream reports a step-down at once. The times are printed; the test asserts
+/// The stream reports a step-down at once. The times are printed; the test asserts
 /// that it did not wait for the next poll, a minute away.
 #[test]
+#[doc(alias("MON-30", "MON-65"))]
 fn step_down_is_reported_by_the_stream() {
     run(async {
         const ROUNDS: usize = 50;
@@ -55,8 +56,9 @@ fn step_down_is_reported_by_the_stream() {
     });
 }
 
-/// MON-18: an operation that waits for a primary continues at the election, not at the next check.
+/// An operation that waits for a primary continues at the election, not at the next check.
 #[test]
+#[doc(alias = "MON-18")]
 fn selection_wakes_when_the_primary_is_elected() {
     run(async {
         let set = still_set();
@@ -98,6 +100,7 @@ async fn pool_cleared(events: &mut poolhouse_smol::Subscription) -> Event {
 
 /// A step-down itself clears no pool and closes no connection (SDAM-83: since 4.2).
 #[test]
+#[doc(alias = "SDAM-83")]
 fn step_down_keeps_connections() {
     run(async {
         let set = still_set();
@@ -139,8 +142,9 @@ fn killed_primary_clears_its_pool_and_restarts_as_a_secondary() {
 }
 
 /// The connections in use of a silent member are interrupted, and their operations continue on
-/// another member (MON-54, CMAP-82).
+/// another member.
 #[test]
+#[doc(alias("CMAP-82", "MON-54"))]
 fn frozen_primary_interrupts_operations_which_continue_on_the_next_primary() {
     run(async {
         let set = set();
@@ -172,9 +176,10 @@ fn frozen_primary_interrupts_operations_which_continue_on_the_next_primary() {
     });
 }
 
-/// Two primaries at a time: the one of the later election counts (SDAM-50), and nothing is written
+/// Two primaries at a time: the one of the later election counts, and nothing is written
 /// to the other.
 #[test]
+#[doc(alias = "SDAM-50")]
 fn primary_cut_off_from_its_set_is_not_written_to() {
     run(async {
         let set = still_set();

@@ -14,8 +14,9 @@ use poolhouse_smol::{CommandOptions, Event, ReadPreference};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 
 /// The pool and the connections of a removed member are closed, and its last task ends, which frees
-/// its slot (SDAM-57, SDAM-59, CMAP-36).
+/// its slot.
 #[test]
+#[doc(alias("CMAP-36", "SDAM-57", "SDAM-59"))]
 fn removed_member_is_abandoned_completely() {
     run(async {
         let set = still_set();
@@ -142,10 +143,11 @@ fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
     });
 }
 
-/// CMAP-67: a command that waits for a connection to a member that is removed was never sent, and
+/// A command that waits for a connection to a member that is removed was never sent, and
 /// is tried again on another member even if it is not idempotent. If the client is closed, no other
 /// server exists, and the first error is returned.
 #[test]
+#[doc(alias = "CMAP-67")]
 fn operation_waiting_for_a_removed_member_is_retried_on_another() {
     run(async {
         let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(2).by_hand()).expect("the set starts");

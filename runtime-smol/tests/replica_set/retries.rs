@@ -83,9 +83,10 @@ fn first_error_is_returned_if_no_server_suits_the_second_attempt() {
     });
 }
 
-/// CMAP-95, SDAM-68: an establishment that failed by overload never reached the server, and is
+/// An establishment that failed by overload never reached the server, and is
 /// retried even if the command is not idempotent.
 #[test]
+#[doc(alias("CMAP-95", "SDAM-68"))]
 fn labelled_establishment_error_is_retried() {
     run(async {
         let set = still_set();
@@ -116,9 +117,10 @@ fn labelled_establishment_error_is_retried() {
     });
 }
 
-/// CMAP-67: a command that waits in a pool that is cleared was never sent, and is tried again on
+/// A command that waits in a pool that is cleared was never sent, and is tried again on
 /// the new primary even if it is not idempotent.
 #[test]
+#[doc(alias = "CMAP-67")]
 fn command_in_a_cleared_pool_is_retried_although_not_idempotent() {
     run(async {
         let set = still_set();

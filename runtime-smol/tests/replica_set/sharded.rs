@@ -29,8 +29,9 @@ fn pings(routers: &FakeMongoses) -> Vec<u64> {
     routers.servers().iter().map(|router| router.count_of("ping")).collect()
 }
 
-/// SDAM-03: all routers are monitored and used.
+/// All routers are monitored and used.
 #[test]
+#[doc(alias = "SDAM-03")]
 fn operations_use_all_routers_and_send_the_preference() {
     run(async {
         let (routers, client) = cluster(3).await;

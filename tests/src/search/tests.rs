@@ -55,6 +55,7 @@ impl Scope for Counters {
 }
 
 #[test]
+#[doc(alias = "P1")]
 fn every_state_is_reached_and_counted() {
     let figures = search(&Counters { broken: false, blind: false }, Limits::all(16)).expect("nothing is wrong");
     assert_eq!((figures.states, figures.transitions, figures.depth, figures.complete), (16, 48, 6, true));

@@ -49,8 +49,9 @@ fn faults_of_files_name_the_remedy() {
     }
 }
 
-/// CMAP-97: a certificate error does not indicate an overloaded server.
+/// A certificate error does not indicate an overloaded server.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn failed_handshake_reports_its_reason_and_cause() {
     let of_certificate = |error| Error::InvalidCertificate(error);
     let certificate = Cause::Certificate;

@@ -115,6 +115,7 @@ fn bad_servers(fixture: &Fixture) -> Vec<(&'static str, ServerTls, CertificateFa
 
 /// CMAP-97.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn bad_certificate_is_rejected_for_its_fault_and_carries_no_label() {
     let fixture = Fixture::new();
     for (name, mut server, fault) in bad_servers(&fixture) {
@@ -214,8 +215,9 @@ fn client_presents_its_certificate_on_request() {
     }
 }
 
-/// CMAP-97: in TLS 1.3 the server's verdict arrives after the client has completed the handshake.
+/// In TLS 1.3 the server's verdict arrives after the client has completed the handshake.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn rejected_client_reports_that_its_certificate_is_the_cause() {
     let fixture = Fixture::new();
     let stranger = Holder::root("stranger").issue(&CertificateRequest::client("ann"));

@@ -10,6 +10,7 @@ use crate::tls::Versions;
 
 /// CMAP-98.
 #[test]
+#[doc(alias = "CMAP-98")]
 fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
     let fixture = Fixture::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -35,8 +36,9 @@ fn handshake_cut_at_any_byte_is_a_network_error_with_labels() {
     }
 }
 
-/// CMAP-97: an error other than an I/O error does not indicate overload.
+/// An error other than an I/O error does not indicate overload.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn peer_of_another_protocol_violates_the_protocol() {
     let config = Fixture::new().config();
     let mongod = [36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0];

@@ -11,8 +11,8 @@ use poolhouse_driver::{BaseRuntime as _, OperationError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CMAP-25
 #[test]
+#[doc(alias = "CMAP-25")]
 fn task_does_not_wait_for_a_connection_beyond_its_limit() {
     explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
         let bench = Bench::new();
@@ -71,8 +71,9 @@ fn operation_ends_at_its_limit() {
     });
 }
 
-/// MON-15: a check is requested earlier than the clock's deadline, while the clock goes to sleep.
+/// A check is requested earlier than the clock's deadline, while the clock goes to sleep.
 #[test]
+#[doc(alias = "MON-15")]
 fn server_is_checked_as_soon_as_requested() {
     explore("the clock of monitors, a monitor, and a task that requests a check", Depth::Preemptions(4), || {
         let bench = Bench::new();

@@ -10,8 +10,8 @@ fn is_closed(error: &OperationError) -> bool {
     *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed)
 }
 
-/// CMAP-38
 #[test]
+#[doc(alias = "CMAP-38")]
 fn close_ends_a_task_that_waits() {
     explore("close, and a task that waits", Depth::All, || {
         let client = Client::new(Bench::new()).connected();
@@ -111,8 +111,9 @@ fn operation_ends_in_time_after_its_client_is_closed() {
     assert_eq!(outcomes, ["closed", "timeout"]);
 }
 
-/// CMAP-83, CMAP-84: the monitor's check exceeds its limit, which interrupts connections in use.
+/// The monitor's check exceeds its limit, which interrupts connections in use.
 #[test]
+#[doc(alias("CMAP-83", "CMAP-84"))]
 fn operation_is_interrupted_when_a_check_times_out() {
     let outcomes = explore("a check times out, and an operation", Depth::AllInTime, || {
         let bench = Bench::new();

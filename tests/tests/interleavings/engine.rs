@@ -1,7 +1,6 @@
 //! loom: every order of the threads of a scenario.
 
 use super::model::{Depth, Work, join, lock};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use loom::thread::JoinHandle;
@@ -52,9 +51,6 @@ pub(crate) fn check(depth: Depth, work: Work) -> String {
         Some(count) => format!("those of up to {count} preemptions"),
     }
 }
-
-/// No figures: the printed lines are complete.
-pub(crate) const fn note(_name: &str, _runs: usize, _outcomes: &BTreeMap<&str, usize>) {}
 
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK_WORDS).spawn(work).expect("a thread of the model")

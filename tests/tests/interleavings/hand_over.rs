@@ -9,8 +9,8 @@ use poolhouse_core::pool::PoolCounts;
 /// Nothing is in use, and no waiter exists.
 const AT_REST: PoolCounts = PoolCounts { pending: 0, available: 1, in_use: 0, waiting: 0 };
 
-/// CMAP-29
 #[test]
+#[doc(alias = "CMAP-29")]
 fn two_tasks_share_the_one_connection() {
     explore("two tasks ping over one connection", Depth::All, || {
         let client = Client::new(Bench::new()).connected();

@@ -20,8 +20,9 @@ fn task_receives_the_server_that_a_check_finds() {
     });
 }
 
-/// SDAM-85: the monitor sleeps, and is woken by the waiter.
+/// The monitor sleeps, and is woken by the waiter.
 #[test]
+#[doc(alias = "SDAM-85")]
 fn task_that_waits_for_a_server_requests_its_check() {
     explore("a check that a task requests", Depth::Preemptions(2), || {
         let bench = Bench::new();

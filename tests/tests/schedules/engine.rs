@@ -1,11 +1,7 @@
 //! shuttle: randomly chosen orders of the threads of a scenario.
 
 use super::model::{Depth, Work, lock};
-use alloc::collections::BTreeMap;
 use core::cell::Cell;
-use poolhouse_tests::figures;
-use poolhouse_tests::oracle::Checks;
-use serde_json::{Value, json};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::sync::Condvar;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
@@ -13,7 +9,6 @@ use shuttle::thread;
 pub(crate) use shuttle::thread::JoinHandle;
 use shuttle::{Config, MaxSteps, Runner};
 use std::env;
-use std::sync::LazyLock;
 
 /// Prefix of the lines with figures.
 pub(crate) const NAME: &str = "schedules";
@@ -79,44 +74,6 @@ pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
     Runner::new(PctScheduler::new_from_seed(SEED, depth, count), config.clone()).run(move || again());
     Runner::new(RandomScheduler::new_from_seed(SEED, count), config).run(move || work());
     format!("half of them by PCT of depth {depth}")
-}
-
-/// Figures of all scenarios.
-#[derive(Default)]
-struct Told {
-    schedules: usize,
-    outcomes: BTreeMap<String, Value>,
-    kinds: BTreeMap<&'static str, usize>,
-    checks: Checks,
-}
-
-static TOLD: LazyLock<std::sync::Mutex<Told>> = LazyLock::new(Default::default);
-
-/// Adds the figures of a scenario to those of the others.
-pub(crate) fn note(name: &str, runs: usize, outcomes: &BTreeMap<&str, usize>) {
-    let mut reported = TOLD.lock().expect("whole");
-    reported.schedules += runs;
-    reported.outcomes.insert(name.to_owned(), json!(outcomes));
-    reported.record();
-}
-
-/// Adds the figures of the tasks' actions and their results.
-pub(crate) fn note_kinds(kinds: &BTreeMap<&'static str, usize>, checks: &Checks) {
-    let mut reported = TOLD.lock().expect("whole");
-    for (kind, count) in kinds {
-        *reported.kinds.entry(kind).or_default() += count;
-    }
-    reported.checks.merge(checks);
-    reported.record();
-}
-
-impl Told {
-    fn record(&self) {
-        let Self { schedules, outcomes, kinds, checks } = self;
-        let checks = checks.json();
-        let figures = json!({ "schedules": schedules, "outcomes": outcomes, "kinds": kinds, "invariants": checks });
-        figures::record(NAME, &figures);
-    }
 }
 
 std::thread_local! {

@@ -15,10 +15,12 @@ use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
 use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, SelectionRequest, Subscribers};
 use poolhouse_tests::choices::Choices;
+use poolhouse_tests::figures;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::oracle::pool::Event;
 use poolhouse_tests::oracle::trace::Recorder;
 use poolhouse_tests::rng::Rng;
+use serde_json::json;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::thread::yield_now;
 use std::sync::Mutex;
@@ -515,7 +517,8 @@ fn runs(name: &str, depth: usize, schedules: usize) {
         },
     );
     let sum = sum.lock().expect("whole");
-    engine::note_kinds(&sum.counts, &sum.checks);
+    let suite = format!("schedules_{}", name.replace([',', ' '], "_"));
+    figures::record(&suite, &json!({ "kinds": sum.counts, "invariants": sum.checks.json() }));
     if !reported {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
         let missing: Vec<_> = ACTIONS

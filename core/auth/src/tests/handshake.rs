@@ -147,9 +147,10 @@ fn assert_refused(result: Result<Next, HandshakeError>, error: AuthError) {
     assert_eq!((refused.phase, refused.labels), (Phase::Authentication, Labels::NONE));
 }
 
-/// CMAP-17: the connection is not established before the server has proved its identity. Every
+/// The connection is not established before the server has proved its identity. Every
 /// reply is cut at every byte.
 #[test]
+#[doc(alias = "CMAP-17")]
 fn speculative_authentication_takes_one_round_after_hello() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, true));
@@ -367,8 +368,9 @@ fn refusal_is_classified_by_its_code() {
     assert_eq!((error.cause, error.phase, error.authentication), (Cause::Command { code: 18 }, Phase::Hello, None));
 }
 
-/// CMAP-96: errors have no labels once authentication has begun.
+/// Errors have no labels once authentication has begun.
 #[test]
+#[doc(alias = "CMAP-96")]
 fn socket_failure_after_hello_has_no_labels() {
     let client = client();
     let mut talk = Talk::new(&client, authentication(None, true));

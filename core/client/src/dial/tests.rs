@@ -346,9 +346,10 @@ fn address_is_resolved_only_when_it_is_a_name() {
     assert_eq!(mock.with(|rig| rig.resolved.clone()), ["a.test", "empty.test", "b.test"]);
 }
 
-/// CMAP-97: a lookup that takes until the deadline fails with [`poolhouse_core::Cause::Dns`].
+/// A lookup that takes until the deadline fails with [`poolhouse_core::Cause::Dns`].
 /// `connect` does not limit the time of dialing; the driver does.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn lookup_that_reaches_the_deadline_is_a_dns_failure() {
     let deadline = |ms: u64| Some(Instant::from_nanos(ms * 1_000_000));
     let tcp = |host| HostAddress::Tcp { host, port: 7 };
@@ -476,8 +477,9 @@ fn kind_of_a_socket_determines_its_debug_text_and_privacy() {
     }
 }
 
-/// CMAP-97: the cause is not one of an overloaded server.
+/// The cause is not one of an overloaded server.
 #[test]
+#[doc(alias = "CMAP-97")]
 fn empty_result_of_a_resolver_is_a_dns_failure() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));

@@ -30,8 +30,8 @@ fn changes_of_state_are_the_same_here_and_in_the_topology() {
     assert_eq!(others, [6, 7, 89, 134, 262, 9001]);
 }
 
-/// CMAP-67, CMAP-95..98
 #[test]
+#[doc(alias("CMAP-67", "CMAP-95", "CMAP-96", "CMAP-97", "CMAP-98"))]
 fn unsent_commands_may_be_retried() {
     let retryable = [
         check_out(CheckOutError::PoolClosed),
@@ -62,8 +62,9 @@ fn unsent_commands_may_be_retried() {
     }
 }
 
-/// CMAP-84, CMAP-99: the address precedes the text, which stays unchanged.
+/// The address precedes the text, which stays unchanged.
 #[test]
+#[doc(alias("CMAP-84", "CMAP-99"))]
 fn errors_of_check_outs_and_interruptions_contain_the_servers_address() {
     let usage = poolhouse_core::pool::Usage { max_pool_size: 1, ..Default::default() };
     for error in [
@@ -144,8 +145,9 @@ fn each_error_names_the_operation_and_the_server() {
     assert_eq!(nowhere.to_string(), "The check-out was cancelled by its caller", "no address, no colon");
 }
 
-/// CMAP-20: no other error closes the connection.
+/// No other error closes the connection.
 #[test]
+#[doc(alias = "CMAP-20")]
 fn connection_is_closed_only_after_an_error_of_its_own() {
     let wire = poolhouse_wire::WireError::new(poolhouse_wire::WireErrorKind::Terminator, 0);
     let causes = [

@@ -46,8 +46,9 @@ fn operations_that_expire_together_are_all_woken() {
     }
 }
 
-/// CMAP-38: the operations continue, and observe their own deadlines from then on.
+/// The operations continue, and observe their own deadlines from then on.
 #[test]
+#[doc(alias = "CMAP-38")]
 fn pending_operations_are_all_woken_when_the_client_is_closed() {
     let (mut house, _) = house();
     let mut guards = house.guards(CROWD);

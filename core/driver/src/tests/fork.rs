@@ -27,8 +27,8 @@ fn while_held<T: Send>(state: &Mutex<T>, work: impl FnOnce()) {
     drop(held);
 }
 
-/// CMAP-30, CMAP-100
 #[test]
+#[doc(alias("CMAP-30", "CMAP-100"))]
 fn operations_fail_at_once_and_have_cleared_the_pool() {
     let (bench, core, server) = open();
     drop(guard(&core, &server));

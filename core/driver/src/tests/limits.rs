@@ -25,9 +25,10 @@ fn output_at<T>(bench: &Bench, at: Instant, task: &mut Boxed<'_, ()>, future: &m
     }
 }
 
-/// CMAP-28: with a deadline, selection and check-out have serverSelectionTimeoutMS together, and
+/// With a deadline, selection and check-out have serverSelectionTimeoutMS together, and
 /// waitQueueTimeoutMS does not apply; without one, each has its own limit.
 #[test]
+#[doc(alias = "CMAP-28")]
 fn selection_and_check_out_share_one_limit_if_a_deadline_is_set() {
     for (deadline, ends) in [(Some(60), 30), (Some(25), 25), (None, 21)] {
         let (bench, core, server) = open_as(|config| {
@@ -50,8 +51,9 @@ fn selection_and_check_out_share_one_limit_if_a_deadline_is_set() {
     }
 }
 
-/// CMAP-28: the limit of the check-out does not apply to later steps.
+/// The limit of the check-out does not apply to later steps.
 #[test]
+#[doc(alias = "CMAP-28")]
 fn operations_after_the_check_out_have_the_whole_deadline() {
     let (bench, core, server) = open();
     let mut clock: Boxed<'_, ()> = Box::pin(core.run_server_task(&server, ServerTask::Clock));
@@ -65,8 +67,8 @@ fn operations_after_the_check_out_have_the_whole_deadline() {
     assert_eq!(outcome, Err(OperationError::Timeout));
 }
 
-/// CMAP-28
 #[test]
+#[doc(alias = "CMAP-28")]
 fn each_attempt_has_a_limit_of_its_own_within_the_deadline() {
     let (bench, core, _server) = open();
     assert_eq!(core.check_out_limit(None), None);
@@ -100,8 +102,9 @@ fn timed_out(overloaded: bool) -> Result<(), OperationError> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CMAP-60, CMAP-95: the earlier of the two limits applies, and none if neither is set.
+/// The earlier of the two limits applies, and none if neither is set.
 #[test]
+#[doc(alias("CMAP-60", "CMAP-95"))]
 fn hello_that_is_not_answered_ends_at_the_limit_of_a_command() {
     let cases = [(None, Some(1), 1), (Some(2), Some(1), 1), (Some(1), Some(2), 1), (Some(1), None, 1)];
     for (connect_timeout, command_timeout, ends) in cases {
@@ -121,8 +124,9 @@ fn hello_that_is_not_answered_ends_at_the_limit_of_a_command() {
     assert!(poll(&mut worker).is_pending() && poll(&mut waiting).is_pending());
 }
 
-/// CMAP-60: the limit of a command does not apply to dialing.
+/// The limit of a command does not apply to dialing.
 #[test]
+#[doc(alias = "CMAP-60")]
 fn dialing_ends_at_the_limit_of_establishing_only() {
     let (bench, core, server) = open_as(|config| {
         config.connect_timeout = Some(3 * SECOND);
@@ -149,8 +153,9 @@ fn ran_out() -> Result<(), OperationError> {
     Err(OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None }))
 }
 
-/// CMAP-28: the client's shorter limit does not apply.
+/// The client's shorter limit does not apply.
 #[test]
+#[doc(alias = "CMAP-28")]
 fn o5_a_connection_for_one_operation_is_established_within_the_time_of_that_operation() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
     bench.mute(true);
@@ -195,9 +200,10 @@ fn o5_a_connection_is_established_within_the_time_of_another_operation_that_wait
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut second), Ok(()));
 }
 
-/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation
+/// The client's options apply if no operation waits for the connection, or an operation
 /// without a time limit does.
 #[test]
+#[doc(alias = "CMAP-60")]
 fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
     bench.mute(true);
@@ -235,8 +241,8 @@ fn work(worker: &mut Boxed<'_, ()>) {
     }
 }
 
-/// CMAP-60
 #[test]
+#[doc(alias = "CMAP-60")]
 #[cfg(feature = "auth")]
 fn each_command_of_a_handshake_has_the_time_of_one_command() {
     let (bench, core, server) = open_slow(None);
@@ -248,8 +254,8 @@ fn each_command_of_a_handshake_has_the_time_of_one_command() {
     assert_eq!(output_at(&bench, after_millis(2400), &mut worker, &mut waiting), Ok(()));
 }
 
-/// CMAP-60, CMAP-96
 #[test]
+#[doc(alias("CMAP-60", "CMAP-96"))]
 #[cfg(feature = "auth")]
 fn all_of_a_handshake_has_the_time_of_establishing() {
     let (bench, core, server) = open_slow(Some(2 * SECOND));
@@ -261,8 +267,8 @@ fn all_of_a_handshake_has_the_time_of_establishing() {
     assert_eq!(output_at(&bench, after_secs(2), &mut worker, &mut waiting), timed_out(false));
 }
 
-/// CMAP-60, CMAP-96
 #[test]
+#[doc(alias("CMAP-60", "CMAP-96"))]
 #[cfg(feature = "auth")]
 fn round_of_authentication_that_is_not_answered_ends_at_the_limit_of_a_command() {
     let (bench, core, server) = open_slow(None);

@@ -111,8 +111,9 @@ fn no_buffer_contains_the_password_afterwards() {
     assert!(password_is_left(&bench));
 }
 
-/// SDAM-75: the pool is cleared; the check-out fails with the server's message, sanitized.
+/// The pool is cleared; the check-out fails with the server's message, sanitized.
 #[test]
+#[doc(alias = "SDAM-75")]
 fn refusal_contains_the_servers_text_without_secrets() {
     let long = "\u{20ac}".repeat(100);
     let texts = [
@@ -139,8 +140,9 @@ fn refusal_contains_the_servers_text_without_secrets() {
     }
 }
 
-/// SDAM-69, CMAP-96: the timeout occurred in authentication, which does not indicate overload.
+/// The timeout occurred in authentication, which does not indicate overload.
 #[test]
+#[doc(alias("CMAP-96", "SDAM-69"))]
 fn time_that_passes_in_authentication_clears_the_pool() {
     let (bench, core, server) = open_with(Some(plain()));
     *bench.answer.lock().unwrap() = Answer::KeepsSilent;

@@ -3,8 +3,9 @@
 use super::wide::Bell;
 use super::*;
 
-/// MON-24: an endless stream of replies, each available before it is read.
+/// An endless stream of replies, each available before it is read.
 #[test]
+#[doc(alias = "MON-24")]
 fn monitor_of_a_server_that_sends_without_pause_yields_to_other_tasks() {
     const REPLIES: usize = 10_000;
     let (bench, core, server) = open();

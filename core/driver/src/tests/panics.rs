@@ -62,9 +62,10 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
     ended
 }
 
-/// MON-53: a check that panicked has failed, and the next check begins when an operation requests
+/// A check that panicked has failed, and the next check begins when an operation requests
 /// one.
 #[test]
+#[doc(alias = "MON-53")]
 fn check_fails_when_the_runtime_panics_and_the_next_check_runs() {
     for part in [Part::Connect, Part::Buffers, Part::Read] {
         let (bench, core, server) = open();

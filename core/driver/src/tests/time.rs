@@ -59,8 +59,8 @@ fn events_contain_the_time() {
     assert!(matches!(back, PoolEvent::ConnectionCheckedIn { .. }));
 }
 
-/// CMAP-19
 #[test]
+#[doc(alias = "CMAP-19")]
 fn idle_time_of_connections_is_recorded() {
     let (bench, core, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX));
@@ -74,8 +74,8 @@ fn idle_time_of_connections_is_recorded() {
     assert_eq!(counts(&server).available, 0);
 }
 
-/// CMAP-19
 #[test]
+#[doc(alias = "CMAP-19")]
 fn idle_time_counts_from_the_change_of_the_option() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX * 9));

@@ -84,8 +84,9 @@ fn warm_up_ends_when_the_connections_are_established() {
     assert_eq!(house.counts(), [0, 5, 0, 0]);
 }
 
-/// CMAP-01: the warm-up waits for no more connections than the current maximum.
+/// The warm-up waits for no more connections than the current maximum.
 #[test]
+#[doc(alias = "CMAP-01")]
 fn warm_up_ends_when_max_pool_size_is_lowered_below_it() {
     let mut house = house(TEN);
     house.bench.mute(false);

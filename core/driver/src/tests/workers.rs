@@ -79,8 +79,9 @@ pub(super) fn guard<'h>(core: &'h ClientCore<Bench>, server: &Arc<Server<Bench>>
     }
 }
 
-/// CMAP-84: the operation was never sent, so it may be executed on another server.
+/// The operation was never sent, so it may be executed on another server.
 #[test]
+#[doc(alias = "CMAP-84")]
 fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
     let (bench, core, server) = open();
     let mut guard = guard(&core, &server);
@@ -95,8 +96,8 @@ fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
     assert_eq!(counts(&server), PoolCounts::default(), "what was interrupted is closed");
 }
 
-/// CMAP-83
 #[test]
+#[doc(alias = "CMAP-83")]
 fn operation_that_is_interrupted_after_it_was_sent_may_not_be_retried() {
     let (bench, core, server) = open();
     let mut guard = guard(&core, &server);

@@ -26,8 +26,8 @@ pub(super) const fn state_change(code: i32, counter: i64) -> AppError<'static> {
 
 const ALL: Clear = Clear::All { interrupt_in_use_connections: false };
 
-/// MON-20
 #[test]
+#[doc(alias("MON-20", "MON-55"))]
 fn hello_of_an_application_updates_the_topology_and_its_monitors() {
     let hosts = ["a", "b"];
     let mut rig = open(&["a"]);
@@ -44,8 +44,8 @@ fn hello_of_an_application_updates_the_topology_and_its_monitors() {
     assert_eq!(rig.lines().last().unwrap(), "#1 started");
 }
 
-/// MON-21, SDAM-75
 #[test]
+#[doc(alias("MON-21", "SDAM-75"))]
 fn connection_that_cannot_be_established_marks_its_server_unknown_unless_that_is_overloaded() {
     for overloaded in [true, false] {
         let mut rig = open(&["a"]);
@@ -61,8 +61,8 @@ fn connection_that_cannot_be_established_marks_its_server_unknown_unless_that_is
     }
 }
 
-/// MON-50, S18
 #[test]
+#[doc(alias("MON-50", "S18", "SDAM-85"))]
 fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
@@ -83,9 +83,10 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     assert_eq!(rig.reply(a, conn, &standalone()), Err(Stale));
 }
 
-/// SDAM-69, SDAM-75: every error that ends an establishment cancels the check in flight, because
+/// Every error that ends an establishment cancels the check in flight, because
 /// the server may answer a streaming check only after heartbeatFrequencyMS.
 #[test]
+#[doc(alias("SDAM-69", "SDAM-75"))]
 fn o7_failed_establishment_cancels_the_streaming_check() {
     let refused = CommandError {
         command: Some(ReplyError { code: Some(18), message: "Authentication failed." }),
@@ -115,8 +116,8 @@ fn o7_failed_establishment_cancels_the_streaming_check() {
     }
 }
 
-/// SDAM-74
 #[test]
+#[doc(alias = "SDAM-74")]
 fn no_check_at_once_after_a_network_error() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -128,8 +129,8 @@ fn no_check_at_once_after_a_network_error() {
     assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
 }
 
-/// SDAM-71, S12
 #[test]
+#[doc(alias("S12", "SDAM-71"))]
 fn network_timeout_of_an_operation_does_not_change_the_server() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -140,8 +141,8 @@ fn network_timeout_of_an_operation_does_not_change_the_server() {
     assert_eq!((rig.actions(), rig.lines()), (Vec::new(), Vec::new()));
 }
 
-/// SDAM-65, S10
 #[test]
+#[doc(alias("S10", "SDAM-65"))]
 fn error_of_another_generation_changes_nothing() {
     for (generation, pool_generation) in [(0, 1), (1, 0)] {
         let mut rig = open(&["a"]);
@@ -158,8 +159,8 @@ fn error_of_another_generation_changes_nothing() {
     }
 }
 
-/// SDAM-81, SDAM-83, S11
 #[test]
+#[doc(alias("MON-55", "S11", "SDAM-81", "SDAM-83"))]
 fn state_change_requests_a_check_and_clears_only_at_shutdown() {
     for (code, clear) in [(91, Some(ALL)), (11_600, Some(ALL)), (10_107, None), (189, None)] {
         let mut rig = open(&["a", "b"]);
@@ -181,8 +182,8 @@ fn state_change_requests_a_check_and_clears_only_at_shutdown() {
     }
 }
 
-/// MON-16, S5
 #[test]
+#[doc(alias("MON-16", "S5"))]
 fn request_while_a_check_is_in_flight_is_dropped() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -198,8 +199,8 @@ fn request_while_a_check_is_in_flight_is_dropped() {
     assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
 }
 
-/// SDAM-55, SDAM-56
 #[test]
+#[doc(alias("SDAM-55", "SDAM-56"))]
 fn deposed_primary_gets_a_check_and_keeps_its_pool() {
     let hosts = ["a", "b", "c"];
     let mut rig: Rig = set_of_three();
@@ -220,9 +221,10 @@ fn deposed_primary_gets_a_check_and_keeps_its_pool() {
     assert_eq!(rig.control.monitor(a).unwrap().state(), MonitorState::Checking);
 }
 
-/// MON-55, S6: the primary that was deposed is Unknown, so its network error is not retried at
+/// The primary that was deposed is Unknown, so its network error is not retried at
 /// once.
 #[test]
+#[doc(alias("MON-55", "S6"))]
 fn deposed_primary_is_not_retried_at_once() {
     let hosts = ["a", "b", "c"];
     let mut rig: Rig = set_of_three();

@@ -113,8 +113,9 @@ impl Rig {
     }
 }
 
-/// The description, then the pool, then waiting selectors, all within one step (MON-52, SDAM-64).
+/// The description, then the pool, then waiting selectors, all within one step.
 #[test]
+#[doc(alias("MON-52", "SDAM-64"))]
 fn successful_check_updates_the_topology_and_then_the_pool() {
     let mut rig = Rig::new();
     let conn = rig.dial(at(0));
@@ -128,8 +129,9 @@ fn successful_check_updates_the_topology_and_then_the_pool() {
     assert!(!rig.control.owes_conn(rig.server, MonitorConnKind::Check));
 }
 
-/// MON-53, MON-54, MON-55: a failure on a known server clears the pool and is retried at once.
+/// A failure on a known server clears the pool and is retried at once.
 #[test]
+#[doc(alias("MON-53", "MON-54", "MON-55"))]
 fn failed_check_clears_the_pool_and_is_retried() {
     for (cause, interrupt) in [(Cause::Network, false), (Cause::NetworkTimeout, true)] {
         let mut rig = Rig::new();
@@ -168,9 +170,10 @@ fn check_without_an_answer_ends_at_its_deadline() {
     assert_eq!(rig.conn(at(10_000)), Some(MonitorAction::Hangup(conn)));
 }
 
-/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in
+/// An application's network error marks the server and cancels the check in
 /// flight.
 #[test]
+#[doc(alias("MON-15", "MON-50", "SDAM-71"))]
 fn network_error_of_an_application_cancels_the_check() {
     let mut rig = Rig::new();
     let conn = rig.dial(at(0));
@@ -190,8 +193,9 @@ fn network_error_of_an_application_cancels_the_check() {
     assert_eq!(rig.control.poll_timeout(), Some(at(10_506)));
 }
 
-/// MON-20: the hello of an application's connection makes a server known, as a check does.
+/// The hello of an application's connection makes a server known, as a check does.
 #[test]
+#[doc(alias = "MON-20")]
 fn hello_of_an_application_makes_the_pool_ready() {
     let mut rig = Rig::new();
     rig.control.handle_app_hello(at(1), rig.server, &GREETING, &mut rig.log);
@@ -200,8 +204,9 @@ fn hello_of_an_application_makes_the_pool_ready() {
     assert_eq!(rig.seen()[..], [Seen::Started, Seen::Server(ServerType::Standalone)]);
 }
 
-/// MON-49, SDAM-10: everything ends at once, and late results are stale.
+/// Everything ends at once, and late results are stale.
 #[test]
+#[doc(alias("MON-49", "SDAM-10"))]
 fn close_ends_everything_and_is_final() {
     let mut rig = Rig::new();
     let conn = rig.dial(at(0));

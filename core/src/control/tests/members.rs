@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// LOG-02..04, SDAM-08, MON-09
 #[test]
+#[doc(alias("LOG-02", "LOG-03", "LOG-04", "MON-09", "SDAM-08"))]
 fn at_the_start_every_seed_is_announced_and_checked() {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }, POLLING);
     assert_eq!(
@@ -22,8 +22,8 @@ fn at_the_start_every_seed_is_announced_and_checked() {
     assert_eq!(rig.actions()[..2], added);
 }
 
-/// SDAM-53, SDAM-59, LOG-07, LOG-11
 #[test]
+#[doc(alias("LOG-07", "LOG-11", "SDAM-53", "SDAM-59"))]
 fn added_servers_are_checked_and_monitors_of_removed_servers_end() {
     let mut rig: Rig = set_of_three();
     let (a, b, c) = (rig.id("a"), rig.id("b"), rig.id("c"));
@@ -210,8 +210,8 @@ fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     }
 }
 
-/// SDAM-10, MON-49, LOG-02, LOG-08, LOG-11
 #[test]
+#[doc(alias("LOG-02", "LOG-08", "LOG-11", "MON-49", "SDAM-10"))]
 fn close_ends_every_check_then_the_topology() {
     let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
@@ -240,8 +240,8 @@ fn close_ends_every_check_then_the_topology() {
     assert_eq!(rig.control.poll_timeout(), None);
 }
 
-/// LOG-19, LOG-20, SDAM-38
 #[test]
+#[doc(alias("LOG-19", "LOG-20", "SDAM-38"))]
 fn load_balancer_is_known_at_once_and_never_checked() {
     let options = TopologyOptions { seeds: &["lb"], load_balanced: true, ..TopologyOptions::default() };
     let mut rig: Rig = open_with(options, MonitorOptions::DEFAULT);

@@ -11,8 +11,8 @@ const fn ready(server: ServerId) -> ControlAction {
     ControlAction::Pool(server, PoolCommand::Ready)
 }
 
-/// MON-52, SDAM-63, S8
 #[test]
+#[doc(alias("MON-52", "S8", "SDAM-63"))]
 fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -30,8 +30,8 @@ fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
     );
 }
 
-/// SDAM-63, S8
 #[test]
+#[doc(alias("S8", "SDAM-63"))]
 fn pool_of_a_member_without_data_is_ready_only_for_a_direct_connection() {
     let hosts = ["a"];
     let others = [
@@ -54,8 +54,8 @@ fn pool_of_a_member_without_data_is_ready_only_for_a_direct_connection() {
     }
 }
 
-/// MON-53, SDAM-64, S7
 #[test]
+#[doc(alias("MON-53", "MON-55", "S7", "SDAM-64"))]
 fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
     for cause in [Cause::Network, Cause::Command { code: 6 }, Cause::Protocol, Cause::Dns] {
         let mut rig = open(&["a", "b"]);
@@ -80,8 +80,9 @@ fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
     }
 }
 
-/// MON-53: a reply that is not ok is a failure.
+/// A reply that is not ok is a failure.
 #[test]
+#[doc(alias = "MON-53")]
 fn reply_that_is_not_ok_fails_the_check() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -92,9 +93,10 @@ fn reply_that_is_not_ok_fails_the_check() {
     assert_eq!(rig.actions(), [clear(a, Cause::Command { code: 91 }), ControlAction::WakeSelectors]);
 }
 
-/// MON-54: a network timeout interrupts connections in use, whether the host or the clock detects
+/// A network timeout interrupts connections in use, whether the host or the clock detects
 /// it.
 #[test]
+#[doc(alias = "MON-54")]
 fn check_that_times_out_interrupts_connections_in_use() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -129,8 +131,9 @@ fn ready_is_revoked_by_a_failure() {
     assert_eq!(rig.actions(), [clear(a, Cause::Network), ControlAction::WakeSelectors]);
 }
 
-/// MON-18, S9: also a check with a reply that is too old to count.
+/// Also a check with a reply that is too old to count.
 #[test]
+#[doc(alias("MON-18", "S9"))]
 fn every_check_that_ends_wakes_selectors() {
     let mut rig = open(&["a"]);
     rig.check("a", &versioned(standalone(), 5));
@@ -149,9 +152,10 @@ fn every_check_that_ends_wakes_selectors() {
     assert_eq!(rig.actions().last(), Some(&ControlAction::WakeSelectors));
 }
 
-/// S9, SDAM-85: an application's error is newer than a reply that was in flight. Selectors that
+/// An application's error is newer than a reply that was in flight. Selectors that
 /// still wait request further checks.
 #[test]
+#[doc(alias("S9", "SDAM-85"))]
 fn server_unknown_after_an_old_reply_is_checked_at_each_request() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -169,8 +173,9 @@ fn server_unknown_after_an_old_reply_is_checked_at_each_request() {
     assert_eq!(rig.control.poll_timeout(), Some(at(10_500)));
 }
 
-/// MON-45, SDAM-25: the description has the monitor's round-trip times.
+/// The description has the monitor's round-trip times.
 #[test]
+#[doc(alias("MON-45", "SDAM-25"))]
 fn round_trip_times_of_the_monitor_reach_the_description() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
@@ -190,8 +195,9 @@ fn round_trip_times_of_the_monitor_reach_the_description() {
     assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
 }
 
-/// LOG-13, MON-33: the next read of a stream begins once the last reply is applied.
+/// The next read of a stream begins once the last reply is applied.
 #[test]
+#[doc(alias("LOG-13", "MON-33"))]
 fn streamed_reply_is_applied_before_the_next_check_begins() {
     let (mut rig, conn) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
@@ -211,8 +217,9 @@ fn streamed_reply_is_applied_before_the_next_check_begins() {
     assert_eq!(rig.conn("a", MonitorConnKind::Check), MonitorAction::ReadNext { conn });
 }
 
-/// MON-42, S13: results of the RTT connection cause no event and no action.
+/// Results of the RTT connection cause no event and no action.
 #[test]
+#[doc(alias("MON-42", "S13"))]
 fn rtt_connection_changes_no_description() {
     let (mut rig, _) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// MON-14, S1, S21: the earliest of all, and only work that is due.
+/// The earliest of all, and only work that is due.
 #[test]
+#[doc(alias("MON-14", "S1", "S21"))]
 fn poll_timeout_is_exact_for_many_servers() {
     let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
     let seeds: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -46,9 +47,10 @@ fn one_call_handles_all_due_work() {
     assert_eq!(rig.actions().len(), 2);
 }
 
-/// SDAM-85, MON-17: while a selector waits and requests a check at each wake-up, a server is
+/// While a selector waits and requests a check at each wake-up, a server is
 /// checked every 500 ms.
 #[test]
+#[doc(alias("MON-17", "SDAM-85"))]
 fn server_is_checked_every_500_ms_while_a_selector_waits() {
     let mut rig = open(&["a"]);
     let mut starts = Vec::new();

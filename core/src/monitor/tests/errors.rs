@@ -15,6 +15,7 @@ fn known_and_checking() -> (Rig, MonitorConnId) {
 
 /// MON-53.
 #[test]
+#[doc(alias("LOG-14", "MON-53"))]
 fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
     // LOG-14: the event carries the failure. It is emitted before the outcome is applied, and its
     // consequences follow after.
@@ -31,6 +32,7 @@ fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
 
 /// MON-54.
 #[test]
+#[doc(alias = "MON-54")]
 fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
     for cause in [
         Cause::Network,
@@ -48,6 +50,7 @@ fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
 
 /// MON-55.
 #[test]
+#[doc(alias("LOG-14", "MON-55", "MON-56"))]
 fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
     for cause in [Cause::Network, Cause::NetworkTimeout] {
         let (mut rig, conn) = known_and_checking();
@@ -68,6 +71,7 @@ fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
 
 /// MON-56.
 #[test]
+#[doc(alias = "MON-56")]
 fn mon_56_other_failures_wait_even_on_a_known_server() {
     for cause in [
         Cause::Protocol,
@@ -94,6 +98,7 @@ fn mon_56_other_failures_wait_even_on_a_known_server() {
 
 /// MON-55.
 #[test]
+#[doc(alias = "MON-55")]
 fn mon_55_the_first_check_of_a_server_is_not_retried() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
@@ -105,6 +110,7 @@ fn mon_55_the_first_check_of_a_server_is_not_retried() {
 
 /// MON-57.
 #[test]
+#[doc(alias = "MON-57")]
 fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry() {
     let (mut rig, conn) = known_and_checking();
     rig.known = false;
@@ -117,6 +123,7 @@ fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry(
 
 /// MON-20.
 #[test]
+#[doc(alias = "MON-20")]
 fn mon_20_a_server_known_by_an_applications_hello_is_retried() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
@@ -141,6 +148,7 @@ fn a_good_reply_that_the_topology_ignored_leaves_the_server_unknown() {
 
 /// MON-50, MON-55.
 #[test]
+#[doc(alias("MON-50", "MON-55"))]
 fn a_server_whose_check_was_cancelled_counts_as_unknown() {
     let (mut rig, _) = known_and_checking();
     rig.cancel();
@@ -154,6 +162,7 @@ fn a_server_whose_check_was_cancelled_counts_as_unknown() {
 
 /// MON-55.
 #[test]
+#[doc(alias = "MON-55")]
 fn a_server_that_closes_after_the_handshake_is_retried_once_in_500_ms() {
     let mut rig = Rig::streaming_from_the_start();
     let first = rig.monitor.check.conn().expect("connected").id;
@@ -179,6 +188,7 @@ fn a_server_that_closes_after_the_handshake_is_retried_once_in_500_ms() {
 
 /// MON-50.
 #[test]
+#[doc(alias = "MON-50")]
 fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
@@ -198,6 +208,7 @@ fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
 
 /// MON-50.
 #[test]
+#[doc(alias = "MON-50")]
 fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_keeps_the_due_time() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
@@ -234,6 +245,7 @@ fn cancelling_while_an_outcome_is_applied_cancels_the_next_step() {
 
 /// MON-49.
 #[test]
+#[doc(alias("LOG-11", "MON-49"))]
 fn mon_49_close_ends_a_streamed_wait_at_once() {
     // LOG-11: the last Started event has its end.
     let mut rig = Rig::streaming_from_the_start();
@@ -306,6 +318,7 @@ fn step_after_a_check_begins_at_the_next_due_call() {
 
 /// LOG-11.
 #[test]
+#[doc(alias = "LOG-11")]
 fn log_11_every_started_has_one_end_whatever_ends_the_check() {
     for end in 0..6 {
         let (mut rig, conn) = known_and_checking();

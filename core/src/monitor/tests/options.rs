@@ -3,6 +3,7 @@ use crate::ConfigError;
 
 /// MON-23.
 #[test]
+#[doc(alias("MON-01", "MON-23"))]
 fn mon_23_defaults_are_ten_seconds_and_auto() {
     let options = MonitorOptions::default();
     assert_eq!(options.heartbeat_frequency, Duration::from_secs(10));
@@ -15,6 +16,7 @@ fn mon_23_defaults_are_ten_seconds_and_auto() {
 
 /// MON-24.
 #[test]
+#[doc(alias = "MON-24")]
 fn mon_24_heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule() {
     use core::fmt::Write as _;
     for (frequency, value) in [(ms(100), 100), (ms(0), 0), (Duration::from_micros(499_999), 499)] {
@@ -30,6 +32,7 @@ fn mon_24_heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule()
 
 /// MON-24.
 #[test]
+#[doc(alias = "MON-24")]
 fn mon_24_heartbeat_frequency_of_500_ms_is_accepted() {
     const CONFIG: Result<MonitorConfig, ConfigError> =
         MonitorOptions { heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT }.validate();
@@ -52,6 +55,7 @@ fn times_beyond_32_bits_of_milliseconds_are_refused() {
 
 /// MON-01, MON-02, MON-03, MON-04.
 #[test]
+#[doc(alias("MON-01", "MON-02", "MON-03", "MON-04"))]
 fn mon_01_to_04_mode_and_faas_decide_whether_streaming_is_enabled() {
     use ServerMonitoringMode::{Auto, Poll, Stream};
     let table = [

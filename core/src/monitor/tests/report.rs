@@ -25,8 +25,8 @@ fn every_event_is_displayed_on_one_line() {
     }
 }
 
-/// MON-01
 #[test]
+#[doc(alias = "MON-01")]
 fn modes_have_the_names_of_the_specification_and_auto_is_the_default() {
     use ServerMonitoringMode::{Auto, Poll, Stream};
     assert_eq!(MonitorOptions::DEFAULT.server_monitoring_mode, Auto);

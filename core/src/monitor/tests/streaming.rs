@@ -7,6 +7,7 @@ fn check_conn(rig: &Rig) -> MonitorConnId {
 
 /// MON-26.
 #[test]
+#[doc(alias("MON-26", "MON-28", "MON-29"))]
 fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
     // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
     // heartbeatFrequencyMS.
@@ -28,6 +29,7 @@ fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
 
 /// MON-26.
 #[test]
+#[doc(alias = "MON-26")]
 fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
     let mut rig = Rig::streaming();
     let conn = rig.connect();
@@ -43,6 +45,7 @@ fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
 
 /// MON-03, MON-04, MON-27.
 #[test]
+#[doc(alias("MON-03", "MON-04", "MON-27", "MON-39"))]
 fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
     // MON-39: and dial no connection for RTT.
     let poll = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
@@ -63,6 +66,7 @@ fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
 
 /// MON-02, MON-27.
 #[test]
+#[doc(alias("MON-02", "MON-27"))]
 fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
     let stream = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Stream, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(stream);
@@ -75,6 +79,7 @@ fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
 
 /// MON-32, MON-36, MON-37.
 #[test]
+#[doc(alias("LOG-13", "MON-30", "MON-32", "MON-36", "MON-37"))]
 fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
     // LOG-13: each further reply has its own Started event, awaited, before it is read. MON-30: in
     // the order of arrival.
@@ -90,6 +95,7 @@ fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
 
 /// MON-32.
 #[test]
+#[doc(alias = "MON-32")]
 fn mon_32_more_to_come_is_read_even_without_topology_version() {
     let mut rig = Rig::streaming_from_the_start();
     let conn = check_conn(&rig);
@@ -104,6 +110,7 @@ fn mon_32_more_to_come_is_read_even_without_topology_version() {
 
 /// MON-33.
 #[test]
+#[doc(alias = "MON-33")]
 fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_version() {
     let mut rig = Rig::streaming_from_the_start();
     let conn = check_conn(&rig);
@@ -120,6 +127,7 @@ fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_
 
 /// MON-35.
 #[test]
+#[doc(alias = "MON-35")]
 fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
     let options =
         MonitorOptions { connect_timeout: Some(ms(300)), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
@@ -139,6 +147,7 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
 
 /// MON-34.
 #[test]
+#[doc(alias = "MON-34")]
 fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
     let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
@@ -151,6 +160,7 @@ fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
 
 /// MON-31.
 #[test]
+#[doc(alias("MON-31", "MON-39", "MON-56"))]
 fn mon_31_every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() {
     for (fault, retried) in [
         (Ok(REFUSED), false),

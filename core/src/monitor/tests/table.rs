@@ -182,6 +182,7 @@ fn commands_while_an_outcome_is_applied_leave_it_or_end_it() {
 }
 
 #[test]
+#[doc(alias = "MON-43")]
 fn the_rtt_connection_accepts_every_input() {
     // The RTT connection being dialed, its handshake sent, and idle between two measurements.
     for stage in 0..3 {

@@ -15,8 +15,8 @@ fn free(streams: &mut Streams<Heap>, id: u32) {
     streams.free(id, taken_for);
 }
 
-/// M1
 #[test]
+#[doc(alias = "M1")]
 fn every_id_is_assigned_once_and_none_beyond() {
     for ids in [1, 2, 63, 64, 65, 127, 128, 129, 4096, 4097, 32_768] {
         let mut streams = streams(ids);

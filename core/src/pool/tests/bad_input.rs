@@ -95,8 +95,9 @@ fn prepared(state: fn(&mut Rig<OnHeap>) -> ConnId) -> (Rig<OnHeap>, ConnId) {
     (rig, conn)
 }
 
-/// P5, P7, P41, P47; late results of a closed connection
+/// Late results of a closed connection
 #[test]
+#[doc(alias("P5", "P7", "P41", "P47"))]
 fn every_state_of_a_connection_handles_every_input() {
     for (place, (state, prepare)) in STATES.into_iter().enumerate() {
         for (input, act, accepted) in INPUTS {
@@ -116,8 +117,9 @@ fn every_state_of_a_connection_handles_every_input() {
     }
 }
 
-/// P47: commands also accept every state
+/// Commands also accept every state
 #[test]
+#[doc(alias = "P47")]
 fn every_state_of_a_connection_survives_every_command() {
     let commands: [State<()>; 8] = [
         ("ready", |rig| rig.ready()),
@@ -140,8 +142,9 @@ fn every_state_of_a_connection_survives_every_command() {
     }
 }
 
-/// P5: a connection ends exactly once, in whatever state the pool is closed
+/// A connection ends exactly once, in whatever state the pool is closed
 #[test]
+#[doc(alias = "P5")]
 fn a_connection_is_closed_exactly_once_in_every_state() {
     for (state, prepare) in STATES {
         let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
@@ -183,8 +186,8 @@ const WAITERS: [State<WaiterId>; 5] = [
     }),
 ];
 
-/// P8, P11, P12, P13
 #[test]
+#[doc(alias("P8", "P11", "P12", "P13"))]
 fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
     for (state, prepare) in WAITERS {
         let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
@@ -217,8 +220,9 @@ fn every_state_of_a_waiter_can_be_claimed_and_cancelled() {
     }
 }
 
-/// P47: ids that this pool never issued
+/// Ids that this pool never issued
 #[test]
+#[doc(alias = "P47")]
 fn ids_that_were_never_issued_are_stale() {
     let mut other = Rig::<OnHeap>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
     other.ready();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// CMAP-73
 #[test]
+#[doc(alias = "CMAP-73")]
 fn a_healthy_connection_becomes_available_again() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -16,8 +16,8 @@ fn a_healthy_connection_becomes_available_again() {
     });
 }
 
-/// CMAP-20, CMAP-73, P31
 #[test]
+#[doc(alias("CMAP-20", "CMAP-73", "P31"))]
 fn a_broken_connection_is_closed_for_every_cause() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -35,8 +35,8 @@ fn a_broken_connection_is_closed_for_every_cause() {
     });
 }
 
-/// CMAP-18, CMAP-76, P35, P31
 #[test]
+#[doc(alias("CMAP-18", "CMAP-76", "P31", "P35"))]
 fn a_connection_of_an_older_generation_is_closed_as_stale() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -50,8 +50,8 @@ fn a_connection_of_an_older_generation_is_closed_as_stale() {
     });
 }
 
-/// CMAP-14
 #[test]
+#[doc(alias = "CMAP-14")]
 fn a_closed_connection_is_never_used_again() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -67,8 +67,8 @@ fn a_closed_connection_is_never_used_again() {
     });
 }
 
-/// CMAP-47
 #[test]
+#[doc(alias = "CMAP-47")]
 fn a_closed_connection_leaves_the_counts_before_its_event_and_its_socket() {
     struct Counts(Vec<&'static str>);
     impl Observer<PoolEvent> for Counts {
@@ -91,8 +91,8 @@ fn a_closed_connection_leaves_the_counts_before_its_event_and_its_socket() {
     });
 }
 
-/// CMAP-48
 #[test]
+#[doc(alias = "CMAP-48")]
 fn closing_a_socket_is_owed_and_waits_for_nothing() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -106,8 +106,8 @@ fn closing_a_socket_is_owed_and_waits_for_nothing() {
     });
 }
 
-/// CMAP-13, CMAP-72, P7
 #[test]
+#[doc(alias("CMAP-13", "CMAP-72", "P7"))]
 fn a_lease_of_another_pool_is_handed_back_and_nothing_changes() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -128,8 +128,9 @@ fn a_lease_of_another_pool_is_handed_back_and_nothing_changes() {
     });
 }
 
-/// P7: the type system refuses a second check-in; the pool refuses a forged one
+/// The type system refuses a second check-in; the pool refuses a forged one
 #[test]
+#[doc(alias = "P7")]
 fn a_lease_of_a_connection_that_is_not_in_use_is_refused() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -148,8 +149,8 @@ fn a_lease_of_a_connection_that_is_not_in_use_is_refused() {
     });
 }
 
-/// CMAP-21, CMAP-50
 #[test]
+#[doc(alias("CMAP-21", "CMAP-50"))]
 fn each_state_is_counted_correctly() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..DEFAULT }, |rig| {
         rig.ready();
@@ -163,8 +164,8 @@ fn each_state_is_counted_correctly() {
     });
 }
 
-/// CMAP-04, CMAP-19, P26
 #[test]
+#[doc(alias("CMAP-04", "CMAP-19", "P26"))]
 fn a_connection_perishes_only_after_max_idle_time() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |rig| {
         rig.ready();
@@ -182,8 +183,8 @@ fn a_connection_perishes_only_after_max_idle_time() {
     });
 }
 
-/// CMAP-04
 #[test]
+#[doc(alias = "CMAP-04")]
 fn without_max_idle_time_a_connection_never_perishes_by_age() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// CMAP-32, CMAP-33, CMAP-11
 #[test]
+#[doc(alias("CMAP-11", "CMAP-32", "CMAP-33"))]
 fn a_new_pool_is_paused_at_generation_zero_and_empty() {
     on_each_memory!(PoolOptions { min_pool_size: 3, ..DEFAULT }, |rig| {
         assert_eq!(rig.pool.state(), PoolState::Paused);
@@ -17,8 +17,8 @@ fn a_new_pool_is_paused_at_generation_zero_and_empty() {
     });
 }
 
-/// CMAP-16
 #[test]
+#[doc(alias = "CMAP-16")]
 fn connection_ids_start_at_one_and_rise_by_one() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -31,8 +31,8 @@ fn connection_ids_start_at_one_and_rise_by_one() {
     });
 }
 
-/// CMAP-17, CMAP-44, CMAP-45, CMAP-61, CMAP-63, CMAP-69
 #[test]
+#[doc(alias("CMAP-17", "CMAP-44", "CMAP-45", "CMAP-61", "CMAP-63", "CMAP-69"))]
 fn a_check_out_without_connection_waits_for_one_to_be_established() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -60,8 +60,8 @@ fn a_check_out_without_connection_waits_for_one_to_be_established() {
     });
 }
 
-/// CMAP-62, CMAP-15
 #[test]
+#[doc(alias("CMAP-15", "CMAP-62"))]
 fn the_newest_available_connection_is_taken_and_by_one_at_a_time() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -75,8 +75,8 @@ fn the_newest_available_connection_is_taken_and_by_one_at_a_time() {
     });
 }
 
-/// CMAP-62, P15
 #[test]
+#[doc(alias("CMAP-62", "P15"))]
 fn perished_connections_are_closed_and_never_fail_a_check_out() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |rig| {
         rig.ready();
@@ -89,8 +89,8 @@ fn perished_connections_are_closed_and_never_fail_a_check_out() {
     });
 }
 
-/// CMAP-67, P38
 #[test]
+#[doc(alias("CMAP-67", "P38"))]
 fn a_paused_pool_refuses_with_a_retryable_error_at_once() {
     on_each_memory!(DEFAULT, |rig| {
         rig.events();
@@ -105,8 +105,8 @@ fn a_paused_pool_refuses_with_a_retryable_error_at_once() {
     });
 }
 
-/// CMAP-67, CMAP-80
 #[test]
+#[doc(alias("CMAP-67", "CMAP-80"))]
 fn a_cleared_pool_names_the_cause_until_it_is_ready_again() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -118,8 +118,8 @@ fn a_cleared_pool_names_the_cause_until_it_is_ready_again() {
     });
 }
 
-/// CMAP-38
 #[test]
+#[doc(alias = "CMAP-38")]
 fn a_closed_pool_refuses_as_closed() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -131,8 +131,8 @@ fn a_closed_pool_refuses_as_closed() {
     });
 }
 
-/// CMAP-68, CMAP-51
 #[test]
+#[doc(alias("CMAP-51", "CMAP-68"))]
 fn an_establishment_blocks_no_check_out() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -150,8 +150,8 @@ fn an_establishment_blocks_no_check_out() {
     });
 }
 
-/// CMAP-64, CMAP-35
 #[test]
+#[doc(alias("CMAP-35", "CMAP-64"))]
 fn a_check_out_waits_for_either_limit_and_is_then_served() {
     on_each_memory!(PoolOptions { max_pool_size: 2, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -169,8 +169,8 @@ fn a_check_out_waits_for_either_limit_and_is_then_served() {
     });
 }
 
-/// CMAP-13, CMAP-31
 #[test]
+#[doc(alias("CMAP-13", "CMAP-31"))]
 fn a_lease_names_its_pool_and_its_connection() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -181,8 +181,8 @@ fn a_lease_names_its_pool_and_its_connection() {
     });
 }
 
-/// CMAP-69, P13
 #[test]
+#[doc(alias("CMAP-69", "P13"))]
 fn a_grant_is_claimed_once() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// CMAP-41, CMAP-42, P29
 #[test]
+#[doc(alias("CMAP-41", "CMAP-42", "P29"))]
 fn ready_emits_one_event() {
     on_each_memory!(DEFAULT, |rig| {
         rig.events();
@@ -14,8 +14,8 @@ fn ready_emits_one_event() {
     });
 }
 
-/// CMAP-76, CMAP-77, P34
 #[test]
+#[doc(alias("CMAP-76", "CMAP-77", "P34"))]
 fn a_clear_raises_the_generation_pauses_and_then_emits_its_event() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -33,9 +33,10 @@ fn a_clear_raises_the_generation_pauses_and_then_emits_its_event() {
     });
 }
 
-/// CMAP-78, CMAP-79, P29: connections that were created before the clear are stale although it
+/// Connections that were created before the clear are stale although it
 /// emits no event
 #[test]
+#[doc(alias("CMAP-78", "CMAP-79", "P29"))]
 fn a_clear_of_a_paused_pool_raises_the_generation_without_an_event() {
     on_each_memory!(DEFAULT, |rig| {
         rig.events();
@@ -47,8 +48,8 @@ fn a_clear_of_a_paused_pool_raises_the_generation_without_an_event() {
     });
 }
 
-/// CMAP-78, CMAP-79
 #[test]
+#[doc(alias("CMAP-78", "CMAP-79"))]
 fn a_second_clear_makes_connections_stale_that_were_established_after_the_first() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -63,9 +64,10 @@ fn a_second_clear_makes_connections_stale_that_were_established_after_the_first(
     });
 }
 
-/// CMAP-80, P39: also waiters whose connection is being established; that connection is closed as
+/// Also waiters whose connection is being established; that connection is closed as
 /// stale when it is established
 #[test]
+#[doc(alias("CMAP-80", "P39"))]
 fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
     on_each_memory!(PoolOptions { max_connecting: 2, wait_queue_timeout: Some(ms(1_000)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -85,8 +87,8 @@ fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
     });
 }
 
-/// CMAP-81
 #[test]
+#[doc(alias = "CMAP-81")]
 fn the_event_contains_whether_connections_in_use_are_interrupted() {
     on_each_memory!(DEFAULT, |rig| {
         for (clear, flag) in [(ALL, false), (INTERRUPT, true)] {
@@ -101,8 +103,8 @@ fn the_event_contains_whether_connections_in_use_are_interrupted() {
     });
 }
 
-/// CMAP-82, CMAP-84, P40
 #[test]
+#[doc(alias("CMAP-82", "CMAP-84", "P40"))]
 fn each_connection_in_use_is_interrupted_once_and_closed_at_its_check_in() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -126,8 +128,8 @@ fn each_connection_in_use_is_interrupted_once_and_closed_at_its_check_in() {
     });
 }
 
-/// CMAP-82, P41
 #[test]
+#[doc(alias("CMAP-82", "P41"))]
 fn a_check_in_before_the_interrupt_was_polled_revokes_it() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -140,8 +142,8 @@ fn a_check_in_before_the_interrupt_was_polled_revokes_it() {
     });
 }
 
-/// CMAP-83, P40
 #[test]
+#[doc(alias("CMAP-83", "P40"))]
 fn a_second_interrupt_reaches_connections_two_generations_old_and_none_that_is_newer() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -159,8 +161,9 @@ fn a_second_interrupt_reaches_connections_two_generations_old_and_none_that_is_n
     });
 }
 
-/// CMAP-85, P30: with the flag, establishments are interrupted at once
+/// With the flag, establishments are interrupted at once
 #[test]
+#[doc(alias("CMAP-85", "P30"))]
 fn an_interrupt_ends_establishments_in_the_order_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -176,8 +179,8 @@ fn an_interrupt_ends_establishments_in_the_order_cleared_closed_failed() {
     });
 }
 
-/// CMAP-82
 #[test]
+#[doc(alias = "CMAP-82")]
 fn a_grant_that_was_not_claimed_yet_is_interrupted_like_any_other() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -191,8 +194,8 @@ fn a_grant_that_was_not_claimed_yet_is_interrupted_like_any_other() {
     });
 }
 
-/// CMAP-75
 #[test]
+#[doc(alias = "CMAP-75")]
 fn a_clear_by_service_is_refused_without_services() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -203,8 +206,9 @@ fn a_clear_by_service_is_refused_without_services() {
     });
 }
 
-/// CMAP-75: a verdict of the wrong mode clears nothing, and the failure is still reported
+/// A verdict of the wrong mode clears nothing, and the failure is still reported
 #[test]
+#[doc(alias = "CMAP-75")]
 fn a_verdict_of_the_other_mode_is_ignored() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -217,8 +221,8 @@ fn a_verdict_of_the_other_mode_is_ignored() {
     });
 }
 
-/// CMAP-87
 #[test]
+#[doc(alias = "CMAP-87")]
 fn an_operation_error_clears_before_the_connection_is_checked_in() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -230,8 +234,8 @@ fn an_operation_error_clears_before_the_connection_is_checked_in() {
     });
 }
 
-/// CMAP-30, CMAP-100
 #[test]
+#[doc(alias("CMAP-30", "CMAP-100"))]
 fn a_forked_child_abandons_every_connection_and_every_waiter() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// CMAP-36, CMAP-40, P42
 #[test]
+#[doc(alias("CMAP-36", "CMAP-40", "P42"))]
 fn close_ends_connections_and_waiters_and_then_emits_its_event() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -20,8 +20,8 @@ fn close_ends_connections_and_waiters_and_then_emits_its_event() {
     });
 }
 
-/// CMAP-36
 #[test]
+#[doc(alias = "CMAP-36")]
 fn close_closes_available_connections_before_its_event() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -34,8 +34,8 @@ fn close_closes_available_connections_before_its_event() {
     });
 }
 
-/// CMAP-40
 #[test]
+#[doc(alias = "CMAP-40")]
 fn close_fails_waiters_whose_connection_is_being_established() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -59,8 +59,8 @@ fn close_fails_waiters_whose_connection_is_being_established() {
     });
 }
 
-/// CMAP-37, P33
 #[test]
+#[doc(alias("CMAP-37", "P33"))]
 fn after_close_a_connection_in_use_is_closed_when_it_is_checked_in() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -75,8 +75,8 @@ fn after_close_a_connection_in_use_is_closed_when_it_is_checked_in() {
     });
 }
 
-/// CMAP-39
 #[test]
+#[doc(alias = "CMAP-39")]
 fn ready_after_close_is_a_no_op() {
     on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |rig| {
         rig.close();
@@ -88,8 +88,8 @@ fn ready_after_close_is_a_no_op() {
     });
 }
 
-/// CMAP-39
 #[test]
+#[doc(alias = "CMAP-39")]
 fn closing_twice_emits_one_event() {
     on_each_memory!(DEFAULT, |rig| {
         rig.events();
@@ -99,8 +99,9 @@ fn closing_twice_emits_one_event() {
     });
 }
 
-/// CMAP-39, P33: no call reopens the pool or changes it
+/// No call reopens the pool or changes it
 #[test]
+#[doc(alias("CMAP-39", "P33"))]
 fn a_closed_pool_ignores_every_call() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -115,8 +116,8 @@ fn a_closed_pool_ignores_every_call() {
     });
 }
 
-/// P43
 #[test]
+#[doc(alias = "P43")]
 fn a_closed_pool_is_empty_after_all_check_ins() {
     on_each_memory!(
         PoolOptions { min_pool_size: 2, max_idle_time: Some(ms(10)), wait_queue_timeout: Some(ms(10)), ..DEFAULT },
@@ -137,8 +138,9 @@ fn a_closed_pool_is_empty_after_all_check_ins() {
     );
 }
 
-/// CMAP-36: a pool that was never ready closes too
+/// A pool that was never ready closes too
 #[test]
+#[doc(alias = "CMAP-36")]
 fn a_paused_pool_can_be_closed() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();

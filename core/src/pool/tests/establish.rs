@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// CMAP-35, P3
 #[test]
+#[doc(alias("CMAP-35", "P3"))]
 fn no_more_than_max_connecting_are_established_at_once_the_background_included() {
     on_each_memory!(PoolOptions { max_connecting: 2, min_pool_size: 5, ..DEFAULT }, |rig| {
         rig.ready();
@@ -21,8 +21,8 @@ fn no_more_than_max_connecting_are_established_at_once_the_background_included()
     });
 }
 
-/// CMAP-34
 #[test]
+#[doc(alias = "CMAP-34")]
 fn the_total_stays_within_max_pool_size_through_every_kind_of_change() {
     on_each_memory!(PoolOptions { max_pool_size: 2, max_connecting: 4, min_pool_size: 2, ..DEFAULT }, |rig| {
         rig.ready();
@@ -39,8 +39,8 @@ fn the_total_stays_within_max_pool_size_through_every_kind_of_change() {
     });
 }
 
-/// CMAP-46, CMAP-70
 #[test]
+#[doc(alias("CMAP-46", "CMAP-70"))]
 fn a_failed_establishment_closes_its_connection_and_fails_its_check_out() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -69,8 +69,8 @@ fn a_failed_establishment_closes_its_connection_and_fails_its_check_out() {
     });
 }
 
-/// CMAP-46, CMAP-95, CMAP-96, CMAP-97, CMAP-98, P46
 #[test]
+#[doc(alias("CMAP-46", "CMAP-95", "CMAP-96", "CMAP-97", "CMAP-98", "P46"))]
 fn labels_of_an_overloaded_server_reach_the_caller_unchanged() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -85,9 +85,10 @@ fn labels_of_an_overloaded_server_reach_the_caller_unchanged() {
     });
 }
 
-/// CMAP-53, CMAP-86: the verdict arrives with the failure, so the pool is cleared before the
+/// The verdict arrives with the failure, so the pool is cleared before the
 /// connection is closed
 #[test]
+#[doc(alias("CMAP-53", "CMAP-86"))]
 fn a_failure_that_clears_emits_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -108,8 +109,8 @@ fn a_failure_that_clears_emits_cleared_closed_failed() {
     });
 }
 
-/// CMAP-49, P36
 #[test]
+#[doc(alias("CMAP-49", "P36"))]
 fn a_connection_established_after_a_clear_is_closed_as_stale() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -129,8 +130,8 @@ fn a_connection_established_after_a_clear_is_closed_as_stale() {
     });
 }
 
-/// CMAP-49
 #[test]
+#[doc(alias = "CMAP-49")]
 fn a_connection_in_the_background_is_not_available_before_it_is_established() {
     on_each_memory!(PoolOptions { min_pool_size: 1, max_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -142,8 +143,8 @@ fn a_connection_in_the_background_is_not_available_before_it_is_established() {
     });
 }
 
-/// P41
 #[test]
+#[doc(alias = "P41")]
 fn repeated_results_are_stale() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..DEFAULT }, |rig| {
         rig.ready();
@@ -161,8 +162,8 @@ fn repeated_results_are_stale() {
     });
 }
 
-/// CMAP-45
 #[test]
+#[doc(alias = "CMAP-45")]
 fn an_establishment_that_was_not_polled_can_end() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();

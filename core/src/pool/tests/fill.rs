@@ -15,6 +15,7 @@ impl<M: Memory> Rig<M> {
 
 /// CMAP-54, and beyond it
 #[test]
+#[doc(alias = "CMAP-54")]
 fn a_pool_is_filled_to_its_target_once_and_one_at_a_time() {
     on_each_memory!(PoolOptions { min_pool_size: 1, max_connecting: 4, ..DEFAULT }, |rig| {
         rig.fill_to(3);
@@ -49,8 +50,8 @@ fn connections_in_use_count_for_the_target() {
     });
 }
 
-/// CMAP-01
 #[test]
+#[doc(alias = "CMAP-01")]
 fn a_target_is_limited_by_the_current_maximum() {
     on_each_memory!(PoolOptions { max_pool_size: 4, ..DEFAULT }, |rig| {
         rig.ready();
@@ -78,8 +79,9 @@ fn a_target_is_limited_by_the_capacity() {
     assert_eq!((rig.counts(), rig.pool.fill_target()), ([0, 2, 0, 0], 0));
 }
 
-/// CMAP-76, CMAP-85: stale connections do not count, and those that are established afterwards do.
+/// Stale connections do not count, and those that are established afterwards do.
 #[test]
+#[doc(alias("CMAP-76", "CMAP-85"))]
 fn a_target_survives_a_clear() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -117,8 +119,8 @@ fn a_target_can_be_removed_and_ends_with_the_pool() {
     });
 }
 
-/// CMAP-53
 #[test]
+#[doc(alias = "CMAP-53")]
 fn a_failure_pauses_the_filling_unless_the_target_is_raised() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -136,8 +138,8 @@ fn a_failure_pauses_the_filling_unless_the_target_is_raised() {
     });
 }
 
-/// CMAP-55, CMAP-57
 #[test]
+#[doc(alias("CMAP-55", "CMAP-57"))]
 fn a_pool_without_background_work_fills_itself_to_the_target() {
     on_each_memory!(PoolOptions { background: false, min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -160,8 +162,9 @@ fn a_pool_without_background_work_fills_itself_to_the_target() {
     });
 }
 
-/// CMAP-61: an operation takes the connection that the filling is establishing.
+/// An operation takes the connection that the filling is establishing.
 #[test]
+#[doc(alias = "CMAP-61")]
 fn a_check_out_comes_before_the_filling() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();

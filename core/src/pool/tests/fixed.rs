@@ -51,8 +51,9 @@ fn without_a_waiter_slot_an_available_connection_is_granted() {
     assert_eq!(rig.counts(), [0, 0, 2, 0]);
 }
 
-/// CMAP-01: `maxPoolSize` is limited to the size of the table
+/// `maxPoolSize` is limited to the size of the table
 #[test]
+#[doc(alias = "CMAP-01")]
 fn more_connections_than_slots_are_never_created() {
     let mut rig = Rig::<Fixed<2, 4>>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
     rig.ready();
@@ -99,8 +100,9 @@ fn a_slot_is_free_after_the_interrupt_of_an_establishment_was_polled() {
     assert_eq!(rig.counts(), [1, 0, 0, 0], "the minimum is filled");
 }
 
-/// CMAP-90: no slot for another service
+/// No slot for another service
 #[test]
+#[doc(alias = "CMAP-90")]
 fn a_service_without_a_slot_is_refused() {
     let options = PoolOptions { load_balanced: true, max_connecting: 4, ..DEFAULT };
     let mut rig = Rig::<Fixed<4, 4, 1>>::new(options);

@@ -18,8 +18,8 @@ impl<M: Memory> Rig<M> {
     }
 }
 
-/// CMAP-88, CMAP-89, CMAP-91, P45
 #[test]
+#[doc(alias("CMAP-88", "CMAP-89", "CMAP-91", "P45"))]
 fn a_clear_of_one_service_leaves_the_pool_ready_and_the_others_alone() {
     on_each_memory!(PoolOptions { max_pool_size: 2, ..BALANCED }, |rig| {
         rig.ready();
@@ -46,8 +46,8 @@ fn a_clear_of_one_service_leaves_the_pool_ready_and_the_others_alone() {
     });
 }
 
-/// CMAP-88
 #[test]
+#[doc(alias = "CMAP-88")]
 fn available_connections_of_a_cleared_service_are_swept_and_others_kept() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -63,8 +63,8 @@ fn available_connections_of_a_cleared_service_are_swept_and_others_kept() {
     });
 }
 
-/// CMAP-90, P45
 #[test]
+#[doc(alias("CMAP-90", "P45"))]
 fn a_service_is_removed_with_its_last_connection() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -79,8 +79,8 @@ fn a_service_is_removed_with_its_last_connection() {
     });
 }
 
-/// CMAP-91
 #[test]
+#[doc(alias = "CMAP-91")]
 fn a_connection_takes_the_generation_of_its_service_from_hello() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -95,8 +95,8 @@ fn a_connection_takes_the_generation_of_its_service_from_hello() {
     });
 }
 
-/// CMAP-91, P36
 #[test]
+#[doc(alias("CMAP-91", "P36"))]
 fn a_service_cleared_between_hello_and_the_end_of_the_handshake_makes_the_connection_stale() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -113,8 +113,8 @@ fn a_service_cleared_between_hello_and_the_end_of_the_handshake_makes_the_connec
     });
 }
 
-/// CMAP-92
 #[test]
+#[doc(alias = "CMAP-92")]
 fn a_connection_without_service_is_refused() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -127,8 +127,8 @@ fn a_connection_without_service_is_refused() {
     });
 }
 
-/// CMAP-94
 #[test]
+#[doc(alias = "CMAP-94")]
 fn an_error_before_hello_clears_nothing_and_one_after_it_clears_its_service_only() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -150,8 +150,8 @@ fn an_error_before_hello_clears_nothing_and_one_after_it_clears_its_service_only
     });
 }
 
-/// CMAP-75
 #[test]
+#[doc(alias = "CMAP-75")]
 fn a_load_balanced_pool_is_not_cleared_as_a_whole() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -163,8 +163,9 @@ fn a_load_balanced_pool_is_not_cleared_as_a_whole() {
     });
 }
 
-/// CMAP-88: a service without connections has no generation to increment
+/// A service without connections has no generation to increment
 #[test]
+#[doc(alias = "CMAP-88")]
 fn a_clear_of_an_unknown_service_keeps_no_entry() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -173,8 +174,8 @@ fn a_clear_of_an_unknown_service_keeps_no_entry() {
     });
 }
 
-/// CMAP-93
 #[test]
+#[doc(alias = "CMAP-93")]
 fn a_timeout_contains_the_use_of_the_connections() {
     on_each_memory!(PoolOptions { max_pool_size: 4, wait_queue_timeout: Some(ms(5)), ..BALANCED }, |rig| {
         rig.ready();
@@ -200,8 +201,8 @@ fn a_timeout_contains_the_use_of_the_connections() {
     });
 }
 
-/// CMAP-90
 #[test]
+#[doc(alias = "CMAP-90")]
 fn the_service_of_a_connection_is_recorded_once_during_its_establishment() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();
@@ -216,8 +217,8 @@ fn the_service_of_a_connection_is_recorded_once_during_its_establishment() {
     });
 }
 
-/// CMAP-90
 #[test]
+#[doc(alias = "CMAP-90")]
 fn services_belong_to_load_balanced_pools() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -227,8 +228,8 @@ fn services_belong_to_load_balanced_pools() {
     });
 }
 
-/// CMAP-30, CMAP-100
 #[test]
+#[doc(alias("CMAP-30", "CMAP-100"))]
 fn a_forked_child_of_a_load_balanced_pool_stays_ready_with_new_connections_only() {
     on_each_memory!(BALANCED, |rig| {
         rig.ready();

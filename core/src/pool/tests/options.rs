@@ -3,8 +3,8 @@
 use super::*;
 use alloc::string::ToString;
 
-/// CMAP-01, CMAP-03, CMAP-04, CMAP-05, CMAP-06
 #[test]
+#[doc(alias("CMAP-01", "CMAP-03", "CMAP-04", "CMAP-05", "CMAP-06"))]
 fn defaults_are_those_of_the_specification() {
     let PoolOptions {
         max_pool_size,
@@ -23,8 +23,8 @@ fn defaults_are_those_of_the_specification() {
     assert_eq!(*PoolConfig::default().options(), PoolOptions::DEFAULT);
 }
 
-/// CMAP-01
 #[test]
+#[doc(alias = "CMAP-01")]
 fn no_more_connections_than_max_pool_size() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 8, ..DEFAULT }, |rig| {
         rig.ready();
@@ -35,8 +35,8 @@ fn no_more_connections_than_max_pool_size() {
     });
 }
 
-/// CMAP-02
 #[test]
+#[doc(alias = "CMAP-02")]
 fn max_pool_size_zero_is_no_limit() {
     let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 0, max_connecting: 1_000, ..DEFAULT });
     rig.ready();
@@ -46,15 +46,15 @@ fn max_pool_size_zero_is_no_limit() {
     assert_eq!(rig.counts(), [500, 0, 0, 500]);
 }
 
-/// CMAP-02, CMAP-03
 #[test]
+#[doc(alias("CMAP-02", "CMAP-03"))]
 fn min_pool_size_may_be_anything_below_no_limit() {
     let options = PoolOptions { max_pool_size: 0, min_pool_size: 1_000_000, ..DEFAULT };
     assert!(options.validate().is_ok());
 }
 
-/// CMAP-03
 #[test]
+#[doc(alias = "CMAP-03")]
 fn min_pool_size_above_max_pool_size_is_refused_by_name_value_and_rule() {
     let error = PoolOptions { max_pool_size: 4, min_pool_size: 5, ..DEFAULT }.validate().expect_err("refused");
     assert_eq!((error.option(), error.value(), error.rule()), ("minPoolSize", 5, "be at most maxPoolSize"));
@@ -62,22 +62,22 @@ fn min_pool_size_above_max_pool_size_is_refused_by_name_value_and_rule() {
     assert!(PoolOptions { max_pool_size: 4, min_pool_size: 4, ..DEFAULT }.validate().is_ok());
 }
 
-/// CMAP-05
 #[test]
+#[doc(alias = "CMAP-05")]
 fn max_connecting_zero_is_refused_by_name_value_and_rule() {
     let error = PoolOptions { max_connecting: 0, ..DEFAULT }.validate().expect_err("refused");
     assert_eq!((error.option(), error.value(), error.rule()), ("maxConnecting", 0, "be at least 1"));
 }
 
-/// CMAP-03
 #[test]
+#[doc(alias = "CMAP-03")]
 fn a_bad_option_fails_a_constant_and_a_good_one_makes_a_config() {
     const CONFIG: Result<PoolConfig, crate::ConfigError> = PoolOptions { max_pool_size: 4, ..DEFAULT }.validate();
     assert_eq!(CONFIG.map(|config| config.options().max_pool_size), Ok(4));
 }
 
-/// CMAP-07
 #[test]
+#[doc(alias = "CMAP-07")]
 fn one_config_serves_every_pool_of_a_client() {
     let config = PoolOptions { max_pool_size: 4, ..DEFAULT }.validate().expect("valid");
     let one = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), config, &mut ());
@@ -85,8 +85,8 @@ fn one_config_serves_every_pool_of_a_client() {
     assert_eq!(one.config(), other.config());
 }
 
-/// CMAP-09, CMAP-10, CMAP-102
 #[test]
+#[doc(alias("CMAP-09", "CMAP-10", "CMAP-102"))]
 fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
     assert_eq!(DEFAULT.non_default().count(), 0);
     let some = PoolOptions { max_pool_size: 10, wait_queue_timeout: Some(ms(50)), ..DEFAULT };
@@ -109,8 +109,8 @@ fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
     assert_eq!(short, [("maxIdleTimeMS", 1), ("waitQueueTimeoutMS", 0)], "0 is only zero");
 }
 
-/// CMAP-22, CMAP-29
 #[test]
+#[doc(alias("CMAP-22", "CMAP-29"))]
 fn a_pool_can_be_shared_behind_any_lock() {
     fn shareable<T: Send + Sync + 'static>() {}
     shareable::<Pool<OnHeap>>();

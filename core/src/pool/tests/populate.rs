@@ -4,8 +4,8 @@ use super::*;
 
 const MIN_3: PoolOptions = PoolOptions { min_pool_size: 3, ..DEFAULT };
 
-/// CMAP-33, CMAP-43, CMAP-52, CMAP-54
 #[test]
+#[doc(alias("CMAP-33", "CMAP-43", "CMAP-52", "CMAP-54"))]
 fn a_ready_pool_is_filled_to_its_minimum_after_its_event() {
     on_each_memory!(MIN_3, |rig| {
         rig.events();
@@ -22,8 +22,8 @@ fn a_ready_pool_is_filled_to_its_minimum_after_its_event() {
     });
 }
 
-/// CMAP-54
 #[test]
+#[doc(alias = "CMAP-54")]
 fn connections_in_use_count_for_the_minimum() {
     on_each_memory!(MIN_3, |rig| {
         rig.ready();
@@ -36,8 +36,8 @@ fn connections_in_use_count_for_the_minimum() {
     });
 }
 
-/// CMAP-54
 #[test]
+#[doc(alias = "CMAP-54")]
 fn a_failed_connection_is_replaced() {
     on_each_memory!(MIN_3, |rig| {
         rig.ready();
@@ -50,8 +50,9 @@ fn a_failed_connection_is_replaced() {
     });
 }
 
-/// CMAP-56: one at a time in the background, so a waiter takes it before the next is begun
+/// One at a time in the background, so a waiter takes it before the next is begun
 #[test]
+#[doc(alias = "CMAP-56")]
 fn the_background_establishes_one_connection_at_a_time() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..MIN_3 }, |rig| {
         rig.ready();
@@ -61,9 +62,10 @@ fn the_background_establishes_one_connection_at_a_time() {
     });
 }
 
-/// CMAP-54, P4: the background establishes no more connections than minPoolSize requires.
+/// The background establishes no more connections than minPoolSize requires.
 /// Connections for waiters count too
 #[test]
+#[doc(alias("CMAP-54", "P4"))]
 fn the_background_never_goes_beyond_the_minimum() {
     on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |rig| {
         rig.ready();
@@ -78,8 +80,8 @@ fn the_background_never_goes_beyond_the_minimum() {
     });
 }
 
-/// CMAP-56, P17
 #[test]
+#[doc(alias("CMAP-56", "P17"))]
 fn a_populated_connection_is_available_before_another_is_created() {
     on_each_memory!(PoolOptions { min_pool_size: 1, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -91,8 +93,8 @@ fn a_populated_connection_is_available_before_another_is_created() {
     });
 }
 
-/// CMAP-53, P53
 #[test]
+#[doc(alias("CMAP-53", "P53"))]
 fn after_a_failure_in_the_background_the_next_attempt_waits_longer_each_time() {
     on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -115,8 +117,8 @@ fn after_a_failure_in_the_background_the_next_attempt_waits_longer_each_time() {
     });
 }
 
-/// CMAP-53, CMAP-86
 #[test]
+#[doc(alias("CMAP-53", "CMAP-86"))]
 fn a_failure_in_the_background_that_clears_pauses_the_pool_without_a_further_attempt() {
     on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -130,8 +132,8 @@ fn a_failure_in_the_background_that_clears_pauses_the_pool_without_a_further_att
     });
 }
 
-/// CMAP-51, CMAP-55
 #[test]
+#[doc(alias("CMAP-51", "CMAP-55"))]
 fn without_background_work_a_check_out_triggers_the_filling() {
     on_each_memory!(PoolOptions { background: false, ..MIN_3 }, |rig| {
         rig.ready();
@@ -151,8 +153,8 @@ fn without_background_work_a_check_out_triggers_the_filling() {
     });
 }
 
-/// CMAP-55, CMAP-57
 #[test]
+#[doc(alias("CMAP-55", "CMAP-57"))]
 fn without_background_work_only_waiters_have_timeouts() {
     on_each_memory!(
         PoolOptions { background: false, min_pool_size: 2, max_idle_time: Some(ms(10)), ..DEFAULT },
@@ -171,8 +173,8 @@ fn without_background_work_only_waiters_have_timeouts() {
     );
 }
 
-/// CMAP-55, P53
 #[test]
+#[doc(alias("CMAP-55", "P53"))]
 fn without_background_work_the_filling_continues_after_its_pause() {
     on_each_memory!(PoolOptions { background: false, min_pool_size: 2, ..DEFAULT }, |rig| {
         rig.ready();
@@ -192,8 +194,8 @@ fn without_background_work_the_filling_continues_after_its_pause() {
     });
 }
 
-/// CMAP-57, CMAP-58, P44
 #[test]
+#[doc(alias("CMAP-57", "CMAP-58", "P44"))]
 fn a_clear_makes_the_background_run_due_which_closes_stale_connections() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -208,8 +210,8 @@ fn a_clear_makes_the_background_run_due_which_closes_stale_connections() {
     });
 }
 
-/// CMAP-57, P20
 #[test]
+#[doc(alias("CMAP-57", "P20"))]
 fn idle_connections_are_closed_when_they_perish_the_oldest_first() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -230,8 +232,8 @@ fn idle_connections_are_closed_when_they_perish_the_oldest_first() {
     });
 }
 
-/// CMAP-54, CMAP-57
 #[test]
+#[doc(alias("CMAP-54", "CMAP-57"))]
 fn idle_connections_below_the_minimum_are_replaced() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -241,8 +243,8 @@ fn idle_connections_below_the_minimum_are_replaced() {
     });
 }
 
-/// CMAP-59, P44
 #[test]
+#[doc(alias("CMAP-59", "P44"))]
 fn a_background_run_does_all_possible_work() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..MIN_3 }, |rig| {
         rig.ready();
@@ -255,8 +257,9 @@ fn a_background_run_does_all_possible_work() {
     });
 }
 
-/// CMAP-54: only a failure of a background establishment delays the next one
+/// Only a failure of a background establishment delays the next one
 #[test]
+#[doc(alias = "CMAP-54")]
 fn a_failure_for_a_waiter_does_not_delay_the_background() {
     on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -272,8 +275,9 @@ fn a_failure_for_a_waiter_does_not_delay_the_background() {
     });
 }
 
-/// CMAP-19: the time of establishing does not count
+/// The time of establishing does not count
 #[test]
+#[doc(alias = "CMAP-19")]
 fn a_connection_is_idle_from_the_moment_it_was_established() {
     on_each_memory!(PoolOptions { min_pool_size: 1, max_idle_time: Some(ms(10)), ..DEFAULT }, |rig| {
         rig.ready();

@@ -9,8 +9,8 @@ impl<M: Memory> Rig<M> {
     }
 }
 
-/// CMAP-01
 #[test]
+#[doc(alias = "CMAP-01")]
 fn connections_beyond_a_lower_maximum_are_closed_the_oldest_first() {
     on_each_memory!(PoolOptions { max_pool_size: 5, ..DEFAULT }, |rig| {
         rig.ready();
@@ -91,8 +91,8 @@ fn waiters_are_served_when_a_limit_is_raised() {
     });
 }
 
-/// CMAP-54
 #[test]
+#[doc(alias = "CMAP-54")]
 fn pool_is_filled_to_a_higher_minimum_and_a_lower_one_closes_nothing() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -107,8 +107,8 @@ fn pool_is_filled_to_a_higher_minimum_and_a_lower_one_closes_nothing() {
     });
 }
 
-/// CMAP-25
 #[test]
+#[doc(alias = "CMAP-25")]
 fn queue_timeout_is_that_at_the_start_of_the_wait() {
     on_each_memory!(PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -128,8 +128,8 @@ fn queue_timeout_is_that_at_the_start_of_the_wait() {
     });
 }
 
-/// CMAP-19
 #[test]
+#[doc(alias = "CMAP-19")]
 fn idle_time_counts_from_when_a_connection_became_available() {
     on_each_memory!(PoolOptions { max_idle_time: Some(ms(100)), ..DEFAULT }, |rig| {
         rig.ready();

@@ -3,8 +3,8 @@
 use super::*;
 use alloc::string::ToString;
 
-/// CMAP-12, CMAP-101
 #[test]
+#[doc(alias("CMAP-12", "CMAP-101"))]
 fn every_event_contains_its_pool_and_has_its_specified_name() {
     on_each_memory!(PoolOptions { max_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -36,8 +36,8 @@ fn every_event_contains_its_pool_and_has_its_specified_name() {
     });
 }
 
-/// CMAP-102, CMAP-32
 #[test]
+#[doc(alias("CMAP-32", "CMAP-102"))]
 fn the_created_event_contains_the_options() {
     on_each_memory!(PoolOptions { max_pool_size: 8, ..DEFAULT }, |rig| {
         let events = rig.events();
@@ -46,8 +46,8 @@ fn the_created_event_contains_the_options() {
     });
 }
 
-/// CMAP-102
 #[test]
+#[doc(alias = "CMAP-102")]
 fn reasons_have_the_names_of_the_specification() {
     use CheckOutFailedReason::{ConnectionError, PoolClosed, Timeout};
     assert_eq!(
@@ -61,8 +61,8 @@ fn reasons_have_the_names_of_the_specification() {
     );
 }
 
-/// CMAP-102, P32
 #[test]
+#[doc(alias("CMAP-102", "P32"))]
 fn durations_are_those_since_creation_and_since_the_start() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -97,8 +97,9 @@ fn durations_are_those_since_creation_and_since_the_start() {
     });
 }
 
-/// CMAP-99: "a connection" in lower case, as in the specification's tests and unlike in its text
+/// "a connection" in lower case, as in the specification's tests and unlike in its text
 #[test]
+#[doc(alias = "CMAP-99")]
 fn errors_have_the_types_and_texts_that_the_official_tests_compare() {
     let closed = CheckOutError::PoolClosed;
     assert_eq!(closed.name(), "PoolClosedError");
@@ -108,8 +109,8 @@ fn errors_have_the_types_and_texts_that_the_official_tests_compare() {
     assert_eq!(timeout.to_string(), "Timed out while checking out a connection from connection pool");
 }
 
-/// CMAP-99, CMAP-67
 #[test]
+#[doc(alias("CMAP-67", "CMAP-99"))]
 fn a_cleared_error_is_retryable_and_names_its_cause() {
     let cleared = CheckOutError::PoolCleared { cause: Some(Cause::Network) };
     assert_eq!(cleared.name(), "PoolClearedError");
@@ -125,16 +126,16 @@ fn a_cleared_error_is_retryable_and_names_its_cause() {
     assert!(!others.iter().any(CheckOutError::is_retryable));
 }
 
-/// CMAP-84
 #[test]
+#[doc(alias = "CMAP-84")]
 fn an_interrupted_operation_has_the_cause_interrupted() {
     let text = "interrupted due to server monitor timeout";
     assert_eq!(Cause::Interrupted.to_string(), text);
     assert!(CheckOutError::PoolCleared { cause: Some(Cause::Interrupted) }.to_string().ends_with(text));
 }
 
-/// CMAP-12
 #[test]
+#[doc(alias = "CMAP-12")]
 fn an_observer_is_optional() {
     let mut pool = Pool::<Fixed<1, 1>>::new(Instant::ORIGIN, PoolId::new(1), PoolConfig::DEFAULT, &mut ());
     pool.ready(Instant::ORIGIN, &mut None::<()>);
@@ -143,8 +144,8 @@ fn an_observer_is_optional() {
     pool.assert_invariants();
 }
 
-/// CMAP-102
 #[test]
+#[doc(alias = "CMAP-102")]
 fn every_event_is_displayed_on_one_line_with_its_fields() {
     let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 8, min_pool_size: 0, ..DEFAULT });
     rig.ready();

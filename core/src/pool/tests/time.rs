@@ -8,8 +8,8 @@ fn timeout() -> CheckOutError {
     CheckOutError::WaitQueueTimeout { usage: None }
 }
 
-/// CMAP-06, CMAP-25, CMAP-70, P18, P19, P21
 #[test]
+#[doc(alias("CMAP-06", "CMAP-25", "CMAP-70", "P18", "P19", "P21"))]
 fn a_waiter_fails_exactly_at_its_deadline() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
         rig.ready();
@@ -35,8 +35,8 @@ fn a_waiter_fails_exactly_at_its_deadline() {
     });
 }
 
-/// CMAP-06, P22
 #[test]
+#[doc(alias("CMAP-06", "P22"))]
 fn without_a_timeout_a_waiter_waits_for_ever() {
     on_each_memory!(FULL, |rig| {
         rig.ready();
@@ -61,8 +61,8 @@ fn a_deadline_at_the_end_of_time_has_no_timeout() {
     });
 }
 
-/// CMAP-28
 #[test]
+#[doc(alias = "CMAP-28")]
 fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
         rig.ready();
@@ -84,8 +84,9 @@ fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() 
     });
 }
 
-/// CMAP-28: a caller's deadline at the end of time also counts as a deadline
+/// A caller's deadline at the end of time also counts as a deadline
 #[test]
+#[doc(alias = "CMAP-28")]
 fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_time() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
         rig.ready();
@@ -97,8 +98,8 @@ fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_
     });
 }
 
-/// CMAP-26, CMAP-27
 #[test]
+#[doc(alias("CMAP-26", "CMAP-27"))]
 fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -116,9 +117,10 @@ fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment
     });
 }
 
-/// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the
+/// WaitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the
 /// establishment too
 #[test]
+#[doc(alias = "CMAP-28")]
 fn the_callers_deadline_bounds_waiting_and_establishing_together() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -143,8 +145,9 @@ fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
     });
 }
 
-/// CMAP-26: waitQueueTimeoutMS no longer applies to a waiter that is bound later
+/// WaitQueueTimeoutMS no longer applies to a waiter that is bound later
 #[test]
+#[doc(alias = "CMAP-26")]
 fn the_queue_timeout_does_not_apply_to_a_waiter_that_was_bound() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -161,8 +164,8 @@ fn the_queue_timeout_does_not_apply_to_a_waiter_that_was_bound() {
     });
 }
 
-/// P23
 #[test]
+#[doc(alias = "P23")]
 fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -176,8 +179,9 @@ fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
     });
 }
 
-/// P19, P21: an expired deadline stays expired, whichever of two is checked first
+/// An expired deadline stays expired, whichever of two is checked first
 #[test]
+#[doc(alias("P19", "P21"))]
 fn two_waiters_with_equal_deadlines_both_fail() {
     on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -197,8 +201,8 @@ fn two_waiters_with_equal_deadlines_both_fail() {
     });
 }
 
-/// P19
 #[test]
+#[doc(alias = "P19")]
 fn a_late_call_fails_every_expired_waiter() {
     on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(30)), ..DEFAULT }, |rig| {
         rig.ready();
@@ -211,8 +215,8 @@ fn a_late_call_fails_every_expired_waiter() {
     });
 }
 
-/// P20
 #[test]
+#[doc(alias = "P20")]
 fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
     on_each_memory!(
         PoolOptions { max_pool_size: 2, max_idle_time: Some(ms(100)), min_pool_size: 2, ..DEFAULT },
@@ -236,8 +240,8 @@ fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
     );
 }
 
-/// P20
 #[test]
+#[doc(alias = "P20")]
 fn the_timeout_follows_deadlines_in_any_order() {
     on_each_memory!(FULL, |rig| {
         rig.ready();
@@ -258,8 +262,8 @@ fn the_timeout_follows_deadlines_in_any_order() {
     });
 }
 
-/// P21
 #[test]
+#[doc(alias = "P21")]
 fn an_expired_deadline_fails_unless_a_connection_is_available() {
     on_each_memory!(FULL, |rig| {
         rig.ready();
@@ -271,8 +275,8 @@ fn an_expired_deadline_fails_unless_a_connection_is_available() {
     });
 }
 
-/// P25
 #[test]
+#[doc(alias = "P25")]
 fn a_clock_that_goes_back_keeps_the_latest_time() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |rig| {
         rig.ready();
@@ -290,8 +294,8 @@ fn a_clock_that_goes_back_keeps_the_latest_time() {
     });
 }
 
-/// P25
 #[test]
+#[doc(alias = "P25")]
 fn the_end_of_time_saturates() {
     let forever = PoolOptions {
         max_idle_time: Some(Duration::MAX),
@@ -315,8 +319,9 @@ fn the_end_of_time_saturates() {
     });
 }
 
-/// P24: the host limits the time of the establishment and reports its failure
+/// The host limits the time of the establishment and reports its failure
 #[test]
+#[doc(alias = "P24")]
 fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -333,8 +338,9 @@ fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
     });
 }
 
-/// P50: an additional call with the current time changes nothing
+/// An additional call with the current time changes nothing
 #[test]
+#[doc(alias = "P50")]
 fn a_call_before_anything_is_due_changes_nothing() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_idle_time: Some(ms(50)), ..FULL }, |rig| {
         rig.ready();

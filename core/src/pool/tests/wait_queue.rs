@@ -4,8 +4,8 @@ use super::*;
 
 const ONE: PoolOptions = PoolOptions { max_pool_size: 1, ..DEFAULT };
 
-/// CMAP-23, CMAP-24, CMAP-66
 #[test]
+#[doc(alias("CMAP-23", "CMAP-24", "CMAP-66"))]
 fn waiters_are_served_in_the_order_of_their_arrival() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -19,8 +19,8 @@ fn waiters_are_served_in_the_order_of_their_arrival() {
     });
 }
 
-/// CMAP-66
 #[test]
+#[doc(alias = "CMAP-66")]
 fn a_new_check_out_never_overtakes_an_older_waiter() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -35,8 +35,9 @@ fn a_new_check_out_never_overtakes_an_older_waiter() {
     });
 }
 
-/// CMAP-64, CMAP-65, P14: first come, first served
+/// First come, first served
 #[test]
+#[doc(alias("CMAP-64", "CMAP-65", "P14"))]
 fn a_returned_connection_serves_the_oldest_although_another_is_being_established_for_it() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -87,8 +88,8 @@ fn the_connection_that_is_ready_first_goes_to_the_oldest() {
     });
 }
 
-/// P11
 #[test]
+#[doc(alias = "P11")]
 fn a_cancelled_waiter_leaves_the_queue_at_once() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -105,8 +106,8 @@ fn a_cancelled_waiter_leaves_the_queue_at_once() {
     });
 }
 
-/// P12
 #[test]
+#[doc(alias = "P12")]
 fn a_cancelled_waiters_connection_goes_to_the_next_unbound_waiter() {
     on_each_memory!(PoolOptions { max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -119,8 +120,8 @@ fn a_cancelled_waiters_connection_goes_to_the_next_unbound_waiter() {
     });
 }
 
-/// P12
 #[test]
+#[doc(alias = "P12")]
 fn a_cancelled_waiters_connection_becomes_available_without_other_waiters() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -134,8 +135,8 @@ fn a_cancelled_waiters_connection_becomes_available_without_other_waiters() {
     });
 }
 
-/// P13
 #[test]
+#[doc(alias = "P13")]
 fn an_unclaimed_grant_goes_to_the_next_waiter_in_the_same_step() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -150,8 +151,8 @@ fn an_unclaimed_grant_goes_to_the_next_waiter_in_the_same_step() {
     });
 }
 
-/// P13
 #[test]
+#[doc(alias = "P13")]
 fn an_unclaimed_grant_becomes_available_without_other_waiters() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -163,8 +164,8 @@ fn an_unclaimed_grant_becomes_available_without_other_waiters() {
     });
 }
 
-/// P13
 #[test]
+#[doc(alias = "P13")]
 fn an_unclaimed_failure_is_dropped_by_a_cancel() {
     on_each_memory!(DEFAULT, |rig| {
         rig.ready();
@@ -179,8 +180,8 @@ fn an_unclaimed_failure_is_dropped_by_a_cancel() {
     });
 }
 
-/// P16, CMAP-65
 #[test]
+#[doc(alias("CMAP-65", "P16"))]
 fn waiters_never_block_a_check_in() {
     on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -194,8 +195,8 @@ fn waiters_never_block_a_check_in() {
     });
 }
 
-/// CMAP-71
 #[test]
+#[doc(alias = "CMAP-71")]
 fn a_failed_establishment_frees_its_slot_for_the_next_waiter() {
     on_each_memory!(PoolOptions { max_pool_size: 1, max_connecting: 1, ..DEFAULT }, |rig| {
         rig.ready();
@@ -211,8 +212,8 @@ fn a_failed_establishment_frees_its_slot_for_the_next_waiter() {
     });
 }
 
-/// CMAP-66, CMAP-71
 #[test]
+#[doc(alias("CMAP-66", "CMAP-71"))]
 fn a_broken_connection_makes_room_for_one_for_the_next_waiter() {
     on_each_memory!(ONE, |rig| {
         rig.ready();
@@ -228,8 +229,8 @@ fn a_broken_connection_makes_room_for_one_for_the_next_waiter() {
     });
 }
 
-/// P10
 #[test]
+#[doc(alias = "P10")]
 fn no_waiter_waits_while_it_could_be_served() {
     // `assert_invariants`, which every step ends with, checks the rule. This test covers every kind
     // of step.
@@ -252,8 +253,9 @@ fn no_waiter_waits_while_it_could_be_served() {
     );
 }
 
-/// CMAP-26, CMAP-35: no establishment is unbound while a check-out waits
+/// No establishment is unbound while a check-out waits
 #[test]
+#[doc(alias("CMAP-26", "CMAP-35"))]
 fn a_new_waiter_is_bound_to_an_unbound_pending_connection() {
     on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |rig| {
         rig.ready();

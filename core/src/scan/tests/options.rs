@@ -3,6 +3,7 @@ use crate::ConfigError;
 
 /// MON-58, MON-60, MON-64.
 #[test]
+#[doc(alias("MON-58", "MON-60", "MON-64"))]
 fn the_defaults_are_those_of_clients_with_one_thread() {
     let ScanOptions { heartbeat_frequency, server_selection_try_once, server_selection_timeout, .. } =
         ScanOptions::default();

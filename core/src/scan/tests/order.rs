@@ -3,6 +3,7 @@ use alloc::collections::BTreeSet;
 
 /// SDAM-08, SDAM-09, MON-59.
 #[test]
+#[doc(alias("MON-59", "SDAM-08", "SDAM-09"))]
 fn the_first_operation_makes_the_first_scan() {
     let mut rig = healthy();
     rig.work();
@@ -14,8 +15,9 @@ fn the_first_operation_makes_the_first_scan() {
     assert!(rig.done().is_empty(), "the next operation needs no scan");
 }
 
-/// MON-59: heartbeatFrequencyMS counts from the end of the last scan, 60 s by default.
+/// HeartbeatFrequencyMS counts from the end of the last scan, 60 s by default.
 #[test]
+#[doc(alias = "MON-59")]
 fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
     let mut rig = healthy();
     rig.operate(&WRITE);
@@ -33,16 +35,18 @@ fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
     assert_eq!(rig.asked().len(), 3);
 }
 
-/// MON-61, MON-62: a seed leads to a possible primary, and its reply to the remaining members.
+/// A seed leads to a possible primary, and its reply to the remaining members.
 #[test]
+#[doc(alias("MON-61", "MON-62"))]
 fn discovered_servers_are_checked_in_the_same_scan() {
     let mut rig = Rig::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
     rig.operate(&WRITE);
     assert_eq!(rig.asked(), ["b:1", "a:1", "c:1"]);
 }
 
-/// MON-62: the primary, then known servers from the one checked longest ago, then unknown ones.
+/// The primary, then known servers from the one checked longest ago, then unknown ones.
 #[test]
+#[doc(alias = "MON-62")]
 fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
     let mut rig = healthy();
     rig.operate(&WRITE);
@@ -63,8 +67,9 @@ fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
     assert_eq!(rig.asked(), ["a:1", "c:1", "b:1"]);
 }
 
-/// MON-62: all seeds have the same age, so the order is random.
+/// All seeds have the same age, so the order is random.
 #[test]
+#[doc(alias = "MON-62")]
 fn ties_are_broken_by_the_entropy() {
     let mut orders = BTreeSet::new();
     for entropy in 0..64 {
@@ -79,8 +84,9 @@ fn ties_are_broken_by_the_entropy() {
     assert_eq!(orders.len(), 6, "all orders of three servers come up");
 }
 
-/// MON-61: a member that the primary does not list is removed, and not checked.
+/// A member that the primary does not list is removed, and not checked.
 #[test]
+#[doc(alias = "MON-61")]
 fn a_server_that_is_removed_during_the_scan_is_not_checked() {
     let mut rig = Rig::set(&["a:1", "x:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
     rig.servers.insert("x:1", Is::Good(ServerType::RsSecondary, &["a:1"], Some("a:1")));
@@ -92,8 +98,9 @@ fn a_server_that_is_removed_during_the_scan_is_not_checked() {
     assert!(rig.open.len() == 1, "the connection to a removed server is closed");
 }
 
-/// SDAM-55: the former primary is checked once more in that scan.
+/// The former primary is checked once more in that scan.
 #[test]
+#[doc(alias = "SDAM-55")]
 fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
     let mut rig = Rig::set(&["a:1", "b:1"]);
     let both: &'static [&'static str] = &["a:1", "b:1"];

@@ -12,8 +12,9 @@ fn failure(rig: &mut Rig) -> SelectionFailure {
     rig.select(&WRITE).expect_err("nobody suits").failure()
 }
 
-/// MON-60: serverSelectionTryOnce, the default.
+/// ServerSelectionTryOnce, the default.
 #[test]
+#[doc(alias = "MON-60")]
 fn an_operation_without_a_suitable_server_fails_after_one_scan() {
     let mut rig = Rig::set(SET);
     assert_eq!(failure(&mut rig), SelectionFailure::TriedOnce);
@@ -25,9 +26,10 @@ fn an_operation_without_a_suitable_server_fails_after_one_scan() {
     assert_eq!(rig.done()[0], "wait 400");
 }
 
-/// MON-60: a topology that was scanned recently, and has no suitable server, is scanned before the
+/// A topology that was scanned recently, and has no suitable server, is scanned before the
 /// error.
 #[test]
+#[doc(alias = "MON-60")]
 fn a_failed_selection_scans_even_after_a_recent_scan() {
     let mut rig = Rig::set(SET).with("b:1", SECONDARY).with("c:1", SECONDARY);
     let secondary = SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary));
@@ -39,9 +41,10 @@ fn a_failed_selection_scans_even_after_a_recent_scan() {
     assert_eq!(rig.asked().len(), 3);
 }
 
-/// MON-60: without serverSelectionTryOnce scans continue, 500 ms apart, until the timeout would
+/// Without serverSelectionTryOnce scans continue, 500 ms apart, until the timeout would
 /// expire before the next.
 #[test]
+#[doc(alias = "MON-60")]
 fn scans_are_repeated_until_the_timeout() {
     let mut rig =
         Rig::new(&["a:1"], TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() }, patient(1_700))
@@ -74,6 +77,7 @@ fn a_restarted_server_is_found_by_a_later_scan() {
 
 /// MON-64.
 #[test]
+#[doc(alias = "MON-64")]
 fn a_connection_that_was_idle_for_five_seconds_is_checked_before_use() {
     let mut rig = healthy();
     rig.operate(&WRITE);
@@ -86,8 +90,9 @@ fn a_connection_that_was_idle_for_five_seconds_is_checked_before_use() {
     assert_eq!(rig.done(), ["check a:1"]);
 }
 
-/// MON-64: a server that is no longer suitable is not used.
+/// A server that is no longer suitable is not used.
 #[test]
+#[doc(alias = "MON-64")]
 fn a_server_that_changed_while_its_connection_was_idle_is_not_selected() {
     let mut rig = healthy();
     rig.operate(&WRITE);
@@ -99,8 +104,9 @@ fn a_server_that_changed_while_its_connection_was_idle_is_not_selected() {
     assert_eq!(rig.asked()[..2], ["a:1", "b:1"], "the possible primary is the first to be asked");
 }
 
-/// MON-55, MON-64: an idle connection that the peer has closed costs one dial.
+/// An idle connection that the peer has closed costs one dial.
 #[test]
+#[doc(alias("MON-55", "MON-64"))]
 fn an_idle_connection_that_the_peer_closed_is_replaced_at_once() {
     let mut rig = healthy();
     let socket = rig.select(&WRITE).expect("a primary");
@@ -144,6 +150,7 @@ fn a_load_balancer_is_dialed_when_it_is_needed_and_never_scanned() {
 
 /// SDAM-35.
 #[test]
+#[doc(alias = "SDAM-35")]
 fn an_incompatible_server_is_an_error_at_once() {
     let mut rig = Rig::new(&["a:1"], TopologyOptions::default(), ScanOptions::DEFAULT);
     let mut selecting = rig.scan.begin(rig.time());
@@ -170,6 +177,7 @@ fn a_connection_that_was_not_checked_in_is_closed_by_the_next_selection() {
 
 /// SDAM-10, LOG-08, LOG-11.
 #[test]
+#[doc(alias("LOG-08", "LOG-11", "SDAM-10"))]
 fn closing_ends_the_check_in_flight_and_every_connection() {
     let mut rig = healthy();
     rig.operate(&WRITE);

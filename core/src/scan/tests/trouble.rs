@@ -1,7 +1,8 @@
 use super::*;
 
-/// MON-58: 5000 ms after a network error, to the millisecond.
+/// 5000 ms after a network error, to the millisecond.
 #[test]
+#[doc(alias = "MON-58")]
 fn a_server_that_failed_by_the_network_cools_down() {
     for failing in [Is::Refusing, Is::Resetting] {
         let mut rig = Rig::set(&["a:1"]).with("a:1", failing);
@@ -16,8 +17,9 @@ fn a_server_that_failed_by_the_network_cools_down() {
     }
 }
 
-/// MON-58: an error reply is not a network error.
+/// An error reply is not a network error.
 #[test]
+#[doc(alias("MON-53", "MON-58"))]
 fn a_server_that_answered_with_an_error_does_not_cool_down() {
     let mut rig = Rig::set(&["a:1"]).with("a:1", Is::Failing(1, false));
     rig.select(&WRITE).expect_err("nobody suits");
@@ -27,9 +29,10 @@ fn a_server_that_answered_with_an_error_does_not_cool_down() {
     assert_eq!(rig.done(), ["dial a:1", "greet a:1", "hangup"], "on a new connection (MON-53)");
 }
 
-/// MON-62: servers that are down cost their connectTimeoutMS once in five seconds, not with each
+/// Servers that are down cost their connectTimeoutMS once in five seconds, not with each
 /// scan.
 #[test]
+#[doc(alias = "MON-62")]
 fn servers_that_cool_down_are_skipped_by_the_scan() {
     let mut rig = Rig::set(SET).with("b:1", SECONDARY).with("c:1", Is::Silent);
     rig.select(&WRITE).expect_err("no primary");
@@ -42,8 +45,9 @@ fn servers_that_cool_down_are_skipped_by_the_scan() {
     assert!(!asked.contains(&"c:1".into()), "{asked:?}");
 }
 
-/// MON-53, MON-54: the connection is closed, and the server becomes Unknown.
+/// The connection is closed, and the server becomes Unknown.
 #[test]
+#[doc(alias("MON-53", "MON-54"))]
 fn a_check_without_answer_fails_at_the_deadline() {
     let mut rig = Rig::set(&["a:1"]).with("a:1", Is::Silent);
     let error = rig.select(&WRITE).expect_err("nobody suits");
@@ -55,8 +59,9 @@ fn a_check_without_answer_fails_at_the_deadline() {
     assert_eq!(events, ["started 1", "failed 1"]);
 }
 
-/// MON-55: the cooldown begins only after the retry.
+/// The cooldown begins only after the retry.
 #[test]
+#[doc(alias = "MON-55")]
 fn a_known_server_is_checked_again_once_after_a_network_error() {
     let options = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
     let mut direct = Rig::new(&["a:1"], options, ScanOptions::DEFAULT).with("a:1", MONGOS);
@@ -74,6 +79,7 @@ fn a_known_server_is_checked_again_once_after_a_network_error() {
 
 /// MON-63.
 #[test]
+#[doc(alias("MON-53", "MON-63"))]
 fn a_labelled_reply_does_not_close_the_connection() {
     let mut rig = healthy();
     rig.operate(&WRITE);
@@ -93,8 +99,9 @@ fn a_labelled_reply_does_not_close_the_connection() {
     assert!(rig.done().contains(&"hangup".into()));
 }
 
-/// MON-63: a connection with an incomplete handshake cannot be used yet.
+/// A connection with an incomplete handshake cannot be used yet.
 #[test]
+#[doc(alias = "MON-63")]
 fn a_new_connection_repeats_a_hello_that_overload_answered() {
     let mut rig = Rig::set(&["a:1"]).with("a:1", Is::Failing(462, true));
     rig.select(&WRITE).expect_err("nothing is known of it");
@@ -105,9 +112,10 @@ fn a_new_connection_repeats_a_hello_that_overload_answered() {
     assert_eq!(rig.done(), ["greet a:1"], "on the same connection");
 }
 
-/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too
-/// (SDAM-83); 13436 only recovers.
+/// 10107 not writable primary; 91 shutting down, which closes the connection too;
+/// 13436 only recovers.
 #[test]
+#[doc(alias("SDAM-82", "SDAM-83"))]
 fn the_topology_is_stale_after_some_state_changes_only() {
     for (code, stale, closes) in [(10_107, true, false), (10_058, true, false), (91, true, true), (11_600, true, true)]
     {
@@ -138,8 +146,9 @@ fn the_topology_is_stale_after_some_state_changes_only() {
     }
 }
 
-/// SDAM-72: the error does not begin the cooldown of five seconds.
+/// The error does not begin the cooldown of five seconds.
 #[test]
+#[doc(alias = "SDAM-72")]
 fn a_network_error_of_an_operation_marks_the_server_and_the_next_one_scans() {
     let mut rig = healthy();
     let socket = rig.select(&WRITE).expect("a primary");
@@ -153,9 +162,10 @@ fn a_network_error_of_an_operation_marks_the_server_and_the_next_one_scans() {
     assert!(rig.done().contains(&"dial a:1".into()));
 }
 
-/// SDAM-70: a timeout of an operation does not change the server's description, but its connection
+/// A timeout of an operation does not change the server's description, but its connection
 /// is closed.
 #[test]
+#[doc(alias = "SDAM-70")]
 fn a_timeout_of_an_operation_costs_the_connection_only() {
     let mut rig = healthy();
     let socket = rig.select(&WRITE).expect("a primary");
@@ -220,9 +230,10 @@ fn a_dial_ends_once() {
     rig.scan.assert_invariants();
 }
 
-/// MON-53: every result at or after the deadline is a timeout, whether or not `handle_timeout` was
+/// Every result at or after the deadline is a timeout, whether or not `handle_timeout` was
 /// called.
 #[test]
+#[doc(alias = "MON-53")]
 fn late_results_are_timeouts() {
     let late = at_ms(10_000);
     let error = |rig: &Rig, socket: SocketId| {

@@ -20,8 +20,9 @@ fn a_failed_hello_clears_the_pool() {
     rig.check_in(lease);
 }
 
-/// CMAP-95: the server may only be overloaded.
+/// The server may only be overloaded.
 #[test]
+#[doc(alias = "CMAP-95")]
 fn a_connection_that_is_reset_during_hello_does_not_clear_the_pool() {
     let client = client();
     let mut rig = heap(&client);
@@ -120,6 +121,7 @@ fn a_failed_check_of_a_silent_server_interrupts_a_command() {
 
 /// SDAM-78 to SDAM-83, for each code: whether the server becomes Unknown, and the pool is cleared.
 #[test]
+#[doc(alias("SDAM-78", "SDAM-79", "SDAM-80", "SDAM-81", "SDAM-82", "SDAM-83"))]
 fn errors_in_replies_are_applied() {
     for (code, unknown, cleared) in [(10_107, true, 0), (91, true, 1), (26, false, 0)] {
         let client = client();

@@ -40,8 +40,9 @@ fn is_ignored(error: &AppError<'_>) -> bool {
     is_known
 }
 
-/// SDAM-65: older generations, and generations above the pool's.
+/// Older generations, and generations above the pool's.
 #[test]
+#[doc(alias = "SDAM-65")]
 fn error_of_another_generation_changes_nothing() {
     for generation in [0, 2, 4, u64::MAX] {
         assert!(is_ignored(&AppError { generation, ..error(Network, After) }), "{generation}");
@@ -49,8 +50,8 @@ fn error_of_another_generation_changes_nothing() {
     assert!(!is_ignored(&error(Network, After)));
 }
 
-/// SDAM-67
 #[test]
+#[doc(alias = "SDAM-67")]
 fn error_with_a_topology_version_that_is_not_newer_changes_nothing() {
     let version = |process, counter| Some(TopologyVersion { process_id: ObjectId([process; 12]), counter });
     for (topology_version, ignored) in
@@ -67,8 +68,9 @@ fn error_with_a_topology_version_that_is_not_newer_changes_nothing() {
     }
 }
 
-/// SDAM-68: labeled errors of a handshake, of every kind.
+/// Labeled errors of a handshake, of every kind.
 #[test]
+#[doc(alias = "SDAM-68")]
 fn overload_in_a_handshake_changes_nothing() {
     for kind in [Network, NetworkTimeout, Command(reply(Some(462), "")), Command(reply(Some(91), ""))] {
         assert!(is_ignored(&AppError { overloaded: true, ..error(kind, Before) }));
@@ -76,8 +78,8 @@ fn overload_in_a_handshake_changes_nothing() {
     assert!(is_ignored(&AppError { overloaded: true, ..error(Network, After) }));
 }
 
-/// SDAM-69, SDAM-75
 #[test]
+#[doc(alias("SDAM-69", "SDAM-75"))]
 fn any_other_error_of_a_handshake_marks_unknown_and_clears() {
     for (kind, shown) in [
         (Network, Cause::Network),
@@ -98,8 +100,9 @@ fn any_other_error_of_a_handshake_marks_unknown_and_clears() {
     }
 }
 
-/// SDAM-75: except failures that this side causes.
+/// Except failures that this side causes.
 #[test]
+#[doc(alias = "SDAM-75")]
 fn own_failure_does_not_change_the_server() {
     for cause in [Cause::Cancelled, Cause::Closed, Cause::Forked, Cause::Interrupted, Cause::Resources] {
         assert!(is_ignored(&error(Other(cause), Before)));
@@ -116,15 +119,15 @@ fn state_change_in_a_handshake_clears_too() {
     assert!(matches!(net.see("a").error(), Some(ServerError::StateChange { code: 10_107, .. })));
 }
 
-/// SDAM-71
 #[test]
+#[doc(alias = "SDAM-71")]
 fn timeout_of_an_operation_changes_nothing() {
     assert!(is_ignored(&error(NetworkTimeout, After)));
     assert!(is_ignored(&error(Other(Cause::Protocol), After)));
 }
 
-/// SDAM-72, SDAM-73, SDAM-74, MON-50
 #[test]
+#[doc(alias("MON-50", "SDAM-72", "SDAM-73", "SDAM-74"))]
 fn network_error_marks_unknown_clears_and_cancels_but_requests_no_check() {
     let (verdict, mut net) = judged(&error(Network, After));
     assert_eq!(
@@ -136,8 +139,8 @@ fn network_error_marks_unknown_clears_and_cancels_but_requests_no_check() {
     assert_eq!(net.actions(), [TopologyAction::CancelCheck(net.at("a")), TopologyAction::WakeSelectors]);
 }
 
-/// SDAM-76, SDAM-80, SDAM-81, SDAM-82, SDAM-83
 #[test]
+#[doc(alias("SDAM-76", "SDAM-80", "SDAM-81", "SDAM-82", "SDAM-83"))]
 fn state_change_codes_have_the_effects_of_their_kind() {
     use StateChange::{NotWritablePrimary, Recovering, ShuttingDown};
     for (code, change, text) in [
@@ -163,8 +166,9 @@ fn state_change_codes_have_the_effects_of_their_kind() {
     }
 }
 
-/// SDAM-77: messages are compared only without a code.
+/// Messages are compared only without a code.
 #[test]
+#[doc(alias = "SDAM-77")]
 fn message_is_evaluated_only_without_a_code() {
     for (message, change) in [
         ("not master", Some(StateChange::NotWritablePrimary)),
@@ -184,8 +188,8 @@ fn message_is_evaluated_only_without_a_code() {
     }
 }
 
-/// SDAM-78, SDAM-79
 #[test]
+#[doc(alias("SDAM-78", "SDAM-79"))]
 fn write_concern_error_is_examined_the_same_way() {
     let with = |command, code, message| CommandError {
         command,
@@ -207,8 +211,8 @@ fn write_concern_error_is_examined_the_same_way() {
     assert!(is_ignored(&error(Command(nothing), Before)));
 }
 
-/// SDAM-70
 #[test]
+#[doc(alias = "SDAM-70")]
 fn load_balancer_stays_and_only_the_service_is_cleared() {
     let service = ObjectId([8; 12]);
     let cases = [
@@ -235,8 +239,8 @@ fn load_balancer_stays_and_only_the_service_is_cleared() {
     }
 }
 
-/// SDAM-22
 #[test]
+#[doc(alias = "SDAM-22")]
 fn limits_that_a_reply_exceeds_are_named_with_their_numbers() {
     let of = |limit| ServerError::Beyond { limit, count: 5 }.to_string();
     assert_eq!(of(Limit::Names), "the hello reply names more than 5 hosts");

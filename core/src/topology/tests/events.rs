@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// LOG-02, LOG-03, LOG-04, LOG-10
 #[test]
+#[doc(alias("LOG-02", "LOG-03", "LOG-04", "LOG-10"))]
 fn topology_opens_with_its_seeds_unknown() {
     let mut net = open(TopologyOptions { seeds: &["b", "a"], ..TopologyOptions::default() });
     assert_eq!(
@@ -17,8 +17,9 @@ fn topology_opens_with_its_seeds_unknown() {
     );
 }
 
-/// LOG-06: with members that are added and removed in one update.
+/// With members that are added and removed in one update.
 #[test]
+#[doc(alias = "LOG-06")]
 fn events_of_servers_precede_that_of_the_topology() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "c", "d"]));
@@ -46,8 +47,9 @@ fn event_of_a_deposed_primary_follows_that_of_the_new_one() {
     assert_eq!(lines.len(), 3);
 }
 
-/// LOG-05: a description that is replaced twice in one step causes one event, or none.
+/// A description that is replaced twice in one step causes one event, or none.
 #[test]
+#[doc(alias = "LOG-05")]
 fn repeated_reply_of_a_stale_primary_emits_no_events() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 1));
@@ -57,8 +59,9 @@ fn repeated_reply_of_a_stale_primary_emits_no_events() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// SDAM-20, LOG-05: PossiblePrimary is a kind of Unknown.
+/// PossiblePrimary is a kind of Unknown.
 #[test]
+#[doc(alias("LOG-05", "SDAM-20"))]
 fn possible_primary_alone_is_no_event() {
     let mut net = ready(&["a", "b"]);
     let hello = HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) };
@@ -71,8 +74,9 @@ fn possible_primary_alone_is_no_event() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// LOG-07: a removed server causes the event of its removal, and no other.
+/// A removed server causes the event of its removal, and no other.
 #[test]
+#[doc(alias = "LOG-07")]
 fn removed_responder_is_only_closed() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &standalone());
@@ -82,8 +86,8 @@ fn removed_responder_is_only_closed() {
     );
 }
 
-/// SDAM-10, LOG-02, LOG-07, LOG-08
 #[test]
+#[doc(alias("LOG-02", "LOG-07", "LOG-08", "SDAM-10"))]
 fn close_emits_servers_then_unknown_then_the_end() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
@@ -111,8 +115,8 @@ fn close_emits_servers_then_unknown_then_the_end() {
     assert_eq!(net.actions(), []);
 }
 
-/// LOG-19, LOG-20
 #[test]
+#[doc(alias("LOG-19", "LOG-20"))]
 fn load_balanced_topology_opens_and_closes_in_order() {
     let mut net = open(TopologyOptions { seeds: &["a"], load_balanced: true, ..TopologyOptions::default() });
     net.topology.close(net.now, &mut net.lines);
@@ -131,8 +135,8 @@ fn load_balanced_topology_opens_and_closes_in_order() {
     );
 }
 
-/// LOG-01, LOG-09
 #[test]
+#[doc(alias("LOG-01", "LOG-09"))]
 fn every_event_contains_the_id_of_its_topology() {
     struct Ids(Vec<(TopologyId, Instant)>);
     impl Observer<SdamEvent<'_>> for Ids {

@@ -10,8 +10,9 @@ fn borrowed(hosts: &[String]) -> Vec<&str> {
     hosts.iter().map(String::as_str).collect()
 }
 
-/// SDAM-22: more than a real set can have.
+/// More than a real set can have.
 #[test]
+#[doc(alias = "SDAM-22")]
 fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
     let many = hosts(0..10_000);
     let many = borrowed(&many);
@@ -124,8 +125,9 @@ fn unusual_numbers_are_accepted() {
     net.topology.assert_invariants();
 }
 
-/// A primary that lists no host, not even itself, is believed (SDAM-57, SDAM-58).
+/// A primary that lists no host, not even itself, is believed.
 #[test]
+#[doc(alias("SDAM-57", "SDAM-58"))]
 fn primary_without_hosts_empties_the_set() {
     let mut net = ready(&["a", "b"]);
     assert!(!net.hello("a", &primary(&[])));
@@ -133,8 +135,8 @@ fn primary_without_hosts_empties_the_set() {
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
 }
 
-/// SDAM-21
 #[test]
+#[doc(alias = "SDAM-21")]
 fn hosts_of_a_ghost_are_ignored() {
     let mut net = ready(&["a"]);
     net.hello("a", &HelloReply { is_replica_set: true, ..primary(&["x", "y"]) });

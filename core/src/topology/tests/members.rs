@@ -3,8 +3,8 @@
 use super::*;
 use crate::replies::pairs;
 
-/// SDAM-05, SDAM-07
 #[test]
+#[doc(alias("SDAM-05", "SDAM-07"))]
 fn topology_starts_with_the_type_of_its_options() {
     let start = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced };
@@ -18,8 +18,8 @@ fn topology_starts_with_the_type_of_its_options() {
     assert_eq!(start(&["a"], None, false, true), TopologyType::LoadBalanced);
 }
 
-/// SDAM-06
 #[test]
+#[doc(alias = "SDAM-06")]
 fn contradicting_options_are_refused() {
     let check = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
         TopologyOptions { seeds, replica_set, direct_connection, load_balanced }.validate().unwrap_err()
@@ -33,8 +33,8 @@ fn contradicting_options_are_refused() {
     assert_eq!(error.to_string(), "the host at index 1 is not a valid address");
 }
 
-/// SDAM-04, SDAM-28
 #[test]
+#[doc(alias("SDAM-04", "SDAM-28"))]
 fn addresses_are_lower_case_with_port_and_brackets() {
     for (text, normal, parts) in [
         ("LOCALHOST", "localhost:27017", HostAddress::Tcp { host: "localhost", port: 27017 }),
@@ -109,8 +109,8 @@ fn repeated_seed_is_one_server() {
     assert_eq!(net.topology.server_count(), 2);
 }
 
-/// SDAM-12, SDAM-27, LOG-05
 #[test]
+#[doc(alias("LOG-05", "SDAM-12", "SDAM-27"))]
 fn equal_description_is_replaced_without_an_event() {
     let mut net = ready(&["a"]);
     let hello = HelloReply { last_write_date_ms: Some(10), ..primary(&["a"]) };
@@ -131,8 +131,8 @@ fn equal_description_is_replaced_without_an_event() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// SDAM-25
 #[test]
+#[doc(alias = "SDAM-25")]
 fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
     let mut net = ready(&["a"]);
     assert_eq!(net.see("a").round_trip_time(), None);
@@ -150,8 +150,8 @@ fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
     assert_eq!(net.see("a").round_trip_time(), None);
 }
 
-/// SDAM-26, SDAM-29, SDAM-30
 #[test]
+#[doc(alias("SDAM-26", "SDAM-29", "SDAM-30"))]
 fn description_contains_the_fields_of_the_reply() {
     let mut net = ready(&["a"]);
     let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 4 };
@@ -187,8 +187,9 @@ fn description_contains_the_fields_of_the_reply() {
     assert_eq!(seen.error(), None);
 }
 
-/// SDAM-32: whether a change of each single field causes an event.
+/// Whether a change of each single field causes an event.
 #[test]
+#[doc(alias = "SDAM-32")]
 fn equality_looks_at_exactly_the_fields_of_the_specification() {
     let version = |counter| Some(TopologyVersion { process_id: ObjectId([1; 12]), counter });
     let lists = Lists { hosts: &["a", "b"], passives: &["c"], arbiters: &["d"], tags: &[("x", "1"), ("y", "2")] };
@@ -231,8 +232,9 @@ fn equality_looks_at_exactly_the_fields_of_the_specification() {
     }
 }
 
-/// SDAM-32: the error counts too.
+/// The error counts too.
 #[test]
+#[doc(alias = "SDAM-32")]
 fn another_error_is_another_description() {
     let mut net = ready(&["a"]);
     net.fail("a", Cause::Network);
@@ -243,8 +245,9 @@ fn another_error_is_another_description() {
     assert_eq!(net.lines()[0], "a:27017: Unknown -> Unknown");
 }
 
-/// SDAM-32: the set name.
+/// The set name.
 #[test]
+#[doc(alias = "SDAM-32")]
 fn another_set_name_is_another_description() {
     let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
     net.hello("a", &secondary(&[]));
@@ -254,8 +257,8 @@ fn another_set_name_is_another_description() {
     assert_eq!(net.see("a").set_name(), Some("other"));
 }
 
-/// SDAM-31
 #[test]
+#[doc(alias("SDAM-11", "SDAM-31"))]
 fn only_an_older_topology_version_of_the_same_process_is_ignored() {
     let version = |process, counter| Some(TopologyVersion { process_id: ObjectId([process; 12]), counter });
     let cases = [
@@ -288,8 +291,9 @@ fn clock_that_goes_back_keeps_the_latest_time() {
     assert_eq!(net.see("a").last_update_time(), latest);
 }
 
-/// SDAM-62: a copy is a snapshot; later changes do not affect it.
+/// A copy is a snapshot; later changes do not affect it.
 #[test]
+#[doc(alias = "SDAM-62")]
 fn copies_do_not_change_with_the_topology() {
     let mut net = ready(&["a", "b"]);
     let tags = Lists { hosts: &["a", "b"], tags: &[("dc", "ny")], ..Lists::default() };
@@ -345,8 +349,8 @@ fn debug_of_descriptions_shows_the_distinguishing_fields() {
     assert_eq!(format!("{server:?}"), one);
 }
 
-/// SDAM-06
 #[test]
+#[doc(alias = "SDAM-06")]
 fn texts_of_refused_options_name_the_options() {
     let of = |options: TopologyOptions<'_>| options.validate().unwrap_err().to_string();
     let balanced = TopologyOptions { load_balanced: true, ..TopologyOptions::default() };
@@ -360,8 +364,8 @@ fn texts_of_refused_options_name_the_options() {
     );
 }
 
-/// SDAM-35
 #[test]
+#[doc(alias = "SDAM-35")]
 fn incompatible_server_is_named_in_the_error() {
     let mut net = ready(&["a"]);
     net.hello("a", &HelloReply { min_wire_version: 999, max_wire_version: 1000, ..standalone() });

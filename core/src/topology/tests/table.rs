@@ -28,8 +28,9 @@ fn pair() -> Net<OnHeap> {
     net
 }
 
-/// SDAM-02: one seed is enough, and the set is followed while members fail and others replace them.
+/// One seed is enough, and the set is followed while members fail and others replace them.
 #[test]
+#[doc(alias = "SDAM-02")]
 fn set_is_discovered_from_one_seed_and_followed_through_failures_and_reconfiguration() {
     let mut net = ready(&["a"]);
     net.hello("a", &secondary(&["a", "b"]));
@@ -51,8 +52,8 @@ fn set_is_discovered_from_one_seed_and_followed_through_failures_and_reconfigura
     assert_eq!(net.see("c").server_type(), ServerType::RsSecondary, "and comes back");
 }
 
-/// SDAM-03
 #[test]
+#[doc(alias = "SDAM-03")]
 fn each_router_has_its_own_round_trip_time() {
     let times = |ms| RoundTrip { average: Duration::from_millis(ms), minimum: Duration::from_millis(ms - 1) };
     let mut net = ready(&["a", "b"]);
@@ -68,8 +69,9 @@ fn each_router_has_its_own_round_trip_time() {
     assert_eq!(net.see("b").min_round_trip_time(), Some(Duration::from_millis(29)));
 }
 
-/// SDAM-20: the server was never checked, and counts as Unknown for the topology.
+/// The server was never checked, and counts as Unknown for the topology.
 #[test]
+#[doc(alias = "SDAM-20")]
 fn possible_primary_counts_as_unknown() {
     let mut net = ready(&["a"]);
     net.hello("a", &HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) });
@@ -83,9 +85,10 @@ fn possible_primary_counts_as_unknown() {
     assert_eq!(net.see("b").server_type(), ServerType::RsSecondary, "a hint is for the Unknown only");
 }
 
-/// SDAM-22: each way to become Unknown has its own error text, and the text is removed when the
+/// Each way to become Unknown has its own error text, and the text is removed when the
 /// server is known again.
 #[test]
+#[doc(alias = "SDAM-22")]
 fn unknown_server_has_an_error_text() {
     let causes = [
         Cause::Network,
@@ -143,8 +146,8 @@ fn unknown_server_has_an_error_text() {
     assert_eq!(texts.len(), count, "each has its own: {texts:#?}");
 }
 
-/// SDAM-21, SDAM-39
 #[test]
+#[doc(alias("SDAM-21", "SDAM-39"))]
 fn unknown_servers_and_ghosts_do_not_determine_the_type() {
     let mut net = ready(&["a", "b"]);
     net.fail("a", Cause::Network);
@@ -154,8 +157,8 @@ fn unknown_servers_and_ghosts_do_not_determine_the_type() {
     assert_eq!(net.types(), [("a:27017".into(), ServerType::Unknown), ("b:27017".into(), ServerType::RsGhost)]);
 }
 
-/// SDAM-42
 #[test]
+#[doc(alias = "SDAM-42")]
 fn first_member_of_a_set_determines_the_topology_type() {
     let hosts = ["a", "b", "c"];
     for (hello, server_type, topology_type) in [
@@ -175,8 +178,8 @@ fn first_member_of_a_set_determines_the_topology_type() {
     }
 }
 
-/// SDAM-44
 #[test]
+#[doc(alias = "SDAM-44")]
 fn set_without_a_primary_removes_servers_of_no_set() {
     let options =
         TopologyOptions { seeds: &["a", "b", "c", "d", "e"], replica_set: Some("rs"), ..TopologyOptions::default() };
@@ -192,8 +195,8 @@ fn set_without_a_primary_removes_servers_of_no_set() {
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
 }
 
-/// SDAM-45
 #[test]
+#[doc(alias = "SDAM-45")]
 fn set_has_no_primary_when_its_primary_changes_its_type() {
     type Change = fn(&mut Net<OnHeap>, &str);
     let changes: [(bool, Change); 5] = [
@@ -218,8 +221,8 @@ fn set_has_no_primary_when_its_primary_changes_its_type() {
     }
 }
 
-/// SDAM-46
 #[test]
+#[doc(alias = "SDAM-46")]
 fn member_without_a_primary_sets_the_name_and_adds_hosts() {
     let mut net = ready(&["a", "b", "x"]);
     let lists = Lists { hosts: &["a", "c"], passives: &["d"], arbiters: &["e"], ..Lists::default() };
@@ -234,8 +237,8 @@ fn member_without_a_primary_sets_the_name_and_adds_hosts() {
     assert_eq!(net.topology.server_count(), 5);
 }
 
-/// SDAM-49
 #[test]
+#[doc(alias = "SDAM-49")]
 fn primary_of_another_set_is_removed_and_its_hosts_ignored() {
     let mut net = pair();
     net.hello("a", &foreign(primary(&["a", "x"])));
@@ -250,8 +253,9 @@ fn primary_of_another_set_is_removed_and_its_hosts_ignored() {
     assert_eq!(net.topology.description().max_election_id(), None, "nor does its election");
 }
 
-/// SDAM-54: the other primary becomes Unknown, and no other server.
+/// The other primary becomes Unknown, and no other server.
 #[test]
+#[doc(alias = "SDAM-54")]
 fn new_primary_makes_the_other_primary_unknown() {
     let hosts = ["a", "b", "c"];
     let mut net = ready(&hosts);

@@ -3,15 +3,16 @@
 use super::*;
 use TopologyAction::{Pool, RequestCheck, ServerAdded, ServerRemoved, WakeSelectors};
 
-/// SDAM-08
 #[test]
+#[doc(alias = "SDAM-08")]
 fn new_topology_owes_its_servers_and_nothing_else() {
     let mut net = open(TopologyOptions { seeds: &["b", "a"], ..TopologyOptions::default() });
     assert_eq!(net.actions(), [ServerAdded(net.at("b")), ServerAdded(net.at("a"))]);
 }
 
-/// SDAM-23: the tuples are in the text.
+/// The tuples are in the text.
 #[test]
+#[doc(alias = "SDAM-23")]
 fn error_of_a_stale_primary_contains_the_newer_election() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 1));
@@ -26,8 +27,9 @@ fn error_of_a_stale_primary_contains_the_newer_election() {
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
 
-/// SDAM-24, SDAM-55, SDAM-56: a deposed primary is checked at once, and its pool is not changed.
+/// A deposed primary is checked at once, and its pool is not changed.
 #[test]
+#[doc(alias("SDAM-24", "SDAM-55", "SDAM-56"))]
 fn deposed_primary_is_checked_and_its_pool_not_cleared() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 1, 1));
@@ -39,8 +41,9 @@ fn deposed_primary_is_checked_and_its_pool_not_cleared() {
     assert_eq!(net.actions(), [RequestCheck(a), Pool(b, PoolCommand::Ready), WakeSelectors]);
 }
 
-/// SDAM-53, SDAM-63: the pool of a primary that turns out stale is not marked ready.
+/// The pool of a primary that turns out stale is not marked ready.
 #[test]
+#[doc(alias("SDAM-53", "SDAM-63"))]
 fn pool_of_a_stale_primary_is_not_ready() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 2, 1));
@@ -49,8 +52,8 @@ fn pool_of_a_stale_primary_is_not_ready() {
     assert_eq!(net.actions(), [WakeSelectors]);
 }
 
-/// SDAM-63
 #[test]
+#[doc(alias = "SDAM-63")]
 fn pool_is_ready_for_data_bearing_servers_only() {
     let lists = Lists { hosts: &["a"], arbiters: &["b"], ..Lists::default() };
     let mut net = ready(&["a", "b"]);
@@ -60,8 +63,9 @@ fn pool_is_ready_for_data_bearing_servers_only() {
     assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
 }
 
-/// SDAM-01, SDAM-63: a direct connection uses any server that is known.
+/// A direct connection uses any server that is known.
 #[test]
+#[doc(alias("SDAM-01", "SDAM-63"))]
 fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
     for hello in [
         HelloReply { arbiter_only: true, ..member(&["x"]) },
@@ -78,8 +82,9 @@ fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
     }
 }
 
-/// SDAM-33: whatever type the server has, neither its type nor its hosts change the topology.
+/// Whatever type the server has, neither its type nor its hosts change the topology.
 #[test]
+#[doc(alias = "SDAM-33")]
 fn direct_connection_keeps_its_type_for_every_server_type() {
     let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
     for (hello, becomes) in [
@@ -97,8 +102,8 @@ fn direct_connection_keeps_its_type_for_every_server_type() {
     assert_eq!(net.topology_type(), TopologyType::Single);
 }
 
-/// SDAM-34
 #[test]
+#[doc(alias = "SDAM-34")]
 fn direct_connection_to_another_set_is_an_error() {
     let options = TopologyOptions {
         seeds: &["a"],
@@ -115,8 +120,9 @@ fn direct_connection_to_another_set_is_an_error() {
     }
 }
 
-/// SDAM-35: the texts, and that they are removed with their cause.
+/// The texts, and that they are removed with their cause.
 #[test]
+#[doc(alias = "SDAM-35")]
 fn incompatible_server_makes_the_topology_unusable_while_it_is_known() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &HelloReply { max_wire_version: 7, ..mongos() });
@@ -140,8 +146,8 @@ fn incompatible_server_makes_the_topology_unusable_while_it_is_known() {
     assert!(net.topology.description().is_compatible());
 }
 
-/// SDAM-36
 #[test]
+#[doc(alias = "SDAM-36")]
 fn topology_without_servers_warns() {
     let mut net = open(TopologyOptions::default());
     assert_eq!(net.lines().last().unwrap(), "NoServers");
@@ -155,8 +161,9 @@ fn topology_without_servers_warns() {
     );
 }
 
-/// SDAM-37, SDAM-59: late results of a removed server, even when another one has its slot.
+/// Late results of a removed server, even when another one has its slot.
 #[test]
+#[doc(alias("SDAM-37", "SDAM-59"))]
 fn results_of_a_removed_server_change_nothing() {
     let mut net = ready(&["a", "b"]);
     let old = net.at("b");
@@ -174,8 +181,9 @@ fn results_of_a_removed_server_change_nothing() {
     assert_eq!(net.topology.server(old).map(|server| server.server()), None);
 }
 
-/// SDAM-40: the number of seeds counts, not the number of remaining servers.
+/// The number of seeds counts, not the number of remaining servers.
 #[test]
+#[doc(alias = "SDAM-40")]
 fn last_of_several_seeds_that_is_standalone_is_removed() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &standalone());
@@ -184,8 +192,9 @@ fn last_of_several_seeds_that_is_standalone_is_removed() {
     assert_eq!(net.topology_type(), TopologyType::Unknown);
 }
 
-/// SDAM-48: the `me` part.
+/// The `me` part.
 #[test]
+#[doc(alias = "SDAM-48")]
 fn member_with_another_me_is_removed_while_a_primary_is_known() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
@@ -194,9 +203,10 @@ fn member_with_another_me_is_removed_while_a_primary_is_known() {
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
 }
 
-/// SDAM-48: the hosts of a member are ignored while a primary exists; a former primary names the
+/// The hosts of a member are ignored while a primary exists; a former primary names the
 /// next one.
 #[test]
+#[doc(alias = "SDAM-48")]
 fn former_primary_hints_at_the_next_one() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
@@ -206,8 +216,9 @@ fn former_primary_hints_at_the_next_one() {
     assert_eq!(net.topology.find("c"), None);
 }
 
-/// SDAM-47: the type alone changes, and an error stays.
+/// The type alone changes, and an error stays.
 #[test]
+#[doc(alias = "SDAM-47")]
 fn hint_leaves_the_error_of_an_unknown_server() {
     let mut net = ready(&["a", "b"]);
     net.fail("b", Cause::NetworkTimeout);
@@ -216,8 +227,8 @@ fn hint_leaves_the_error_of_an_unknown_server() {
     assert_eq!(net.see("b").error(), Some(ServerError::Failed(Cause::NetworkTimeout)));
 }
 
-/// SDAM-60
 #[test]
+#[doc(alias = "SDAM-60")]
 fn election_of_a_member_that_is_no_primary_is_ignored() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 1, 1));
@@ -231,8 +242,9 @@ fn election_of_a_member_that_is_no_primary_is_ignored() {
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
 
-/// SDAM-50: the election id is compared first; the set version may decrease with a newer election.
+/// The election id is compared first; the set version may decrease with a newer election.
 #[test]
+#[doc(alias = "SDAM-50")]
 fn newer_election_wins_over_a_larger_set_version() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 1, 5));
@@ -241,8 +253,9 @@ fn newer_election_wins_over_a_larger_set_version() {
     assert_eq!(net.topology.description().max_set_version(), Some(1));
 }
 
-/// SDAM-51: before 6.0 the set version is compared first.
+/// Before 6.0 the set version is compared first.
 #[test]
+#[doc(alias = "SDAM-51")]
 fn larger_set_version_wins_before_6_0() {
     let old = |election, version| HelloReply { max_wire_version: 16, ..elected(&["a", "b"], election, version) };
     let mut net = ready(&["a", "b"]);
@@ -259,8 +272,8 @@ fn larger_set_version_wins_before_6_0() {
     assert_eq!(net.topology.description().max_election_id(), Some(ObjectId([1; 12])));
 }
 
-/// SDAM-52
 #[test]
+#[doc(alias = "SDAM-52")]
 fn elections_compare_as_bytes() {
     let election = |bytes| HelloReply { election_id: Some(ObjectId(bytes)), ..elected(&["a", "b"], 0, 1) };
     let mut net = ready(&["a", "b"]);
@@ -269,8 +282,8 @@ fn elections_compare_as_bytes() {
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
 
-/// SDAM-61
 #[test]
+#[doc(alias = "SDAM-61")]
 fn session_timeout_is_the_least_of_servers_with_data() {
     let minutes = |minutes| HelloReply { logical_session_timeout_minutes: minutes, ..mongos() };
     let mut net = ready(&["a", "b"]);
@@ -285,8 +298,9 @@ fn session_timeout_is_the_least_of_servers_with_data() {
     assert_eq!(timeout(&net), Some(30));
 }
 
-/// SDAM-62, MON-18: waiting selectors are woken after every check, and after all other effects.
+/// Waiting selectors are woken after every check, and after all other effects.
 #[test]
+#[doc(alias("MON-18", "SDAM-62"))]
 fn selectors_are_woken_last() {
     let mut net = ready(&["a"]);
     for hello in [primary(&["a", "b", "c"]), primary(&["a"]), primary(&["a"])] {
@@ -297,9 +311,10 @@ fn selectors_are_woken_last() {
     }
 }
 
-/// SDAM-64, MON-53, MON-54: description first, then the pool; in-use connections only after a
+/// Description first, then the pool; in-use connections only after a
 /// timeout.
 #[test]
+#[doc(alias("MON-53", "MON-54", "SDAM-64"))]
 fn failed_check_clears_the_pool_of_an_unknown_server() {
     for (cause, interrupt) in [
         (Cause::Network, false),
@@ -341,8 +356,8 @@ fn server_added_and_removed_before_a_poll_owes_nothing() {
     assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
 }
 
-/// LOG-18
 #[test]
+#[doc(alias = "LOG-18")]
 fn readable_and_writable_servers_follow_the_table() {
     let seen = |net: &Net<OnHeap>| {
         let seen = net.topology.description();
@@ -368,8 +383,8 @@ fn readable_and_writable_servers_follow_the_table() {
     assert_eq!(seen(&net), (true, true, true));
 }
 
-/// SDAM-38, SDAM-70
 #[test]
+#[doc(alias("SDAM-38", "SDAM-70"))]
 fn load_balanced_topology_is_ready_and_never_changes() {
     let mut net = open(TopologyOptions { seeds: &["a"], load_balanced: true, ..TopologyOptions::default() });
     let a = net.at("a");
@@ -386,9 +401,10 @@ fn load_balanced_topology_is_ready_and_never_changes() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// SDAM-41, SDAM-43: a ghost does not affect the topology, and is removed by its next reply if the
+/// A ghost does not affect the topology, and is removed by its next reply if the
 /// topology has another type.
 #[test]
+#[doc(alias("SDAM-41", "SDAM-43"))]
 fn ghost_stays_when_a_router_is_found_until_its_next_reply() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &HelloReply { is_replica_set: true, ..standalone() });

@@ -4,8 +4,8 @@ fn seeds(uri: &str) -> Vec<String> {
     quiet(uri).seeds().map(Into::into).collect()
 }
 
-/// SDAM-04
 #[test]
+#[doc(alias = "SDAM-04")]
 fn names_are_in_lower_case_and_paths_as_they_are() {
     assert_eq!(seeds("mongodb://A.Example.COM,[FE80::A]:1/"), ["a.example.com", "[fe80::a]:1"]);
     assert_eq!(seeds("mongodb://%2FTmp%2FA.sock"), ["/Tmp/A.sock"]);

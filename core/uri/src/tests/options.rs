@@ -10,8 +10,8 @@ const ALL: &str = "mongodb://ann:x@a/db?appName=app&authMechanism=SCRAM-SHA-1&au
     &tlsAllowInvalidHostnames=true&tlsCAFile=/ca&tlsCertificateKeyFile=/key&tlsCertificateKeyFilePassword=s&tlsDisableOCSPEndpointCheck=true\
     &w=2&waitQueueTimeoutMS=11&wTimeoutMS=12&zlibCompressionLevel=6";
 
-/// CMAP-08
 #[test]
+#[doc(alias = "CMAP-08")]
 fn every_option_has_its_standard_name() {
     let uri = quiet(ALL);
     let elsewhere = quiet("mongodb+srv://a/?srvMaxHosts=2&srvServiceName=x&tlsInsecure=true");
@@ -73,8 +73,8 @@ fn explicit_default_differs_from_an_absent_option() {
     assert_ne!(uri, quiet("mongodb://a/"));
 }
 
-/// CMAP-01, CMAP-02, CMAP-03, CMAP-04, CMAP-05, CMAP-06
 #[test]
+#[doc(alias("CMAP-01", "CMAP-02", "CMAP-03", "CMAP-04", "CMAP-05", "CMAP-06"))]
 fn pool_options_have_their_standard_names() {
     let uri = quiet(ALL);
     let wanted = PoolOptions {
@@ -90,8 +90,8 @@ fn pool_options_have_their_standard_names() {
     assert!(quiet("mongodb://a/?loadBalanced=true").pool_options().load_balanced);
 }
 
-/// MON-01, MON-23
 #[test]
+#[doc(alias("MON-01", "MON-23"))]
 fn monitor_options_have_their_standard_names() {
     let options = quiet(ALL).monitor_options();
     assert_eq!(options.heartbeat_frequency, Duration::from_millis(501));

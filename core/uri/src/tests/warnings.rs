@@ -1,7 +1,7 @@
 use super::*;
 
-/// CMAP-09
 #[test]
+#[doc(alias = "CMAP-09")]
 fn wait_queue_size_and_multiple_are_retired_with_advice() {
     let advice = "removed, ignored; instead, bound the number of tasks that use the client, or set timeoutMS";
     let found = warnings("mongodb://a/?waitQueueSize=5&WAITQUEUEMULTIPLE=2");

@@ -50,8 +50,9 @@ fn ok_that_is_missing_or_of_a_wrong_type_is_an_error() {
     assert_eq!(parse(&bytes(&|d| d.str("ok", "1").map(drop))).map_err(WireError::kind).err(), Some(wrong));
 }
 
-/// SDAM-84: for every order of the fields.
+/// For every order of the fields.
 #[test]
+#[doc(alias = "SDAM-84")]
 fn error_is_read_in_any_order_of_its_fields() {
     let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 9 };
     let fields: [Write<'_>; 6] = [
@@ -100,8 +101,9 @@ fn write_concern_error_is_read_with_its_labels_though_ok_is_one() {
     assert_eq!((reply.cause(), reply.code), (None, None));
 }
 
-/// SDAM-79: the contents of `writeErrors` are ignored.
+/// The contents of `writeErrors` are ignored.
 #[test]
+#[doc(alias = "SDAM-79")]
 fn write_errors_are_ignored() {
     let reply = bytes(&|d| {
         d.array("writeErrors", |errors| errors.document(|e| e.int32("code", 11600).map(drop)).map(drop))?
@@ -161,9 +163,10 @@ fn first_of_repeated_fields_is_used() {
     assert_eq!((reply.ok, reply.code), (false, Some(1)));
 }
 
-/// SDAM-84: the fast check may accept a reply only if the full parser also finds it successful,
+/// The fast check may accept a reply only if the full parser also finds it successful,
 /// whatever other fields the reply has.
 #[test]
+#[doc(alias = "SDAM-84")]
 fn plain_success_is_a_success_in_the_full_parser() {
     let ok: [(Write<'_>, bool); 8] = [
         (&|d| d.double("ok", 1.0).map(drop), true),

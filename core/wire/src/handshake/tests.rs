@@ -68,8 +68,9 @@ fn hello_and_its_reply_establish_a_connection() {
     assert_eq!(sizes.limits(), Limits { message_bytes_max: 2000, document_bytes_max: 1000 });
 }
 
-/// CMAP-92: the reply must name a service behind a load balancer.
+/// The reply must name a service behind a load balancer.
 #[test]
+#[doc(alias = "CMAP-92")]
 fn load_balanced_reply_without_service_id_is_an_error() {
     let metadata = metadata();
     let error = begun(&metadata, true).handle_input(&reply(1, Flags::NONE, good)).expect_err("no serviceId");
@@ -77,8 +78,9 @@ fn load_balanced_reply_without_service_id_is_an_error() {
     assert!(error.to_string().contains("load balancing mode"), "{error}");
 }
 
-/// CMAP-92: and if it does, the connection belongs to that service.
+/// And if it does, the connection belongs to that service.
 #[test]
+#[doc(alias = "CMAP-92")]
 fn load_balanced_reply_with_service_id_establishes() {
     let metadata = metadata();
     let mut handshake = begun(&metadata, true);
@@ -140,8 +142,9 @@ fn bytes_before_hello_was_sent_are_unsolicited() {
     assert_eq!(error.wire.map(WireError::kind), Some(WireErrorKind::Unsolicited { count_bytes: 1 }));
 }
 
-/// CMAP-95: a socket that fails while hello is under way.
+/// A socket that fails while hello is under way.
 #[test]
+#[doc(alias = "CMAP-95")]
 fn network_failures_during_hello_have_both_labels() {
     let metadata = metadata();
     let handshake = begun(&metadata, false);

@@ -46,9 +46,10 @@ fn handshake_hello(hello: &HandshakeHello<'_>) -> Vec<u8> {
 
 // Requests.
 
-/// MON-05, MON-06: the first hello without Stable API has the old name, contains helloOk, and
+/// The first hello without Stable API has the old name, contains helloOk, and
 /// backpressure is a string.
 #[test]
+#[doc(alias("MON-05", "MON-06"))]
 fn handshake_uses_the_old_name_with_hello_ok() {
     let metadata = metadata();
     let sent = handshake_hello(&HandshakeHello::new(&metadata));
@@ -62,8 +63,9 @@ fn handshake_uses_the_old_name_with_hello_ok() {
     assert_eq!(message(&sent).validate(), Ok(()));
 }
 
-/// MON-05: with the Stable API the command is `hello`, and the API is declared.
+/// With the Stable API the command is `hello`, and the API is declared.
 #[test]
+#[doc(alias = "MON-05")]
 fn handshake_with_stable_api_uses_the_new_name() {
     let metadata = metadata();
     let api = ServerApi { version: "1", strict: Some(true), deprecation_errors: Some(false) };
@@ -80,8 +82,9 @@ fn handshake_with_stable_api_uses_the_new_name() {
     assert_eq!(message(&sent).body().get("apiStrict"), Ok(None));
 }
 
-/// CMAP-92: the load-balanced handshake uses `hello` and has the field `loadBalanced`.
+/// The load-balanced handshake uses `hello` and has the field `loadBalanced`.
 #[test]
+#[doc(alias = "CMAP-92")]
 fn load_balanced_handshake_has_its_field() {
     let metadata = metadata();
     let sent = handshake_hello(&HandshakeHello { load_balanced: true, ..HandshakeHello::new(&metadata) });
@@ -110,8 +113,9 @@ fn handshake_offers_compressors_and_authentication() {
     assert_eq!(body.get("speculativeAuthenticate"), Ok(Some(RawValue::Document(first))));
 }
 
-/// MON-06: later hellos carry no handshake arguments; MON-05: nor do legacy ones.
+/// Later hellos carry no handshake arguments; MON-05: nor do legacy ones.
 #[test]
+#[doc(alias("MON-05", "MON-06"))]
 fn later_hello_has_no_handshake_arguments() {
     let client = metadata();
     let first = HandshakeHello::new(&client);
@@ -135,8 +139,9 @@ const AWAITABLE: HelloKind = HelloKind::Awaitable {
     max_await_time: Duration::from_secs(10),
 };
 
-/// MON-28: an awaitable hello sends both fields, and allows a stream.
+/// An awaitable hello sends both fields, and allows a stream.
 #[test]
+#[doc(alias = "MON-28")]
 fn awaitable_hello_sends_version_and_time_together() {
     let mut sink = Vec::new();
     let (_, flags) = encode_hello(&mut sink, 9, AWAITABLE, &HandshakeHello::new(&metadata())).expect("room");
@@ -156,9 +161,10 @@ fn reply_to(response_to: i32, request_id: i32, flags: Flags, write: Write<'_>) -
     sink
 }
 
-/// MON-28, MON-32: the first hello, then an awaitable one with a second, streamed reply, then no
+/// The first hello, then an awaitable one with a second, streamed reply, then no
 /// further reply.
 #[test]
+#[doc(alias("MON-28", "MON-32"))]
 fn exchange_writes_hellos_and_reads_the_replies_of_a_stream() {
     let client = metadata();
     let first = HandshakeHello::new(&client);
@@ -204,8 +210,9 @@ fn exchange_is_unchanged_by_a_hello_that_has_no_room() {
     assert_eq!(exchange, HelloExchange::new());
 }
 
-/// MON-05: the new name after helloOk, the old one otherwise, separately for each connection.
+/// The new name after helloOk, the old one otherwise, separately for each connection.
 #[test]
+#[doc(alias = "MON-05")]
 fn name_of_hello_follows_hello_ok() {
     let api = ServerApi { version: "1", strict: None, deprecation_errors: None };
     assert_eq!(HelloCommand::first(None, false), HelloCommand::Legacy);
@@ -322,8 +329,9 @@ fn missing_os_type_is_unknown() {
     assert_eq!(os.get("type"), Ok(Some(RawValue::String("unknown"))));
 }
 
-/// MON-04: function services are detected by their variables.
+/// Function services are detected by their variables.
 #[test]
+#[doc(alias = "MON-04")]
 fn environment_is_detected_by_its_variables() {
     let faas = |variables: &[(&str, &str)]| environment(variables).faas;
     assert_eq!(faas(&[]), None);
@@ -399,13 +407,15 @@ fn server_type(write: Write<'_>) -> ServerType {
 
 /// SDAM-14.
 #[test]
+#[doc(alias = "SDAM-14")]
 fn ok_other_than_one_is_unknown() {
     let reply = bytes(&|d| d.int32("ok", 0)?.boolean("isWritablePrimary", true)?.str("setName", "rs").map(drop));
     assert_eq!(parse(&reply).expect("well-formed").server_type(), ServerType::Unknown);
 }
 
-/// SDAM-15, SDAM-16, SDAM-17, SDAM-18, SDAM-19: each rule, and their precedence.
+/// Each rule, and their precedence.
 #[test]
+#[doc(alias("SDAM-15", "SDAM-16", "SDAM-17", "SDAM-18", "SDAM-19"))]
 fn server_type_follows_the_rules_in_their_order() {
     use ServerType as Type;
     assert_eq!(server_type(&|d| d.str("msg", "isdbgrid").map(drop)), Type::Mongos);
@@ -428,6 +438,7 @@ fn server_type_follows_the_rules_in_their_order() {
 
 /// SDAM-13.
 #[test]
+#[doc(alias = "SDAM-13")]
 fn is_writable_primary_takes_precedence_over_ismaster() {
     let primary = |write: Write<'_>| {
         let reply = bytes(&|d| {
@@ -481,8 +492,9 @@ fn every_field_of_a_reply_is_read() {
     assert_eq!(speculative.get("done"), Ok(Some(RawValue::Boolean(true))));
 }
 
-/// SDAM-26, SDAM-29: a null field counts as absent.
+/// A null field counts as absent.
 #[test]
+#[doc(alias("SDAM-26", "SDAM-29"))]
 fn null_counts_as_absent() {
     let names = [
         "setName",

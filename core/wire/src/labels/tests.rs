@@ -21,8 +21,9 @@ const CAUSES: [Cause; 13] = [
     Cause::Resources,
 ];
 
-/// CMAP-95, CMAP-96, CMAP-97, CMAP-98: every phase with every cause.
+/// Every phase with every cause.
 #[test]
+#[doc(alias("CMAP-95", "CMAP-96", "CMAP-97", "CMAP-98"))]
 fn both_labels_exactly_for_network_failures_up_to_hello() {
     let both = Labels::SYSTEM_OVERLOADED_ERROR | Labels::RETRYABLE_ERROR;
     for phase in PHASES {

@@ -318,8 +318,9 @@ fn ordinary_reply_answers_the_request_and_only_once() {
     assert_eq!(error.kind(), WireErrorKind::Unsolicited { count_bytes: 26 });
 }
 
-/// MON-28: in a stream each reply is a response to the one before it.
+/// In a stream each reply is a response to the one before it.
 #[test]
+#[doc(alias = "MON-28")]
 fn exhaust_replies_answer_the_reply_before_them() {
     let mut exchange = Exchange::IDLE;
     exchange.begin(5, Flags::EXHAUST_ALLOWED);

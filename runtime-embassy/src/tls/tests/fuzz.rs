@@ -142,6 +142,7 @@ fn random_bytes_are_an_error_and_never_a_panic() {
 
 /// CMAP-98.
 #[test]
+#[doc(alias = "CMAP-98")]
 fn handshake_that_is_cut_at_any_byte_is_a_network_error() {
     let fixture = Fixture::new();
     let server = speaks(fixture.server(), Versions::Tls13);

@@ -24,6 +24,7 @@ fn body(of: &Decisions) -> Result<(), String> {
 }
 
 #[test]
+#[doc(alias = "P2")]
 fn failing_run_is_shrunk_to_the_decisions_that_it_needs() {
     let seed = (0..).find(|seed| body(&Decisions::of_seed(*seed)).is_err()).expect("most fail");
     let recorded = Decisions::recorded(seed);
@@ -37,6 +38,7 @@ fn failing_run_is_shrunk_to_the_decisions_that_it_needs() {
 }
 
 #[test]
+#[doc(alias("P9", "P10"))]
 fn run_is_not_shrunk_to_another_failure() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![3, 9, 9])].into() };
     let run = |script: &Script| match script.streams["a"].as_slice() {
@@ -48,6 +50,7 @@ fn run_is_not_shrunk_to_another_failure() {
 }
 
 #[test]
+#[doc(alias = "P1")]
 fn shrinking_ends_at_its_limits_of_time_and_runs() {
     let script = Script { seed: 1, streams: [("a".to_owned(), vec![9; 100])].into() };
     let spend = |limits| shrink(script.clone(), "P1: any".to_owned(), limits, |_| None);
@@ -80,6 +83,7 @@ fn recorded_run_is_replayed_from_its_script() {
 }
 
 #[test]
+#[doc(alias = "P10")]
 fn heads_are_ids_or_words_without_numbers() {
     assert_eq!(head("P10: 3 wait"), "P10");
     assert_eq!(head("assertion `left == right` failed: 17 of n3 left\n  left: 1"), "# of n# left");

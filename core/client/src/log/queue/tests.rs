@@ -38,8 +38,8 @@ fn address_of_a_server_is_known_without_its_context() {
     assert_eq!(captured[0].text("serverHost"), "b");
 }
 
-/// LOG-37
 #[test]
+#[doc(alias = "LOG-37")]
 fn without_a_subscriber_nothing_is_queued() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     publish(&queue);
@@ -115,8 +115,9 @@ fn subscriber_may_publish_and_deliver_itself() {
     });
 }
 
-/// LOG-01: changes by several threads are emitted in their order, and by one thread at a time.
+/// Changes by several threads are emitted in their order, and by one thread at a time.
 #[test]
+#[doc(alias = "LOG-01")]
 fn events_of_several_threads_are_emitted_in_order_by_one_thread_at_a_time() {
     const THREADS: u32 = 4;
     const EACH: u32 = 1000;

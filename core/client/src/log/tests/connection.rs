@@ -63,8 +63,8 @@ fn check(captured: &Captured, message: &str, fields: &[(&str, capture::Value)]) 
     captured.check(CONNECTION, &all);
 }
 
-/// LOG-21, LOG-23, LOG-24, LOG-25, LOG-27, LOG-32
 #[test]
+#[doc(alias("LOG-21", "LOG-23", "LOG-24", "LOG-25", "LOG-27", "LOG-32"))]
 fn all_events_of_a_connection_are_logged_in_order() {
     let captured = capture(|| {
         let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
@@ -87,8 +87,8 @@ fn all_events_of_a_connection_are_logged_in_order() {
     assert_eq!(captured.len(), 9);
 }
 
-/// LOG-22, LOG-33
 #[test]
+#[doc(alias("LOG-22", "LOG-33"))]
 fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
     let options = PoolOptions {
         max_pool_size: 5,
@@ -112,8 +112,8 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
     check(&captured[0], "Connection pool created", &[("maxConnecting", 9_u64.into())]);
 }
 
-/// LOG-23, LOG-28
 #[test]
+#[doc(alias("LOG-23", "LOG-28"))]
 fn cleared_pool_is_logged_once_while_it_is_paused() {
     let captured = capture(|| {
         let mut rig = Rig::new(PoolOptions::DEFAULT, MESSAGES);
@@ -125,8 +125,8 @@ fn cleared_pool_is_logged_once_while_it_is_paused() {
     assert_eq!(captured.len(), 3, "no message for a pool that is paused already");
 }
 
-/// LOG-23
 #[test]
+#[doc(alias = "LOG-23")]
 fn cleared_service_is_named_in_hex() {
     let captured = capture(|| {
         let options = PoolOptions { load_balanced: true, ..PoolOptions::DEFAULT };
@@ -144,8 +144,8 @@ fn cleared_service_is_named_in_hex() {
     check(cleared, "Connection pool cleared", &[("serviceId", "abababababababababababab".into())]);
 }
 
-/// LOG-25
 #[test]
+#[doc(alias = "LOG-25")]
 fn closed_connection_has_one_of_four_fixed_reasons() {
     let stale = capture(|| {
         let mut rig = Rig::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
@@ -185,8 +185,8 @@ fn closed_connection_has_one_of_four_fixed_reasons() {
     );
 }
 
-/// LOG-26
 #[test]
+#[doc(alias = "LOG-26")]
 fn failed_check_out_has_one_of_three_fixed_reasons() {
     let timeout = capture(|| {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
@@ -235,8 +235,8 @@ fn failed_check_out_has_one_of_three_fixed_reasons() {
     );
 }
 
-/// LOG-21
 #[test]
+#[doc(alias = "LOG-21")]
 fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets() {
     let created = |address: &'static str| {
         let mut captured = capture(|| {
@@ -267,8 +267,8 @@ fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets() {
     unknown[0].check(CONNECTION, &[message]);
 }
 
-/// LOG-40
 #[test]
+#[doc(alias = "LOG-40")]
 fn sentences_follow_the_templates() {
     let captured = capture(|| {
         let options = PoolOptions { max_pool_size: 1, max_connecting: 3, ..PoolOptions::DEFAULT };

@@ -10,15 +10,15 @@ fn from(variables: &[(&str, &str)]) -> LogOptions {
     })
 }
 
-/// LOG-34
 #[test]
+#[doc(alias("LOG-34", "LOG-36"))]
 fn without_variables_all_levels_are_logged() {
     assert_eq!(from(&[]), LogOptions::DEFAULT);
     assert_eq!(LogOptions::DEFAULT.document_length_max, 1000, "LOG-36");
 }
 
-/// LOG-34
 #[test]
+#[doc(alias = "LOG-34")]
 fn variable_all_applies_to_components_without_a_variable() {
     let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
     assert_eq!((options.connection, options.topology), (LevelFilter::DEBUG, LevelFilter::OFF));
@@ -37,8 +37,8 @@ fn variable_all_applies_to_components_without_a_variable() {
     }
 }
 
-/// LOG-34
 #[test]
+#[doc(alias = "LOG-34")]
 fn invalid_settings_count_as_not_set() {
     let options = from(&[
         ("MONGODB_LOG_CONNECTION", "loud"),

@@ -16,8 +16,8 @@ fn run(options: LogOptions) {
     topology.close(now, &mut logs);
 }
 
-/// LOG-35, LOG-38, LOG-39
 #[test]
+#[doc(alias("LOG-35", "LOG-38", "LOG-39"))]
 fn components_are_filtered_by_target_by_any_subscriber() {
     let of = |captured: alloc::vec::Vec<Captured>| {
         let count = |target: &str| captured.iter().filter(|event| event.target == target).count();
@@ -29,8 +29,8 @@ fn components_are_filtered_by_target_by_any_subscriber() {
     assert_eq!(of(capture_where(|meta| *meta.level() < Level::DEBUG, || run(LogOptions::DEFAULT))), (0, 0), "LOG-38");
 }
 
-/// LOG-34
 #[test]
+#[doc(alias = "LOG-34")]
 fn minimum_level_of_a_component_applies_to_every_subscriber() {
     let connection = LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT };
     assert!(capture(|| run(connection)).iter().all(|event| event.target == CONNECTION));
@@ -39,8 +39,8 @@ fn minimum_level_of_a_component_applies_to_every_subscriber() {
     assert_eq!(capture(|| run(LogOptions::OFF)), []);
 }
 
-/// LOG-37
 #[test]
+#[doc(alias = "LOG-37")]
 fn without_a_subscriber_no_component_is_active() {
     let logs = Logs::default();
     assert!(capture_where(|_| false, || assert!(!logs.logs_connections() && !logs.logs_topology())).is_empty());

@@ -119,8 +119,8 @@ fn server() -> [(&'static str, Value); 2] {
     [("serverHost", "db.example".into()), ("serverPort", 27018_u64.into())]
 }
 
-/// LOG-29, LOG-30
 #[test]
+#[doc(alias("LOG-29", "LOG-30"))]
 fn all_events_of_a_topology_are_logged_in_order() {
     let captured = capture(|| {
         let mut rig = Rig::new(LogOptions::DEFAULT);
@@ -141,8 +141,8 @@ fn all_events_of_a_topology_are_logged_in_order() {
     assert_eq!(captured.len(), 8);
 }
 
-/// LOG-29, LOG-31, LOG-33
 #[test]
+#[doc(alias("LOG-29", "LOG-31", "LOG-33"))]
 fn heartbeats_are_logged_with_their_connection() {
     let captured = run(MESSAGES, "hello");
     let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
@@ -177,8 +177,8 @@ fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
     assert_eq!(options, LogOptions { deployment: LevelFilter::OFF, ..LogOptions::DEFAULT });
 }
 
-/// LOG-36
 #[test]
+#[doc(alias = "LOG-36")]
 fn reply_is_cut_at_the_limit_between_characters() {
     let cut = |limit: usize, text: &str| {
         let options = LogOptions { document_length_max: limit, ..MESSAGES };
@@ -196,8 +196,8 @@ fn reply_is_cut_at_the_limit_between_characters() {
     assert_eq!(cut(usize::MAX, &long).len(), 5020);
 }
 
-/// LOG-40
 #[test]
+#[doc(alias = "LOG-40")]
 fn sentences_follow_the_templates() {
     let captured = run(TEXT, "hi");
     assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY), "one field only");
@@ -260,8 +260,9 @@ fn topology_events_are_logged_by_their_kind() {
     assert_eq!(format!("{}", text::Sdam(&empty)), "The topology with ID 5 has no servers");
 }
 
-/// LOG-34: heartbeats alone, without the address of their server.
+/// Heartbeats alone, without the address of their server.
 #[test]
+#[doc(alias = "LOG-34")]
 fn heartbeats_are_logged_at_the_level_of_the_topology() {
     use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
     let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: Some(3) };

@@ -104,8 +104,9 @@ fn client_metadata_is_stored_once_and_validated() {
     assert_eq!(code(&connect(&server).run("admin", long).unwrap()), 185);
 }
 
-/// MON-65: topologyVersion without maxAwaitTimeMS, or the reverse, is an error.
+/// TopologyVersion without maxAwaitTimeMS, or the reverse, is an error.
 #[test]
+#[doc(alias = "MON-65")]
 fn awaitable_hello_requires_both_of_its_arguments() {
     let server = start();
     let mut client = connect(&server);
@@ -125,8 +126,9 @@ fn awaitable_hello_requires_both_of_its_arguments() {
     assert_eq!(code(&client.run("admin", awaitable(&first, -1)).unwrap()), 51024);
 }
 
-/// MON-65: another processId or an older counter is answered at once.
+/// Another processId or an older counter is answered at once.
 #[test]
+#[doc(alias = "MON-65")]
 fn awaitable_hello_of_another_state_is_answered_at_once() {
     let server = start();
     let mut client = connect(&server);
@@ -139,8 +141,9 @@ fn awaitable_hello_of_another_state_is_answered_at_once() {
     assert_eq!(counter(&reply), 1);
 }
 
-/// MON-65: the wait ends at its timeout.
+/// The wait ends at its timeout.
 #[test]
+#[doc(alias = "MON-65")]
 fn awaitable_hello_is_answered_after_its_timeout() {
     let server = start();
     let mut client = connect(&server);
@@ -152,8 +155,9 @@ fn awaitable_hello_is_answered_after_its_timeout() {
     assert_eq!(server.look(|view| view.awaiting_count()), 0);
 }
 
-/// MON-65: the wait ends with a change of state.
+/// The wait ends with a change of state.
 #[test]
+#[doc(alias = "MON-65")]
 fn change_of_state_answers_waiting_hellos() {
     let server = start();
     let mut client = connect(&server);
@@ -172,8 +176,9 @@ fn change_of_state_answers_waiting_hellos() {
     server.wait_until(PATIENCE, |view| view.awaiting_count() == 0).unwrap();
 }
 
-/// MON-65: moreToCome if exhaustAllowed; each later reply answers the one before it.
+/// MoreToCome if exhaustAllowed; each later reply answers the one before it.
 #[test]
+#[doc(alias = "MON-65")]
 fn exhaust_hello_streams_replies_that_answer_each_other() {
     let server = start();
     let mut client = connect(&server);
@@ -193,8 +198,9 @@ fn exhaust_hello_streams_replies_that_answer_each_other() {
     server.wait_until(PATIENCE, |view| view.open_count() == 0 && view.awaiting_count() == 0).unwrap();
 }
 
-/// MON-65: a stream continues after a timeout without a change.
+/// A stream continues after a timeout without a change.
 #[test]
+#[doc(alias = "MON-65")]
 fn exhaust_hello_continues_after_its_timeout() {
     let server = start();
     let mut client = connect(&server);
@@ -207,8 +213,9 @@ fn exhaust_hello_continues_after_its_timeout() {
     }
 }
 
-/// MON-65: never moreToCome with ok: 0; the connection stays usable.
+/// Never moreToCome with ok: 0; the connection stays usable.
 #[test]
+#[doc(alias = "MON-65")]
 fn error_ends_an_exhaust_stream() {
     let server = start();
     let mut client = connect(&server);
@@ -225,8 +232,9 @@ fn error_ends_an_exhaust_stream() {
     assert!(is_ok(&client.run("admin", ping()).unwrap()));
 }
 
-/// MON-65: moreToCome only for clients that set exhaustAllowed, and only for an awaitable hello.
+/// MoreToCome only for clients that set exhaustAllowed, and only for an awaitable hello.
 #[test]
+#[doc(alias = "MON-65")]
 fn exhaust_is_used_only_on_request() {
     let server = start();
     let mut client = connect(&server);
@@ -276,8 +284,9 @@ fn request_behind_a_waiting_hello_is_answered_after_it() {
     assert_eq!(client.read().unwrap().response_to, behind);
 }
 
-/// MON-65: errors of a change of state carry the topologyVersion.
+/// Errors of a change of state carry the topologyVersion.
 #[test]
+#[doc(alias = "MON-65")]
 fn not_primary_errors_carry_the_topology_version() {
     let server = start_as(ServerState::member(Role::Secondary, "rs", &["a:1"], "a:1", None));
     let mut client = connect(&server);

@@ -2,7 +2,7 @@
 //! async-std. The program is that of `poolhouse-smol`'s example, which describes it.
 //!
 //! ```text
-//! cargo run -p poolhouse-async-std --example watch_mux [-- HOST[:PORT].. [--peak N] [--seconds S] [--user NAME --password WORD]]
+//! cargo run -p poolhouse-async-std --example watch_mux_async_std [-- HOST[:PORT].. [--peak N] [--seconds S] [--user NAME --password WORD]]
 //! ```
 
 extern crate alloc;
