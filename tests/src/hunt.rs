@@ -5,15 +5,13 @@ use core::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use poolhouse_core::pool::PoolOptions;
-
-use crate::choices::{Choices, Decisions, Exhaustive};
+use crate::choices::{Choices, Decisions};
 use crate::fuzz::{self, Body, TARGETS, lengths};
 use crate::network;
 use crate::rng::Rng;
 use crate::search::{self, Figures, Stopped};
 use crate::seeds::Run;
-use crate::sim::{self, Kind, Shape, Store, caught};
+use crate::sim::{self, caught};
 
 /// The result of a hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +26,13 @@ pub struct Hunted {
 pub type Generator = fn(u64) -> Hunted;
 
 /// The generators that are not fuzz targets.
-pub const GENERATORS: [(&str, Generator); 11] = [
+pub const GENERATORS: [(&str, Generator); 10] = [
     ("pool", |budget| runs(budget, sim::seed)),
     ("mux", |budget| runs(budget, sim::mux::seed)),
     ("network", |budget| runs(budget, network::seed)),
     ("monitor", |budget| seeds(budget, |seed| random(seed, 520, fuzz::monitor))),
     ("topology", |budget| seeds(budget, |seed| random(seed, 400, fuzz::topology))),
     ("control", |budget| seeds(budget, |seed| random(seed, 2_000, fuzz::control))),
-    ("every_run", every_run),
     ("search_pool", |budget| scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to)),
     ("search_mux", |budget| scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to)),
     ("search_monitor", |budget| scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to)),
@@ -91,37 +88,6 @@ fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
 
 fn byte(rng: &mut Rng) -> u8 {
     rng.next_u64().to_le_bytes()[0]
-}
-
-/// Executes every simulated run of small pools, one pool after the other.
-fn every_run(budget: u64) -> Hunted {
-    let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
-    let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..PoolOptions::DEFAULT };
-    let calls = [Kind::Ready, Kind::CheckOut, Kind::CancelBound, Kind::CancelUnbound, Kind::CancelGranted, Kind::Claim];
-    let news = [Kind::CheckIn, Kind::PollEstablish, Kind::Established, Kind::EstablishFailed];
-    let with = |more: &[Kind]| [&calls[..], &news, more].concat();
-    // Short ones first, so that no single shape uses up the budget.
-    let shapes = [
-        Shape::tiny(one, Store::Heap, &with(&[Kind::CheckInBroken]), 7),
-        Shape::tiny(two, Store::Heap, &with(&[Kind::Clear]), 6),
-        Shape::tiny(two, Store::Fixed2, &with(&[Kind::Drain, Kind::CheckInBroken]), 6),
-        Shape::tiny(two, Store::Heap, &with(&[Kind::Close, Kind::Clear]), 7),
-    ];
-    let mut tried = 0;
-    for (place, shape) in shapes.iter().enumerate() {
-        let mut choices = Exhaustive::new();
-        let mut last = false;
-        // Each gets an equal part; an unused rest is available to the next.
-        let until = budget * (place as u64 + 1) / shapes.len() as u64;
-        while !last && tried < until {
-            tried += 1;
-            if let Err(error) = caught(|| sim::run(shape, &mut choices, &mut sim::Counters::default(), None)) {
-                return Hunted { tried, found: Some(format!("run {tried}, of shape {place}: {error}")) };
-            }
-            last = !choices.advance();
-        }
-    }
-    Hunted { tried, found: None }
 }
 
 /// Explores the first states of each scope: an equal part of the budget for each; an unused rest is
