@@ -3,6 +3,8 @@
 
 mod event;
 mod history;
+#[cfg(test)]
+mod tests;
 mod watched;
 
 pub use event::Event;

@@ -359,7 +359,8 @@ where
     /// Collects the possible results of an establishment.
     fn news(&self, host: &Host<M>, place: u8, inputs: &mut Vec<Input>) {
         let conn = host.establishing[usize::from(place)];
-        let pending = host.pool.model().conn(conn.connection_id().get()).is_some_and(|conn| conn.place == Place::Establishing);
+        let pending =
+            host.pool.model().conn(conn.connection_id().get()).is_some_and(|conn| conn.place == Place::Establishing);
         if self.0.options.load_balanced && pending && host.pool.conn_service(conn).is_none() {
             inputs.extend(places(SERVICES.len()).map(|service| Input::Service(place, service)));
         }

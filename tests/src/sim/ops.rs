@@ -1,8 +1,8 @@
 //! The operations.
 
+use super::Shape;
 use super::kind::Kind;
 use super::simulation::{SERVICES, Simulation, TIME_MAX};
-use super::Shape;
 use crate::choices::Choices;
 use crate::model::pool::Outcome;
 use crate::oracle::pool::Bounded;

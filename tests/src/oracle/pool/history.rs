@@ -190,9 +190,8 @@ impl Oracle {
         checks.check("P38", state == Some(PoolState::Ready), || {
             format!("a pool in state {state:?} creates a connection")
         })?;
-        let is_usable = |conn: &&Conn| {
-            conn.place == Place::Available && self.is_stale(conn) == Some(false) && !self.is_idle(conn)
-        };
+        let is_usable =
+            |conn: &&Conn| conn.place == Place::Available && self.is_stale(conn) == Some(false) && !self.is_idle(conn);
         let spare = self.conns.values().find(is_usable).filter(|_| !self.queue.is_empty());
         checks.check("P17", spare.is_none(), || format!("a connection is created although {spare:?} is available"))?;
         self.newest = number;
@@ -228,9 +227,8 @@ impl Oracle {
     /// A duration must be the time since `start`.
     fn lasted(&self, duration: Duration, start: Instant, checks: &mut Checks) -> Judged {
         let passed = self.now.saturating_since(start);
-        checks.check("P32", duration == passed, || {
-            format!("the event reports {duration:?}, but {passed:?} have passed")
-        })
+        checks
+            .check("P32", duration == passed, || format!("the event reports {duration:?}, but {passed:?} have passed"))
     }
 
     fn closed(&mut self, number: u64, reason: ClosedReason, checks: &mut Checks) -> Judged {
@@ -300,7 +298,8 @@ impl Oracle {
         checks.check("P8", !self.queue.is_empty(), || format!("{number} is checked out without a request"))?;
         let passed = |started: &Instant| self.now.saturating_since(*started);
         let is_other = passed(&self.queue[0]) != duration && self.queue.iter().any(|it| passed(it) == duration);
-        checks.check("P9", !is_other, || format!("{number} is granted to a waiter of {duration:?}, not to the oldest"))?;
+        checks
+            .check("P9", !is_other, || format!("{number} is granted to a waiter of {duration:?}, not to the oldest"))?;
         self.lasted(duration, self.queue[0], checks)?;
         self.queue.remove(0);
         self.conns.insert(number, Conn { place: Place::InUse, ..conn });

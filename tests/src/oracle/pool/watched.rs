@@ -338,7 +338,12 @@ impl<M: Bounded> Watched<M> {
         let counts = pool.counts();
         let [pending, available, in_use] = model.counts();
         let actual = [counts.pending, counts.available, counts.in_use, counts.waiting].map(|count| count as usize);
-        checks.same("P1", "pending, available, in use, waiting", actual, [pending, available, in_use, model.waiting()])?;
+        checks.same(
+            "P1",
+            "pending, available, in use, waiting",
+            actual,
+            [pending, available, in_use, model.waiting()],
+        )?;
         checks.same("P29", "state", pool.state(), model.state())?;
         checks.same("P34", "generation", pool.generation().get(), model.generation())?;
         checks.same("P4", "fill target", pool.fill_target(), model.fill_target())?;
@@ -687,7 +692,9 @@ impl<M: Bounded> Watched<M> {
                 ("P8", prompt && known.is_some_and(|(_, number)| model.owed_wakes().contains(number)))
             }
         };
-        self.checks.check(id, is_owed, || format!("polled {action:?}")).unwrap_or_else(|violation| panic!("{violation}"));
+        self.checks
+            .check(id, is_owed, || format!("polled {action:?}"))
+            .unwrap_or_else(|violation| panic!("{violation}"));
         match action {
             None => {}
             Some(PoolAction::Establish(conn)) => model.took_establish(number(conn)),
@@ -699,15 +706,6 @@ impl<M: Bounded> Watched<M> {
             }
         }
         self.judge(Call::Poll, (), ());
-    }
-
-    /// [`Pool::reserve`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
-    pub fn reserve(&mut self, conns: u32, waiters: u32) -> Result<(), poolhouse_core::storage::Full> {
-        self.pool.reserve(conns, waiters)
     }
 }
 
@@ -774,12 +772,7 @@ fn in_one_order(events: &mut [(Instant, Event)]) {
 }
 
 /// The invariant that the first difference breaks.
-fn difference(
-    call: Call,
-    actual: &[(Instant, Event)],
-    expected: &[(Instant, Event)],
-    model: &Model,
-) -> Violation {
+fn difference(call: Call, actual: &[(Instant, Event)], expected: &[(Instant, Event)], model: &Model) -> Violation {
     let place = actual.iter().zip(expected).take_while(|(actual, expected)| actual == expected).count();
     let id = match (actual.get(place), expected.get(place)) {
         (Some((at, actual)), Some((due, expected))) if actual == expected => {
@@ -793,3 +786,6 @@ fn difference(
     };
     Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
 }
+
+#[cfg(test)]
+mod tests;
