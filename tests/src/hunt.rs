@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::choices::{Choices, Decisions};
+use crate::fuzz::mutate::mutated;
 use crate::fuzz::{self, Body, TARGETS, lengths};
 use crate::network;
 use crate::rng::Rng;
@@ -82,12 +83,8 @@ fn seeds(budget: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Hunted 
 /// Executes a simulated run described by random bytes.
 fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
     let mut rng = Rng::stream(seed, "hunt");
-    let data: Vec<u8> = (0..rng.below(length)).map(|_| byte(&mut rng)).collect();
+    let data: Vec<u8> = (0..rng.below(length)).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
     caught(|| body(&data))
-}
-
-fn byte(rng: &mut Rng) -> u8 {
-    rng.next_u64().to_le_bytes()[0]
 }
 
 /// Explores the first states of each scope: an equal part of the budget for each; an unused rest is
@@ -139,22 +136,7 @@ pub fn files(folder: &Path) -> Vec<Vec<u8>> {
 
 /// Returns one of the files with a few changes.
 fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
-    let mut data = if files.is_empty() { vec![0; 64] } else { files[rng.index(files.len())].clone() };
-    for _ in 0..=rng.below(4) {
-        let at = rng.index(data.len() + 1);
-        match rng.below(5) {
-            0 if at < data.len() => data[at] = byte(rng),
-            1 if at < data.len() => data[at] ^= 1 << rng.below(8),
-            2 if at < data.len() => drop(data.remove(at)),
-            3 if !files.is_empty() => {
-                let other = &files[rng.index(files.len())];
-                let from = rng.index(other.len() + 1);
-                data.truncate(at);
-                data.extend_from_slice(&other[from..]);
-            }
-            _ => data.insert(at, byte(rng)),
-        }
-    }
+    let mut data = mutated(files, rng);
     match name {
         "bson" | "hello" | "wire" | "decompress" => lengths::repair(&mut data, rng.below(4)),
         "wire_cql" => lengths::repair_envelopes(&mut data, rng.below(4)),

@@ -5,7 +5,7 @@ use super::{Shape, Trace, next_kind};
 use crate::choices::Choices;
 use crate::oracle::pool::{Bounded, Event, Watched};
 use poolhouse_core::pool::{
-    ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
+    Claim, ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::{Instant, ObjectId};
 
@@ -203,13 +203,8 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             let _ = other.check_out(now, None, &mut ()).expect("it is ready");
             let conn = other.poll_establish().expect("it owes one");
             other.handle_established(now, conn, &mut ()).expect("it is pending");
-            let poolhouse_core::pool::CheckOut::Granted(lease) = ({
-                let Some(PoolAction::Wake(waiter)) = other.poll_prompt() else { unreachable!("it was granted") };
-                other.cancel(now, waiter, &mut ());
-                other.check_out(now, None, &mut ()).expect("it is available")
-            }) else {
-                unreachable!("it is available")
-            };
+            let Some(PoolAction::Wake(waiter)) = other.poll_prompt() else { unreachable!("it was granted") };
+            let Claim::Granted(lease) = other.claim(now, waiter) else { unreachable!("it was granted") };
             lease
         })
     }

@@ -95,7 +95,11 @@ fn each_wrong_event_breaks_only_its_invariant() {
         ("P29", ready(ONE, &[]), (0, Event::PoolCreated(ONE))),
         ("P29", ready(ONE, &[clear(false)]), (0, clear(false))),
         ("P29", vec![], (0, Event::PoolReady)),
-        ("P30", waiting(ONE, &[clear(true), failed(CLEARED, 0)]), (0, closed(1, ClosedReason::Stale))),
+        (
+            "P30",
+            [waiting(ONE, &[]), vec![(1, clear(true)), (1, failed(CLEARED, 1))]].concat(),
+            (1, closed(1, ClosedReason::Stale)),
+        ),
         ("P31", idle(ONE, &[]), (0, closed(1, ClosedReason::Stale))),
         (
             "P31",

@@ -138,6 +138,7 @@ impl Call {
         match (reason, self) {
             (ClosedReason::Idle, _) => "P26",
             (ClosedReason::PoolClosed, _) => "P42",
+            (ClosedReason::Error, Self::EstablishFailed { .. }) => "P24",
             (ClosedReason::Error, _) => "P31",
             (ClosedReason::Stale, Self::Established { .. }) => "P36",
             (ClosedReason::Stale, Self::Clear { interrupts: true }) => "P30",

@@ -62,7 +62,12 @@ fn state_and_results_that_differ_break_their_invariants() {
     breaks("M6", || watched.poll_action(NOW));
     let (mut watched, _) = open();
     watched.mux.close(NOW, &mut ());
-    breaks("M4", || watched.acquire(NOW, None, &mut ()));
+    breaks("M5", || watched.acquire(NOW, None, &mut ()));
+    let mut watched = new();
+    let _waiting = watched.acquire(NOW, None, &mut ());
+    let (waiter, _) = watched.waiters()[0];
+    watched.mux.cancel(NOW, waiter, &mut ());
+    breaks("M4", || watched.claim(NOW, waiter));
 }
 
 #[test]
