@@ -11,6 +11,7 @@ pub mod hello;
 pub mod lengths;
 pub mod monitor;
 pub mod monitor_bytes;
+pub mod mutate;
 pub mod mux;
 pub mod pool;
 pub mod scram;

@@ -5,15 +5,14 @@ use core::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use poolhouse_core::pool::PoolOptions;
-
-use crate::choices::{Choices, Decisions, Exhaustive};
+use crate::choices::{Choices, Decisions};
+use crate::fuzz::mutate::mutated;
 use crate::fuzz::{self, Body, TARGETS, lengths};
 use crate::network;
 use crate::rng::Rng;
 use crate::search::{self, Figures, Stopped};
 use crate::seeds::Run;
-use crate::sim::{self, Kind, Shape, Store, caught};
+use crate::sim::{self, caught};
 
 /// The result of a hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +27,13 @@ pub struct Hunted {
 pub type Generator = fn(u64) -> Hunted;
 
 /// The generators that are not fuzz targets.
-pub const GENERATORS: [(&str, Generator); 11] = [
+pub const GENERATORS: [(&str, Generator); 10] = [
     ("pool", |budget| runs(budget, sim::seed)),
     ("mux", |budget| runs(budget, sim::mux::seed)),
     ("network", |budget| runs(budget, network::seed)),
     ("monitor", |budget| seeds(budget, |seed| random(seed, 520, fuzz::monitor))),
     ("topology", |budget| seeds(budget, |seed| random(seed, 400, fuzz::topology))),
     ("control", |budget| seeds(budget, |seed| random(seed, 2_000, fuzz::control))),
-    ("every_run", every_run),
     ("search_pool", |budget| scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to)),
     ("search_mux", |budget| scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to)),
     ("search_monitor", |budget| scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to)),
@@ -85,43 +83,8 @@ fn seeds(budget: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Hunted 
 /// Executes a simulated run described by random bytes.
 fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
     let mut rng = Rng::stream(seed, "hunt");
-    let data: Vec<u8> = (0..rng.below(length)).map(|_| byte(&mut rng)).collect();
+    let data: Vec<u8> = (0..rng.below(length)).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
     caught(|| body(&data))
-}
-
-fn byte(rng: &mut Rng) -> u8 {
-    rng.next_u64().to_le_bytes()[0]
-}
-
-/// Executes every simulated run of small pools, one pool after the other.
-fn every_run(budget: u64) -> Hunted {
-    let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
-    let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..PoolOptions::DEFAULT };
-    let calls = [Kind::Ready, Kind::CheckOut, Kind::CancelBound, Kind::CancelUnbound, Kind::CancelGranted, Kind::Claim];
-    let news = [Kind::CheckIn, Kind::PollEstablish, Kind::Established, Kind::EstablishFailed];
-    let with = |more: &[Kind]| [&calls[..], &news, more].concat();
-    // Short ones first, so that no single shape uses up the budget.
-    let shapes = [
-        Shape::tiny(one, Store::Heap, &with(&[Kind::CheckInBroken]), 7),
-        Shape::tiny(two, Store::Heap, &with(&[Kind::Clear]), 6),
-        Shape::tiny(two, Store::Fixed2, &with(&[Kind::Drain, Kind::CheckInBroken]), 6),
-        Shape::tiny(two, Store::Heap, &with(&[Kind::Close, Kind::Clear]), 7),
-    ];
-    let mut tried = 0;
-    for (place, shape) in shapes.iter().enumerate() {
-        let mut choices = Exhaustive::new();
-        let mut last = false;
-        // Each gets an equal part; an unused rest is available to the next.
-        let until = budget * (place as u64 + 1) / shapes.len() as u64;
-        while !last && tried < until {
-            tried += 1;
-            if let Err(error) = caught(|| sim::run(shape, &mut choices, &mut sim::Counters::default(), None)) {
-                return Hunted { tried, found: Some(format!("run {tried}, of shape {place}: {error}")) };
-            }
-            last = !choices.advance();
-        }
-    }
-    Hunted { tried, found: None }
 }
 
 /// Explores the first states of each scope: an equal part of the budget for each; an unused rest is
@@ -173,22 +136,7 @@ pub fn files(folder: &Path) -> Vec<Vec<u8>> {
 
 /// Returns one of the files with a few changes.
 fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
-    let mut data = if files.is_empty() { vec![0; 64] } else { files[rng.index(files.len())].clone() };
-    for _ in 0..=rng.below(4) {
-        let at = rng.index(data.len() + 1);
-        match rng.below(5) {
-            0 if at < data.len() => data[at] = byte(rng),
-            1 if at < data.len() => data[at] ^= 1 << rng.below(8),
-            2 if at < data.len() => drop(data.remove(at)),
-            3 if !files.is_empty() => {
-                let other = &files[rng.index(files.len())];
-                let from = rng.index(other.len() + 1);
-                data.truncate(at);
-                data.extend_from_slice(&other[from..]);
-            }
-            _ => data.insert(at, byte(rng)),
-        }
-    }
+    let mut data = mutated(files, rng);
     match name {
         "bson" | "hello" | "wire" | "decompress" => lengths::repair(&mut data, rng.below(4)),
         "wire_cql" => lengths::repair_envelopes(&mut data, rng.below(4)),

@@ -17,6 +17,7 @@ pub mod fuzz;
 pub mod handshake;
 pub mod hunt;
 pub mod invariants;
+pub mod lateness;
 pub mod model;
 pub mod mongod;
 pub mod network;

@@ -8,19 +8,16 @@
 mod kind;
 pub mod mux;
 mod ops;
-pub(crate) mod same;
 mod simulation;
 
 pub use kind::{Counters, Kind};
 
 use crate::choices::{Choices, Decisions};
-use crate::model::pool::Room;
 use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions, Reuse};
 use simulation::Simulation;
-pub(crate) use simulation::translated;
 use std::panic::catch_unwind;
 
 /// The log of a run, for readers.
@@ -39,8 +36,6 @@ pub struct Shape {
     pub sticky: u32,
     /// Number of operations.
     pub steps: u32,
-    /// Whether parameters are drawn from the smallest set, as an exhaustive search requires.
-    pub tiny: bool,
 }
 
 /// The memory of a pool's slots.
@@ -149,17 +144,7 @@ impl Shape {
         }
         weights[Kind::Ready as usize] = weights[Kind::Ready as usize].max(1);
         let sticky = choices.one_of(&[0, 0, 30, 80]);
-        Self { options, store, weights, sticky, steps: choices.below(150) + 10, tiny: false }
-    }
-
-    /// A small pool, with only these kinds of operation.
-    #[must_use]
-    pub fn tiny(options: PoolOptions, store: Store, kinds: &[Kind], steps: u32) -> Self {
-        let mut weights = [0; Kind::COUNT];
-        for &kind in kinds {
-            weights[kind as usize] = 1;
-        }
-        Self { options, store, weights, sticky: 0, steps, tiny: true }
+        Self { options, store, weights, sticky, steps: choices.below(150) + 10 }
     }
 }
 
@@ -169,11 +154,10 @@ impl Shape {
 ///
 /// Panics when pool and model differ, or an invariant is broken.
 pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
-    let room = |conns, waiters, services| Room { conns, waiters, services };
     match shape.store {
-        Store::Heap => Simulation::<OnHeap>::new(shape, Room::ENDLESS, counters, trace).run(choices),
-        Store::Fixed2 => Simulation::<Fixed<2, 3, 1>>::new(shape, room(2, 3, 1), counters, trace).run(choices),
-        Store::Fixed6 => Simulation::<Fixed<6, 8, 2>>::new(shape, room(6, 8, 2), counters, trace).run(choices),
+        Store::Heap => Simulation::<OnHeap>::new(shape, counters, trace).run(choices),
+        Store::Fixed2 => Simulation::<Fixed<2, 3, 1>>::new(shape, counters, trace).run(choices),
+        Store::Fixed6 => Simulation::<Fixed<6, 8, 2>>::new(shape, counters, trace).run(choices),
     }
 }
 

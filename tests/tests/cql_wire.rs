@@ -1,27 +1,8 @@
 //! The fuzz body of Cassandra's protocol on its seeds, on mutations of them, and on every tiny
 //! input.
 
-use poolhouse_tests::fuzz;
+use poolhouse_tests::fuzz::{self, mutate::mutated};
 use poolhouse_tests::rng::Rng;
-
-fn below(random: &mut Rng, bound: usize) -> usize {
-    usize::try_from(random.next_u64() % u64::try_from(bound).expect("small")).expect("below a usize")
-}
-
-fn mutate(bytes: &mut Vec<u8>, random: &mut Rng) {
-    const SIGNIFICANT: [u8; 12] = [0, 1, 2, 8, 9, 0x10, 0x7f, 0x80, 0x84, 0x85, 0xfe, 0xff];
-    for _ in 0..=below(random, 3) {
-        let at = below(random, bytes.len() + 1);
-        let byte = SIGNIFICANT[below(random, SIGNIFICANT.len())];
-        match below(random, 5) {
-            0 if at < bytes.len() => bytes[at] = byte,
-            1 => bytes.truncate(at),
-            2 => bytes.insert(at, byte),
-            3 if at < bytes.len() => drop(bytes.remove(at)),
-            _ => bytes.extend_from_within(at..),
-        }
-    }
-}
 
 #[test]
 fn fuzz_body_holds_on_seeds_and_on_cuts_of_them() {
@@ -37,10 +18,7 @@ fn fuzz_body_holds_on_seeds_and_on_cuts_of_them() {
 fn fuzz_body_holds_on_mutations_of_seeds() {
     let seeds = fuzz::cql::seeds();
     for number in 0..3_000 {
-        let mut random = Rng::new(number);
-        let mut bytes = seeds[below(&mut random, seeds.len())].clone();
-        mutate(&mut bytes, &mut random);
-        fuzz::cql(&bytes);
+        fuzz::cql(&mutated(&seeds, &mut Rng::new(number)));
     }
 }
 

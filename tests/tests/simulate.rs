@@ -1,12 +1,8 @@
-//! The pool against its reference model: fourteen thousand seeds, all simulated runs of tiny
-//! shapes, and random fuzz bytes.
+//! The pool against its reference model: fourteen thousand seeds, and random fuzz bytes.
 //!
 //! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
 //! the number of seeds.
 #![forbid(unsafe_code)]
-
-#[path = "simulate/exhaustive.rs"]
-mod exhaustive;
 
 use libtest_mimic::{Failed, Trial};
 use poolhouse_core::sim::chance::Point;
@@ -90,7 +86,7 @@ fn main() -> ExitCode {
             let points = [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction];
             with_points(2_000, &points, sim::seed)
         });
-    LIVES.run(exhaustive::trials().into_iter().chain([points]))
+    LIVES.run([points])
 }
 
 fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {

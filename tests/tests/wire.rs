@@ -1,49 +1,12 @@
 //! The fuzz body of the wire on seeds, on mutations of them, and exhaustively on tiny inputs; and
 //! tests of several modules of the wire together.
 
-use poolhouse_tests::fuzz;
+use poolhouse_tests::fuzz::{self, mutate::mutated};
+use poolhouse_tests::rng::Rng;
 use poolhouse_wire::Decoded;
 use poolhouse_wire::WireErrorKind;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
 use poolhouse_wire::message::{Exchange, Flags, Limits, Matched, Outgoing, decode_message, encode_message};
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound.max(1)).expect("small")).expect("below a usize")
-    }
-
-    fn byte(&mut self) -> u8 {
-        const SIGNIFICANT: [u8; 12] = [0, 1, 2, 3, 4, 5, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff];
-        if self.below(2) == 0 { SIGNIFICANT[self.below(SIGNIFICANT.len())] } else { self.next().to_le_bytes()[0] }
-    }
-}
-
-fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(5) {
-            0 if !bytes.is_empty() => bytes[at] = random.byte(),
-            1 => bytes.truncate(at),
-            2 => bytes.insert(at, random.byte()),
-            3 if !bytes.is_empty() => drop(bytes.remove(at)),
-            _ => {
-                let end = at + random.below(bytes.len() - at + 1);
-                bytes.extend_from_within(at..end);
-            }
-        }
-    }
-}
 
 #[test]
 fn fuzz_body_holds_on_seeds() {
@@ -56,10 +19,7 @@ fn fuzz_body_holds_on_seeds() {
 fn fuzz_body_holds_on_mutations_of_seeds() {
     let seeds = fuzz::wire::seeds();
     for number in 0..3_000_u64 {
-        let mut random = Random(number);
-        let mut bytes = seeds[random.below(seeds.len())].clone();
-        mutate(&mut bytes, &mut random);
-        fuzz::wire(&bytes);
+        fuzz::wire(&mutated(&seeds, &mut Rng::new(number)));
     }
 }
 

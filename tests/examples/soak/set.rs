@@ -27,26 +27,25 @@ pub(crate) type Failure = Box<dyn core::error::Error>;
 /// Time limit of each wait for a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// At most `WINDOWS_MAX` windows without faults are evaluated: at most `DISTURBED_MAX` may be
-/// disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window in which the set elected a
-/// primary, or in which the machine stalled, counts as neither.
+/// Windows without faults are evaluated until many operations have succeeded in this number of
+/// them. No operation may fail in any of them. A window in which the set elected a primary, or in
+/// which the machine stalled, is not counted. At most `WINDOWS_MAX` windows are evaluated.
 const WINDOWS_MAX: usize = 8;
-const DISTURBED_MAX: usize = 1;
 const PEACEFUL_MIN: usize = 3;
 
 /// The machine has stalled if a sleep of `STEP` took at least `STANDSTILL`.
 const STEP: Duration = Duration::from_millis(100);
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Smallest number of successful operations in a peaceful window.
+/// Smallest number of successful operations in a window that is counted.
 const SUCCESSES_MIN: u64 = 100;
 
 /// Smallest number of samples in which all servers answer. The run is extended by up to `MORE` to
-/// collect them.
+/// collect them, and until each kind of fault has occurred.
 const LOOKS_MIN: usize = 8;
 const MORE: Duration = Duration::from_secs(120);
 
-/// A run of at least this duration must contain each kind of fault, and uses slower paces.
+/// A run of at least this duration must contain each kind of incident, and uses slower paces.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 /// Runs the whole soak. Returns a list of the faults found.
@@ -137,12 +136,6 @@ struct Window {
     is_excused: bool,
 }
 
-impl Window {
-    const fn is_peaceful(self) -> bool {
-        self.failures == 0 && self.successes >= SUCCESSES_MIN
-    }
-}
-
 /// Figures for the report.
 struct Done<'a> {
     incidents: Incidents,
@@ -169,7 +162,8 @@ impl Soak {
                 chaos::cause_incidents(servers, plan.seed, pace, &stopped)
             });
             let are_few = |samples: &[Sample]| samples.iter().filter(|it| it.served.is_some()).count() < LOOKS_MIN;
-            while begun.elapsed() < plan.time || (are_few(samples) && begun.elapsed() < plan.time + MORE) {
+            let is_short = |samples: &[Sample]| are_few(samples) || faults(servers).values().any(|count| *count == 0);
+            while begun.elapsed() < plan.time || (is_short(samples) && begun.elapsed() < plan.time + MORE) {
                 if is_done.recv_timeout(period) != Err(mpsc::RecvTimeoutError::Timeout) {
                     break;
                 }
@@ -193,7 +187,7 @@ impl Soak {
         let quiet = self.client.options().pool.max_idle_time.expect("maxIdleTimeMS is set") * 2;
         thread::sleep(quiet);
         if !self.wait_for_recovery(load, quiet / 2) {
-            wrong.push(format!("too few peaceful windows: {:?}", self.windows));
+            wrong.push(format!("operations fail without faults, or too few succeed: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
         let seen = until(PATIENCE, || {
@@ -206,8 +200,7 @@ impl Soak {
         Ok(wrong)
     }
 
-    /// Returns whether most windows of this length are peaceful: many operations succeed and none
-    /// fails.
+    /// Returns whether no operation fails in windows of this length, and many succeed.
     fn wait_for_recovery(&mut self, load: &Load, length: Duration) -> bool {
         for _ in 0..WINDOWS_MAX {
             load.tally.forget_failures();
@@ -223,10 +216,12 @@ impl Soak {
             // A set that does not report its term does not excuse the window.
             let has_elected = term.is_some() && self.term() > term;
             self.windows.push(Window { failures, successes, is_excused: has_elected || stood_still });
-            let peaceful = self.windows.iter().filter(|window| window.is_peaceful() && !window.is_excused).count();
-            let disturbed = self.windows.iter().filter(|window| !window.is_peaceful() && !window.is_excused).count();
-            if peaceful >= PEACEFUL_MIN || disturbed > DISTURBED_MAX {
-                return disturbed <= DISTURBED_MAX;
+            let judged = || self.windows.iter().filter(|window| !window.is_excused);
+            if judged().any(|window| window.failures > 0) {
+                return false;
+            }
+            if judged().filter(|window| window.successes >= SUCCESSES_MIN).count() >= PEACEFUL_MIN {
+                return true;
             }
         }
         false
@@ -263,19 +258,12 @@ impl Soak {
     fn report(&self, done: &Done<'_>, wrong: &mut Vec<String>) {
         let count = |wanted| done.ledgers.iter().flatten().filter(|it| **it == wanted).count();
         let load = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::SeqCst);
-        let mut faults = BTreeMap::new();
-        for counts in self.servers.proxies.iter().map(Proxy::counts) {
-            *faults.entry("accepted").or_insert(0) += counts.accepted;
-            *faults.entry("unreached").or_insert(0) += counts.unreached;
-            for (fault, count) in Fault::ALL.iter().zip(counts.faults) {
-                *faults.entry(fault.name()).or_insert(0) += count;
-            }
-        }
+        let faults = faults(&self.servers);
+        wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
         let incidents: BTreeMap<_, _> = Incident::NAMES.iter().zip(done.incidents).collect();
         let (tally, balance) = (done.tally, done.balance);
-        // In a short run some kinds of fault may not have occurred.
         if self.plan.time >= LONG {
-            wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
+            wrong.extend(incidents.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
         }
         let errors: BTreeMap<_, _> = tally.errors().into_iter().collect();
         let figures = json!({
@@ -317,6 +305,19 @@ impl Soak {
         );
         figures::record("soak", &figures);
     }
+}
+
+/// Counts the connections of all proxies, by fault.
+fn faults(servers: &Servers) -> BTreeMap<&'static str, u64> {
+    let mut faults = BTreeMap::new();
+    for counts in servers.proxies.iter().map(Proxy::counts) {
+        *faults.entry("accepted").or_insert(0) += counts.accepted;
+        *faults.entry("unreached").or_insert(0) += counts.unreached;
+        for (fault, count) in Fault::ALL.iter().zip(counts.faults) {
+            *faults.entry(fault.name()).or_insert(0) += count;
+        }
+    }
+    faults
 }
 
 /// Waits until a condition holds; else returns its last description as the error.

@@ -1,17 +1,20 @@
-//! The clock and its timers: never early, in order, at any distance, and cancelled when they are
-//! dropped.
+//! The clock and its timers: never early, hardly late, in order, at any distance, and cancelled when
+//! they are dropped.
 
 use super::alarm::Alarm;
 use super::{Hosted, Subject, case_of_threads, run_case};
+use crate::lateness::Lateness;
 use crate::patience::eventually;
 use crate::suite::Suite;
 use alloc::sync::Arc;
 use core::pin::pin;
+use core::task::Waker;
 use core::time::Duration;
 use futures_lite::FutureExt;
 use poolhouse_client::{Net, Platform};
 use poolhouse_core::Instant;
 use poolhouse_driver::BaseRuntime as _;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -29,6 +32,11 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
 pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite.case("timers::many_that_are_far_are_dropped_at_once", || {
         run_case::<Hosted<P>>(many_that_are_far_are_dropped_at_once)
+    });
+    let suite =
+        suite.case("timers::ring_soon_after_their_times", || run_case::<Hosted<P>>(ring_soon_after_their_times));
+    let suite = case_of_threads(suite, "timers::wake_ups_take_effect_soon", || {
+        run_case::<Hosted<P>>(wake_ups_take_effect_soon)
     });
     case_of_threads(suite, "timers::can_move_to_other_threads", || run_case::<Hosted<P>>(can_move_to_other_threads))
 }
@@ -142,6 +150,68 @@ async fn many_that_are_far_are_dropped_at_once<P: Platform + Default>(subject: &
         }
         eventually("the wakers are dropped", || alarm.wakers() == 0).await;
     }
+}
+
+/// P19, B1: many timers in one task, which are created neither in the order of their times nor in
+/// reverse.
+async fn ring_soon_after_their_times<P: Platform + Default>(subject: &Hosted<P>) {
+    const COUNT: u64 = 200;
+    let platform = subject.runtime().platform();
+    let (begun, begun_machine) = (platform.now(), std::time::Instant::now());
+    let afters: Vec<_> = (0..COUNT).map(|i| Duration::from_millis(50 + i * 37 % COUNT * 2)).collect();
+    let due: Vec<_> = afters.iter().map(|after| begun_machine + *after).collect();
+    let machine = thread::spawn(move || Lateness::of_machine(&due));
+    let mut timers: Vec<_> = afters
+        .iter()
+        .map(|after| begun.saturating_add(*after))
+        .map(|at| (at, Box::pin(platform.sleep_until(at))))
+        .collect();
+    let (alarm, mut late) = (Arc::new(Alarm::default()), Vec::new());
+    while !timers.is_empty() {
+        timers.retain_mut(|(at, timer)| {
+            let is_pending = alarm.poll(timer.as_mut()).is_pending();
+            if !is_pending {
+                late.push(platform.now().saturating_since(*at));
+            }
+            is_pending
+        });
+        if !timers.is_empty() {
+            alarm.rung().await;
+        }
+    }
+    let machine = machine.join().expect("the machine is measured");
+    Lateness::of(late).assert_small("timers", machine);
+}
+
+/// B1: the time from a wake-up by another thread until the task runs.
+async fn wake_ups_take_effect_soon<P: Platform + Default>(_subject: &Hosted<P>) {
+    const COUNT: usize = 200;
+    let (task, machine) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+    let woken_at = Arc::new(Mutex::new(std::time::Instant::now()));
+    let since = |woken_at: &Mutex<std::time::Instant>| woken_at.lock().expect("no panic").elapsed();
+    let (turn, is_turn) = mpsc::channel();
+    let waker = thread::spawn({
+        let (task, machine, woken_at) = (Arc::clone(&task), Arc::clone(&machine), Arc::clone(&woken_at));
+        move || {
+            while let Ok(is_task) = is_turn.recv() {
+                thread::sleep(Duration::from_micros(200));
+                *woken_at.lock().expect("no panic") = std::time::Instant::now();
+                Waker::from(Arc::clone(if is_task { &task } else { &machine })).wake();
+            }
+        }
+    });
+    let (mut of_task, mut of_machine) = (Vec::new(), Vec::new());
+    for _ in 0..COUNT {
+        turn.send(true).expect("it waits");
+        task.rung().await;
+        of_task.push(since(&woken_at));
+        turn.send(false).expect("it waits");
+        machine.wait();
+        of_machine.push(since(&woken_at));
+    }
+    drop(turn);
+    waker.join().expect("no panic");
+    Lateness::of(of_task).assert_small("wake-ups", Lateness::of(of_machine));
 }
 
 /// Timers are polled on one thread, and awaited or dropped on another.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::choices::{Bytes, Choices};
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
     CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
@@ -28,39 +29,20 @@ pub fn monitor(data: &[u8]) {
 ///
 /// On a finding: the monitor breaks a rule.
 pub fn run(data: &[u8]) -> Counts {
-    let mut choices = Choices(data);
+    let mut choices = Bytes::new(data);
     let mut run = Run::new(&mut choices);
     if choices.below(16) != 0 {
         run.start();
     }
-    while !choices.0.is_empty() {
+    while !choices.is_over() {
         run.step(&mut choices);
         run.compare();
     }
     run.end()
 }
 
-/// Choices from bytes; 0 after the bytes end.
-struct Choices<'a>(&'a [u8]);
-
-impl Choices<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn below(&mut self, count: u8) -> u8 {
-        self.byte() % count
-    }
-
-    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[usize::from(self.byte()) % values.len()]
-    }
-}
-
 /// Inputs of a run in which servers and hosts mostly behave correctly.
-const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
+const CALM: [u32; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
 
 struct Run {
     /// Whether few faults occur.
@@ -77,20 +59,20 @@ struct Run {
 }
 
 impl Run {
-    fn new(choices: &mut Choices<'_>) -> Self {
+    fn new(choices: &mut Bytes<'_>) -> Self {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let options = MonitorOptions {
-            heartbeat_frequency: Duration::from_millis(choices.pick(&[500, 501, 1_000, 10_000])),
+            heartbeat_frequency: Duration::from_millis(choices.one_of(&[500, 501, 1_000, 10_000])),
             connect_timeout: choices
-                .pick(&[None, Some(1), Some(200), Some(10_000), Some(10_000), Some(10_000), Some(2_147_483_647)])
+                .one_of(&[None, Some(1), Some(200), Some(10_000), Some(10_000), Some(10_000), Some(2_147_483_647)])
                 .map(Duration::from_millis),
-            server_monitoring_mode: choices.pick(&modes),
+            server_monitoring_mode: choices.one_of(&modes),
             is_faas: choices.below(8) == 0,
             server_api: choices.below(2) == 0,
         };
         let config = options.validate().expect("options within their ranges");
-        let server = ServerId::new(u32::from(choices.byte()));
-        let now = Instant::from_nanos(u64::from(choices.byte()));
+        let server = ServerId::new(choices.below(256));
+        let now = Instant::from_nanos(u64::from(choices.below(256)));
         Self {
             calm: choices.below(3) != 0,
             monitor: Watched::new(server, config),
@@ -103,9 +85,9 @@ impl Run {
         }
     }
 
-    fn step(&mut self, choices: &mut Choices<'_>) {
+    fn step(&mut self, choices: &mut Bytes<'_>) {
         self.reported = self.now;
-        let input = if self.calm { choices.pick(&CALM) } else { choices.below(24) };
+        let input = if self.calm { choices.one_of(&CALM) } else { choices.below(24) };
         match input {
             0 => self.start(),
             1 => {
@@ -126,7 +108,7 @@ impl Run {
                 self.model.set_server_known(known);
             }
             4 => {
-                let millis = choices.pick(&[0, 1, 5, 100, 499, 500, 1_000]);
+                let millis = choices.one_of(&[0, 1, 5, 100, 499, 500, 1_000]);
                 self.now = self.now.saturating_add(Duration::from_millis(millis));
             }
             5..=8 => self.jump_to_due(),
@@ -188,7 +170,7 @@ impl Run {
     }
 
     /// A valid report about a monitor connection that waits for one.
-    fn answer(&mut self, kind: MonitorConnKind, choices: &mut Choices<'_>) {
+    fn answer(&mut self, kind: MonitorConnKind, choices: &mut Bytes<'_>) {
         self.take_actions();
         let Some(id) = self.newest(kind) else { return };
         match self.model.waits_for_reply(id) {
@@ -206,13 +188,13 @@ impl Run {
     }
 
     /// An arbitrary report about an arbitrary connection.
-    fn nonsense(&mut self, choices: &mut Choices<'_>) {
-        let id = self.ids[usize::from(choices.byte()) % self.ids.len()];
+    fn nonsense(&mut self, choices: &mut Bytes<'_>) {
+        let id = choices.one_of(&self.ids);
         self.any_report(id, choices);
     }
 
     /// An arbitrary report about the newest connection of `conn`.
-    fn report(&mut self, kind: MonitorConnKind, choices: &mut Choices<'_>) {
+    fn report(&mut self, kind: MonitorConnKind, choices: &mut Bytes<'_>) {
         if let Some(id) = self.newest(kind) {
             self.any_report(id, choices);
         }
@@ -222,7 +204,7 @@ impl Run {
         self.ids.iter().rev().find(|id| id.kind() == kind).copied()
     }
 
-    fn any_report(&mut self, id: MonitorConnId, choices: &mut Choices<'_>) {
+    fn any_report(&mut self, id: MonitorConnId, choices: &mut Bytes<'_>) {
         match choices.below(3) {
             0 => self.dialed(id),
             1 => {
@@ -268,7 +250,7 @@ impl Run {
 
     /// Applies the outcome, if there is one. Sometimes another input precedes it, or the topology
     /// disagrees.
-    fn apply(&mut self, choices: &mut Choices<'_>) {
+    fn apply(&mut self, choices: &mut Bytes<'_>) {
         assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
         match choices.below(128) {
@@ -347,17 +329,17 @@ const fn version(process: u8, counter: i64) -> TopologyVersion {
     TopologyVersion { process_id: ObjectId([process; 12]), counter }
 }
 
-fn any_version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
+fn any_version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
     match choices.below(5) {
         0 => None,
-        1 => Some(version(choices.below(2), i64::MIN)),
-        2 => Some(version(choices.below(2), i64::MAX)),
-        _ => Some(version(choices.below(2), i64::from(choices.byte()))),
+        1 => Some(version(choices.one_of(&[0, 1]), i64::MIN)),
+        2 => Some(version(choices.one_of(&[0, 1]), i64::MAX)),
+        _ => Some(version(choices.one_of(&[0, 1]), i64::from(choices.below(256)))),
     }
 }
 
 /// A plausible reply of a correct server.
-fn likely_reply(choices: &mut Choices<'_>) -> CheckReply {
+fn likely_reply(choices: &mut Bytes<'_>) -> CheckReply {
     if choices.below(8) == 0 {
         return any_reply(choices);
     }
@@ -369,19 +351,19 @@ fn likely_reply(choices: &mut Choices<'_>) -> CheckReply {
     }
 }
 
-fn any_reply(choices: &mut Choices<'_>) -> CheckReply {
+fn any_reply(choices: &mut Bytes<'_>) -> CheckReply {
     CheckReply {
         ok: choices.below(2) == 0,
-        code: choices.pick(&[0, 91, 11_600, i32::MIN, i32::MAX]),
+        code: choices.one_of(&[0, 91, 11_600, i32::MIN, i32::MAX]),
         hello_ok: choices.below(2) == 0,
         more_to_come: choices.below(2) == 0,
         topology_version: any_version(choices),
-        server_connection: choices.pick(&[None, Some(1), Some(i64::MIN)]),
+        server_connection: choices.one_of(&[None, Some(1), Some(i64::MIN)]),
     }
 }
 
-fn any_cause(choices: &mut Choices<'_>) -> Cause {
-    choices.pick(&[
+fn any_cause(choices: &mut Bytes<'_>) -> Cause {
+    choices.one_of(&[
         Cause::Network,
         Cause::NetworkTimeout,
         Cause::Network,

@@ -4,6 +4,7 @@ use poolhouse_core::ServerType;
 use poolhouse_core::selection::{Candidate, ReadMode, Selection, has_readable_server, select};
 use poolhouse_core::topology::TopologyType;
 
+use crate::choices::{Bytes, Choices};
 use crate::model::selection::{Deployment, Query, Server, Tags, selected, with_core};
 
 /// Results of random selections. They prove that all cases occur.
@@ -23,36 +24,15 @@ pub struct Counts {
     pub fell_back: u32,
 }
 
-struct Choices<'a> {
-    bytes: &'a [u8],
-}
-
-impl Choices<'_> {
-    /// A number below `count`; 0 after the bytes end.
-    fn below(&mut self, count: u8) -> u8 {
-        match self.bytes.split_first() {
-            Some((first, rest)) => {
-                self.bytes = rest;
-                first % count
-            }
-            None => 0,
+fn tags(choices: &mut Bytes<'_>) -> Tags {
+    let mut tags = Tags::new();
+    for name in ["dc", "rack"] {
+        match choices.below(3) {
+            0 => {}
+            value => drop(tags.insert(name.to_owned(), value.to_string())),
         }
     }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[usize::from(self.below(u8::try_from(from.len()).unwrap_or(u8::MAX)))]
-    }
-
-    fn tags(&mut self) -> Tags {
-        let mut tags = Tags::new();
-        for name in ["dc", "rack"] {
-            match self.below(3) {
-                0 => {}
-                value => drop(tags.insert(name.to_owned(), value.to_string())),
-            }
-        }
-        tags
-    }
+    tags
 }
 
 const TYPES: [TopologyType; 8] = [
@@ -87,11 +67,11 @@ const SERVERS: [ServerType; 14] = [
 /// # Panics
 /// When the results differ.
 pub fn selection(bytes: &[u8]) -> Counts {
-    let mut choices = Choices { bytes };
+    let mut choices = Bytes::new(bytes);
     let deployment = deployment(&mut choices);
     let query = query(&mut choices, deployment.servers.len());
     let expected = selected(&deployment, &query);
-    let entropy = u32::from_be_bytes([(); 4].map(|()| choices.below(u8::MAX)));
+    let entropy = choices.below(u32::MAX);
     let mut counts = Counts::default();
     with_core(&query, |criteria| {
         let selection = criteria.and_then(|criteria| Selection::new(&deployment, &criteria, &query.deprioritized));
@@ -135,18 +115,18 @@ pub fn selection(bytes: &[u8]) -> Counts {
     counts
 }
 
-fn deployment(choices: &mut Choices<'_>) -> Deployment {
-    let topology_type = choices.pick(&TYPES);
+fn deployment(choices: &mut Bytes<'_>) -> Deployment {
+    let topology_type = choices.one_of(&TYPES);
     let count = choices.below(7);
     let servers = (0..count).map(|place| Server {
         address: format!("{place}:27017"),
-        server_type: choices.pick(&SERVERS),
+        server_type: choices.one_of(&SERVERS),
         rtt_nanos: choices
-            .pick(&[None, Some(5), Some(5), Some(12), Some(20), Some(21), Some(60)])
+            .one_of(&[None, Some(5), Some(5), Some(12), Some(20), Some(21), Some(60)])
             .map(|ms| ms * 1_000_000),
-        tags: choices.tags(),
+        tags: tags(choices),
         update_nanos: u64::from(choices.below(120)) * 1_000_000_000,
-        write_ms: choices.pick(&[
+        write_ms: choices.one_of(&[
             None,
             Some(0),
             Some(1_000),
@@ -161,12 +141,12 @@ fn deployment(choices: &mut Choices<'_>) -> Deployment {
     Deployment { topology_type, servers: servers.collect() }
 }
 
-fn query(choices: &mut Choices<'_>, servers: usize) -> Query {
+fn query(choices: &mut Bytes<'_>, servers: usize) -> Query {
     let write = choices.below(5) == 0;
-    let mode = choices.pick(&ReadMode::ALL);
+    let mode = choices.one_of(&ReadMode::ALL);
     let sets = choices.below(4);
-    let tag_sets = (0..sets).map(|_| choices.tags()).collect();
-    let max_staleness_seconds = choices.pick(&[
+    let tag_sets = (0..sets).map(|_| tags(choices)).collect();
+    let max_staleness_seconds = choices.one_of(&[
         None,
         None,
         Some(0),
@@ -177,8 +157,8 @@ fn query(choices: &mut Choices<'_>, servers: usize) -> Query {
         Some(180),
         Some(u64::from(u32::MAX)),
     ]);
-    let heartbeat_ms = choices.pick(&[10_000, 500, 80_000, 80_001, 90_000]);
-    let threshold_ms = choices.pick(&[15, 0, 16, 1_000]);
+    let heartbeat_ms = choices.one_of(&[10_000, 500, 80_000, 80_001, 90_000]);
+    let threshold_ms = choices.one_of(&[15, 0, 16, 1_000]);
     let deprioritized = (0..servers).filter(|_| choices.below(4) == 0).collect();
     Query { write, mode, tag_sets, max_staleness_seconds, heartbeat_ms, threshold_ms, deprioritized }
 }

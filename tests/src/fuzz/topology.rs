@@ -10,6 +10,7 @@ use poolhouse_core::topology::{
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, Observer, ServerId, TopologyVersion};
 
+use crate::choices::{Bytes, Choices};
 use crate::model::topology::{
     ModelAction, ModelError, ModelErrorKind, ModelEvent, ModelTopology, ModelVerdict, Reply, Server,
 };
@@ -79,36 +80,13 @@ impl Counts {
 
 /// Executes one run against the model. Returns its counts.
 fn run<M: Memory>(data: &[u8]) -> Counts {
-    let mut choices = Choices(data);
+    let mut choices = Bytes::new(data);
     let mut run = Run::<M>::new(&mut choices);
-    while !choices.0.is_empty() {
+    while !choices.is_over() {
         run.step(&mut choices);
         run.compare();
     }
     run.end()
-}
-
-/// Choices from bytes; 0 after the bytes end.
-struct Choices<'a>(&'a [u8]);
-
-impl Choices<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn below(&mut self, count: u8) -> u8 {
-        self.byte() % count
-    }
-
-    fn one_in(&mut self, count: u8) -> bool {
-        self.below(count) == count - 1
-    }
-
-    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[usize::from(self.byte()) % values.len()]
-    }
 }
 
 /// The hosts of this run.
@@ -160,9 +138,9 @@ struct Run<M: Memory> {
 }
 
 impl<M: Memory> Run<M> {
-    fn new(choices: &mut Choices<'_>) -> Self {
+    fn new(choices: &mut Bytes<'_>) -> Self {
         let calm = choices.below(3) != 0;
-        let count = 1 + usize::from(choices.below(3));
+        let count = 1 + choices.index(3);
         let direct_connection = count == 1 && choices.one_in(4);
         let replica_set = choices.one_in(3).then_some("rs");
         // If the path is a seed, servers may also name it.
@@ -170,7 +148,7 @@ impl<M: Memory> Run<M> {
         let seeds = &seeds[count - 1][..count];
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
         let config = options.validate().expect("compatible options");
-        let now = Instant::from_nanos(u64::from(choices.byte()));
+        let now = Instant::from_nanos(u64::from(choices.below(256)));
         let mut reported = Told::default();
         let topology = Topology::new(now, TopologyId::new(1), config, &mut reported).expect("room for three seeds");
         reported.events.clear();
@@ -181,10 +159,10 @@ impl<M: Memory> Run<M> {
         run
     }
 
-    fn step(&mut self, choices: &mut Choices<'_>) {
+    fn step(&mut self, choices: &mut Bytes<'_>) {
         self.now = self.now.saturating_add(Duration::from_millis(1));
         self.counts.news += 1;
-        let (server, address) = self.ids[usize::from(choices.byte()) % self.ids.len()].clone();
+        let (server, address) = self.ids[choices.index(self.ids.len())].clone();
         let is_late = self.topology.server(server).is_none();
         self.counts.late += u64::from(is_late);
         // The model identifies servers by address: a report about a removed server must not reach a
@@ -193,7 +171,7 @@ impl<M: Memory> Run<M> {
         match choices.below(10) {
             8 | 9 => self.seeds(choices),
             0 => {
-                let cause = choices.pick(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
+                let cause = choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
                 self.topology.handle_failed(self.now, server, cause, &mut self.reported);
                 self.model.failed(address, cause);
             }
@@ -217,8 +195,8 @@ impl<M: Memory> Run<M> {
     }
 
     /// Replaces the seeds by newly resolved hosts.
-    fn seeds(&mut self, choices: &mut Choices<'_>) {
-        let wanted = choices.byte();
+    fn seeds(&mut self, choices: &mut Bytes<'_>) {
+        let wanted = choices.below(256);
         let seeds = HOSTS.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1).map(|(_, host)| *host);
         // A path among the resolved hosts is ignored.
         let names: Vec<String> = seeds.clone().filter(|host| *host != PATH).map(str::to_owned).collect();
@@ -232,18 +210,18 @@ impl<M: Memory> Run<M> {
         self.model.seeds(&names);
     }
 
-    fn app_error(&mut self, server: ServerId, address: &str, choices: &mut Choices<'_>) {
+    fn app_error(&mut self, server: ServerId, address: &str, choices: &mut Bytes<'_>) {
         let codes = [11_600, 91, 11_602, 13_436, 189, 10_107, 13_435, 10_058, 18, 0];
         let kind = match choices.below(6) {
             0 => ModelErrorKind::Network,
             1 => ModelErrorKind::Timeout,
             2 => ModelErrorKind::Certificate,
-            _ => ModelErrorKind::Code(choices.pick(&codes), version(choices)),
+            _ => ModelErrorKind::Code(choices.one_of(&codes), version(choices)),
         };
         let error =
             ModelError { current: !choices.one_in(8), before: choices.one_in(2), kind, overloaded: choices.one_in(4) };
         let app_error = AppError {
-            generation: if error.current { 3 } else { choices.pick(&[0, 2, 4, u64::MAX]) },
+            generation: if error.current { 3 } else { choices.one_of(&[0, 2, 4, u64::MAX]) },
             pool_generation: 3,
             phase: if error.before { HandshakePhase::Before } else { HandshakePhase::After },
             kind: match kind {
@@ -388,14 +366,14 @@ fn compare_server(found: ServerDescription<'_>, wanted: &Server) {
     assert_eq!(tags, reply.tags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect());
 }
 
-fn version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
-    let process_id = ObjectId([choices.pick(&[1, 1, 1, 2]); 12]);
-    let counter = choices.pick(&[0, 1, 2, 3, i64::MIN, i64::MAX]);
+fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
+    let process_id = ObjectId([choices.one_of(&[1, 1, 1, 2]); 12]);
+    let counter = choices.one_of(&[0, 1, 2, 3, i64::MIN, i64::MAX]);
     choices.one_in(2).then_some(TopologyVersion { process_id, counter })
 }
 
 /// A reply of the server at this address.
-fn reply(address: &str, calm: bool, choices: &mut Choices<'_>) -> Reply {
+fn reply(address: &str, calm: bool, choices: &mut Bytes<'_>) -> Reply {
     let role = if calm { choices.below(12) } else { choices.below(16) };
     let mut reply = Reply {
         writable: role < 4,
@@ -405,22 +383,22 @@ fn reply(address: &str, calm: bool, choices: &mut Choices<'_>) -> Reply {
         ghost: role == 12,
         mongos: role == 13,
         set_name: (role < 12).then(|| "rs".to_owned()),
-        set_version: choices.pick(&[None, Some(1), Some(2), Some(3)]),
-        election_id: choices.pick(&[None, Some(1), Some(2), Some(3)]).map(|id| ObjectId([id; 12])),
+        set_version: choices.one_of(&[None, Some(1), Some(2), Some(3)]),
+        election_id: choices.one_of(&[None, Some(1), Some(2), Some(3)]).map(|id| ObjectId([id; 12])),
         me: choices.one_in(2).then(|| address.to_owned()),
-        primary: choices.one_in(3).then(|| choices.pick(&HOSTS).to_owned()),
-        wire: (choices.pick(&[0, 0, 0, 6, 26]), choices.pick(&[21, 21, 25, 17, 16, 16, 7])),
-        session_timeout: choices.pick(&[None, Some(30), Some(20), Some(20)]),
+        primary: choices.one_in(3).then(|| choices.one_of(&HOSTS).to_owned()),
+        wire: (choices.one_of(&[0, 0, 0, 6, 26]), choices.one_of(&[21, 21, 25, 17, 16, 16, 7])),
+        session_timeout: choices.one_of(&[None, Some(30), Some(20), Some(20)]),
         version: version(choices),
         ..Reply::default()
     };
     if choices.one_in(16) {
-        reply.set_name = choices.pick(&[None, Some("other")]).map(str::to_owned);
+        reply.set_name = choices.one_of(&[None, Some("other")]).map(str::to_owned);
     }
     if choices.one_in(12) {
-        reply.me = Some(choices.pick(&HOSTS).to_owned());
+        reply.me = Some(choices.one_of(&HOSTS).to_owned());
     }
-    let members = if calm { choices.pick(&[0b000_0111, 0b000_0111, 0b001_0011]) } else { choices.byte() };
+    let members = if calm { choices.one_of(&[0b000_0111, 0b000_0111, 0b001_0011]) } else { choices.below(256) };
     for (place, host) in HOSTS.iter().enumerate() {
         if members >> place & 1 == 1 {
             let lists = [&mut reply.hosts, &mut reply.passives, &mut reply.arbiters];
@@ -437,7 +415,7 @@ fn reply(address: &str, calm: bool, choices: &mut Choices<'_>) -> Reply {
         reply.hosts.extend(reply.hosts.first().cloned());
     }
     if choices.one_in(4) {
-        let value = choices.pick(&["ny", "sf"]);
+        let value = choices.one_of(&["ny", "sf"]);
         reply.tags = vec![("dc".to_owned(), value.to_owned()), ("use".to_owned(), String::new())];
     }
     reply

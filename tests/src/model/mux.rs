@@ -11,9 +11,10 @@ mod words;
 
 pub use commands::Acquired;
 
+use crate::oracle::mux::Event;
 use core::time::Duration;
-use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxOptions};
+use poolhouse_core::{Cause, Instant};
 
 /// The end of time, which is never reached.
 const END: u64 = u64::MAX - 1;
@@ -35,51 +36,6 @@ pub struct Room {
 impl Room {
     /// No limits.
     pub const ENDLESS: Self = Self { conns: usize::MAX, waiters: usize::MAX, ids: u32::MAX };
-}
-
-/// The events, with numbers instead of ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// PoolCreated.
-    PoolCreated(MuxOptions),
-    /// PoolReconfigured.
-    Reconfigured(MuxOptions),
-    /// PoolClosed.
-    PoolClosed,
-    /// ConnectionCreated.
-    Created(u64),
-    /// ConnectionReady, with nanoseconds since the creation.
-    Ready(u64, u64),
-    /// ConnectionTrashed, with the number of requests in flight on it.
-    Trashed(u64, u32),
-    /// ConnectionResurrected.
-    Resurrected(u64),
-    /// ConnectionRetired, with the number of its ids that wait for late replies.
-    Retired(u64, u32),
-    /// ConnectionClosed, with the number of requests in flight on it.
-    Closed(u64, MuxClosed, u32),
-    /// HeartbeatStarted.
-    HeartbeatStarted(u64),
-    /// HeartbeatSucceeded, with nanoseconds since the start.
-    HeartbeatSucceeded(u64, u64),
-    /// HeartbeatFailed.
-    HeartbeatFailed(u64),
-    /// StreamAcquired: the connection, the request (in the machine: the stream id), and nanoseconds
-    /// since the request.
-    Acquired(u64, u64, u64),
-    /// RequestQueued, with the number of waiters.
-    Queued(u32),
-    /// AcquireFailed, with nanoseconds since the request.
-    Failed(AcquireError, u64),
-    /// ReplyReceived, with the stream id.
-    Reply(u64, u16),
-    /// StreamOrphaned, with the stream id and the number of ids of the connection that wait for
-    /// late replies.
-    Orphaned(u64, u16, u32),
-    /// LateReply, with the stream id.
-    Late(u64, u16),
-    /// UnknownReply.
-    Unknown(u64, i32),
 }
 
 /// State of a connection.
@@ -211,7 +167,7 @@ pub struct Waiter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     /// Events since they were last taken, with their times.
-    pub events: Vec<(u64, Event)>,
+    pub events: Vec<(Instant, Event)>,
     options: MuxOptions,
     room: Room,
     now: u64,
@@ -241,7 +197,7 @@ impl Model {
         let streams = if streams > room.ids { room.ids / 64 * 64 } else { streams };
         let options = Self::with_streams(options, streams);
         let mut model = Self {
-            events: vec![(now, Event::PoolCreated(options))],
+            events: vec![(Instant::from_nanos(now), Event::PoolCreated(options))],
             options,
             room,
             now,
@@ -303,6 +259,25 @@ impl Model {
     /// The connections on which replies can arrive.
     pub fn established(&self) -> impl Iterator<Item = &Conn> {
         [Place::Open, Place::Trashed, Place::Retired].into_iter().flat_map(|place| self.at(place))
+    }
+
+    /// The request that has an id of a connection.
+    #[must_use]
+    pub fn request(&self, conn: u64, id: u16) -> Option<u64> {
+        let known = self.conn(conn)?.requests.iter().find(|request| request.id == Some(id))?;
+        Some(known.number)
+    }
+
+    /// Whether the pool was closed.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether waiters with an unclaimed outcome, connections or owed actions are left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.conns.is_empty()
     }
 
     /// Waiters, the oldest first.
@@ -371,8 +346,8 @@ impl Model {
     pub fn name(&mut self, conn: u64, request: u64, id: u16) {
         // The request has ended with its connection.
         let Some(conn) = self.conns.iter_mut().find(|known| known.id == conn) else { return };
-        assert!(u32::from(id) < conn.ids, "stream {id} of {}", conn.ids);
-        assert!(!conn.is_taken(id), "stream {id} of connection {} was not free", conn.id);
+        assert!(u32::from(id) < conn.ids, "M1: stream {id} of {}", conn.ids);
+        assert!(!conn.is_taken(id), "M1: stream {id} of connection {} was not free", conn.id);
         if let Some(request) = conn.requests.iter_mut().find(|known| known.number == request) {
             request.id = Some(id);
         }
@@ -381,7 +356,11 @@ impl Model {
     // --- The rules, in the terms that the commands use ---
 
     fn emit(&mut self, event: Event) {
-        self.events.push((self.now, event));
+        self.events.push((Instant::from_nanos(self.now), event));
+    }
+
+    const fn since(&self, started: u64) -> Duration {
+        Duration::from_nanos(self.now - started)
     }
 
     /// Sets the time. A time before the current one is ignored.
@@ -454,7 +433,7 @@ impl Model {
         if let Some((_, most)) = &mut self.window {
             *most = in_flight.max(*most);
         }
-        self.emit(Event::Acquired(id, request, self.now - started));
+        self.emit(Event::Acquired(id, request, self.since(started)));
         request
     }
 
@@ -468,13 +447,12 @@ impl Model {
     }
 
     fn settle(&mut self, number: u64, outcome: Outcome) {
-        let now = self.now;
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("it waits");
         waiter.outcome = outcome;
         waiter.owes_wake = true;
-        let waited = now - waiter.started;
+        let started = waiter.started;
         if let Outcome::Failed(error) = outcome {
-            self.emit(Event::Failed(error, waited));
+            self.emit(Event::Failed(error, self.since(started)));
         }
     }
 

@@ -10,10 +10,11 @@ mod words;
 
 pub use commands::CheckedOut;
 
+use crate::oracle::pool::Event;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pinned, PoolOptions, PoolState, Usage};
-use poolhouse_core::{Cause, ObjectId};
+use poolhouse_core::{Cause, Instant, ObjectId};
 
 /// Capacities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,40 +30,6 @@ pub struct Room {
 impl Room {
     /// No limits.
     pub const ENDLESS: Self = Self { conns: usize::MAX, waiters: usize::MAX, services: usize::MAX };
-}
-
-/// The events, with numbers instead of ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// PoolCreated.
-    PoolCreated(PoolOptions),
-    /// PoolReady.
-    PoolReady,
-    /// PoolCleared.
-    PoolCleared {
-        /// The service, in load-balanced mode.
-        service: Option<ObjectId>,
-        /// `interruptInUseConnections`.
-        interrupt: bool,
-        /// The error that caused it.
-        cause: Option<Cause>,
-    },
-    /// PoolClosed.
-    PoolClosed,
-    /// ConnectionCreated.
-    Created(u64),
-    /// ConnectionReady, with nanoseconds since the creation.
-    Ready(u64, u64),
-    /// ConnectionClosed.
-    Closed(u64, ClosedReason, Option<Cause>),
-    /// ConnectionCheckOutStarted.
-    Started,
-    /// ConnectionCheckOutFailed, with nanoseconds since the start.
-    Failed(CheckOutFailedReason, CheckOutError, u64),
-    /// ConnectionCheckedOut, with nanoseconds since the start.
-    CheckedOut(u64, u64),
-    /// ConnectionCheckedIn.
-    CheckedIn(u64),
 }
 
 /// State of a connection.
@@ -143,7 +110,7 @@ pub struct Waiter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     /// Events since they were last taken, with their times.
-    pub events: Vec<(u64, Event)>,
+    pub events: Vec<(Instant, Event)>,
     options: PoolOptions,
     room: Room,
     state: PoolState,
@@ -165,6 +132,8 @@ pub struct Model {
     fill_target: u32,
     /// The options have been changed.
     reconfigured: bool,
+    /// The next check-out finds no room to wait.
+    refuses: bool,
 }
 
 /// The first pause after a failure in the background.
@@ -177,7 +146,7 @@ impl Model {
     #[must_use]
     pub fn new(now: u64, options: PoolOptions, room: Room) -> Self {
         Self {
-            events: vec![(now, Event::PoolCreated(options))],
+            events: vec![(Instant::from_nanos(now), Event::PoolCreated(options))],
             options,
             room,
             state: PoolState::Paused,
@@ -195,6 +164,7 @@ impl Model {
             backoff_ms: BACKOFF_FIRST_MS,
             fill_target: 0,
             reconfigured: false,
+            refuses: false,
         }
     }
 
@@ -214,6 +184,12 @@ impl Model {
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// The options in force.
+    #[must_use]
+    pub const fn options(&self) -> &PoolOptions {
+        &self.options
     }
 
     /// Number of clears of a service; 0 for a service without connections (CMAP-90).
@@ -238,6 +214,30 @@ impl Model {
     #[must_use]
     pub fn waiter(&self, number: u64) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.number == number)
+    }
+
+    /// Whether check-outs with an unclaimed outcome, connections, services or owed actions are left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.conns.is_empty() && self.services.is_empty()
+    }
+
+    /// The end of the last wait that has a limit.
+    #[must_use]
+    pub fn last_limit(&self) -> Option<u64> {
+        self.queue().filter_map(|waiter| self.due(waiter)).max()
+    }
+
+    /// Whether a check-out still waits at its limit.
+    #[must_use]
+    pub fn has_late(&self) -> bool {
+        self.queue().filter_map(|waiter| self.due(waiter)).any(|at| at <= self.now)
+    }
+
+    /// Whether the next attempt in the background must wait for the end of a pause.
+    #[must_use]
+    pub fn is_pausing(&self) -> bool {
+        self.populate_at.is_some_and(|at| at > self.now)
     }
 
     /// Whether a connection is being established for a waiter.
@@ -307,10 +307,27 @@ impl Model {
         self.conns.iter().filter(|conn| conn.place == Place::OwesEstablish).map(|conn| conn.id).collect()
     }
 
+    /// A fault point of the pool has made the oldest available connection the newest.
+    pub fn reuse_oldest(&mut self) {
+        if let Some(oldest) = self.available().first().map(|conn| conn.id) {
+            self.last_turn += 1;
+            self.conn_mut(oldest).turn = self.last_turn;
+        }
+    }
+
+    /// A fault point of the pool makes it refuse the next check-out that must wait.
+    pub const fn refuse_next(&mut self) {
+        self.refuses = true;
+    }
+
     // --- The requirements, in the terms that the commands use ---
 
     fn emit(&mut self, event: Event) {
-        self.events.push((self.now, event));
+        self.events.push((Instant::from_nanos(self.now), event));
+    }
+
+    const fn since(&self, started: u64) -> Duration {
+        Duration::from_nanos(self.now - started)
     }
 
     /// Every call sets the time, also one without another effect. A time before the current one is
@@ -504,7 +521,7 @@ impl Model {
         waiter.owes_wake = true;
         waiter.bound = None;
         self.conn_mut(id).place = Place::InUse;
-        self.emit(Event::CheckedOut(id, self.now - oldest.started));
+        self.emit(Event::CheckedOut(id, self.since(oldest.started)));
         if let Some(other) = oldest.bound.filter(|&other| other != id) {
             match heir {
                 Some(number) => self.bind(number, other),
@@ -516,12 +533,11 @@ impl Model {
     /// Ends the wait of a check-out. A connection that was being established for it becomes
     /// unbound.
     fn fail(&mut self, number: u64, error: CheckOutError) -> Option<u64> {
-        let now = self.now;
         let waiter = self.waiter_mut(number);
         waiter.outcome = Outcome::Failed(error);
         waiter.owes_wake = true;
-        let (bound, duration) = (waiter.bound.take(), now - waiter.started);
-        self.emit(Event::Failed(reason_of(error), error, duration));
+        let (bound, started) = (waiter.bound.take(), waiter.started);
+        self.emit(Event::Failed(reason_of(error), error, self.since(started)));
         if let Some(id) = bound {
             self.conn_mut(id).bound = None;
         }

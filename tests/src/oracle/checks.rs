@@ -56,6 +56,22 @@ impl Checks {
         if holds { Ok(()) } else { Err(Violation { id, what: what() }) }
     }
 
+    /// Checks that the pool and the model return the same.
+    ///
+    /// # Errors
+    ///
+    /// When they differ.
+    #[inline]
+    pub fn same<T: PartialEq + fmt::Debug>(
+        &mut self,
+        id: &'static str,
+        what: &str,
+        actual: T,
+        expected: T,
+    ) -> Result<(), Violation> {
+        self.check(id, actual == expected, || format!("{what}: {actual:?}, in the model {expected:?}"))
+    }
+
     /// Number of checks of this invariant.
     ///
     /// # Panics

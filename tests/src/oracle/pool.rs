@@ -1,22 +1,17 @@
-//! Oracle of a pool: P1-P48 and P53 within single steps, and P43, P51 and P52 at the end of a run.
+//! Checks of a pool. The oracle judges its events; a watched pool is compared with the
+//! [model](crate::model::pool) after each call.
 
-mod about;
-mod bindings;
-mod book;
 mod event;
 mod history;
-mod rest;
-mod result;
 #[cfg(test)]
 mod tests;
 mod watched;
 
-pub use about::{Action, Answer, Input, Outputs, Owed, Room, Seen};
-pub use book::Oracle;
 pub use event::Event;
+pub use history::Oracle;
 pub use watched::{Bounded, Watched};
 
-/// Invariants that this oracle checks in the steps of a run with all kinds of input.
+/// Invariants that are checked in the steps of a run with all kinds of input.
 pub const CHECKED: [&str; 49] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15", "P16", "P17",
     "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25", "P26", "P27", "P28", "P29", "P30", "P31", "P32", "P33",

@@ -4,7 +4,7 @@
 //! The calls are unknown. Only the events can be checked: their grammar and order, limits,
 //! durations, numbers.
 
-use super::pool::{Answer, Event, Input, Oracle, Outputs, Room};
+use super::pool::{Event, Oracle};
 use super::{Checks, Violation};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -65,12 +65,13 @@ impl Trace {
             pools.entry(pool).or_default().push((at, event));
         }
         for (pool, events) in pools {
-            let mut oracle = Oracle::new(PoolOptions::DEFAULT, Room::ENDLESS);
-            let outputs = Outputs { answer: Answer::None, events: &events, seen: None };
-            oracle.step(Instant::ORIGIN, Input::Unseen, &outputs, checks).map_err(|found| Violation {
-                what: format!("{} (pool {pool}, {} events)", found.what, events.len()),
-                ..found
-            })?;
+            let mut oracle = Oracle::default();
+            for (place, (at, event)) in events.iter().enumerate() {
+                oracle.event(*at, event, checks).map_err(|found| Violation {
+                    what: format!("{} (pool {pool}, event {place} of {}: {event:?})", found.what, events.len()),
+                    ..found
+                })?;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ pub use host::Host;
 pub use scopes::{bigger, scopes};
 
 use super::{Figures, Limits, Scope, Stopped, search};
-use crate::model::pool::{Outcome, Place, Room};
+use crate::model::pool::{Outcome, Place};
 use crate::oracle::Checks;
 use crate::oracle::pool::Bounded;
 use core::hash::Hash;
@@ -209,8 +209,6 @@ pub struct Shape {
     pub others: Vec<PoolOptions>,
     /// The storage of its slots.
     pub store: Store,
-    /// The capacity, as known to the model.
-    pub(super) room: Room,
     /// Largest number of clients that wait for or hold a connection.
     pub clients: usize,
     /// The optional inputs.
@@ -280,15 +278,15 @@ where
 
     fn inputs(&self, host: &Host<M>, inputs: &mut Vec<Input>) {
         let shape = self.0;
-        if host.waiters.len() + host.leases.len() < shape.clients {
+        if host.pool.waiters().len() + host.leases.len() < shape.clients {
             inputs.push(Input::CheckOut);
             if shape.can(Can::Deadline) {
                 inputs.extend([Input::CheckOutBy(1), Input::CheckOutBy(2)]);
             }
         }
-        for place in places(host.waiters.len()) {
-            let number = host.waiters[usize::from(place)].1;
-            if host.model.waiter(number).is_some_and(|waiter| waiter.outcome != Outcome::Waiting) {
+        for place in places(host.pool.waiters().len()) {
+            let number = host.pool.waiters()[usize::from(place)].1;
+            if host.pool.model().waiter(number).is_some_and(|waiter| waiter.outcome != Outcome::Waiting) {
                 inputs.push(Input::Claim(place));
             }
             if shape.can(Can::Cancel) {
@@ -322,13 +320,13 @@ where
             *left -= 1;
         }
         self.apply(host, input);
-        if host.model_has_background() {
+        if host.pool.model().has_background() {
             host.mark(mark::BACKGROUND);
         }
-        host.compare();
+        host.look();
         if self.0.eager {
             host.drain(false);
-            host.compare();
+            host.look();
         }
     }
 
@@ -361,7 +359,8 @@ where
     /// Collects the possible results of an establishment.
     fn news(&self, host: &Host<M>, place: u8, inputs: &mut Vec<Input>) {
         let conn = host.establishing[usize::from(place)];
-        let pending = host.model.conn(conn.connection_id().get()).is_some_and(|conn| conn.place == Place::Establishing);
+        let pending =
+            host.pool.model().conn(conn.connection_id().get()).is_some_and(|conn| conn.place == Place::Establishing);
         if self.0.options.load_balanced && pending && host.pool.conn_service(conn).is_none() {
             inputs.extend(places(SERVICES.len()).map(|service| Input::Service(place, service)));
         }
@@ -429,7 +428,7 @@ where
             }
             Input::Service(place, service) => {
                 let conn = host.establishing[usize::from(place)];
-                if !host.service(conn, SERVICES[usize::from(service)]) {
+                if host.pool.handle_service(conn, SERVICES[usize::from(service)]).is_err() {
                     host.mark(mark::SERVICE_FULL);
                 }
             }
@@ -451,7 +450,7 @@ where
             }
             Input::Reconfigure(number) => {
                 host.reconfigure(shape.others[usize::from(number)]);
-                if host.model.is_beyond_max() {
+                if host.pool.model().is_beyond_max() {
                     host.mark(mark::SURPLUS);
                 }
             }

@@ -1,8 +1,7 @@
 //! A seeded simulator of the multiplexed pool. One seed is one simulated run.
 //!
-//! A run draws its options and a mix of operations of the host, of honest and of hostile peers,
-//! applies them to the pool and to its reference model, and compares all observable state after
-//! each operation. A separate book records the owner of each stream id: a reply may reach only the
+//! A run draws its options and a mix of operations of the host, of honest and of hostile peers, and
+//! applies them to a [watched](crate::oracle::mux::Watched) pool. A separate book records the owner of each stream id: a reply may reach only the
 //! request that was written with its id on its connection, each request ends once, and each id is
 //! freed or ends with its connection.
 //!
@@ -12,18 +11,15 @@ mod book;
 pub mod day;
 mod kind;
 mod ops;
-pub(crate) mod same;
 mod simulation;
 
 pub use kind::{Counters, Kind};
 
 use super::Trace;
 use crate::choices::{Choices, Decisions};
-use crate::model::mux::Room;
 use core::time::Duration;
 use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
 use simulation::Simulation;
-pub(crate) use simulation::translated;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
@@ -150,18 +146,15 @@ fn host(choices: &mut impl Choices, streams: u32) -> HostOptions {
 ///
 /// Panics when pool and model differ, or an invariant is broken.
 pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
-    let room = |conns, waiters, ids| Room { conns, waiters, ids };
     match shape.store {
-        Store::Heap => Simulation::<MuxOnHeap>::new(shape, Room::ENDLESS, counters, trace).run(choices),
+        Store::Heap => Simulation::<MuxOnHeap>::new(shape, counters, trace).run(choices),
         Store::Fixed2 => {
-            Simulation::<MuxFixed<2, 3, { stream_words(64) }>>::new(shape, room(2, 3, 64), counters, trace)
-                .run(choices);
+            Simulation::<MuxFixed<2, 3, { stream_words(64) }>>::new(shape, counters, trace).run(choices);
         }
         Store::Fixed6 => {
-            Simulation::<MuxFixed<6, 8, { stream_words(128) }>>::new(shape, room(6, 8, 128), counters, trace)
-                .run(choices);
+            Simulation::<MuxFixed<6, 8, { stream_words(128) }>>::new(shape, counters, trace).run(choices);
         }
-        Store::Fixed0 => Simulation::<MuxFixed<0, 1, 4>>::new(shape, room(0, 1, 64), counters, trace).run(choices),
+        Store::Fixed0 => Simulation::<MuxFixed<0, 1, 4>>::new(shape, counters, trace).run(choices),
     }
 }
 

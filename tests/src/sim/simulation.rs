@@ -1,50 +1,40 @@
-//! The pool, its model, and the state of a host. Pool and model are compared after each operation.
+//! The pool with its model, and the state of a host.
 
 use super::kind::{Counters, Kind};
-use super::{Shape, Trace, next_kind, same};
+use super::{Shape, Trace, next_kind};
 use crate::choices::Choices;
-use crate::model::pool::{Event, Model, Room};
-use crate::oracle::pool::{Bounded, Watched};
+use crate::oracle::pool::{Bounded, Event, Watched};
 use poolhouse_core::pool::{
-    ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
+    Claim, ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::{Instant, ObjectId};
 
 /// Upper bound of the time of a run.
 pub(super) const TIME_MAX: u64 = 1_000_000_000 * 1_000_000;
 
-/// Number of closed connections that are still used in calls.
-const GONE_MAX: usize = 8;
-
 /// The services behind the load balancer.
 pub(super) const SERVICES: [ObjectId; 3] = [ObjectId([1; 12]), ObjectId([2; 12]), ObjectId([3; 12])];
 
-/// A pool with its model and its host.
+/// A pool and its host.
 pub(super) struct Simulation<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
     trace: Option<&'a Trace>,
     pub(super) pool: Watched<M>,
-    pub(super) model: Model,
     pub(super) log: Vec<(Instant, PoolEvent)>,
     pub(super) now: u64,
     pub(super) leases: Vec<Lease>,
-    /// Unclaimed check-outs, and their numbers in the model.
-    pub(super) waiters: Vec<(WaiterId, u64)>,
     /// Ids of check-outs that have ended.
     pub(super) used_up: Vec<WaiterId>,
     /// Connections that the host is establishing, from its view.
     pub(super) establishing: Vec<ConnId>,
     /// All connections that were polled to be established, in this order.
     pub(super) begun: Vec<ConnId>,
-    /// Connections that the pool may know, and some closed ones.
-    pub(super) known: Vec<ConnId>,
-    pub(super) gone: Vec<ConnId>,
     pub(super) foreign: Option<Lease>,
 }
 
 impl<'a, M: Bounded> Simulation<'a, M> {
-    pub(super) fn new(shape: &'a Shape, room: Room, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
+    pub(super) fn new(shape: &'a Shape, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
         let mut log = Vec::new();
         let now = 1_000_000_000;
         let config = shape.options.validate().expect("options that were drawn to be valid");
@@ -53,23 +43,19 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             counters,
             trace,
             pool: Watched::new(Instant::from_nanos(now), PoolId::new(1), config, &mut log),
-            model: Model::new(now, shape.options, room),
             log,
             now,
             leases: Vec::new(),
-            waiters: Vec::new(),
             used_up: Vec::new(),
             establishing: Vec::new(),
             begun: Vec::new(),
-            known: Vec::new(),
-            gone: Vec::new(),
             foreign: None,
         }
     }
 
     /// Executes the complete run.
     pub(super) fn run(mut self, choices: &mut impl Choices) {
-        self.compare();
+        self.look();
         let mut last = None;
         for _ in 0..self.shape.steps {
             if choices.is_over() {
@@ -80,7 +66,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             let Some(kind) = last else { break };
             self.counters.count(kind);
             self.operate(kind, choices);
-            self.compare();
+            self.look();
         }
         // In the other half of the runs, waiters with a limit are served when the faults stop.
         if self.shape.steps.is_multiple_of(2) {
@@ -101,42 +87,15 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         }
     }
 
-    pub(super) fn number_of(&self, waiter: WaiterId) -> u64 {
-        let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-        found.expect("the pool wakes an open check-out").1
-    }
-
-    /// Compares all observable state of the pool with the model.
-    pub(super) fn compare(&mut self) {
-        let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
-        for (at, event) in self.log.drain(..) {
-            if let PoolEvent::ConnectionCreated { conn, .. } = event {
-                self.known.push(conn);
-            }
-            actual.push((at.as_nanos(), translated(&event)));
-        }
+    /// Takes note of the last events.
+    pub(super) fn look(&mut self) {
+        self.counters.events += u64::try_from(self.log.len()).unwrap_or(0);
         if let Some(trace) = self.trace {
-            trace.borrow_mut().extend(actual.iter().map(|(_, event)| format!("{:>20} {event:?}", "->")));
+            trace.borrow_mut().extend(self.log.iter().map(|(_, event)| format!("{:>20} {:?}", "->", Event::of(event))));
         }
-        self.counters.events += u64::try_from(actual.len()).unwrap_or(0);
-        same::assert_events(actual, core::mem::take(&mut self.model.events));
-        same::assert_state(&self.pool, &self.model, &SERVICES);
-
-        let (pool, model, gone) = (&self.pool, &self.model, &mut self.gone);
-        self.known.retain(|&conn| {
-            let is_there = same::assert_conn(pool, model, conn);
-            if !is_there {
-                if gone.len() == GONE_MAX {
-                    gone.remove(0);
-                }
-                gone.push(conn);
-            }
-            is_there
-        });
-        for &conn in &self.gone {
-            assert_eq!(self.pool.conn_generation(conn), None, "{conn:?} no longer exists");
-        }
-        self.establishing.retain(|conn| !self.gone.contains(conn));
+        self.log.clear();
+        let gone = self.pool.gone();
+        self.establishing.retain(|conn| !gone.contains(conn));
     }
 
     /// Takes one action of a kind. Returns false if none is owed.
@@ -146,37 +105,10 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             (false, true) => self.pool.poll_prompt(),
             _ => self.pool.poll_action(self.at()),
         };
-        let model = &self.model;
-        let nothing_prompt =
-            model.owed_wakes().is_empty() && model.owed_interrupts().is_empty() && model.owed_closes().is_empty();
         self.note(|| format!("poll: {action:?}"));
-        match action {
-            None => {
-                assert!(!establish || model.owed_establishes().is_empty(), "an Establish is owed");
-                assert!(!prompt || nothing_prompt, "a Wake, Interrupt or Close is owed");
-            }
-            Some(PoolAction::Establish(conn)) => {
-                let id = conn.connection_id().get();
-                assert_eq!(model.owed_establishes().first(), Some(&id), "the oldest is established first");
-                self.model.took_establish(id);
-                self.establishing.push(conn);
-                self.begun.push(conn);
-            }
-            Some(PoolAction::Wake(waiter)) => {
-                let number = self.number_of(waiter);
-                assert!(model.owed_wakes().contains(&number), "a Wake that is not owed");
-                self.model.took_wake(number);
-            }
-            Some(PoolAction::Interrupt(conn)) => {
-                let id = conn.connection_id().get();
-                assert!(model.owed_interrupts().contains(&id), "an Interrupt that is not owed");
-                self.model.took_interrupt(id);
-            }
-            Some(PoolAction::Close(conn)) => {
-                let id = conn.connection_id().get();
-                assert!(model.owed_closes().contains(&id), "a Close that is not owed");
-                self.model.took_close(id);
-            }
+        if let Some(PoolAction::Establish(conn)) = action {
+            self.establishing.push(conn);
+            self.begun.push(conn);
         }
         action.is_some()
     }
@@ -193,15 +125,15 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         }
         self.note(|| "silence".into());
         // The end of time is excluded: after it everything is always due.
-        let last = self.pool.oracle().last_limit().map(|at| at.as_nanos().min(TIME_MAX));
+        let last = self.pool.model().last_limit().map(|at| at.min(TIME_MAX));
         while let Some(due) = self.pool.poll_timeout().map(Instant::as_nanos).filter(|due| Some(*due) <= last) {
             self.now = self.now.max(due);
             self.tick();
-            self.compare();
+            self.look();
         }
-        for place in (0..self.waiters.len()).rev() {
+        for place in (0..self.pool.waiters().len()).rev() {
             self.claim(place);
-            self.compare();
+            self.look();
         }
         self.pool.assert_peace(true);
     }
@@ -213,12 +145,12 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         }
         self.note(|| "peace".into());
         self.ready();
-        let rounds = 2 * self.waiters.len() + 8;
+        let rounds = 2 * self.pool.waiters().len() + 8;
         for _ in 0..rounds {
-            self.compare();
+            self.look();
             self.drain();
             self.tick();
-            self.compare();
+            self.look();
             while let Some(conn) = self.establishing.pop() {
                 if self.shape.options.load_balanced && self.pool.conn_service(conn).is_none() {
                     let full = self.service(conn, SERVICES[0]);
@@ -227,42 +159,38 @@ impl<'a, M: Bounded> Simulation<'a, M> {
                     }
                 }
                 self.established(conn);
-                self.compare();
+                self.look();
             }
-            for place in (0..self.waiters.len()).rev() {
+            for place in (0..self.pool.waiters().len()).rev() {
                 self.claim(place);
-                self.compare();
+                self.look();
             }
             while !self.leases.is_empty() {
                 self.check_in(0, None);
-                self.compare();
+                self.look();
             }
         }
-        assert_eq!(self.pool.counts().waiting, 0, "a check-out waits forever");
         self.pool.assert_peace(false);
     }
 
     /// After the close and all returns, nothing may be left (P43).
     fn end(&mut self) {
         self.close();
-        self.compare();
+        self.look();
         while !self.leases.is_empty() {
             self.check_in(0, None);
-            self.compare();
+            self.look();
         }
-        for place in (0..self.waiters.len()).rev() {
+        for place in (0..self.pool.waiters().len()).rev() {
             self.cancel(place);
-            self.compare();
+            self.look();
         }
         while !self.leases.is_empty() {
             self.check_in(0, None);
         }
         self.drain();
-        self.compare();
-        let counts = self.pool.counts();
-        assert_eq!((counts.total(), counts.waiting), (0, 0), "something is left");
-        assert_eq!(self.pool.service_count(), 0, "a service is left");
-        assert_eq!(self.pool.poll_timeout(), None, "something is due");
+        self.look();
+        // The pool has what the model has.
         self.pool.assert_over();
     }
 
@@ -275,39 +203,9 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             let _ = other.check_out(now, None, &mut ()).expect("it is ready");
             let conn = other.poll_establish().expect("it owes one");
             other.handle_established(now, conn, &mut ()).expect("it is pending");
-            let poolhouse_core::pool::CheckOut::Granted(lease) = ({
-                let Some(PoolAction::Wake(waiter)) = other.poll_prompt() else { unreachable!("it was granted") };
-                other.cancel(now, waiter, &mut ());
-                other.check_out(now, None, &mut ()).expect("it is available")
-            }) else {
-                unreachable!("it is available")
-            };
+            let Some(PoolAction::Wake(waiter)) = other.poll_prompt() else { unreachable!("it was granted") };
+            let Claim::Granted(lease) = other.claim(now, waiter) else { unreachable!("it was granted") };
             lease
         })
-    }
-}
-
-/// Converts an event of the pool to one of the model.
-pub(crate) fn translated(event: &PoolEvent) -> Event {
-    let id = |conn: ConnId| conn.connection_id().get();
-    let nanos = |duration: core::time::Duration| u64::try_from(duration.as_nanos()).expect("a short time");
-    assert_eq!(event.pool(), PoolId::new(1), "the event of another pool");
-    match *event {
-        PoolEvent::PoolCreated { options, .. } => Event::PoolCreated(options),
-        PoolEvent::PoolReady { .. } => Event::PoolReady,
-        PoolEvent::PoolCleared { service_id, interrupt_in_use_connections, cause, .. } => {
-            Event::PoolCleared { service: service_id, interrupt: interrupt_in_use_connections, cause }
-        }
-        PoolEvent::PoolClosed { .. } => Event::PoolClosed,
-        PoolEvent::ConnectionCreated { conn, .. } => Event::Created(id(conn)),
-        PoolEvent::ConnectionReady { conn, duration, .. } => Event::Ready(id(conn), nanos(duration)),
-        PoolEvent::ConnectionClosed { conn, reason, cause, .. } => Event::Closed(id(conn), reason, cause),
-        PoolEvent::ConnectionCheckOutStarted { .. } => Event::Started,
-        PoolEvent::ConnectionCheckOutFailed { reason, error, duration, .. } => {
-            Event::Failed(reason, error, nanos(duration))
-        }
-        PoolEvent::ConnectionCheckedOut { conn, duration, .. } => Event::CheckedOut(id(conn), nanos(duration)),
-        PoolEvent::ConnectionCheckedIn { conn, .. } => Event::CheckedIn(id(conn)),
-        _ => unreachable!("an event that the model does not contain: {event:?}"),
     }
 }

@@ -1,6 +1,8 @@
 //! Calls of the application.
 
-use super::{Event, Model, Outcome, Place, Stand, Waiter, later};
+use super::{Model, Outcome, Place, Stand, Waiter, later};
+use crate::oracle::mux::Event;
+use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
 
 /// Immediate result of a request.
@@ -27,7 +29,7 @@ impl Model {
         }
         let outcome = self.acquire_otherwise(deadline);
         if let Acquired::Failed(error) = outcome {
-            self.emit(Event::Failed(error, 0));
+            self.emit(Event::Failed(error, Duration::ZERO));
         }
         outcome
     }

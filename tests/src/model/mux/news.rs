@@ -1,6 +1,7 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
-use super::{Event, Heartbeat, Model, Outcome, Place, Stand, count};
+use super::{Heartbeat, Model, Outcome, Place, Stand, count};
+use crate::oracle::mux::Event;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxClosed, Reply, ReplyError};
 
@@ -21,7 +22,7 @@ impl Model {
         let conn = self.conn_mut(id);
         conn.heard = now;
         let created = conn.created;
-        self.emit(Event::Ready(id, now - created));
+        self.emit(Event::Ready(id, self.since(created)));
         self.look();
         self.serve();
         self.provide(false);
@@ -72,7 +73,7 @@ impl Model {
             conn.heard = now;
             conn.heartbeat = None;
             self.note_reply(id);
-            self.emit(Event::HeartbeatSucceeded(id, now - asked));
+            self.emit(Event::HeartbeatSucceeded(id, self.since(asked)));
             self.serve();
             return Ok(Reply::Heartbeat);
         }
@@ -173,7 +174,7 @@ impl Model {
     /// Panics when the action was not owed.
     pub fn took_wake(&mut self, number: u64) {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("it is known");
-        assert!(waiter.owes_wake, "a Wake that is not owed");
+        assert!(waiter.owes_wake, "P8: a Wake that is not owed");
         waiter.owes_wake = false;
     }
 
@@ -184,7 +185,7 @@ impl Model {
     /// Panics when the action was not owed.
     pub fn took_establish(&mut self, id: u64) {
         let first = self.first_at(Place::OwesEstablish);
-        assert_eq!(first, Some(id), "the oldest is established first");
+        assert_eq!(first, Some(id), "M6: the oldest is established first");
         self.put(id, Place::Establishing);
     }
 
@@ -195,7 +196,7 @@ impl Model {
     /// Panics when the action was not owed.
     pub fn took_close(&mut self, id: u64) {
         let first = self.first_at(Place::OwesClose);
-        assert_eq!(first, Some(id), "connections are closed in the order of their ends");
+        assert_eq!(first, Some(id), "M6: connections are closed in the order of their ends");
         self.conns.retain(|conn| conn.id != id);
     }
 
@@ -206,9 +207,9 @@ impl Model {
     /// Panics when the action was not owed, or the id is not free.
     pub fn took_heartbeat(&mut self, id: u64, stream: u16) {
         let conn = self.conn_mut(id);
-        assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "stream {stream} was not free");
-        let heartbeat = conn.heartbeat.as_mut().expect("a Heartbeat that is not owed");
-        assert_eq!(heartbeat.id, None, "stream id set twice");
+        assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "M1: stream {stream} was not free");
+        let heartbeat = conn.heartbeat.as_mut().expect("M6: a Heartbeat that is not owed");
+        assert_eq!(heartbeat.id, None, "M6: a Heartbeat is taken twice");
         heartbeat.id = Some(stream);
     }
 }

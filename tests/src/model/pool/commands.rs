@@ -1,6 +1,8 @@
 //! Calls of the application.
 
-use super::{Conn, Event, Model, Outcome, Place, Waiter, nanos, reason_of};
+use super::{Conn, Model, Outcome, Place, Waiter, nanos, reason_of};
+use crate::oracle::pool::Event;
+use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState, Reuse};
 
@@ -22,11 +24,12 @@ impl Model {
         self.emit(Event::Started);
         let before = self.available().len();
         let outcome = self.try_check_out(deadline);
+        self.refuses = false;
         let granted = usize::from(matches!(outcome, CheckedOut::Granted(_)));
         let has_closed = before > self.available().len() + granted;
         match outcome {
-            CheckedOut::Granted(id) => self.emit(Event::CheckedOut(id, 0)),
-            CheckedOut::Failed(error) => self.emit(Event::Failed(reason_of(error), error, 0)),
+            CheckedOut::Granted(id) => self.emit(Event::CheckedOut(id, Duration::ZERO)),
+            CheckedOut::Failed(error) => self.emit(Event::Failed(reason_of(error), error, Duration::ZERO)),
             CheckedOut::Queued(_) => {}
         }
         // Without background population, this is what fills the pool (CMAP-55). With it, this
@@ -53,7 +56,7 @@ impl Model {
         if deadline.is_some_and(|at| at <= self.now) {
             return CheckedOut::Failed(CheckOutError::WaitQueueTimeout { usage: self.usage() });
         }
-        if self.waiters.len() >= self.room.waiters {
+        if self.waiters.len() >= self.room.waiters || self.refuses {
             let waiting = u32::try_from(self.waiting()).expect("few check-outs");
             return CheckedOut::Failed(CheckOutError::Busy { waiting });
         }
@@ -100,7 +103,7 @@ impl Model {
     }
 
     /// Available connections, oldest first.
-    fn available(&self) -> Vec<Conn> {
+    pub(super) fn available(&self) -> Vec<Conn> {
         let mut list: Vec<_> = self.conns.iter().filter(|conn| conn.place == Place::Available).cloned().collect();
         list.sort_by_key(|conn| conn.turn);
         list
@@ -145,7 +148,7 @@ impl Model {
     fn take_back(&mut self, id: u64, health: Health) {
         self.emit(Event::CheckedIn(id));
         let conn = self.conn_mut(id);
-        assert_eq!(conn.place, Place::InUse, "only a connection in use is returned");
+        assert_eq!(conn.place, Place::InUse, "P5: only a connection in use is returned");
         conn.pinned = Pinned::No;
         conn.owes_interrupt = false;
         let conn = conn.clone();

@@ -1,6 +1,7 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
-use super::{BACKOFF_FIRST_MS, BACKOFF_LAST_MS, Event, Model, Place};
+use super::{BACKOFF_FIRST_MS, BACKOFF_LAST_MS, Model, Place};
+use crate::oracle::pool::Event;
 use poolhouse_core::pool::{CheckOutError, ClosedReason, EstablishError, PoolState, ServiceError};
 use poolhouse_core::{Cause, ObjectId};
 
@@ -58,7 +59,7 @@ impl Model {
             }
             false
         } else {
-            self.emit(Event::Ready(id, self.now - conn.created));
+            self.emit(Event::Ready(id, self.since(conn.created)));
             if conn.background {
                 self.no_back_off();
             }

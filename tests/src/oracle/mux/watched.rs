@@ -1,50 +1,73 @@
-//! A multiplexed pool with an oracle that checks each call.
+//! A multiplexed pool and its model. Each call is applied to both, and everything observable is
+//! compared.
 
-use super::{Action, Answer, Event, Input, Oracle, Outputs, Seen};
-use crate::oracle::Checks;
+use super::Event;
+use crate::model::mux::{Acquired, Model, Outcome, Place, Room};
+use crate::oracle::{Checks, Violation};
+use core::fmt::Debug;
 use core::ops::Deref;
+use core::time::Duration;
 use poolhouse_core::mux::{
     Acquire, AcquireError, ForeignStream, Mux, MuxAction, MuxClaim, MuxConfig, MuxConnId, MuxEvent, MuxFixed, MuxId,
-    MuxMemory, MuxOnHeap, MuxWaiterId, Reply, ReplyError, Stream, Written,
+    MuxMemory, MuxOnHeap, MuxWaiterId, Reply, ReplyError, Stream, Written, stream_words,
 };
-use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, Instant, Observer, Stale};
 
-/// Memory that declares whether its capacity is limited.
+/// Number of closed connections that are still checked.
+const GONE_MAX: usize = 8;
+
+/// Memory that declares its capacities.
 pub trait Bounded: MuxMemory {
-    /// Whether it is bounded.
-    const BOUNDED: bool;
+    /// The capacities.
+    const ROOM: Room;
 }
 
 impl Bounded for MuxOnHeap {
-    const BOUNDED: bool = false;
+    const ROOM: Room = Room::ENDLESS;
 }
 
 impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> Bounded for MuxFixed<CONNS, WAITERS, WORDS> {
-    const BOUNDED: bool = true;
+    const ROOM: Room = Room { conns: CONNS, waiters: WAITERS, ids: ids_in(WORDS) };
 }
 
-/// A [`Mux`] and its oracle. It has the methods of a multiplexed pool, and panics with the id of a
+/// The number of stream ids that fit into this number of words.
+const fn ids_in(words: usize) -> u32 {
+    let mut ids = 0;
+    while stream_words(ids + 64) <= words {
+        ids += 64;
+    }
+    ids
+}
+
+/// A [`Mux`] and its model. It has the methods of a multiplexed pool, and panics with the id of a
 /// broken invariant.
+#[derive(Debug)]
 pub struct Watched<M: Bounded> {
     mux: Mux<M>,
-    oracle: Oracle,
+    model: Model,
     checks: Checks,
     /// Events of this call so far.
     events: Vec<(Instant, Event)>,
-    /// Requests with an unclaimed outcome, and their numbers in the oracle.
+    /// Requests with an unclaimed outcome, and their numbers in the model; the oldest first.
     waiters: Vec<(MuxWaiterId, u64)>,
-    waiter_last: u64,
+    /// Connections that the pool contains, in the order of their creation, and some that it no
+    /// longer contains.
+    conns: Vec<MuxConnId>,
+    gone: Vec<MuxConnId>,
 }
 
-/// Passes events to the oracle and to the caller's observer.
+/// Passes events to the checks and to the caller's observer.
 struct Tee<'t, O> {
     events: &'t mut Vec<(Instant, Event)>,
+    conns: &'t mut Vec<MuxConnId>,
     observer: &'t mut O,
 }
 
 impl<O: Observer<MuxEvent>> Observer<MuxEvent> for Tee<'_, O> {
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        if let MuxEvent::ConnectionCreated { conn, .. } = event {
+            self.conns.push(*conn);
+        }
         self.events.push((now, Event::of(event)));
         self.observer.on_event(now, event);
     }
@@ -53,8 +76,15 @@ impl<O: Observer<MuxEvent>> Observer<MuxEvent> for Tee<'_, O> {
 /// Calls the pool with a `Tee` as the observer.
 macro_rules! observed {
     ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
-        $self.mux.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
+        $self.mux.$method(
+            $($argument,)*
+            &mut Tee { events: &mut $self.events, conns: &mut $self.conns, observer: $observer },
+        )
     };
+}
+
+const fn number(conn: MuxConnId) -> u64 {
+    conn.number().get()
 }
 
 impl<M: Bounded> Watched<M> {
@@ -64,18 +94,19 @@ impl<M: Bounded> Watched<M> {
     ///
     /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
-        let mut events = Vec::new();
-        let mux = Mux::new(now, id, config, &mut Tee { events: &mut events, observer });
-        let oracle = Oracle::new(config, M::BOUNDED);
-        let mut watched = Self { mux, oracle, checks: Checks::default(), events, waiters: Vec::new(), waiter_last: 0 };
-        watched.judge(now, Input::New, Answer::None);
+        let (mut events, mut conns) = (Vec::new(), Vec::new());
+        let mux = Mux::new(now, id, config, &mut Tee { events: &mut events, conns: &mut conns, observer });
+        let model = Model::new(now.as_nanos(), *config.options(), M::ROOM);
+        let (checks, waiters, gone) = (Checks::default(), Vec::new(), Vec::new());
+        let mut watched = Self { mux, model, checks, events, waiters, conns, gone };
+        watched.judge("M6", (), ());
         watched
     }
 
-    /// The oracle.
+    /// The model.
     #[must_use]
-    pub const fn oracle(&self) -> &Oracle {
-        &self.oracle
+    pub const fn model(&self) -> &Model {
+        &self.model
     }
 
     /// The check counts.
@@ -89,48 +120,119 @@ impl<M: Bounded> Watched<M> {
         core::mem::take(&mut self.checks)
     }
 
-    /// [`Oracle::at_peace`].
+    /// Requests with an unclaimed outcome, and their numbers in the model; the oldest first.
+    #[must_use]
+    pub fn waiters(&self) -> &[(MuxWaiterId, u64)] {
+        &self.waiters
+    }
+
+    /// Connections that the pool contains, in the order of their creation.
+    #[must_use]
+    pub fn conns(&self) -> &[MuxConnId] {
+        &self.conns
+    }
+
+    /// Some connections that the pool no longer contains.
+    #[must_use]
+    pub fn gone(&self) -> &[MuxConnId] {
+        &self.gone
+    }
+
+    /// Checks that no request waits after the faults have stopped and streams were released for
+    /// long enough.
     ///
     /// # Panics
     ///
     /// When a waiter is left.
     pub fn assert_peace(&mut self) {
-        self.oracle.at_peace(&mut self.checks).unwrap_or_else(|violation| panic!("{violation}"));
+        let left = self.model.queue().next();
+        let checked = self.checks.check("M5", left.is_none(), || format!("{left:?} still waits"));
+        checked.unwrap_or_else(|violation| panic!("{violation}"));
     }
 
-    /// [`Oracle::after_close`].
+    /// Checks that nothing is left after the pool was closed and all streams, outcomes and actions
+    /// were released, claimed and polled.
     ///
     /// # Panics
     ///
     /// When something is left.
     pub fn assert_over(&mut self) {
-        self.oracle.after_close(&mut self.checks).unwrap_or_else(|violation| panic!("{violation}"));
+        let is_over = self.model.is_closed() && self.model.is_empty() && self.model.poll_timeout().is_none();
+        let checked = self.checks.check("M6", is_over, || "something is left".into());
+        checked.unwrap_or_else(|violation| panic!("{violation}"));
     }
 
-    fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
-        let seen = Seen { state: self.mux.state(), closed: self.mux.is_closed(), timeout: self.mux.poll_timeout() };
-        let outputs = Outputs { answer, events: &self.events, seen: Some(seen) };
-        if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
-            panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
+    /// Compares the results of a call, its events, and the state after it.
+    ///
+    /// - `id`: the invariant that a wrong result breaks.
+    fn judge<A: PartialEq + Debug>(&mut self, id: &'static str, actual: A, expected: A) {
+        let judged = self.judge_events().and_then(|()| self.checks.same(id, "result", &actual, &expected));
+        if let Err(violation) = judged.and_then(|()| self.judge_state()) {
+            panic!("{violation}\n  result {actual:?}, events {:?}", self.events);
         }
+        self.mux.assert_invariants();
         self.events.clear();
     }
 
+    fn judge_events(&mut self) -> Result<(), Violation> {
+        let mut expected = core::mem::take(&mut self.model.events);
+        // The pool chooses the stream id of a request, so the model takes it from the event.
+        for ((_, actual), (_, expected)) in self.events.iter().zip(&mut expected) {
+            if let (Event::Acquired(conn, id, _), Event::Acquired(same, request, _)) = (actual, expected) {
+                if conn == same {
+                    self.model.name(*conn, *request, u16::try_from(*id).expect("an id of the pool"));
+                    *request = *id;
+                }
+            }
+        }
+        in_one_order(&mut self.events);
+        in_one_order(&mut expected);
+        if self.events != expected {
+            return Err(difference(&self.events, &expected, &self.model));
+        }
+        for (_, event) in &expected {
+            self.checks.add(of_event(event, true, &self.model));
+            let more: &[&str] = match event {
+                Event::Created(_) => &["P2", "P6"],
+                Event::Ready(..) => &["P32"],
+                Event::Acquired(..) => &["M1", "M6", "P25"],
+                Event::Closed(..) => &["M4"],
+                Event::Failed(AcquireError::TimedOut { .. }, _) => &["P18"],
+                _ => &[],
+            };
+            more.iter().for_each(|id| self.checks.add(id));
+        }
+        Ok(())
+    }
+
+    /// Compares all observable state of the pool.
+    fn judge_state(&mut self) -> Result<(), Violation> {
+        let Self { mux, model, checks, .. } = self;
+        checks.same("P1", "state", mux.state(), model.state())?;
+        checks.same("P20", "poll_timeout", mux.poll_timeout().map(Instant::as_nanos), model.poll_timeout())?;
+        checks.same("M6", "options", mux.config().options(), model.options())?;
+        checks.same("M6", "whether it is closed", mux.is_closed(), model.is_closed())?;
+        let mut actual = Vec::new();
+        mux.for_each_conn(|conn, in_flight, open| actual.push((number(conn), in_flight, open)));
+        let expected = model.established().map(|conn| (conn.id, conn.in_flight(), conn.place == Place::Open));
+        checks.same("M6", "connections, the oldest in each state first", actual, expected.collect::<Vec<_>>())?;
+        for &conn in self.conns.iter().chain(&self.gone) {
+            let expected = model.conn(number(conn)).filter(|conn| conn.place != Place::OwesClose);
+            let expected = expected.map(crate::model::mux::Conn::in_flight);
+            checks.same("M4", "in flight on a connection", mux.conn_in_flight(conn), expected)?;
+        }
+        self.gone.extend(self.conns.extract_if(.., |conn| model.conn(number(*conn)).is_none()));
+        self.gone.drain(..self.gone.len().saturating_sub(GONE_MAX));
+        Ok(())
+    }
+
+    /// The number of a request in the model; 0 for a request that has ended.
     fn number_of(&self, waiter: MuxWaiterId) -> u64 {
         self.waiters.iter().find(|(known, _)| *known == waiter).map_or(0, |(_, number)| *number)
     }
 
     fn forget(&mut self, waiter: MuxWaiterId) {
         self.waiters.retain(|(known, _)| *known != waiter);
-    }
-
-    /// [`Mux::reserve`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
-    pub fn reserve(&mut self, waiters: u32) -> Result<(), Full> {
-        self.mux.reserve(waiters)
     }
 
     /// [`Mux::acquire`].
@@ -145,42 +247,55 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<Acquire, AcquireError> {
         let outcome = observed!(self, observer, acquire(now, deadline));
-        let answer = match &outcome {
-            Ok(Acquire::Granted(stream)) => Answer::Granted(stream.conn().number().get(), stream.id()),
+        // The two largest instants are both the end of time.
+        let deadline = deadline.map(|at| at.as_nanos().min(u64::MAX - 1));
+        let expected = self.model.acquire(now.as_nanos(), deadline);
+        let actual = match &outcome {
+            // The id is that of the event, which is compared.
+            Ok(Acquire::Granted(stream)) => Acquired::Granted(number(stream.conn()), granted(&self.events, stream)),
             Ok(Acquire::Queued(waiter)) => {
-                self.waiter_last += 1;
-                self.waiters.push((*waiter, self.waiter_last));
-                Answer::Queued(self.waiter_last)
+                let number = if let Acquired::Queued(number) = expected { number } else { 0 };
+                self.waiters.push((*waiter, number));
+                Acquired::Queued(number)
             }
-            Err(error) => Answer::Failed(*error),
+            Err(error) => Acquired::Failed(*error),
         };
-        self.judge(now, Input::Acquire { deadline }, answer);
+        let expected = match expected {
+            Acquired::Granted(conn, _) => Acquired::Granted(conn, 1),
+            other @ (Acquired::Queued(_) | Acquired::Failed(_)) => other,
+        };
+        self.judge("M4", actual, expected);
         outcome
     }
 
     /// [`Mux::claim`].
     pub fn claim(&mut self, now: Instant, waiter: MuxWaiterId) -> MuxClaim {
         let claim = self.mux.claim(now, waiter);
-        let number = self.number_of(waiter);
-        let answer = match &claim {
-            MuxClaim::Waiting => Answer::Waiting,
-            MuxClaim::Granted(stream) => Answer::Granted(stream.conn().number().get(), stream.id()),
-            MuxClaim::Failed(error) => Answer::Failed(*error),
-            MuxClaim::Stale => Answer::Stale,
+        let expected = self.model.claim(now.as_nanos(), self.number_of(waiter));
+        let actual = match &claim {
+            MuxClaim::Waiting => Some(Outcome::Waiting),
+            MuxClaim::Granted(stream) => {
+                let conn = number(stream.conn());
+                let is_gone = self.model.established().all(|known| known.id != conn);
+                let of_id = self.model.request(conn, stream.id()).unwrap_or(0);
+                Some(Outcome::Granted(conn, if is_gone { ended(expected) } else { of_id }))
+            }
+            MuxClaim::Failed(error) => Some(Outcome::Failed(*error)),
+            MuxClaim::Stale => None,
         };
         if claim != MuxClaim::Waiting {
             self.forget(waiter);
         }
-        self.judge(now, Input::Claim { waiter: number }, answer);
+        self.judge("M4", actual.map(in_any_turn), expected.map(in_any_turn));
         claim
     }
 
     /// [`Mux::cancel`].
     pub fn cancel(&mut self, now: Instant, waiter: MuxWaiterId, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, cancel(now, waiter));
-        let number = self.number_of(waiter);
+        self.model.cancel(now.as_nanos(), self.number_of(waiter));
         self.forget(waiter);
-        self.judge(now, Input::Cancel { waiter: number }, Answer::None);
+        self.judge("M4", (), ());
     }
 
     /// [`Mux::release`].
@@ -195,23 +310,31 @@ impl<M: Bounded> Watched<M> {
         written: Written,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), ForeignStream> {
-        let own = (stream.mux() == self.mux.id()).then(|| (stream.conn().number().get(), stream.id()));
+        let is_own = stream.mux() == self.mux.id();
+        let (conn, id) = (number(stream.conn()), stream.id());
         let result = observed!(self, observer, release(now, stream, written));
-        let answer = if result.is_ok() { Answer::Done } else { Answer::Stale };
-        self.judge(now, Input::Release { stream: own, written }, answer);
+        // The stream of another pool is returned before the call has an effect, even on the clock.
+        if is_own {
+            // The request may have ended with its connection.
+            let request = self.model.request(conn, id).unwrap_or(0);
+            self.model.release(now.as_nanos(), conn, request, written);
+        }
+        self.judge("M4", result.is_ok(), is_own);
         result
     }
 
     /// [`Mux::reconfigure`].
     pub fn reconfigure(&mut self, now: Instant, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, reconfigure(now, config));
-        self.judge(now, Input::Reconfigure, Answer::None);
+        self.model.reconfigure(now.as_nanos(), *config.options());
+        self.judge("M6", (), ());
     }
 
     /// [`Mux::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, close(now));
-        self.judge(now, Input::Close, Answer::None);
+        self.model.close(now.as_nanos());
+        self.judge("M6", (), ());
     }
 
     /// [`Mux::handle_established`].
@@ -226,7 +349,8 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
         let result = observed!(self, observer, handle_established(now, conn));
-        self.judge(now, Input::Established { conn: conn.number().get() }, taken(result));
+        let expected = self.model.handle_established(now.as_nanos(), number(conn));
+        self.judge("M6", result.is_ok(), expected);
         result
     }
 
@@ -243,7 +367,8 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
         let result = observed!(self, observer, handle_establish_failed(now, conn, cause));
-        self.judge(now, Input::EstablishFailed { conn: conn.number().get(), cause }, taken(result));
+        let expected = self.model.handle_establish_failed(now.as_nanos(), number(conn), cause);
+        self.judge("M6", result.is_ok(), expected);
         result
     }
 
@@ -260,18 +385,8 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<(), Stale> {
         let result = observed!(self, observer, handle_failed(now, conn, cause));
-        self.judge(now, Input::Failed { conn: conn.number().get(), cause }, taken(result));
-        result
-    }
-
-    /// [`Mux::handle_received`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
-    pub fn handle_received(&mut self, now: Instant, conn: MuxConnId) -> Result<(), Stale> {
-        let result = self.mux.handle_received(now, conn);
-        self.judge(now, Input::Received { conn: conn.number().get() }, taken(result));
+        let expected = self.model.handle_failed(now.as_nanos(), number(conn), cause);
+        self.judge("M6", result.is_ok(), expected);
         result
     }
 
@@ -288,18 +403,10 @@ impl<M: Bounded> Watched<M> {
         observer: &mut impl Observer<MuxEvent>,
     ) -> Result<Reply, ReplyError> {
         let result = observed!(self, observer, handle_reply(now, conn, stream));
-        let answer = match result {
-            Ok(reply) => Answer::Reply(reply),
-            Err(ReplyError::Unknown { .. }) => Answer::Unknown,
-            Err(_) => Answer::Stale,
-        };
-        self.judge(now, Input::Reply { conn: conn.number().get(), stream }, answer);
+        let expected = self.model.handle_reply(now.as_nanos(), number(conn), stream);
+        self.judge("M2", result, expected);
         result
     }
-}
-
-fn taken(result: Result<(), Stale>) -> Answer {
-    if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
 /// The calls that every machine has: see `poolhouse_core::machine`.
@@ -307,18 +414,41 @@ fn taken(result: Result<(), Stale>) -> Answer {
 impl<M: Bounded> Watched<M> {
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, handle_timeout(now));
-        self.judge(now, Input::Timeout, Answer::None);
+        self.model.handle_timeout(now.as_nanos());
+        self.judge("M6", (), ());
+        let (now, due) = (self.model.now(), self.mux.poll_timeout());
+        let is_done = due.is_none_or(|due| due.as_nanos() > now);
+        let checked = self.checks.check("P19", is_done, || "due work was not done".into());
+        checked.unwrap_or_else(|violation| panic!("{violation}"));
     }
 
     pub fn poll_action(&mut self, now: Instant) -> Option<MuxAction> {
         let polled = self.mux.poll_action(now);
-        let action = polled.map(|action| match action {
-            MuxAction::Establish(conn) => Action::Establish(conn.number().get()),
-            MuxAction::Close(conn) => Action::Close(conn.number().get()),
-            MuxAction::Wake(waiter) => Action::Wake(self.number_of(waiter)),
-            MuxAction::Heartbeat(conn, id) => Action::Heartbeat(conn.number().get(), id),
-        });
-        self.judge(Instant::ORIGIN, Input::Poll, Answer::Action(action));
+        let model = &mut self.model;
+        let owed = [Place::OwesClose, Place::OwesEstablish].map(|place| model.at(place).next().is_some());
+        let [owes_close, owes_establish] = owed;
+        let (owes_wake, owes_heartbeat) = (!model.owed_wakes().is_empty(), !model.owed_heartbeats().is_empty());
+        // Wakes first, and establishments last.
+        let (id, may) = match polled {
+            None if owes_wake => ("P8", false),
+            None => ("M6", !owes_close && !owes_establish && !owes_heartbeat),
+            Some(MuxAction::Wake(_)) => ("P8", owes_wake),
+            Some(MuxAction::Close(_)) => ("M6", !owes_wake),
+            Some(MuxAction::Heartbeat(..)) => ("M6", owes_heartbeat),
+            Some(MuxAction::Establish(_)) => ("M6", !owes_wake && !owes_heartbeat && !owes_close),
+        };
+        self.checks.check(id, may, || format!("polled {polled:?}")).unwrap_or_else(|violation| panic!("{violation}"));
+        match polled {
+            None => {}
+            Some(MuxAction::Wake(waiter)) => {
+                let number = self.number_of(waiter);
+                self.model.took_wake(number);
+            }
+            Some(MuxAction::Close(conn)) => model.took_close(number(conn)),
+            Some(MuxAction::Heartbeat(conn, stream)) => model.took_heartbeat(number(conn), stream),
+            Some(MuxAction::Establish(conn)) => model.took_establish(number(conn)),
+        }
+        self.judge("M6", (), ());
         polled
     }
 
@@ -347,17 +477,89 @@ where
     fn clone(&self) -> Self {
         Self {
             mux: self.mux.clone(),
-            oracle: self.oracle.clone(),
+            model: self.model.clone(),
             checks: self.checks.clone(),
             events: self.events.clone(),
             waiters: self.waiters.clone(),
-            waiter_last: self.waiter_last,
+            conns: self.conns.clone(),
+            gone: self.gone.clone(),
         }
     }
 }
 
-impl<M: Bounded> core::fmt::Debug for Watched<M> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Watched").field("mux", &self.mux).field("oracle", &self.oracle).finish_non_exhaustive()
+/// How many events grant this stream: one, if it is granted to a request.
+fn granted(events: &[(Instant, Event)], stream: &Stream) -> u64 {
+    let is_it = |event: &Event| matches!(event, Event::Acquired(_, id, _) if *id == u64::from(stream.id()));
+    events.iter().filter(|(_, event)| is_it(event)).count() as u64
+}
+
+/// The number of a request that has ended with its connection.
+const fn ended(outcome: Option<Outcome>) -> u64 {
+    if let Some(Outcome::Granted(_, request)) = outcome { request } else { 0 }
+}
+
+/// Waiters that time out in one call may do so in any order.
+const fn in_any_turn(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Failed(AcquireError::TimedOut { in_flight, .. }) => {
+            Outcome::Failed(AcquireError::TimedOut { in_flight, queued: 0 })
+        }
+        Outcome::Waiting | Outcome::Granted(..) | Outcome::Failed(_) => outcome,
     }
 }
+
+/// Sorts each run of timeouts by the length of the wait: waiters that time out in one call may do
+/// so in any order.
+fn in_one_order(events: &mut [(Instant, Event)]) {
+    let is_timeout = |event: &Event| matches!(event, Event::Failed(AcquireError::TimedOut { .. }, _));
+    for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
+        let waited = |event: &Event| if let Event::Failed(_, waited) = event { *waited } else { Duration::ZERO };
+        let mut sorted: Vec<_> = run.iter().map(|(_, event)| waited(event)).collect();
+        sorted.sort_unstable();
+        for ((_, event), waited) in run.iter_mut().zip(sorted) {
+            if let Event::Failed(_, own) = event {
+                *own = waited;
+            }
+        }
+    }
+}
+
+/// The invariant that an event breaks which is missing, or (`is_missing` is false) must not be.
+fn of_event(event: &Event, is_missing: bool, model: &Model) -> &'static str {
+    match event {
+        Event::Reply(..) | Event::Late(..) | Event::Unknown(..) => "M2",
+        Event::Retired(..) | Event::Orphaned(..) => "M3",
+        Event::Failed(AcquireError::TimedOut { .. }, _) => {
+            if is_missing {
+                "P19"
+            } else {
+                "P18"
+            }
+        }
+        Event::Failed(..) => "M4",
+        Event::Acquired(..) | Event::Queued(_) => "M5",
+        Event::Created(_) if model.queue().next().is_some() => "M5",
+        Event::Created(_) | Event::Ready(..) | Event::Trashed(..) | Event::Resurrected(_) | Event::Closed(..) => "M6",
+        Event::HeartbeatStarted(_) | Event::HeartbeatSucceeded(..) | Event::HeartbeatFailed(_) => "M6",
+        Event::PoolCreated(_) | Event::Reconfigured(_) | Event::PoolClosed => "M6",
+    }
+}
+
+/// The invariant that the first difference breaks.
+fn difference(actual: &[(Instant, Event)], expected: &[(Instant, Event)], model: &Model) -> Violation {
+    let place = actual.iter().zip(expected).take_while(|(actual, expected)| actual == expected).count();
+    let id = match (actual.get(place), expected.get(place)) {
+        (Some((_, actual)), Some((_, expected))) if actual == expected => "P25",
+        (Some((_, Event::Acquired(conn, ..))), Some((_, Event::Acquired(other, ..)))) if conn != other => "M6",
+        (Some((_, Event::Created(_))), Some((_, Event::Created(_)))) => "P6",
+        (Some((_, Event::Ready(..))), Some((_, Event::Ready(..)))) => "P32",
+        (Some((_, Event::Closed(..))), Some((_, Event::Closed(..)))) => "M4",
+        (_, Some((_, expected))) => of_event(expected, true, model),
+        (Some((_, actual)), None) => of_event(actual, false, model),
+        (None, None) => unreachable!("they differ"),
+    };
+    Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
+}
+
+#[cfg(test)]
+mod tests;

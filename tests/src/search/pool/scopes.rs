@@ -1,7 +1,6 @@
 //! The scopes of the pool.
 
 use super::{Can, Input, Shape, Store, mark};
-use crate::model::pool::Room;
 use core::time::Duration;
 use poolhouse_core::pool::PoolOptions;
 
@@ -23,7 +22,6 @@ fn shape(name: &'static str, options: PoolOptions, clients: usize, can: &[Can], 
         options,
         others: Vec::new(),
         store: Store::Fixed4,
-        room: Room { conns: 4, waiters: 4, services: 2 },
         clients,
         can: can.to_vec(),
         eager: true,
@@ -44,13 +42,11 @@ impl Shape {
 
     fn in_place(mut self) -> Self {
         self.store = Store::Fixed2;
-        self.room = Room { conns: 2, waiters: 3, services: 1 };
         self
     }
 
     fn on_heap(mut self) -> Self {
         self.store = Store::Heap;
-        self.room = Room::ENDLESS;
         self
     }
 

@@ -1,48 +1,38 @@
-//! The pool, its model, and the state of a host. All are compared after each operation.
+//! The pool with its model, and the state of a host. The pool and the book are compared after each
+//! operation.
 
 use super::book::{Book, Entry};
 use super::kind::{Counters, Kind};
-use super::{Shape, Trace, same};
+use super::{Shape, Trace};
 use crate::choices::Choices;
-use crate::model::mux::{Event, Model, Place, Room};
-use crate::oracle::mux::{Bounded, Watched};
+use crate::model::mux::Place;
+use crate::oracle::mux::{Bounded, Event, Watched};
 use crate::sim::next_kind;
-use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{
     AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, MuxWaiterId, Stream,
     Written,
 };
 
-/// Number of closed connections that are still used in calls.
-const GONE_MAX: usize = 8;
-
-/// A pool with its model and its host.
+/// A pool and its host.
 pub(super) struct Simulation<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
     trace: Option<&'a Trace>,
     pub(super) mux: Watched<M>,
-    pub(super) model: Model,
     pub(super) book: Book,
     pub(super) log: Vec<(Instant, MuxEvent)>,
     pub(super) now: u64,
-    /// The streams, and their request numbers in the model.
-    pub(super) streams: Vec<(Stream, u64)>,
-    /// Unclaimed waiters, and their numbers in the model.
-    pub(super) waiters: Vec<(MuxWaiterId, u64)>,
+    pub(super) streams: Vec<Stream>,
     /// Ids of waiters that have ended.
     pub(super) used_up: Vec<MuxWaiterId>,
     /// Connections that the host is establishing, from its view.
     pub(super) establishing: Vec<MuxConnId>,
-    /// Connections that the pool may know, and some closed ones.
-    pub(super) known: Vec<MuxConnId>,
-    pub(super) gone: Vec<MuxConnId>,
     pub(super) foreign: Option<Stream>,
 }
 
 impl<'a, M: Bounded> Simulation<'a, M> {
-    pub(super) fn new(shape: &'a Shape, room: Room, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
+    pub(super) fn new(shape: &'a Shape, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
         let mut log = Vec::new();
         let now = 1_000_000_000;
         let config = shape.options.validate().expect("options that were drawn to be valid");
@@ -51,16 +41,12 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             counters,
             trace,
             mux: Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
-            model: Model::new(now, shape.options, room),
             book: Book::default(),
             log,
             now,
             streams: Vec::new(),
-            waiters: Vec::new(),
             used_up: Vec::new(),
             establishing: Vec::new(),
-            known: Vec::new(),
-            gone: Vec::new(),
             foreign: None,
         }
     }
@@ -95,56 +81,31 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         }
     }
 
-    /// The connection with this number, among those that the pool may know.
+    /// The connection with this number.
     pub(super) fn conn_of(&self, number: u64) -> MuxConnId {
-        let found = self.known.iter().find(|conn| conn.number().get() == number);
+        let found = self.mux.conns().iter().find(|conn| conn.number().get() == number);
         *found.expect("a connection that the pool has reported")
     }
 
-    /// Compares all observable state of the pool with the model.
+    /// Compares the pool and the book.
     pub(super) fn compare(&mut self) {
-        let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
-        for (at, event) in self.log.drain(..) {
-            if let MuxEvent::ConnectionCreated { conn, .. } = event {
-                self.known.push(conn);
-            }
-            actual.push((at.as_nanos(), translated(&event)));
-        }
+        let events: Vec<_> = self.log.drain(..).map(|(_, event)| Event::of(&event)).collect();
         if let Some(trace) = self.trace {
-            trace.borrow_mut().extend(actual.iter().map(|(_, event)| format!("{:>20} {event:?}", "->")));
+            trace.borrow_mut().extend(events.iter().map(|event| format!("{:>20} {event:?}", "->")));
         }
-        self.counters.events += u64::try_from(actual.len()).unwrap_or(0);
-        let actual = same::assert_events(actual, &mut self.model);
-        for (_, event) in &actual {
-            if let Event::Acquired(conn, id, _) = *event {
+        self.counters.events += u64::try_from(events.len()).unwrap_or(0);
+        for event in events {
+            if let Event::Acquired(conn, id, _) = event {
                 self.book.acquired(conn, u16::try_from(id).expect("an id"));
-            } else if let Event::Closed(conn, _, in_flight) = *event {
+            } else if let Event::Closed(conn, _, in_flight) = event {
                 self.book.closed(conn, in_flight);
             }
         }
-        same::assert_state(&self.mux, &self.model);
         // The machine and the book must agree on the ids in use.
-        let taken: usize = self.model.established().map(|conn| conn.requests.len()).sum();
+        let model = self.mux.model();
+        let taken: usize = model.established().map(|conn| conn.requests.len()).sum();
         assert_eq!(taken, self.book.all(|_| true).len(), "stream ids that are not free");
-        assert_eq!(self.model.in_flight() as usize, self.book.alive(), "requests that wait for replies");
-
-        let (mux, model, gone) = (&self.mux, &self.model, &mut self.gone);
-        self.known.retain(|&conn| {
-            let expected = model.conn(conn.number().get());
-            let in_flight = expected.filter(|conn| conn.place != Place::OwesClose).map(|conn| conn.in_flight());
-            assert_eq!(mux.conn_in_flight(conn), in_flight, "in flight on {conn:?}");
-            if expected.is_none() {
-                if gone.len() == GONE_MAX {
-                    gone.remove(0);
-                }
-                gone.push(conn);
-            }
-            expected.is_some()
-        });
-        for &conn in &self.gone {
-            assert_eq!(self.mux.conn_in_flight(conn), None, "{conn:?} no longer exists");
-        }
-        let model = &self.model;
+        assert_eq!(self.mux.state().in_flight as usize, self.book.alive(), "requests that wait for replies");
         self.establishing
             .retain(|conn| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing));
     }
@@ -152,35 +113,16 @@ impl<'a, M: Bounded> Simulation<'a, M> {
     /// Takes one action. Returns false if none is owed.
     pub(super) fn poll(&mut self) -> bool {
         let action = self.mux.poll_action(self.at());
-        let wakes = self.model.owed_wakes();
-        let owed = [Place::OwesClose, Place::OwesEstablish].map(|place| self.model.at(place).next().is_some());
-        let [owes_close, owes_establish] = owed;
-        let owes_heartbeat = !self.model.owed_heartbeats().is_empty();
         self.note(|| format!("poll: {action:?}"));
         match action {
-            None => assert!(
-                wakes.is_empty() && !owes_close && !owes_establish && !owes_heartbeat,
-                "an action is owed: wakes {wakes:?}, close {owes_close}, establish {owes_establish}"
-            ),
-            Some(MuxAction::Wake(waiter)) => {
-                let found = self.waiters.iter().find(|(id, _)| *id == waiter);
-                let number = found.expect("the pool wakes an open request").1;
-                self.model.took_wake(number);
-            }
             Some(MuxAction::Close(conn)) => {
-                assert!(wakes.is_empty(), "wake actions are polled first");
-                self.model.took_close(conn.number().get());
                 assert!(self.book.all(|_| true).iter().all(|(number, _)| *number != conn.number().get()));
             }
             Some(MuxAction::Heartbeat(conn, stream)) => {
-                self.model.took_heartbeat(conn.number().get(), stream);
                 assert_eq!(self.book.entry(conn.number().get(), stream), None, "the id is a request's");
             }
-            Some(MuxAction::Establish(conn)) => {
-                assert!(!owes_heartbeat && !owes_close, "heartbeats and closes are polled before establishments");
-                self.model.took_establish(conn.number().get());
-                self.establishing.push(conn);
-            }
+            Some(MuxAction::Establish(conn)) => self.establishing.push(conn),
+            Some(MuxAction::Wake(_)) | None => {}
         }
         action.is_some()
     }
@@ -196,7 +138,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             return;
         }
         self.note(|| "peace".into());
-        for round in 0..self.waiters.len() + 8 {
+        for round in 0..self.mux.waiters().len() + 8 {
             // A failure is followed by a pause.
             let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due < self.now + 61_000_000_000);
             self.now = due.filter(|_| round > 2).unwrap_or(self.now).max(self.now);
@@ -211,7 +153,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
                 self.established(conn);
                 self.compare();
             }
-            for place in (0..self.waiters.len()).rev() {
+            for place in (0..self.mux.waiters().len()).rev() {
                 self.claim(place);
                 self.compare();
             }
@@ -225,7 +167,6 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         let state = self.mux.state();
         assert_eq!((state.in_flight, state.orphaned), (0, 0), "a stream id is lost");
         assert!(self.book.is_empty(), "a stream id is lost: {:?}", self.book);
-        assert_eq!(state.queued, 0, "a request waits forever");
         self.mux.assert_peace();
     }
 
@@ -243,9 +184,10 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             self.compare();
             self.write_all();
         }
-        let asked: Vec<_> = self.model.established().filter_map(|conn| Some((conn.id, conn.heartbeat_id()?))).collect();
+        let asked: Vec<_> =
+            self.mux.model().established().filter_map(|conn| Some((conn.id, conn.heartbeat_id()?))).collect();
         for (conn, id) in asked {
-            if self.model.conn(conn).is_some_and(|known| known.heartbeat_id() == Some(id)) {
+            if self.mux.model().conn(conn).is_some_and(|known| known.heartbeat_id() == Some(id)) {
                 let conn = self.conn_of(conn);
                 self.reply(conn, i32::from(id));
                 self.compare();
@@ -262,16 +204,13 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             self.release(0, Written::Perhaps);
             self.compare();
         }
-        for place in (0..self.waiters.len()).rev() {
+        for place in (0..self.mux.waiters().len()).rev() {
             self.cancel(place);
             self.compare();
         }
         self.drain();
         self.compare();
-        assert_eq!(self.mux.state(), poolhouse_core::mux::HostState::default(), "something is left");
         assert!(self.book.is_empty(), "something is left: {:?}", self.book);
-        assert!(self.known.is_empty(), "a connection is left");
-        assert_eq!(self.mux.poll_timeout(), None, "something is due");
         let now = self.at();
         self.mux.assert_over();
         assert_eq!(self.mux.acquire(now, None, &mut ()), Err(AcquireError::Closed));
@@ -290,35 +229,5 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             };
             stream
         })
-    }
-}
-
-/// Converts an event of the pool to one of the model.
-pub(crate) fn translated(event: &MuxEvent) -> Event {
-    let id = |conn: MuxConnId| conn.number().get();
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).expect("a short time");
-    match *event {
-        MuxEvent::PoolCreated { config, .. } => Event::PoolCreated(*config.options()),
-        MuxEvent::PoolReconfigured { config, .. } => Event::Reconfigured(*config.options()),
-        MuxEvent::PoolClosed { .. } => Event::PoolClosed,
-        MuxEvent::ConnectionCreated { conn, .. } => Event::Created(id(conn)),
-        MuxEvent::ConnectionReady { conn, duration, .. } => Event::Ready(id(conn), nanos(duration)),
-        MuxEvent::ConnectionTrashed { conn, in_flight, .. } => Event::Trashed(id(conn), in_flight),
-        MuxEvent::ConnectionResurrected { conn, .. } => Event::Resurrected(id(conn)),
-        MuxEvent::ConnectionRetired { conn, orphaned, .. } => Event::Retired(id(conn), orphaned),
-        MuxEvent::ConnectionClosed { conn, reason, in_flight, .. } => Event::Closed(id(conn), reason, in_flight),
-        MuxEvent::HeartbeatStarted { conn, .. } => Event::HeartbeatStarted(id(conn)),
-        MuxEvent::HeartbeatSucceeded { conn, duration, .. } => Event::HeartbeatSucceeded(id(conn), nanos(duration)),
-        MuxEvent::HeartbeatFailed { conn, .. } => Event::HeartbeatFailed(id(conn)),
-        MuxEvent::StreamAcquired { conn, stream, duration, .. } => {
-            Event::Acquired(id(conn), u64::from(stream), nanos(duration))
-        }
-        MuxEvent::RequestQueued { queued, .. } => Event::Queued(queued),
-        MuxEvent::AcquireFailed { error, duration, .. } => Event::Failed(error, nanos(duration)),
-        MuxEvent::ReplyReceived { conn, stream, .. } => Event::Reply(id(conn), stream),
-        MuxEvent::StreamOrphaned { conn, stream, orphaned, .. } => Event::Orphaned(id(conn), stream, orphaned),
-        MuxEvent::LateReply { conn, stream, .. } => Event::Late(id(conn), stream),
-        MuxEvent::UnknownReply { conn, stream, .. } => Event::Unknown(id(conn), stream),
-        _ => unreachable!("an event that the model does not contain: {event:?}"),
     }
 }

@@ -1,0 +1,61 @@
+//! Lateness of timers and wake-ups, compared with that of the machine itself.
+
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
+/// P19: the permitted median on an idle machine.
+const P50_MAX: Duration = Duration::from_millis(20);
+
+/// The permitted 99th percentile, also on two cores that run several other processes.
+const P99_MAX: Duration = Duration::from_millis(250);
+
+/// The factor by which the client may be later than the machine.
+const FACTOR: u32 = 4;
+
+/// How late something was, in many measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lateness {
+    /// The median.
+    pub p50: Duration,
+    /// The 99th percentile.
+    pub p99: Duration,
+}
+
+impl Lateness {
+    /// Evaluates measurements, of which there must be at least a hundred.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    #[must_use]
+    pub fn of(mut measured: Vec<Duration>) -> Self {
+        assert!(measured.len() >= 100, "{} measurements", measured.len());
+        measured.sort_unstable();
+        let at = |percent| measured[(measured.len() - 1) * percent / 100];
+        Self { p50: at(50), p99: at(99) }
+    }
+
+    /// The lateness of sleeps of the machine's threads until these times.
+    #[must_use]
+    pub fn of_machine(due: &[Instant]) -> Self {
+        let mut due = due.to_vec();
+        due.sort_unstable();
+        let late = due.into_iter().map(|due| {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            Instant::now().saturating_duration_since(due)
+        });
+        Self::of(late.collect())
+    }
+
+    /// Checks both percentiles. The limits grow with the lateness of the machine.
+    ///
+    /// # Panics
+    ///
+    /// If one is exceeded.
+    pub fn assert_small(self, what: &str, machine: Self) {
+        println!("lateness of {what}: {self:?}; of the machine: {machine:?}");
+        let small = self.p50 <= P50_MAX + machine.p50 * FACTOR && self.p99 <= P99_MAX + machine.p99 * FACTOR;
+        assert!(small, "lateness of {what}: {self:?}; of the machine: {machine:?}");
+    }
+}
