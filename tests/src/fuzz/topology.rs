@@ -304,7 +304,7 @@ impl<M: Memory> Run<M> {
         assert_eq!(found.max_election_id(), state.max_election_id);
         assert_eq!(found.is_compatible(), state.is_compatible());
         assert_eq!(found.logical_session_timeout_minutes(), state.session_timeout());
-        assert_eq!(found.servers().count(), state.servers.len());
+        assert_eq!(found.servers().count(), state.servers.len(), "the number of members");
         for server in found.servers() {
             let wanted = state.servers.get(server.address());
             compare_server(server, wanted.expect("the server is in the model"));
