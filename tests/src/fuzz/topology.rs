@@ -168,14 +168,14 @@ impl<M: Memory> Run<M> {
         // The model identifies servers by address: a report about a removed server must not reach a
         // later server of the same address.
         let address = if is_late { "nobody" } else { address.as_str() };
-        match choices.below(10) {
+        match choices.below(12) {
             8 | 9 => self.seeds(choices),
             0 => {
                 let cause = choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
                 self.topology.handle_failed(self.now, server, cause, &mut self.reported);
                 self.model.failed(address, cause);
             }
-            1 => self.app_error(server, address, choices),
+            1 | 10 | 11 => self.app_error(server, address, choices),
             2 => self.take_actions(),
             _ => {
                 let reply = reply(address, self.calm, choices);
