@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
-/// P19: the permitted median on an idle machine.
-const P50_MAX: Duration = Duration::from_millis(20);
+/// P19: the permitted median. On two cores with a load of 9 it is below a millisecond.
+const P50_MAX: Duration = Duration::from_millis(5);
 
-/// The permitted 99th percentile, also on two cores that run several other processes.
-const P99_MAX: Duration = Duration::from_millis(250);
+/// The permitted 99th percentile. On two cores with a load of 9 it is below 40 ms.
+const P99_MAX: Duration = Duration::from_millis(150);
 
 /// The factor by which the client may be later than the machine.
 const FACTOR: u32 = 4;

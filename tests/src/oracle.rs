@@ -1,16 +1,15 @@
-//! One oracle for many generators. It checks the inputs and outputs of a machine step by step
-//! against the ids of [`crate::invariants`].
+//! The checks of a machine after each call, against the ids of [`crate::invariants`].
 //!
-//! There is an `Oracle` for each kind of machine. Its `step` takes the time, the call (`Input`) and
-//! the observed outputs (`Outputs`): the result, the events, the polled action, and the getters
-//! after the call. An oracle keeps its own state. It is written from the invariants and shares no
-//! code with the machines, only their value types (causes, reasons, options). The reference models
-//! of [`crate::model`] predict what *will* happen; an oracle only checks that what *did* happen is
-//! allowed.
+//! Generators use `Watched` instead of a machine. It has the same methods, and panics with the id of
+//! a broken invariant and the observed outputs. A watched pool holds its reference model
+//! ([`crate::model`]), applies each call to both, and compares the results, the events, and all
+//! observable state, for pools with limited memory too. A watched monitor and a watched control
+//! machine have an oracle: it keeps its own state and checks that what happened is allowed, where a
+//! model predicts what will happen. Models and oracles are written from the invariants and share no
+//! code with the machines, only their value types (causes, reasons, options).
 //!
-//! Generators do not call an oracle directly. They use `Watched` instead of the machine. It has the
-//! same methods, and panics with the id and the observed outputs. Traces that contain only events
-//! are checked to the extent possible: see [`trace`].
+//! An oracle of pools checks their events alone: their grammar and order, limits, durations,
+//! numbers. It also checks recorded events of clients, whose calls are unknown: see [`trace`].
 //!
 //! Some invariants need more than one step, two machines, or the simulated run around the machine.
 //! [`OWNERS`] lists the owner of each check.

@@ -1,7 +1,7 @@
 //! A seeded simulator of the pool. One seed is one simulated run.
 //!
-//! A run draws its options and a mix of operations, applies them to the pool and to its reference
-//! model, and compares all observable state after each operation. At the end the faults stop and
+//! A run draws its options and a mix of operations, and applies them to a
+//! [watched](crate::oracle::pool::Watched) pool. At the end the faults stop and
 //! the pool is closed: each check-out must have ended, and nothing may be left (P43, P51).
 
 #[macro_use]

@@ -1,5 +1,5 @@
-//! Sources of choices for a test body: a seeded generator, the bytes of a fuzzer, or a counter that
-//! enumerates every possibility. A body that draws only bounded choices runs with each of them.
+//! Sources of choices for a test body: a seeded generator, or the bytes of a fuzzer. A body that draws
+//! only bounded choices runs with each of them.
 
 mod decisions;
 
@@ -43,8 +43,7 @@ pub trait Choices {
         self.below(n) == 0
     }
 
-    /// Returns an index into a list of weights, with a probability proportional to its weight. An
-    /// exhaustive source returns each index whose weight is not 0 once.
+    /// Returns an index into a list of weights, with a probability proportional to its weight.
     ///
     /// # Panics
     ///
@@ -98,59 +97,6 @@ impl Choices for Bytes<'_> {
 
     fn is_over(&self) -> bool {
         self.left.is_empty()
-    }
-}
-
-/// Enumerates every sequence of choices that a body can make: run the body, call
-/// [`Exhaustive::advance`], and repeat until it returns false.
-#[derive(Clone, Debug, Default)]
-pub struct Exhaustive {
-    /// Choice and bound of each draw so far.
-    path: Vec<(u32, u32)>,
-    at: usize,
-}
-
-impl Exhaustive {
-    /// Starts with the first option of each choice.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { path: Vec::new(), at: 0 }
-    }
-
-    /// Advances to the next sequence of choices; returns false if there is none.
-    pub fn advance(&mut self) -> bool {
-        self.path.truncate(self.at);
-        self.at = 0;
-        while let Some((choice, bound)) = self.path.pop() {
-            if choice + 1 < bound {
-                self.path.push((choice + 1, bound));
-                return true;
-            }
-        }
-        false
-    }
-}
-
-impl Choices for Exhaustive {
-    fn below(&mut self, bound: u32) -> u32 {
-        assert!(bound > 0, "the bound of a choice must be at least 1");
-        let at = self.at;
-        self.at += 1;
-        if let Some(&(choice, known)) = self.path.get(at) {
-            assert_eq!(known, bound, "a choice was repeated with another bound: the body is not deterministic");
-            return choice;
-        }
-        self.path.push((0, bound));
-        0
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn weighted(&mut self, weights: &[u32]) -> usize {
-        let places: Vec<usize> = (0..weights.len()).filter(|&place| weights[place] > 0).collect();
-        places[self.index(places.len())]
     }
 }
 

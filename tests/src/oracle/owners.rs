@@ -5,7 +5,7 @@ use Owner::{Generator, Oracle, Test};
 /// The owner of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// An oracle, after each step of all generators.
+    /// An oracle or a model, after each step of all generators.
     Oracle,
     /// A generator: the name of its test target. A separate phase names the id, there or in the
     /// generator's part of this library, or counts it.

@@ -54,9 +54,11 @@ pub mod mark {
     pub const SURPLUS: u64 = 1 << 16;
     /// There was no slot for another service.
     pub const SERVICE_FULL: u64 = 1 << 17;
+    /// A connection was returned without reading the clock.
+    pub const UNTIMED: u64 = 1 << 18;
 
     /// Their names, in the order of the bits.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 19] = [
         "a queue",
         "something due at once",
         "a timeout",
@@ -75,6 +77,7 @@ pub mod mark {
         "background work",
         "more than maxPoolSize",
         "no service slot",
+        "a check-in without the clock",
     ];
 }
 
@@ -113,6 +116,8 @@ pub enum Can {
     Reconfigure,
     /// The pool is filled, or that is revoked.
     Fill,
+    /// Clients without a subscriber, which do not read the clock.
+    Untimed,
 }
 
 /// An input.
@@ -122,6 +127,10 @@ pub enum Input {
     CheckOut,
     /// A check-out with a deadline in this many ticks.
     CheckOutBy(u8),
+    /// A check-out that does not read the clock.
+    CheckOutUntimed,
+    /// A check-in that does not read the clock.
+    CheckInUntimed(u8),
     /// The outcome of this check-out is taken.
     Claim(u8),
     /// This check-out is cancelled.
@@ -283,6 +292,9 @@ where
             if shape.can(Can::Deadline) {
                 inputs.extend([Input::CheckOutBy(1), Input::CheckOutBy(2)]);
             }
+            if shape.can(Can::Untimed) && host.pool.model().is_untimed_check_out() {
+                inputs.push(Input::CheckOutUntimed);
+            }
         }
         for place in places(host.pool.waiters().len()) {
             let number = host.pool.waiters()[usize::from(place)].1;
@@ -295,6 +307,10 @@ where
         }
         for place in places(host.leases.len()) {
             inputs.push(Input::CheckIn(place));
+            let conn = host.leases[usize::from(place)].conn();
+            if shape.can(Can::Untimed) && host.pool.model().is_untimed_check_in(conn.connection_id().get()) {
+                inputs.push(Input::CheckInUntimed(place));
+            }
             if shape.can(Can::Break) {
                 inputs.push(Input::Break(place));
             }
@@ -407,6 +423,15 @@ where
         match input {
             Input::CheckOut => host.check_out(None),
             Input::CheckOutBy(ticks) => host.check_out(Some(host.now + u64::from(ticks) * shape.tick)),
+            Input::CheckOutUntimed => {
+                let lease = host.pool.check_out_without_clock();
+                host.leases.push(lease);
+            }
+            Input::CheckInUntimed(place) => {
+                let lease = host.leases.remove(place.into());
+                host.pool.check_in_without_clock(lease);
+                host.mark(mark::UNTIMED);
+            }
             Input::Claim(place) => host.claim(place.into()),
             Input::Cancel(place) => host.cancel(place.into()),
             Input::Again => host.again(),

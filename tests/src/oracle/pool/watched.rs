@@ -347,6 +347,8 @@ impl<M: Bounded> Watched<M> {
         )?;
         checks.same("P29", "state", pool.state(), model.state())?;
         checks.same("P34", "generation", pool.generation().get(), model.generation())?;
+        let due = pool.poll_timeout().map(|at| at.as_nanos().max(now));
+        checks.same("P20", "poll_timeout", due, model.poll_timeout().map(|at| at.max(now)))?;
         checks.same("P4", "fill target", pool.fill_target(), model.fill_target())?;
         let filled = |count| (pool.is_filled(count), model.is_filled(count));
         for (actual, expected) in [0, 1, 2, 5].map(filled) {
@@ -364,8 +366,6 @@ impl<M: Bounded> Watched<M> {
             let service = expected.and_then(|conn| conn.service);
             checks.same("P45", "service of a connection", pool.conn_service(conn), service)?;
         }
-        let due = pool.poll_timeout().map(|at| at.as_nanos().max(now));
-        checks.same("P20", "poll_timeout", due, model.poll_timeout().map(|at| at.max(now)))?;
         if matches!(call, Call::Timeout { .. }) {
             checks.check("P19", due.is_none_or(|due| due > now), || "something is due after handle_timeout".into())?;
         }

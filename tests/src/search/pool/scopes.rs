@@ -77,10 +77,10 @@ impl Shape {
 pub fn scopes() -> Vec<Shape> {
     use Can::{
         Again, Break, Cancel, Clear, ClearService, Close, Deadline, Due, Fail, FailClear, Fill, Fork, Interrupt, Pass,
-        Tick,
+        Tick, Untimed,
     };
     use mark::{ABANDON, BACKGROUND, BUSY, CANCEL_BOUND, CANCEL_GRANTED, CLEARED, CLOSED, DUE, ERROR, HANDED_ON, IDLE};
-    use mark::{INTERRUPT, QUEUE, SERVICE_FULL, STALE, STALE_NEWS, SURPLUS, TIMEOUT};
+    use mark::{INTERRUPT, QUEUE, SERVICE_FULL, STALE, STALE_NEWS, SURPLUS, TIMEOUT, UNTIMED};
     let filled = |options: PoolOptions, min_pool_size| PoolOptions { min_pool_size, ..options };
     let balanced = PoolOptions { load_balanced: true, ..sized(2, 2) };
     let timed = PoolOptions { wait_queue_timeout: Some(ticks(2)), ..sized(1, 1) };
@@ -169,6 +169,13 @@ pub fn scopes() -> Vec<Shape> {
         shape("cancelled everywhere", sized(2, 2), 3, &[Cancel, Again], CANCEL_GRANTED | CANCEL_BOUND | QUEUE).lazy(),
         shape("forked", filled(sized(2, 1), 1), 2, &[Cancel, Fork, Fail, Due], STALE | INTERRUPT).lazy().in_place(),
         shape("four clients, one connection", sized(1, 1), 4, &[Cancel, Fail, Clear], QUEUE | STALE | HANDED_ON),
+        shape(
+            "no subscriber",
+            sized(2, 1),
+            2,
+            &[Untimed, Cancel, Clear, Close, Break],
+            UNTIMED | QUEUE | STALE | CLOSED,
+        ),
     ]
 }
 

@@ -101,7 +101,7 @@ fn results_that_differ_break_their_invariants() {
     breaks("P36", || watched.handle_established(NOW, conn, &mut ()));
     let (mut watched, lease) = in_use();
     watched.pool.close(NOW, &mut ());
-    breaks("P16", || watched.check_in(NOW, lease, Health::Healthy, &mut ()));
+    breaks("P42", || watched.check_in(NOW, lease, Health::Healthy, &mut ()));
     let (mut watched, _) = pending();
     let (waiter, _) = watched.waiters()[0];
     watched.pool.cancel(NOW, waiter, &mut ());
