@@ -21,6 +21,8 @@ pub(super) struct Draws {
     pub(super) tasks: Stream,
     /// Faults of the host.
     pub(super) host: Stream,
+    /// The order in which ready tasks are polled.
+    pub(super) schedule: Stream,
     /// Unpredictable values, such as nonces.
     pub(super) entropy: Stream,
 }
@@ -32,17 +34,49 @@ impl Draws {
             network: decisions.stream("network"),
             tasks: decisions.stream("tasks"),
             host: decisions.stream("host"),
+            schedule: decisions.stream("schedule"),
             entropy: decisions.stream("entropy"),
         }
     }
 }
 
-/// The memory of the pools' slots.
+/// How the client ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Store {
-    Heap,
-    /// Inline, with capacity for 2 connections and 2 waiters.
-    Fixed2,
+pub(super) enum Closing {
+    Close,
+    /// The future of the close is dropped after its first poll.
+    CloseDropped,
+    /// The last handle of the client is dropped.
+    Drop,
+}
+
+/// The options of the client, except those of pools and monitors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientPlan {
+    pub(super) timeout: Option<Duration>,
+    pub(super) socket_timeout: Option<Duration>,
+    pub(super) server_selection_timeout: Duration,
+    pub(super) drain_timeout: Duration,
+    pub(super) local_threshold: Duration,
+    pub(super) retries: bool,
+    pub(super) max_adaptive_retries: u32,
+    pub(super) enable_overload_retargeting: bool,
+}
+
+impl ClientPlan {
+    fn draw(choices: &mut Stream) -> Self {
+        let limit = |choices: &mut Stream| choices.one_of(&[None, None, Some(300), Some(1_000), Some(5_000)]);
+        Self {
+            timeout: limit(choices).map(Duration::from_millis),
+            socket_timeout: limit(choices).map(Duration::from_millis),
+            server_selection_timeout: Duration::from_millis(choices.one_of(&[500, 5_000, 30_000])),
+            drain_timeout: Duration::from_millis(choices.one_of(&[1_000, 0, 50, 1_000])),
+            local_threshold: Duration::from_millis(choices.one_of(&[15, 0, 10_000])),
+            retries: !choices.one_in(4),
+            max_adaptive_retries: choices.one_of(&[2, 0, 5]),
+            enable_overload_retargeting: choices.one_in(2),
+        }
+    }
 }
 
 /// All parameters that are drawn before a run begins.
@@ -64,15 +98,15 @@ pub(super) struct Plan {
     pub(super) wire: i32,
     pub(super) monitor: MonitorOptions,
     pub(super) pool: PoolOptions,
-    pub(super) store: Store,
     /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
     pub(super) connect: u64,
-    /// Timeout of the reply to an operation.
-    pub(super) op_timeout: u64,
-    /// Whether a selection waits for a primary.
-    pub(super) selecting: bool,
+    pub(super) client: ClientPlan,
+    /// Whether the events of the client are judged. Without a subscriber, the client emits none.
+    pub(super) is_observed: bool,
+    /// Whether each host name has two addresses.
+    pub(super) dual: bool,
     /// Weights of the kinds that are drawn; 0 is never.
     weights: [u32; Kind::COUNT],
     /// Percentage of faults that repeat the last kind.
@@ -83,10 +117,11 @@ pub(super) struct Plan {
     pub(super) faults: u32,
     /// Interval between these faults.
     pub(super) pause: u64,
-    /// Mean interval between tasks.
-    pub(super) task_gap_ms: u32,
+    /// Mean interval between operations.
+    pub(super) gap_ms: u32,
     /// The client is closed before the faults stop.
     pub(super) closes_early: bool,
+    pub(super) closing: Closing,
     /// Fault points of core are armed.
     pub(super) chances: bool,
 }
@@ -150,19 +185,20 @@ impl Plan {
             wire: choices.one_of(&[16, 17, 21, 25]),
             monitor,
             pool,
-            store: choices.one_of(&[Store::Heap, Store::Heap, Store::Heap, Store::Fixed2]),
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,
-            op_timeout: u64::from(choices.one_of(&[300_u32, 1_000, 5_000])) * MS,
-            selecting: !choices.one_in(3),
+            client: ClientPlan::draw(choices),
+            is_observed: choices.one_in(2),
+            dual: choices.one_in(3),
             weights,
             sticky: if shape == 1 { choices.one_of(&[50, 80, 95]) } else { 0 },
             trouble: choices.one_of(&[0, 5, 30, 100, 300]),
             faults,
             pause: u64::from(pause_ms) * MS,
-            task_gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
+            gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
             closes_early: choices.one_in(8),
+            closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop]),
             chances: choices.one_in(4),
         }
     }
@@ -188,15 +224,16 @@ impl Plan {
         })
     }
 
-    /// Whether a message is faulty.
+    /// Whether a message is faulty. The first option of a decision is no fault, so a shrunk run has
+    /// few.
     pub(super) fn is_trouble(&self, choices: &mut Stream) -> bool {
-        self.trouble > 0 && choices.below(1_000) < self.trouble
+        self.trouble > 0 && choices.below(1_000) >= 1_000 - self.trouble
     }
 
     /// Whether a possible fault occurs now, by its weight, with a probability of at most one in
     /// four.
     pub(super) fn comes(&self, kind: Kind, choices: &mut Stream) -> bool {
         let weight = self.weights[kind as usize];
-        weight > 0 && choices.below(400) < weight
+        weight > 0 && choices.below(400) >= 400 - weight
     }
 }

@@ -28,8 +28,6 @@ pub(super) struct Way {
     pub(super) lost_back: bool,
     /// Connections are refused.
     pub(super) refused: bool,
-    /// TLS handshakes fail.
-    pub(super) tls_broken: bool,
     /// Messages are held back and not lost.
     pub(super) clogged: bool,
 }
@@ -76,6 +74,7 @@ pub(super) fn object_id(number: u32) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
+#[derive(Debug)]
 pub(super) struct Truth {
     pub(super) deployment: Deployment,
     pub(super) members: Vec<Member>,
