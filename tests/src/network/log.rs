@@ -56,10 +56,6 @@ impl Log {
         assert!(self.closed && self.open.is_empty());
     }
 
-    pub(crate) fn is_checking(&self, server: u32) -> bool {
-        self.beats.get(&server).is_some_and(|beats| beats.started.is_some())
-    }
-
     fn end(&mut self, now: Instant, server: u32, awaited: bool, cause: Option<Cause>) {
         let beats = self.beats.entry(server).or_default();
         assert_eq!(beats.started.take(), Some(awaited), "an end without its start (S2)");

@@ -1,11 +1,10 @@
 //! The application: operations on the client, their outcomes, and futures that are dropped.
 
 use super::kind::Kind;
-use super::plan::MS;
+use super::plan::{MS, draw_pool};
 use super::platform::Sim;
 use super::world::{Command, World};
 use crate::choices::Choices;
-use crate::sim::Shape;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -126,8 +125,8 @@ impl World {
                 let command = self.draw_command(true, ReadMode::Primary, timeout);
                 (if command.is_idempotent { Kind::IdempotentWrite } else { Kind::Write }, Work::Command(command))
             }
-            0..=4 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
-            5..=7 => {
+            // A check-out with a time limit is for writes.
+            5..=7 if writes => {
                 let longest = if self.peace { 20 } else { 400 };
                 let pause = |world: &mut Self| match world.draws.tasks.one_in(2) {
                     true => 0,
@@ -137,9 +136,10 @@ impl World {
                 let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, None))).collect();
                 (Kind::Session, Work::Session { timeout, mode, commands, pause: pause(self) })
             }
+            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
             8 => (Kind::WarmUp, Work::WarmUp { timeout }),
-            9 => {
-                let options = Shape::other_options(&self.plan.pool, &mut self.draws.tasks);
+            9 if self.plan.reconfigures => {
+                let options = draw_pool(&mut self.draws.tasks);
                 (Kind::Reconfigure, Work::Reconfigure(options))
             }
             10 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
@@ -331,11 +331,14 @@ impl<F: Future<Output = Result<(), Error>>> Future for Running<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.drop_point == DropPoint::WhenWoken(self.polls) {
+        // A poll without a reason is not counted.
+        let is_disturbing = self.sim.with(|world| world.is_disturbing);
+        let drop_point = if is_disturbing { DropPoint::Never } else { self.drop_point };
+        if drop_point == DropPoint::WhenWoken(self.polls) {
             self.sim.with(|world| world.counters.count(Kind::DropWhenWoken));
             return Poll::Ready(());
         }
-        self.polls += 1;
+        self.polls += u32::from(!is_disturbing);
         let Some(work) = &mut self.work else { return Poll::Ready(()) };
         if let Poll::Ready(result) = work.as_mut().poll(context) {
             self.work = None;
@@ -343,7 +346,7 @@ impl<F: Future<Output = Result<(), Error>>> Future for Running<F> {
             sim.with(|world| world.end_operation(id, Some(&result)));
             return Poll::Ready(());
         }
-        if self.drop_point == DropPoint::AfterPoll(self.polls) {
+        if drop_point == DropPoint::AfterPoll(self.polls) {
             self.sim.with(|world| world.counters.count(Kind::DropAfterPoll));
             return Poll::Ready(());
         }

@@ -40,6 +40,20 @@ impl Draws {
     }
 }
 
+/// Draws the options of pools.
+pub(super) fn draw_pool(choices: &mut Stream) -> PoolOptions {
+    let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
+    let min_pool_size = choices.one_of(&[0, 0, 1, 2]);
+    PoolOptions {
+        max_pool_size,
+        min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
+        max_idle_time: choices.one_of(&[None, None, Some(100), Some(3_000)]).map(Duration::from_millis),
+        max_connecting: choices.one_of(&[1, 2, 3, 8]),
+        wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
+        ..PoolOptions::DEFAULT
+    }
+}
+
 /// How the client ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
@@ -105,6 +119,9 @@ pub(super) struct Plan {
     pub(super) client: ClientPlan,
     /// Whether the events of the client are judged. Without a subscriber, the client emits none.
     pub(super) is_observed: bool,
+    /// Whether the application changes the options of pools. The changes are no events, so those of
+    /// pools are not judged then.
+    pub(super) reconfigures: bool,
     /// Whether each host name has two addresses.
     pub(super) dual: bool,
     /// Weights of the kinds that are drawn; 0 is never.
@@ -156,16 +173,6 @@ impl Plan {
             server_monitoring_mode: choices.one_of(&modes),
             ..MonitorOptions::DEFAULT
         };
-        let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
-        let min_pool_size = choices.one_of(&[0, 0, 1, 2]);
-        let pool = PoolOptions {
-            max_pool_size,
-            min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
-            max_idle_time: choices.one_of(&[None, None, Some(100), Some(3_000)]).map(Duration::from_millis),
-            max_connecting: choices.one_of(&[1, 2, 3, 8]),
-            wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
-            ..PoolOptions::DEFAULT
-        };
         let (faults, pause_ms) = (choices.below(40), choices.one_of(&[50_u32, 300, 2_000]));
         let span_ms = (faults + 1) * pause_ms;
         let shape = choices.below(4);
@@ -174,6 +181,12 @@ impl Plan {
             _ if choices.one_in(4) => 0,
             _ => choices.below(100) + 1,
         });
+        let (is_observed, reconfigures) = (choices.one_in(2), choices.one_in(3));
+        let mut pool = draw_pool(choices);
+        if is_observed && !reconfigures {
+            // Time limits of operations replace it, and are no events.
+            pool.wait_queue_timeout = None;
+        }
         Self {
             deployment,
             config,
@@ -189,7 +202,8 @@ impl Plan {
             heartbeat: heartbeat * MS,
             connect: connect * MS,
             client: ClientPlan::draw(choices),
-            is_observed: choices.one_in(2),
+            is_observed,
+            reconfigures,
             dual: choices.one_in(3),
             weights,
             sticky: if shape == 1 { choices.one_of(&[50, 80, 95]) } else { 0 },

@@ -70,6 +70,8 @@ pub(super) struct World {
     pub(super) last_fault: Option<Kind>,
     /// All tasks are polled when nothing else is to be done.
     pub(super) is_disturbed: bool,
+    /// All tasks are being polled although nothing has happened.
+    pub(super) is_disturbing: bool,
     /// Timers by the time at which they fire on the client's clock, which is not earlier than that
     /// for which they were set.
     timers: BTreeMap<(u64, u64), Timer>,
@@ -109,6 +111,7 @@ impl World {
             last_kind: None,
             last_fault: None,
             is_disturbed: false,
+            is_disturbing: false,
             timers: BTreeMap::new(),
             next_timer: 0,
             wakes: Vec::new(),
