@@ -180,7 +180,7 @@ kinds! {
     OpInterrupted,
     /// An operation is never answered and never cancelled.
     OpHangs,
-    /// An operation on a connection that has failed before.
+    /// A command on a connection that has failed before.
     OpBroken,
     /// An operation fails because no server is suitable.
     NotSelected,
@@ -198,8 +198,6 @@ kinds! {
     CheckOutTimeout,
     /// A connection is established.
     Established,
-    /// A connection is established and authenticated.
-    Authenticated,
     /// A connection is not established because the server is overloaded.
     Overloaded,
     /// A polled check succeeds.
@@ -218,7 +216,7 @@ kinds! {
     Removed,
     /// A pool is marked ready.
     Readied,
-    /// A pool is cleared by a failed check.
+    /// A pool is cleared.
     Cleared,
     /// A primary of the client's view is deposed by another primary.
     Deposed,

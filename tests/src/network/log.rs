@@ -64,9 +64,13 @@ impl Log {
 }
 
 impl Observer<PoolEvent> for Log {
-    fn on_event(&mut self, _now: Instant, event: &PoolEvent) {
-        if let Some(lines) = &mut self.lines {
-            lines.push(format!("    {event:?}"));
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.note(now, || format!("    {event}"));
+        match event {
+            PoolEvent::PoolReady { .. } => self.seen.push(Kind::Readied),
+            PoolEvent::PoolCleared { .. } => self.seen.push(Kind::Cleared),
+            PoolEvent::ConnectionReady { .. } => self.seen.push(Kind::Established),
+            _ => {}
         }
     }
 }
@@ -121,10 +125,12 @@ impl Observer<SdamEvent<'_>> for Log {
             SdamEvent::ServerOpening { server, .. } => {
                 assert!(self.opened && self.open.insert(server.number()), "a server opens twice");
                 self.types.insert(server.number(), ServerType::Unknown);
+                self.seen.push(Kind::Added);
             }
             SdamEvent::ServerClosed { server, .. } => {
                 assert!(self.open.remove(&server.number()), "a server closes that was not opened");
                 self.types.remove(&server.number());
+                self.seen.push(Kind::Removed);
             }
             SdamEvent::ServerDescriptionChanged { server, previous, new, .. } => {
                 let known = self.types.insert(server.number(), new.server_type()).expect("it is open");

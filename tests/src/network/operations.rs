@@ -137,7 +137,8 @@ impl World {
                 (Kind::Session, Work::Session { timeout, mode, commands, pause: pause(self) })
             }
             0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
-            8 => (Kind::WarmUp, Work::WarmUp { timeout }),
+            // Without a time limit, it waits for a server that stays dead.
+            8 => (Kind::WarmUp, Work::WarmUp { timeout: timeout.or(Some(Duration::from_secs(10))) }),
             9 if self.plan.reconfigures => {
                 let options = draw_pool(&mut self.draws.tasks);
                 (Kind::Reconfigure, Work::Reconfigure(options))
@@ -297,8 +298,17 @@ pub(super) async fn execute(sim: &Sim, client: &Client<Sim>, work: Work) -> Resu
                 if pause > 0 {
                     sim.sleep(pause).await;
                 }
-                let reply = connection.run_command("test", command.document()).await?;
-                sim.with(|world| world.replied(command.number, &reply));
+                match connection.run_command("test", command.document()).await {
+                    Ok(reply) => sim.with(|world| world.replied(command.number, &reply)),
+                    Err(error) => {
+                        // The connection is still usable only if the command was not executed.
+                        let again = connection.run_command("test", command.document()).await;
+                        if matches!(again, Err(Error::Operation(OperationError::Broken(_)))) {
+                            sim.with(|world| world.counters.count(Kind::OpBroken));
+                        }
+                        return Err(error);
+                    }
+                }
             }
             if pause > 0 {
                 sim.sleep(pause).await;

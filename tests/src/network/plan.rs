@@ -10,6 +10,10 @@ use poolhouse_core::pool::PoolOptions;
 /// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
 
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Streams of decisions, one for each part of the simulation.
 #[derive(Debug)]
 pub(super) struct Draws {
