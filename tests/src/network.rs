@@ -49,8 +49,7 @@ pub const POINTS: [Point; 5] =
     [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 12] =
-    ["P1", "P5", "P8", "P19", "P43", "P51", "P53", "P54", "S15", "S17", "S18", "S19"];
+pub const CHECKED: [&str; 12] = ["P1", "P5", "P8", "P19", "P43", "P51", "P53", "P54", "S15", "S17", "S18", "S19"];
 
 /// Executes one run.
 ///

@@ -55,10 +55,8 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     for (kind, count) in &kinds {
         println!("  {kind}: {count}");
     }
-    let points: Map<String, Value> = network::POINTS
-        .into_iter()
-        .map(|point| (format!("{point:?}"), counters.fired(point).into()))
-        .collect();
+    let points: Map<String, Value> =
+        network::POINTS.into_iter().map(|point| (format!("{point:?}"), counters.fired(point).into())).collect();
     println!("  fault points of core: {}", Value::Object(points.clone()));
     println!("  invariants: {}", counters.checks.json());
     let figures = json!({ "runs": seeds, "steps": counters.steps, "virtual_hours": hours, "bytes": counters.bytes, "inputs": kinds, "points": points, "invariants": counters.checks.json() });

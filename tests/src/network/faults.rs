@@ -3,8 +3,8 @@
 use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plan::MS;
-use super::world::World;
 use super::truth::{Deployment, HOSTS, Way};
+use super::world::World;
 use crate::choices::Choices;
 
 /// Faults of members, of connections and of the host, at drawn times.

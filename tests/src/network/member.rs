@@ -4,8 +4,8 @@
 use super::kind::Kind;
 use super::links::{Event, Packet, Purpose, Stream};
 use super::plan::MS;
-use super::world::World;
 use super::truth::{Version, object_id};
+use super::world::World;
 use crate::choices::Choices;
 use crate::fake::wire::{self, EXHAUST_ALLOWED, HEADER_BYTES, MORE_TO_COME, Message};
 use bson::{Document, doc};

@@ -10,7 +10,7 @@ use super::truth::{Deployment, HOSTS, SET};
 use super::world::{PASSWORD, START, USER, World};
 use crate::choices::Choices;
 use crate::oracle::trace::Recorder;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use async_task::Task;
 use core::cell::{Cell, RefCell};
@@ -82,6 +82,8 @@ pub(super) struct Simulation {
     recorder: Option<Recorder>,
     _subscription: Option<Subscription>,
     operations: BTreeMap<u64, Task<()>>,
+    /// Connections of members that have left, which may be in use when they join again.
+    former: BTreeSet<u64>,
     next_operation: u64,
     /// No more operations are begun.
     is_idle: bool,
@@ -147,6 +149,7 @@ impl Simulation {
             recorder,
             _subscription: subscription,
             operations: BTreeMap::new(),
+            former: BTreeSet::new(),
             next_operation: 0,
             is_idle: false,
             is_judged: false,
@@ -229,7 +232,7 @@ impl Simulation {
             assert!(self.polls - before < POLLS_MAX, "tasks are ready again and again at one instant");
             runnable.run();
             self.check();
-            if self.sim.is_ready() && self.sim.with(|world| world.comes(Kind::Busy)) {
+            if self.sim.is_ready() && self.sim.with(|world| world.is_event_near() && world.comes(Kind::Busy)) {
                 return;
             }
         }
@@ -264,21 +267,25 @@ impl Simulation {
     /// Checks that pools count the sockets that the network has (P1).
     fn check_counts(&mut self) {
         let Some(client) = &self.client else { return };
-        for server in client.servers() {
-            let Some(member) = HOSTS.iter().position(|host| *host == server.address) else { continue };
-            let counts = server.pool.counts;
-            let (sockets, each) = self.sim.with(|world| {
-                let links = world.net.links.values().filter(|link| link.member == member);
-                (links.count(), if world.plan.dual { 2 } else { 1 })
+        let servers = client.servers();
+        for (member, host) in HOSTS.iter().enumerate() {
+            let found = servers.iter().find(|server| server.address == *host);
+            let Self { sim, former, .. } = self;
+            sim.with(|world| {
+                let links = world.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
+                let Some(server) = found else { return former.extend(links) };
+                let counts = server.pool.counts;
+                let sockets = links.filter(|link| !former.contains(link)).count();
+                let held = (counts.available + counts.in_use) as usize;
+                // A monitor has up to two connections.
+                let each = if world.plan.dual { 2 } else { 1 };
+                let most = held + each * (counts.pending as usize + 2);
+                world.counters.checks.add("P1");
+                assert!(
+                    (held..=most).contains(&sockets),
+                    "P1: {sockets} sockets of n{member} are open, but its pool has {counts:?}"
+                );
             });
-            let held = (counts.available + counts.in_use) as usize;
-            // A monitor has up to two connections.
-            let most = held + each * (counts.pending as usize + 2);
-            self.sim.with(|world| world.counters.checks.add("P1"));
-            assert!(
-                (held..=most).contains(&sockets),
-                "P1: {sockets} sockets of n{member} are open, but its pool has {counts:?}"
-            );
         }
     }
 
@@ -364,7 +371,8 @@ impl Simulation {
 
     /// Runs from the end of the faults until the client is at rest.
     fn run_without_faults(&mut self) {
-        let (heartbeat, connect, pool) = self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
+        let (heartbeat, connect, pool) =
+            self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
         let begun = self.now();
         self.client().set_pool_options(pool).expect("valid options");
         // The bound allows for detection of lost connections, and discovery of the servers one
@@ -417,7 +425,8 @@ impl Simulation {
     /// then unknown until the next check (S19). This waits for that check.
     fn heal(&mut self) {
         loop {
-            let bound = self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
+            let bound =
+                self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
             if self.now() >= bound {
                 return;
             }

@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 
 /// The time at which each run begins.
 pub(super) const START: u64 = 1_000_000 * MS;
+/// The time for which ready tasks may wait for a busy host.
+const BUSY_MAX: u64 = 20 * MS;
 /// The user name and the password.
 pub(super) const USER: &str = "user";
 pub(super) const PASSWORD: &str = "password";
@@ -191,6 +193,11 @@ impl World {
     pub(super) fn next_time(&self) -> Option<u64> {
         let timer = self.timers.first_key_value().map(|(key, _)| key.0.saturating_sub(self.skew).max(self.now));
         [timer, self.net.next_time()].into_iter().flatten().min()
+    }
+
+    /// Whether the next event or timer is so near that a busy host may miss it.
+    pub(super) fn is_event_near(&self) -> bool {
+        self.next_time().is_some_and(|next| next - self.now <= BUSY_MAX)
     }
 
     /// Fires the next timer, if it is due.
