@@ -32,7 +32,9 @@ pub(super) struct Operation {
     must_succeed: bool,
     /// Its commands are not answered, so it does not end by itself.
     pub(super) hangs: bool,
-    pub(super) text: String,
+    /// It needs a server.
+    pub(super) is_remote: bool,
+    text: String,
 }
 
 /// A command, and how it is run.
@@ -184,8 +186,9 @@ impl World {
         let deadline = timeout.and_then(|timeout| begun_clock.checked_add(u64::try_from(timeout.as_nanos()).ok()?));
         let hangs = matches!(work, Work::Command(command) if self.commands[&command.number].hangs);
         self.trace_line(|| format!("operation {id}: {work:?}"));
+        let is_remote = !matches!(work, Work::Reconfigure(_) | Work::Subscribe(_) | Work::Inspect);
         let text = format!("{work:?}");
-        self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, text });
+        self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, is_remote, text });
     }
 
     /// An operation has ended; without a result, its future was dropped.

@@ -404,11 +404,14 @@ impl Simulation {
             let left: Vec<_> = world.operations.values().filter(|operation| !operation.hangs).collect();
             world.counters.checks.add("P51");
             assert!(left.is_empty(), "P51: operations do not end: {left:?}");
-            if hung.is_some() {
-                world.counters.checks.add("P54");
-            }
         });
-        self.at_rest(hung.is_some());
+        if let Some(hung) = hung {
+            self.sim.with(|world| world.counters.checks.add("P54"));
+            // The application drops it. Its connection waits for the late reply for a short time.
+            self.operations.remove(&hung);
+            self.step_until(self.now() + REST);
+        }
+        self.at_rest();
         let elapsed_ms = (self.now() - begun) / MS;
         self.sim.with(|world| {
             world.counters.checks.add("P53");
@@ -435,7 +438,7 @@ impl Simulation {
     }
 
     /// Checks the counts of a client without operations (P1, P43).
-    fn at_rest(&mut self, hangs: bool) {
+    fn at_rest(&self) {
         let servers = self.client().servers();
         for (member, host) in HOSTS.iter().enumerate() {
             let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
@@ -453,7 +456,7 @@ impl Simulation {
             let held = (counts.available + counts.in_use) as usize;
             let is_right = (pool..=pool + unknown).any(|open| (held..=held + counts.pending as usize).contains(&open));
             assert!(is_right, "P1: {counts:?} of n{member}, but {pool} connections");
-            assert!(counts.in_use <= u32::from(hangs), "P43: connections of n{member} stay in use: {counts:?}");
+            assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
             assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
         }
     }
@@ -521,6 +524,13 @@ impl Simulation {
         }
         // Commands that were sent may still be answered. The application drops the others.
         self.step_until(self.now() + 1_000 * MS);
+        if closing != Closing::Drop {
+            self.sim.with(|world| {
+                let left: Vec<_> = world.operations.values().filter(|operation| operation.is_remote).collect();
+                let links = world.net.links.len();
+                assert!(left.len() <= links, "P43: operations wait for a closed client: {left:?}, {links} connections");
+            });
+        }
         self.operations.clear();
         self.step_until(self.now() + REST);
         assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
