@@ -20,6 +20,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
+mod cassandra;
 mod faults;
 mod kind;
 mod links;

@@ -123,6 +123,10 @@ kinds! {
     StateChangeStale,
     /// A command fails with a state change error that is new to the client.
     StateChangeFresh,
+    /// A Cassandra node refuses a request because it is overloaded.
+    ServerOverloaded,
+    /// A Cassandra node refuses a request because it is starting.
+    Bootstrapping,
     /// An authentication is rejected.
     AuthFailure,
     // The client's host.
@@ -147,6 +151,8 @@ kinds! {
     Read,
     /// Commands on a connection that is checked out, and pauses between them.
     Session,
+    /// A request to a Cassandra cluster.
+    Query,
     /// The wait for established connections.
     WarmUp,
     /// A change of the pools' options.
@@ -182,6 +188,8 @@ kinds! {
     OpHangs,
     /// A command on a connection that has failed before.
     OpBroken,
+    /// A request to a Cassandra cluster fails because no host takes it.
+    NoHost,
     /// An operation fails because no server is suitable.
     NotSelected,
     /// An operation fails because the client is closed.

@@ -2,7 +2,7 @@
 //! transit, and arrival times.
 
 use super::truth::Version;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::task::Waker;
 use std::io::ErrorKind;
 
@@ -19,6 +19,8 @@ pub(super) enum Event {
     Flush(u64),
     /// The client's socket accepts bytes again.
     Writable(u64),
+    /// A member sends a reply, with its stream.
+    Answer(u64, u16, Vec<u8>),
     /// A stream must send its next reply.
     StreamDue(u64, u64),
     Sync(usize),
@@ -99,6 +101,10 @@ pub(super) struct Far {
     pub(super) has_ended: bool,
     /// It has sent a wrong moreToCome flag.
     pub(super) has_lied: bool,
+    /// Streams of a Cassandra connection with requests that are not answered.
+    pub(super) streams: BTreeSet<u16>,
+    /// A Cassandra connection has completed its handshake.
+    pub(super) is_started: bool,
     /// At its greeting it was a member without users. It may have changed since.
     pub(super) knows_no_users: bool,
 }

@@ -4,6 +4,7 @@ use super::kind::Kind;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 use poolhouse_core::{Cause, Instant, Observer, ServerType};
@@ -72,6 +73,12 @@ impl Observer<PoolEvent> for Log {
             PoolEvent::ConnectionReady { .. } => self.seen.push(Kind::Established),
             _ => {}
         }
+    }
+}
+
+impl Observer<MuxEvent> for Log {
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        self.note(now, || format!("    {event}"));
     }
 }
 

@@ -4,7 +4,7 @@
 use super::kind::Kind;
 use super::links::{Event, Packet, Purpose, Stream};
 use super::plan::MS;
-use super::truth::{Version, object_id};
+use super::truth::{Deployment, Version, object_id};
 use super::world::World;
 use crate::choices::Choices;
 use crate::fake::wire::{self, EXHAUST_ALLOWED, HEADER_BYTES, MORE_TO_COME, Message};
@@ -61,6 +61,9 @@ impl Answer {
 impl World {
     /// A member processes all received bytes.
     pub(super) fn process_input(&mut self, id: u64) {
+        if self.truth.deployment == Deployment::Cluster {
+            return self.process_frames(id);
+        }
         loop {
             let Some(link) = self.net.links.get_mut(&id) else { return };
             let known = &self.truth.members[link.member];
@@ -272,7 +275,7 @@ impl World {
     }
 
     /// Draws a fault for a reply of a member. It is counted only if the reply can arrive.
-    fn roll_back(&mut self, id: u64, among: &[Kind]) -> Option<Kind> {
+    pub(super) fn roll_back(&mut self, id: u64, among: &[Kind]) -> Option<Kind> {
         let link = self.net.links.get(&id);
         let is_heard = link.is_some_and(|link| !link.lost_back && !self.truth.members[link.member].way.lost_back);
         self.roll_for(among, is_heard)
@@ -361,7 +364,7 @@ impl World {
         self.damage(id, at, bytes, fault);
     }
 
-    fn damage(&mut self, id: u64, at: u64, mut bytes: Vec<u8>, fault: Option<Kind>) {
+    pub(super) fn damage(&mut self, id: u64, at: u64, mut bytes: Vec<u8>, fault: Option<Kind>) {
         match fault {
             Some(Kind::ResetInstead) => self.cut(id, at),
             Some(Kind::ResetAfter) => {
@@ -398,7 +401,10 @@ impl World {
                 self.cut(id, at);
             }
             Some(Kind::Garbage) => {
-                self.spoil(&mut bytes);
+                match self.truth.deployment {
+                    Deployment::Cluster => self.spoil_frame(&mut bytes),
+                    _ => self.spoil(&mut bytes),
+                }
                 self.net.send_back(id, at, Packet::Bytes(bytes));
             }
             _ => drop(self.net.send_back(id, at, Packet::Bytes(bytes))),
@@ -445,10 +451,14 @@ impl World {
 
     /// Sends unsolicited bytes.
     pub(super) fn send_unsolicited(&mut self, id: u64) {
-        let mut bytes = Vec::new();
-        // A reply to an impossible request: ids of requests are never negative.
-        wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
-        self.net.send_back(id, self.now, Packet::Bytes(bytes));
+        if self.truth.deployment == Deployment::Cluster {
+            self.send_unsolicited_frame(id);
+        } else {
+            let mut bytes = Vec::new();
+            // A reply to an impossible request: ids of requests are never negative.
+            wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
+            self.net.send_back(id, self.now, Packet::Bytes(bytes));
+        }
         if let Some(link) = self.net.links.get_mut(&id) {
             link.is_broken = true;
         }

@@ -1,16 +1,21 @@
-//! The application: operations on the client, their outcomes, and futures that are dropped.
+//! The application: operations on the client or session, their outcomes, and futures that are dropped.
 
+use super::cassandra::text_of;
 use super::kind::Kind;
-use super::plan::{MS, draw_pool};
+use super::plan::{MS, draw_mux, draw_pool};
 use super::platform::Sim;
+use super::truth::{Deployment, HOSTS};
 use super::world::{Command, World};
 use crate::choices::Choices;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use poolhouse_client::mux::{RequestError, RequestOptions, Session};
 use poolhouse_client::{Client, CommandOptions, Error};
+use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
 use poolhouse_core::selection::{ReadMode, ReadPreference};
+use poolhouse_cql::{Consistency, Parameters, Request, Response};
 use poolhouse_driver::OperationError;
 
 /// The tolerance for the end of an operation in a run with late timers.
@@ -62,9 +67,60 @@ pub(super) enum Work {
     WarmUp {
         timeout: Option<Duration>,
     },
+    Query {
+        number: i64,
+        is_idempotent: bool,
+        timeout: Option<Duration>,
+    },
     Reconfigure(PoolOptions),
+    ReconfigureMux(MuxOptions),
     Subscribe(u64),
     Inspect,
+}
+
+/// The subject of a run.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    Client(Client<Sim>),
+    Session(Session<Sim>),
+}
+
+impl Subject {
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Client(client) => client.close().await,
+            Self::Session(session) => session.close().await,
+        }
+    }
+}
+
+/// Why an operation has failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// `None` if no operation may fail in this way.
+    kind: Option<Kind>,
+    text: String,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { kind: kind_of(&error), text: error.to_string() }
+    }
+}
+
+impl From<RequestError> for Failed {
+    fn from(error: RequestError) -> Self {
+        let kind = match &error {
+            RequestError::NoHost(_) => Some(Kind::NoHost),
+            RequestError::TimedOut { .. } => Some(Kind::OpTimeout),
+            RequestError::Lost { cause, .. } if cause.is_network() => Some(Kind::OpNetwork),
+            RequestError::Lost { .. } | RequestError::Reply(_) => Some(Kind::OpProtocol),
+            RequestError::Server(_) => Some(Kind::OpRefused),
+            RequestError::Closed => Some(Kind::OpClosed),
+            _ => None,
+        };
+        Self { kind, text: error.to_string() }
+    }
 }
 
 /// When a future is dropped.
@@ -120,6 +176,9 @@ impl World {
     /// Draws the next operation.
     pub(super) fn draw_work(&mut self) -> Work {
         let timeout = self.draw_timeout();
+        if self.truth.deployment == Deployment::Cluster {
+            return self.draw_request(timeout);
+        }
         let mode = self.draw_mode();
         let writes = !self.peace || self.is_writable();
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
@@ -152,9 +211,32 @@ impl World {
         work
     }
 
-    /// A read whose command is never answered.
+    /// Draws an operation on a Cassandra session.
+    fn draw_request(&mut self, timeout: Option<Duration>) -> Work {
+        let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 11 }) {
+            0..=7 => {
+                let is_idempotent = self.draws.tasks.one_in(2);
+                // One on each host.
+                let executions_max = if is_idempotent { HOSTS.len() as u32 } else { 1 };
+                let number = self.number(executions_max, false);
+                // A timeout of zero is none.
+                let timeout = timeout.filter(|timeout| !timeout.is_zero());
+                (Kind::Query, Work::Query { number, is_idempotent, timeout })
+            }
+            8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
+            9 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
+            _ => (Kind::Inspect, Work::Inspect),
+        };
+        self.counters.count(kind);
+        work
+    }
+
+    /// A command that is never answered.
     pub(super) fn hanging_work(&mut self) -> Work {
         let number = self.number(1, true);
+        if self.truth.deployment == Deployment::Cluster {
+            return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+        }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
         let timeout = Some(Duration::MAX);
         Work::Command(CommandPlan { number, is_write: false, is_idempotent: false, mode, timeout })
@@ -179,24 +261,29 @@ impl World {
     pub(super) fn begin_operation(&mut self, id: u64, work: &Work, must_succeed: bool) {
         let timeout = match work {
             Work::Command(command) => command.timeout.or(self.plan.client.timeout),
-            Work::WarmUp { timeout } => *timeout,
-            Work::Session { .. } | Work::Reconfigure(_) | Work::Subscribe(_) | Work::Inspect => None,
+            Work::WarmUp { timeout } | Work::Query { timeout, .. } => *timeout,
+            _ => None,
         };
         let (begun, begun_clock) = (self.now, self.clock_ns());
         let deadline = timeout.and_then(|timeout| begun_clock.checked_add(u64::try_from(timeout.as_nanos()).ok()?));
-        let hangs = matches!(work, Work::Command(command) if self.commands[&command.number].hangs);
+        let number = match work {
+            Work::Command(command) => Some(command.number),
+            Work::Query { number, .. } => Some(*number),
+            _ => None,
+        };
+        let hangs = number.is_some_and(|number| self.commands[&number].hangs);
+        let is_remote = matches!(work, Work::Command(_) | Work::Session { .. } | Work::WarmUp { .. });
         self.trace_line(|| format!("operation {id}: {work:?}"));
-        let is_remote = !matches!(work, Work::Reconfigure(_) | Work::Subscribe(_) | Work::Inspect);
         let text = format!("{work:?}");
         self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, is_remote, text });
     }
 
     /// An operation has ended; without a result, its future was dropped.
-    pub(super) fn end_operation(&mut self, id: u64, result: Option<&Result<(), Error>>) {
+    pub(super) fn end_operation(&mut self, id: u64, result: Option<&Result<(), Failed>>) {
         self.effects += 1;
         self.trace_line(|| match result {
             Some(Ok(())) => format!("operation {id} succeeds"),
-            Some(Err(error)) => format!("operation {id} fails: {error}"),
+            Some(Err(error)) => format!("operation {id} fails: {}", error.text),
             None => format!("operation {id} is dropped"),
         });
         let Some(operation) = self.operations.remove(&id) else {
@@ -214,15 +301,14 @@ impl World {
         }
         match result {
             Ok(()) => self.counters.count(Kind::OpDone),
-            Err(error) => {
-                let kind = kind_of(error);
-                let Some(kind) = kind else {
+            Err(Failed { kind, text: error }) => {
+                let Some(kind) = *kind else {
                     return self.violate(|| format!("no operation may fail in this way: {error}"));
                 };
                 self.counters.count(kind);
                 let is_early = kind == Kind::OpTimeout
                     && operation.deadline.is_some_and(|deadline| clock < deadline)
-                    && self.plan.client.socket_timeout.is_none();
+                    && (self.plan.client.socket_timeout.is_none() || self.truth.deployment == Deployment::Cluster);
                 if is_early {
                     let after = clock - operation.begun_clock;
                     self.violate(|| format!("P19: an operation times out early, after {after} ns: {}", operation.text));
@@ -236,10 +322,10 @@ impl World {
     }
 
     /// A command has succeeded. Checks that its reply is its own.
-    fn replied(&mut self, number: i64, reply: &bson::Document) {
+    fn replied(&mut self, number: i64, is_own: bool) {
         let executed = self.commands[&number].executed;
-        if reply.get_i64("n").ok() != Some(number) {
-            self.violate(|| format!("command {number} received the reply {reply}"));
+        if !is_own {
+            self.violate(|| format!("command {number} received the reply to another"));
         } else if executed == 0 {
             self.violate(|| format!("command {number} succeeds, but no member has executed it"));
         }
@@ -262,7 +348,6 @@ fn kind_of(error: &Error) -> Option<Kind> {
             OperationError::Exchange(_) => Kind::OpProtocol,
             OperationError::Timeout => Kind::OpTimeout,
             OperationError::Interrupted(_) => Kind::OpInterrupted,
-            OperationError::Broken(_) => Kind::OpBroken,
             OperationError::Closed => Kind::OpClosed,
             _ => return None,
         },
@@ -278,10 +363,45 @@ impl CommandPlan {
             bson::doc! { "ping": 1, "n": self.number }
         }
     }
+
+    fn is_answered_by(&self, reply: &bson::Document) -> bool {
+        reply.get_i64("n").is_ok_and(|number| number == self.number)
+    }
 }
 
 /// Executes the work of an operation.
-pub(super) async fn execute(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Error> {
+pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<(), Failed> {
+    match subject {
+        Subject::Client(client) => Ok(on_client(sim, client, work).await?),
+        Subject::Session(session) => on_session(sim, session, work).await,
+    }
+}
+
+async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(), Failed> {
+    match work {
+        Work::Query { number, is_idempotent, timeout } => {
+            let text = text_of(number);
+            let parameters = Parameters::new(Consistency::One);
+            let mut options = RequestOptions::default();
+            (options.timeout, options.idempotent) = (timeout, is_idempotent);
+            let reply = session.request_with(&Request::Query { text: &text, parameters }, options).await?;
+            let keyspace = match reply.response() {
+                Ok(Response::Result(outcome)) => outcome.keyspace().ok().flatten(),
+                _ => None,
+            };
+            sim.with(|world| world.replied(number, keyspace == Some(&*text)));
+        }
+        Work::ReconfigureMux(options) => session.set_mux_options(options)?,
+        Work::Subscribe(time) => {
+            let _subscription = session.subscribe();
+            sim.sleep(time).await;
+        }
+        _ => drop(format!("{session:?}")),
+    }
+    Ok(())
+}
+
+async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Error> {
     match work {
         Work::Command(command) => {
             let mut options = CommandOptions::new().idempotent(command.is_idempotent);
@@ -290,7 +410,7 @@ pub(super) async fn execute(sim: &Sim, client: &Client<Sim>, work: Work) -> Resu
                 options = options.read_preference(ReadPreference::of(command.mode));
             }
             let reply = client.run_command_with("test", command.document(), options).await?;
-            sim.with(|world| world.replied(command.number, &reply));
+            sim.with(|world| world.replied(command.number, command.is_answered_by(&reply)));
         }
         Work::Session { timeout, mode, commands, pause } => {
             let mut connection = match timeout {
@@ -302,7 +422,7 @@ pub(super) async fn execute(sim: &Sim, client: &Client<Sim>, work: Work) -> Resu
                     sim.sleep(pause).await;
                 }
                 match connection.run_command("test", command.document()).await {
-                    Ok(reply) => sim.with(|world| world.replied(command.number, &reply)),
+                    Ok(reply) => sim.with(|world| world.replied(command.number, command.is_answered_by(&reply))),
                     Err(error) => {
                         // The connection is still usable only if the command was not executed.
                         let again = connection.run_command("test", command.document()).await;
@@ -323,6 +443,7 @@ pub(super) async fn execute(sim: &Sim, client: &Client<Sim>, work: Work) -> Resu
             let _subscription = client.subscribe();
             sim.sleep(time).await;
         }
+        Work::Query { .. } | Work::ReconfigureMux(_) => unreachable!("these are for sessions"),
         Work::Inspect => {
             let _ = (format!("{client:?} {:?}", client.topology()), client.pool_options());
         }
@@ -340,7 +461,7 @@ pub(super) struct Running<F> {
     pub(super) polls: u32,
 }
 
-impl<F: Future<Output = Result<(), Error>>> Future for Running<F> {
+impl<F: Future<Output = Result<(), Failed>>> Future for Running<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {

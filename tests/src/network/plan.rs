@@ -5,6 +5,7 @@ use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
 use core::time::Duration;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::mux::{HostOptions, MuxOptions};
 use poolhouse_core::pool::PoolOptions;
 
 /// A millisecond in nanoseconds.
@@ -44,6 +45,13 @@ impl Draws {
     }
 }
 
+/// The options of the pools of a session after the faults.
+pub(super) const MUX_IN_PEACE: MuxOptions = MuxOptions {
+    heartbeat_interval: Duration::from_secs(1),
+    heartbeat_timeout: Duration::from_secs(1),
+    ..MuxOptions::DEFAULT
+};
+
 /// Draws the options of pools.
 pub(super) fn draw_pool(choices: &mut Stream) -> PoolOptions {
     let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
@@ -55,6 +63,27 @@ pub(super) fn draw_pool(choices: &mut Stream) -> PoolOptions {
         max_connecting: choices.one_of(&[1, 2, 3, 8]),
         wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
         ..PoolOptions::DEFAULT
+    }
+}
+
+/// Draws the options of the pools of a session. A lost connection is detected within seconds.
+pub(super) fn draw_mux(choices: &mut Stream) -> MuxOptions {
+    let max_connections = choices.one_of(&[1, 1, 2, 4]);
+    let max_requests_per_connection = choices.one_of(&[1_024, 1, 2, 8]);
+    let limits = HostOptions {
+        core_connections: choices.below(max_connections) + 1,
+        max_connections,
+        max_requests_per_connection,
+        new_connection_threshold: choices.below(max_requests_per_connection),
+    };
+    MuxOptions {
+        local: limits,
+        remote: limits,
+        max_queue_size: choices.one_of(&[256, 0, 1, 4]),
+        pool_timeout: Duration::from_millis(choices.one_of(&[5_000, 0, 100])),
+        idle_timeout: Duration::from_millis(choices.one_of(&[120_000, 300])),
+        shrink_interval: Duration::from_millis(choices.one_of(&[10_000, 100])),
+        ..MUX_IN_PEACE
     }
 }
 
@@ -116,6 +145,8 @@ pub(super) struct Plan {
     pub(super) wire: i32,
     pub(super) monitor: MonitorOptions,
     pub(super) pool: PoolOptions,
+    /// The options of the pools of a Cassandra session.
+    pub(super) mux: MuxOptions,
     /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
@@ -151,22 +182,24 @@ impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
     pub(super) fn draw(choices: &mut Stream) -> Self {
-        let deployment = match choices.below(8) {
+        let deployment = match choices.below(10) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
+            3 | 4 => Deployment::Cluster,
             _ => Deployment::Set,
         };
         let config: Vec<usize> = match deployment {
             Deployment::Standalone => vec![0],
-            Deployment::Sharded => (0..=choices.index(3)).collect(),
+            Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
-        let direct = choices.one_in(10).then(|| config[choices.index(config.len())]);
+        let direct =
+            (choices.one_in(10) && deployment != Deployment::Cluster).then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
             (None, Deployment::Set) => (0..HOSTS.len()).filter(|&member| member == 0 || choices.one_in(3)).collect(),
-            (None, Deployment::Sharded | Deployment::Standalone) => config.clone(),
+            (None, _) => config.clone(),
         };
         let heartbeat = choices.one_of(&[500, 1_000, 10_000]);
         let connect = choices.one_of(&[200, 1_000, 10_000]);
@@ -202,6 +235,7 @@ impl Plan {
             wire: choices.one_of(&[16, 17, 21, 25]),
             monitor,
             pool,
+            mux: draw_mux(choices),
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,

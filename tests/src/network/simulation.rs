@@ -3,8 +3,8 @@
 use super::kind::{Counters, Kind};
 use super::links::{Event, Purpose};
 use super::log::Log;
-use super::operations::{DropPoint, Running, Work, execute};
-use super::plan::{Closing, Draws, MS, Plan, nanos};
+use super::operations::{DropPoint, Running, Subject, Work, execute};
+use super::plan::{Closing, Draws, MS, MUX_IN_PEACE, Plan, nanos};
 use super::platform::Sim;
 use super::truth::{Deployment, HOSTS, SET};
 use super::world::{PASSWORD, START, USER, World};
@@ -16,12 +16,15 @@ use async_task::Task;
 use core::cell::{Cell, RefCell};
 use core::pin::pin;
 use core::task::{Context, Waker};
+use core::time::Duration;
 use poolhouse_auth::{Credential, Mechanism};
+use poolhouse_client::mux::{Session, SessionOptions};
 use poolhouse_client::{Client, ClientOptions};
 use poolhouse_core::observe::Observer;
 use poolhouse_core::pool::PoolState;
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Instant, ServerType};
+use poolhouse_cql::Version;
 use poolhouse_driver::{EventRef, Subscribers, Subscription};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -77,7 +80,7 @@ impl Drop for PanicWatch {
 pub(super) struct Simulation {
     pub(super) sim: Sim,
     /// `None` once its last handle was dropped.
-    client: Option<Client<Sim>>,
+    subject: Option<Subject>,
     log: Option<Arc<Mutex<Log>>>,
     recorder: Option<Recorder>,
     _subscription: Option<Subscription>,
@@ -123,9 +126,20 @@ fn options(plan: &Plan) -> ClientOptions {
     options
 }
 
+/// The options of a session.
+fn session_options(plan: &Plan) -> SessionOptions {
+    let mut options = SessionOptions::new(plan.seeds.iter().map(|&member| HOSTS[member]));
+    options.mux = plan.mux;
+    options.version = Version::V4;
+    options.connect_timeout = Some(Duration::from_nanos(plan.connect));
+    options.request_timeout = plan.client.timeout;
+    options
+}
+
 impl Simulation {
     pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
         let watch = PanicWatch::new();
+        let session = (plan.deployment == Deployment::Cluster).then(|| session_options(&plan));
         let (options, is_observed, reconfigures) = (options(&plan), plan.is_observed, plan.reconfigures);
         let sim = Sim::new(World::new(plan, draws, is_traced));
         let events = Subscribers::default();
@@ -141,10 +155,13 @@ impl Simulation {
                 false
             })
         });
-        let client = Client::with_platform(sim.clone(), options, events).expect("valid options");
+        let subject = match session {
+            Some(options) => Session::with_platform(sim.clone(), options, events).map(Subject::Session),
+            None => Client::with_platform(sim.clone(), options, events).map(Subject::Client),
+        };
         Self {
             sim,
-            client: Some(client),
+            subject: Some(subject.expect("valid options")),
             log,
             recorder,
             _subscription: subscription,
@@ -161,8 +178,8 @@ impl Simulation {
         }
     }
 
-    fn client(&self) -> &Client<Sim> {
-        self.client.as_ref().expect("the client was not dropped")
+    fn subject(&self) -> &Subject {
+        self.subject.as_ref().expect("it was not dropped")
     }
 
     /// Executes the complete run.
@@ -209,7 +226,7 @@ impl Simulation {
 
     /// Drops the client, and ends all tasks.
     pub(super) fn stop(&mut self) {
-        self.client = None;
+        self.subject = None;
         self.operations.clear();
         while let Some(runnable) = self.sim.next_ready() {
             runnable.run();
@@ -266,8 +283,11 @@ impl Simulation {
 
     /// Checks that pools count the sockets that the network has (P1).
     fn check_counts(&mut self) {
-        let Some(client) = &self.client else { return };
-        let servers = client.servers();
+        let servers = match &self.subject {
+            Some(Subject::Client(client)) => client.servers(),
+            Some(Subject::Session(session)) => return self.check_hosts(session),
+            None => return,
+        };
         for (member, host) in HOSTS.iter().enumerate() {
             let found = servers.iter().find(|server| server.address == *host);
             let Self { sim, former, .. } = self;
@@ -285,6 +305,21 @@ impl Simulation {
                     (held..=most).contains(&sockets),
                     "P1: {sockets} sockets of n{member} are open, but its pool has {counts:?}"
                 );
+            });
+        }
+    }
+
+    /// Checks that the pools of a session count the sockets that the network has.
+    fn check_hosts(&self, session: &Session<Sim>) {
+        for host in session.hosts() {
+            let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+            let (held, options) = (host.connections.len(), host.config.options());
+            self.sim.with(|world| {
+                let sockets = world.net.links.values().filter(|link| link.member == member).count();
+                let each = if world.plan.dual { 2 } else { 1 };
+                let most = held + each * options.local.max_connections as usize;
+                world.counters.checks.add("P1");
+                assert!((held..=most).contains(&sockets), "P1: {sockets} sockets of n{member} are open: {host:?}");
             });
         }
     }
@@ -362,8 +397,8 @@ impl Simulation {
                 world.net.at(at, Event::DropOperation(id));
             }
         });
-        let (sim, client) = (self.sim.clone(), self.client().clone());
-        let work = Box::pin(async move { execute(&sim, &client, work).await });
+        let (sim, subject) = (self.sim.clone(), self.subject().clone());
+        let work = Box::pin(async move { execute(&sim, &subject, work).await });
         let running = Running { sim: self.sim.clone(), id, work: Some(work), drop_point, polls: 0 };
         self.operations.insert(id, self.sim.start(running));
         id
@@ -374,10 +409,15 @@ impl Simulation {
         let (heartbeat, connect, pool) =
             self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
         let begun = self.now();
-        self.client().set_pool_options(pool).expect("valid options");
+        let reset = match self.subject() {
+            Subject::Client(client) => client.set_pool_options(pool),
+            Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
+        };
+        reset.expect("valid options");
         // The bound allows for detection of lost connections, and discovery of the servers one
-        // after the other.
-        let time = 4 * (heartbeat + connect) + 5_000 * MS;
+        // after the other. A session connects to a failed host again after a minute at most.
+        let pause = if matches!(self.subject(), Subject::Session(_)) { 70_000 * MS } else { 0 };
+        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause;
         self.peace_gap_ms = u32::try_from(time / MS / OPERATIONS_IN_PEACE).unwrap_or(u32::MAX);
         self.step_until(self.now() + time);
         self.heal();
@@ -385,7 +425,8 @@ impl Simulation {
         self.is_judged = true;
         self.peace_gap_ms = 100;
         // One operation hangs forever. The others must not be affected (P54).
-        let hangs = pool.max_pool_size != 1 && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
+        let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
+        let hangs = is_shared && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
         let hung = hangs.then(|| {
             self.note(Kind::OpHangs);
             let work = self.sim.with(World::hanging_work);
@@ -439,7 +480,8 @@ impl Simulation {
 
     /// Checks the counts of a client without operations (P1, P43).
     fn at_rest(&self) {
-        let servers = self.client().servers();
+        let Subject::Client(client) = self.subject() else { return };
+        let servers = client.servers();
         for (member, host) in HOSTS.iter().enumerate() {
             let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
             let (pool, unknown, monitors) = self.sim.with(|world| {
@@ -463,7 +505,21 @@ impl Simulation {
 
     /// Checks that the client's view matches the deployment, and that its pools work (S19, P51).
     fn converged(&self) {
-        let topology = self.client().topology();
+        let client = match self.subject() {
+            Subject::Client(client) => client,
+            Subject::Session(session) => {
+                for host in session.hosts() {
+                    let is_up = self.sim.with(|world| {
+                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+                        world.truth.members[member].up
+                    });
+                    let is_right = host.connections.is_empty() != is_up;
+                    assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
+                }
+                return;
+            }
+        };
+        let topology = client.topology();
         let description = topology.get();
         let see = format!("{description}");
         let seen: BTreeMap<usize, ServerType> = description
@@ -473,7 +529,7 @@ impl Simulation {
                 (member, server.server_type())
             })
             .collect();
-        let ready: Vec<_> = self.client().servers();
+        let ready: Vec<_> = client.servers();
         self.sim.with(|world| {
             world.counters.checks.add("S19");
             let (plan, truth) = (&world.plan, &world.truth);
@@ -490,7 +546,7 @@ impl Simulation {
                 (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
                 (None, Deployment::Sharded) => TopologyType::Sharded,
                 (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
-                (None, Deployment::Set) => TopologyType::ReplicaSetNoPrimary,
+                (None, Deployment::Set | Deployment::Cluster) => TopologyType::ReplicaSetNoPrimary,
             };
             assert_eq!(description.topology_type(), right_type, "S19: the client sees {see}");
             if right_type == TopologyType::ReplicaSetWithPrimary {
@@ -508,17 +564,27 @@ impl Simulation {
     fn end(&mut self) {
         self.is_idle = true;
         let closing = self.sim.with(|world| world.plan.closing);
-        let client = self.client().clone();
+        let subject = self.subject().clone();
         let mut close = None;
         match closing {
-            Closing::Close => close = Some(self.sim.start(async move { client.close().await })),
+            Closing::Close => {
+                let sim = self.sim.clone();
+                close = Some(self.sim.start(async move {
+                    subject.close().await;
+                    sim.with(|world| {
+                        if world.tasks_count > 0 {
+                            world.violate(|| "S18: the close ends before the background tasks".to_owned());
+                        }
+                    });
+                }));
+            }
             Closing::CloseDropped => {
-                let _ = pin!(client.close()).poll(&mut Context::from_waker(Waker::noop()));
+                let _ = pin!(subject.close()).poll(&mut Context::from_waker(Waker::noop()));
                 self.note(Kind::CloseDropped);
             }
             Closing::Drop => {
-                drop(client);
-                self.client = None;
+                drop(subject);
+                self.subject = None;
                 self.note(Kind::ClientDropped);
             }
         }
@@ -546,7 +612,7 @@ impl Simulation {
             self.begin_operation(self.sim.with(|world| world.draw_work()), DropPoint::Never, false);
             self.step_until(self.now() + REST);
             self.operations.clear();
-            self.client = None;
+            self.subject = None;
         }
         self.settle();
         assert_eq!(self.sim.with(|world| world.timers_count()), 0, "P43: timers are left");
@@ -554,9 +620,12 @@ impl Simulation {
 
     /// Checks the recorded events.
     fn judge(&mut self) {
+        let is_client = self.sim.with(|world| world.plan.deployment != Deployment::Cluster);
         if let Some(log) = &self.log {
             let mut log = lock(log);
-            log.assert_over();
+            if is_client {
+                log.assert_over();
+            }
             self.sim.with(|world| log.seen.drain(..).for_each(|kind| world.counters.count(kind)));
         }
         if let Some(recorder) = &mut self.recorder {
@@ -593,6 +662,7 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         EventRef::Pool(event) => log.on_event(now, *event),
         EventRef::Heartbeat(event) => log.on_event(now, *event),
         EventRef::Sdam(event) => log.on_event(now, *event),
+        EventRef::Mux(event) => log.on_event(now, *event),
         _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {

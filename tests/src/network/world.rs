@@ -370,6 +370,7 @@ impl World {
                     self.wakes.extend(link.near.writer.take());
                 }
             }
+            Event::Answer(id, stream, bytes) => self.send_answer(id, stream, bytes),
             Event::StreamDue(id, serial) => {
                 let link = self.net.links.get(&id);
                 if link.is_some_and(|link| link.far.stream.as_ref().is_some_and(|stream| stream.serial == serial)) {
@@ -404,7 +405,9 @@ impl World {
         match (self.plan.direct, self.truth.deployment) {
             (Some(member), _) => self.truth.members[member].up && self.truth.members[member].is_writable(),
             (None, Deployment::Standalone) => self.truth.members[0].up,
-            (None, Deployment::Sharded) => self.truth.config.iter().any(|&member| self.truth.members[member].up),
+            (None, Deployment::Sharded | Deployment::Cluster) => {
+                self.truth.config.iter().any(|&member| self.truth.members[member].up)
+            }
             (None, Deployment::Set) => self.truth.primary.is_some(),
         }
     }
