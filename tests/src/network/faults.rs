@@ -3,13 +3,12 @@
 use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plan::MS;
-use super::simulation::Simulation;
 use super::truth::{Deployment, HOSTS, Way};
+use super::world::World;
 use crate::choices::Choices;
-use crate::oracle::pool::Bounded;
 
 /// Faults of members, of connections and of the host, at drawn times.
-const FAULTS: [Kind; 25] = [
+const FAULTS: [Kind; 21] = [
     Kind::Kill,
     Kind::Vanish,
     Kind::Restart,
@@ -21,7 +20,6 @@ const FAULTS: [Kind; 25] = [
     Kind::PartitionThere,
     Kind::PartitionBack,
     Kind::Refuse,
-    Kind::TlsBroken,
     Kind::Heal,
     Kind::Swizzle,
     Kind::StepDown,
@@ -31,13 +29,10 @@ const FAULTS: [Kind; 25] = [
     Kind::HalfOpen,
     Kind::Unsolicited,
     Kind::ClockForward,
-    Kind::ClockBack,
     Kind::Spurious,
-    Kind::LateNews,
-    Kind::Storm,
 ];
 
-impl<M: Bounded> Simulation<'_, M> {
+impl World {
     /// Executes the next fault, or ends the faults.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
@@ -47,9 +42,6 @@ impl<M: Bounded> Simulation<'_, M> {
         let pause = self.plan.pause * u64::from(self.draws.faults.below(8) + 1) / 4;
         self.net.at(self.now + pause, Event::Fault);
         let member = self.truth.config[self.draws.faults.index(self.truth.config.len())];
-        if self.draws.faults.one_in(16) {
-            self.request();
-        }
         let Some(kind) = self.plan.pick(&FAULTS, self.last_kind, &mut self.draws.faults) else { return };
         self.last_kind = Some(kind);
         let way = self.truth.members[member].way;
@@ -63,7 +55,6 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::PartitionThere => self.lead(kind, member, Way { lost_there: true, ..way }),
             Kind::PartitionBack => self.lead(kind, member, Way { lost_back: true, ..way }),
             Kind::Refuse => self.lead(kind, member, Way { refused: true, ..way }),
-            Kind::TlsBroken => self.lead(kind, member, Way { tls_broken: true, ..way }),
             Kind::Heal => self.lead(kind, member, Way { clogged: way.clogged, ..Way::default() }),
             Kind::Swizzle => self.swizzle(),
             Kind::StepDown => self.step_down(),
@@ -71,10 +62,7 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::Join => self.join_or_leave(),
             Kind::Reset | Kind::HalfOpen | Kind::Unsolicited => self.harm_link(kind),
             Kind::ClockForward => self.jump_forward(),
-            Kind::ClockBack => self.jump_back(),
-            Kind::Spurious => self.look(),
-            Kind::LateNews => self.send_stale_reports(),
-            _ => self.storm(),
+            _ => self.is_disturbed = true,
         }
     }
 
@@ -104,7 +92,7 @@ impl<M: Bounded> Simulation<'_, M> {
                 let at = self.now + self.delay();
                 self.cut(id, at);
             } else if let Some(link) = self.net.links.get_mut(&id) {
-                (link.lost_there, link.lost_back) = (true, true);
+                (link.lost_there, link.lost_back, link.is_broken) = (true, true, true);
             }
         }
         self.lose_primary(member);
@@ -205,7 +193,6 @@ impl<M: Bounded> Simulation<'_, M> {
         }
         for event in held {
             self.happen(event);
-            self.settle();
         }
     }
 
@@ -292,7 +279,7 @@ impl<M: Bounded> Simulation<'_, M> {
         let is_lost = if kind == Kind::HalfOpen { link.lost_there } else { link.lost_back };
         match kind {
             _ if is_lost => return,
-            Kind::HalfOpen => link.lost_there = true,
+            Kind::HalfOpen => (link.lost_there, link.is_broken) = (true, true),
             Kind::Unsolicited => self.send_unsolicited(id),
             _ => {
                 self.net.send_back(id, self.now, Packet::Reset);
@@ -301,7 +288,14 @@ impl<M: Bounded> Simulation<'_, M> {
         self.note_member(kind, member);
     }
 
-    /// Stops the faults. Members that are not to stay dead are restarted, and all members learn the
+    fn jump_forward(&mut self) {
+        let by = u64::from(self.draws.host.one_of(&[600_u32, 15_000, 3_600_000])) * MS;
+        self.skew += by;
+        self.jumped_at = Some(self.now);
+        self.note(Kind::ClockForward, by / MS);
+    }
+
+    /// Stops the faults. Connections that the faults broke are reset. Members that are not to stay dead are restarted, and all members learn the
     /// state of the set.
     fn end_faults(&mut self) {
         self.peace = true;
@@ -328,6 +322,19 @@ impl<M: Bounded> Simulation<'_, M> {
         for member in 0..HOSTS.len() {
             if self.truth.sync(member) {
                 self.changed(member);
+            }
+        }
+        self.reset_broken_links();
+    }
+
+    /// Resets the connections that a fault broke. A member that is dead and silent resets none.
+    fn reset_broken_links(&mut self) {
+        for id in self.net.standing() {
+            let Some(link) = self.net.links.get_mut(&id) else { continue };
+            let known = &self.truth.members[link.member];
+            if link.is_broken && (known.up || !known.silent) {
+                (link.lost_there, link.lost_back) = (false, false);
+                self.cut(id, self.now);
             }
         }
     }

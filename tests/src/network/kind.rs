@@ -53,8 +53,6 @@ kinds! {
     PartitionBack,
     /// Connections to a member are refused, and existing ones are reset.
     Refuse,
-    /// TLS handshakes with a member fail.
-    TlsBroken,
     /// The faults of the path to a member end.
     Heal,
     /// Some members are held back one after the other, and released in another order.
@@ -68,10 +66,16 @@ kinds! {
     ConnectBlackHole,
     /// A connection attempt takes long.
     ConnectSlow,
-    /// The TLS handshake of a connection fails.
-    TlsFailure,
     /// A host name cannot be resolved.
     DnsFailure,
+    /// A host name is resolved late.
+    DnsSlow,
+    /// A read returns fewer bytes than have arrived.
+    ShortRead,
+    /// A write accepts fewer bytes than it is given.
+    ShortWrite,
+    /// A socket accepts no bytes for some time.
+    WriteStall,
     /// A connection is reset.
     Reset,
     /// The writes of the client are lost without an error.
@@ -119,44 +123,57 @@ kinds! {
     StateChangeStale,
     /// A command fails with a state change error that is new to the client.
     StateChangeFresh,
+    /// A Cassandra node refuses a request because it is overloaded.
+    ServerOverloaded,
+    /// A Cassandra node refuses a request because it is starting.
+    Bootstrapping,
     /// An authentication is rejected.
     AuthFailure,
     // The client's host.
     /// The client's clock jumps forward.
     ClockForward,
-    /// The client's clock jumps back.
-    ClockBack,
     /// The host processes its timers late.
     LateTimer,
-    /// The host processes its timers and waiters although nothing is due.
+    /// Bytes arrive before ready tasks are polled.
+    Busy,
+    /// All tasks are polled although nothing has happened.
     Spurious,
-    /// A woken waiter claims its outcome late.
-    LateClaim,
-    /// A report about an abandoned connection.
-    LateNews,
-    /// A requested check of a server.
-    Request,
-    /// A pool is cleared and marked ready many times.
-    Storm,
+    /// The client has no subscriber.
+    Unobserved,
     /// The client is closed before the faults stop.
     ClosedEarly,
-    /// A waiting check-out is cancelled.
-    CancelQueued,
-    /// A check-out is cancelled after it was granted a connection.
-    CancelGranted,
-    /// An operation is cancelled during the wait for its reply.
-    CancelBusy,
-    /// A connection is returned with an error.
-    ErroredCheckIn,
-    /// A connection is returned to another pool.
-    ForeignCheckIn,
-    /// The capacity for waiters is exhausted.
-    MemoryFull,
+    // The application.
+    /// A write.
+    Write,
+    /// A write that may be repeated.
+    IdempotentWrite,
+    /// A command on any member.
+    Read,
+    /// Commands on a connection that is checked out, and pauses between them.
+    Session,
+    /// A request to a Cassandra cluster.
+    Query,
+    /// The wait for established connections.
+    WarmUp,
+    /// A change of the pools' options.
+    Reconfigure,
+    /// A second subscription.
+    Subscribe,
+    /// A look at the state of servers and pools.
+    Inspect,
+    /// The future of an operation is dropped right after one of its polls.
+    DropAfterPoll,
+    /// The future of an operation is dropped when it was woken, before it is polled.
+    DropWhenWoken,
+    /// The future of an operation is dropped at any time.
+    DropLater,
+    /// A client whose last handle is dropped.
+    ClientDropped,
+    /// The future of a close is dropped.
+    CloseDropped,
     // Results.
     /// An operation succeeds.
     OpDone,
-    /// A write without a requested reply.
-    Unacknowledged,
     /// An operation fails with a network error.
     OpNetwork,
     /// An operation times out.
@@ -169,20 +186,28 @@ kinds! {
     OpInterrupted,
     /// An operation is never answered and never cancelled.
     OpHangs,
+    /// A command on a connection that has failed before.
+    OpBroken,
+    /// A request to a Cassandra cluster fails because no host takes it.
+    NoHost,
+    /// An operation fails because no server is suitable.
+    NotSelected,
+    /// An operation fails because the client is closed.
+    OpClosed,
+    /// An operation fails because its connection is not authenticated.
+    NotAuthenticated,
+    /// A command is executed by a member.
+    Executed,
+    /// A command that may be repeated is executed again.
+    ExecutedAgain,
     /// A check-out fails because of the state of the pool, or of its connection.
     CheckOutFailed,
     /// A check-out times out.
     CheckOutTimeout,
     /// A connection is established.
     Established,
-    /// A connection is established and authenticated.
-    Authenticated,
     /// A connection is not established because the server is overloaded.
     Overloaded,
-    /// A connection is not established.
-    NotEstablished,
-    /// A connection is established after the pool has abandoned it.
-    EstablishedLate,
     /// A polled check succeeds.
     Polled,
     /// A streamed reply succeeds.
@@ -199,7 +224,7 @@ kinds! {
     Removed,
     /// A pool is marked ready.
     Readied,
-    /// A pool is cleared by a failed check.
+    /// A pool is cleared.
     Cleared,
     /// A primary of the client's view is deposed by another primary.
     Deposed,
@@ -211,7 +236,7 @@ pub struct Counters {
     seen: [u64; Kind::ALL.len()],
     /// Number of times that each fault point of core fired, in the order of [`Point::ALL`].
     pub(super) points: [u64; Point::COUNT],
-    /// Number of steps of the client.
+    /// Number of polls of tasks.
     pub steps: u64,
     /// Virtual time, in seconds.
     pub seconds: u64,

@@ -2,25 +2,25 @@
 //! transit, and arrival times.
 
 use super::truth::Version;
-use alloc::collections::{BTreeMap, VecDeque};
-use poolhouse_auth::Authentication;
-use poolhouse_core::monitor::MonitorConnId;
-use poolhouse_core::pool::ConnId;
-use poolhouse_core::{Cause, ServerId};
-use poolhouse_wire::handshake::Handshake;
-use poolhouse_wire::message::{Exchange, Limits, RequestIds};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::task::Waker;
+use std::io::ErrorKind;
 
 /// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A connection request arrives at its member.
     Arrives(u64),
-    ConnectFails(u64, Cause),
+    ConnectFails(u64, ErrorKind),
     ToMember(u64, Vec<u8>),
     /// With its sequence number in the order of sending.
     ToClient(u64, u64, Packet),
     /// Held bytes are released.
     Flush(u64),
+    /// The client's socket accepts bytes again.
+    Writable(u64),
+    /// A member sends a reply, with its stream.
+    Answer(u64, u16, Vec<u8>),
     /// A stream must send its next reply.
     StreamDue(u64, u64),
     Sync(usize),
@@ -28,20 +28,17 @@ pub(super) enum Event {
     Fault,
     Clog(usize),
     Unclog(usize),
-    Task,
-    /// A command has timed out.
-    TaskLate(u64, u32),
-    Cancel(u64),
-    Claim(u64),
-    /// The establishment of a connection has timed out.
-    EstablishLate(ServerId, ConnId),
+    /// The application begins operations.
+    Begin,
+    /// The application drops the future of an operation.
+    DropOperation(u64),
 }
 
 /// A packet that arrives at the client.
 #[derive(Debug)]
 pub(super) enum Packet {
     Bytes(Vec<u8>),
-    /// Byte by byte.
+    /// Read byte by byte.
     Split(Vec<u8>),
     /// Read together with the next bytes.
     Held(Vec<u8>),
@@ -63,35 +60,33 @@ pub(super) struct Stream {
     pub(super) legacy: bool,
 }
 
-/// The owner of a connection.
+/// The purpose of a connection, as its requests show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Monitor(MonitorConnId),
-    Conn(ConnId),
-}
-
-/// The use of a connection by the client.
-pub(super) enum Work {
-    Connect,
-    MonitorConnKind,
-    Shake(Box<Handshake<'static, Option<Authentication<'static>>>>),
-    Idle,
-    /// A task waits for a reply.
-    Task(u64),
+pub(super) enum Purpose {
+    /// It has sent at most one hello without authentication.
+    Unknown,
+    Monitor,
+    Pool,
 }
 
 /// The client's end of a connection.
+#[derive(Debug, Default)]
 pub(super) struct Near {
-    pub(super) work: Work,
-    pub(super) input: Vec<u8>,
+    /// The result of the connection attempt.
+    pub(super) connected: Option<Result<(), ErrorKind>>,
+    pub(super) input: VecDeque<u8>,
+    /// Number of bytes at the front of the input that are read one at a time.
+    pub(super) single: usize,
     /// Bytes that are held back until more arrive.
     pub(super) held: Vec<u8>,
     pub(super) has_ended: bool,
-    pub(super) exchange: Exchange,
-    pub(super) ids: RequestIds,
-    pub(super) limits: Limits,
-    /// A reply is expected.
-    pub(super) reads: bool,
+    pub(super) is_reset: bool,
+    /// The socket accepts no bytes.
+    pub(super) is_full: bool,
+    /// The task that waits for the connection, or for bytes.
+    pub(super) reader: Option<Waker>,
+    /// The task that waits until the socket accepts bytes.
+    pub(super) writer: Option<Waker>,
 }
 
 /// The member's end of a connection.
@@ -100,18 +95,24 @@ pub(super) struct Far {
     pub(super) input: Vec<u8>,
     pub(super) next_id: i32,
     pub(super) stream: Option<Stream>,
+    /// Number of hello requests.
+    pub(super) hellos: u32,
     /// No more bytes are sent.
     pub(super) has_ended: bool,
     /// It has sent a wrong moreToCome flag.
     pub(super) has_lied: bool,
+    /// Streams of a Cassandra connection with requests that are not answered.
+    pub(super) streams: BTreeSet<u16>,
+    /// A Cassandra connection has completed its handshake.
+    pub(super) is_started: bool,
     /// At its greeting it was a member without users. It may have changed since.
     pub(super) knows_no_users: bool,
 }
 
+#[derive(Debug)]
 pub(super) struct Link {
-    pub(super) server: ServerId,
-    pub(super) owner: Owner,
     pub(super) member: usize,
+    pub(super) purpose: Purpose,
     /// The process at the other end.
     pub(super) process: u32,
     pub(super) up: bool,
@@ -119,6 +120,10 @@ pub(super) struct Link {
     pub(super) lost_there: bool,
     /// Bytes to the client are lost.
     pub(super) lost_back: bool,
+    /// A fault has made it unusable, or will.
+    pub(super) is_broken: bool,
+    /// Number of packets in transit to the client.
+    pub(super) flying: u32,
     pub(super) near: Near,
     pub(super) far: Far,
     /// Arrival time of the last bytes. Bytes of one direction stay in order.
@@ -126,27 +131,14 @@ pub(super) struct Link {
     last_back: u64,
 }
 
-/// The number of a server, and the number of one of its monitor or pool connections.
-type Place = (u32, u64);
-/// The socket of each.
-type Index = BTreeMap<Place, u64>;
-
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Network {
     pub(super) links: BTreeMap<u64, Link>,
-    by_monitor_conn: Index,
-    by_conn: Index,
     next: u64,
     events: BTreeMap<(u64, u64), Event>,
     sequence: u64,
-    /// Sockets were opened or closed since the last check.
-    pub(super) changed: bool,
     sent: u64,
     latest: u64,
-    /// Abandoned monitor connections.
-    pub(super) gone_monitor_conns: VecDeque<(ServerId, MonitorConnId)>,
-    /// Closed pool connections.
-    pub(super) gone_conns: VecDeque<(ServerId, ConnId)>,
     /// Held messages of members that are held back.
     pub(super) clogged: BTreeMap<usize, Vec<Event>>,
 }
@@ -166,82 +158,24 @@ impl Network {
         (entry.key().0 <= until).then(|| entry.remove())
     }
 
-    pub(super) fn connect(&mut self, server: ServerId, owner: Owner, member: usize) -> u64 {
+    pub(super) fn connect(&mut self, member: usize) -> u64 {
         self.next += 1;
-        let near = Near {
-            work: Work::Connect,
-            input: Vec::new(),
-            held: Vec::new(),
-            has_ended: false,
-            exchange: Exchange::IDLE,
-            ids: RequestIds::new(),
-            limits: Limits::DEFAULT,
-            reads: false,
-        };
         let link = Link {
-            server,
-            owner,
             member,
+            purpose: Purpose::Unknown,
             process: u32::MAX,
             up: false,
             lost_there: false,
             lost_back: false,
-            near,
+            is_broken: false,
+            flying: 0,
+            near: Near::default(),
             far: Far::default(),
             last_there: 0,
             last_back: 0,
         };
         self.links.insert(self.next, link);
-        self.changed = true;
-        let id = self.next;
-        let (index, key) = self.index(server, owner);
-        let before = index.insert(key, id);
-        assert!(before.is_none(), "a socket is connected once");
-        id
-    }
-
-    fn index(&mut self, server: ServerId, owner: Owner) -> (&mut Index, Place) {
-        match owner {
-            Owner::Monitor(conn) => (&mut self.by_monitor_conn, (server.number(), conn.number())),
-            Owner::Conn(conn) => (&mut self.by_conn, (server.number(), conn.connection_id().get())),
-        }
-    }
-
-    /// The socket of a monitor or pool connection.
-    pub(super) fn find(&mut self, server: ServerId, owner: Owner) -> Option<u64> {
-        let (index, key) = self.index(server, owner);
-        index.get(&key).copied()
-    }
-
-    /// The client closes its socket.
-    pub(super) fn drop_link(&mut self, id: u64) {
-        let Some(gone) = self.links.remove(&id) else { return };
-        self.changed = true;
-        let (index, key) = self.index(gone.server, gone.owner);
-        index.remove(&key);
-        match gone.owner {
-            Owner::Monitor(conn) => {
-                remember(&mut self.gone_monitor_conns, (gone.server, conn));
-            }
-            Owner::Conn(conn) => {
-                remember(&mut self.gone_conns, (gone.server, conn));
-            }
-        }
-    }
-
-    pub(super) fn hang_up(&mut self, server: ServerId, owner: Owner) {
-        if let Some(link) = self.find(server, owner) {
-            self.drop_link(link);
-        }
-    }
-
-    /// Closes the monitor connections of a removed server.
-    pub(super) fn forget_conns(&mut self, server: ServerId) {
-        let is_monitor = |link: &Link| link.server == server && matches!(link.owner, Owner::Monitor(_));
-        let gone: Vec<u64> = self.links.iter().filter(|(_, link)| is_monitor(link)).map(|(id, _)| *id).collect();
-        for link in gone {
-            self.drop_link(link);
-        }
+        self.next
     }
 
     pub(super) fn of_member(&self, member: usize) -> Vec<u64> {
@@ -250,12 +184,6 @@ impl Network {
 
     pub(super) fn standing(&self) -> Vec<u64> {
         self.links.iter().filter(|(_, link)| link.up).map(|(id, _)| *id).collect()
-    }
-
-    /// Number of sockets of a pool.
-    pub(super) fn conn_count(&self, server: ServerId) -> usize {
-        let range = (server.number(), 0)..=(server.number(), u64::MAX);
-        self.by_conn.range(range).count()
     }
 
     /// Sends bytes to the member.
@@ -270,6 +198,8 @@ impl Network {
     pub(super) fn send_back(&mut self, id: u64, at: u64, packet: Packet) -> u64 {
         let Some(link) = self.links.get_mut(&id).filter(|link| !link.lost_back) else { return at };
         link.last_back = link.last_back.max(at) + 1;
+        link.flying += 1;
+        link.is_broken |= matches!(packet, Packet::End | Packet::Reset);
         let at = link.last_back;
         self.sent += 1;
         self.at(at, Event::ToClient(id, self.sent, packet));
@@ -282,14 +212,5 @@ impl Network {
         let is_late = sent < self.latest;
         self.latest = self.latest.max(sent);
         is_late
-    }
-}
-
-/// Keeps the latest few.
-fn remember<T>(kept: &mut VecDeque<T>, one: T) {
-    const KEPT: usize = 8;
-    kept.push_back(one);
-    if kept.len() > KEPT {
-        kept.pop_front();
     }
 }

@@ -4,6 +4,7 @@ use super::kind::Kind;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 use poolhouse_core::{Cause, Instant, Observer, ServerType};
@@ -56,10 +57,6 @@ impl Log {
         assert!(self.closed && self.open.is_empty());
     }
 
-    pub(crate) fn is_checking(&self, server: u32) -> bool {
-        self.beats.get(&server).is_some_and(|beats| beats.started.is_some())
-    }
-
     fn end(&mut self, now: Instant, server: u32, awaited: bool, cause: Option<Cause>) {
         let beats = self.beats.entry(server).or_default();
         assert_eq!(beats.started.take(), Some(awaited), "an end without its start (S2)");
@@ -68,10 +65,20 @@ impl Log {
 }
 
 impl Observer<PoolEvent> for Log {
-    fn on_event(&mut self, _now: Instant, event: &PoolEvent) {
-        if let Some(lines) = &mut self.lines {
-            lines.push(format!("    {event:?}"));
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.note(now, || format!("    {event}"));
+        match event {
+            PoolEvent::PoolReady { .. } => self.seen.push(Kind::Readied),
+            PoolEvent::PoolCleared { .. } => self.seen.push(Kind::Cleared),
+            PoolEvent::ConnectionReady { .. } => self.seen.push(Kind::Established),
+            _ => {}
         }
+    }
+}
+
+impl Observer<MuxEvent> for Log {
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        self.note(now, || format!("    {event}"));
     }
 }
 
@@ -125,10 +132,12 @@ impl Observer<SdamEvent<'_>> for Log {
             SdamEvent::ServerOpening { server, .. } => {
                 assert!(self.opened && self.open.insert(server.number()), "a server opens twice");
                 self.types.insert(server.number(), ServerType::Unknown);
+                self.seen.push(Kind::Added);
             }
             SdamEvent::ServerClosed { server, .. } => {
                 assert!(self.open.remove(&server.number()), "a server closes that was not opened");
                 self.types.remove(&server.number());
+                self.seen.push(Kind::Removed);
             }
             SdamEvent::ServerDescriptionChanged { server, previous, new, .. } => {
                 let known = self.types.insert(server.number(), new.server_type()).expect("it is open");

@@ -2,14 +2,13 @@
 //! and answer.
 
 use super::kind::Kind;
-use super::links::{Event, Owner, Packet, Stream};
+use super::links::{Event, Packet, Purpose, Stream};
 use super::plan::MS;
-use super::simulation::Simulation;
-use super::truth::{Version, object_id};
+use super::truth::{Deployment, Version, object_id};
+use super::world::World;
 use crate::choices::Choices;
 use crate::fake::wire::{self, EXHAUST_ALLOWED, HEADER_BYTES, MORE_TO_COME, Message};
-use crate::oracle::pool::Bounded;
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use poolhouse_core::ServerType;
 
 /// The longest message that a member accepts.
@@ -20,7 +19,6 @@ const MESSAGE_BYTES_MAX: usize = 48_000_000;
 enum Answer {
     Hello,
     Streamed,
-    Command,
     Sasl,
 }
 
@@ -55,16 +53,17 @@ impl Answer {
             (Self::Hello, false) => &[Kind::HelloError],
             (Self::Hello, true) => &[Kind::HelloError, Kind::VersionBack],
             (Self::Streamed, _) => &[Kind::HelloError, Kind::VersionBack, Kind::StreamStall],
-            (Self::Command, false) => &[Kind::StateChangeFresh],
-            (Self::Command, true) => &[Kind::StateChangeFresh, Kind::StateChangeStale],
             (Self::Sasl, _) => &[Kind::AuthFailure],
         }
     }
 }
 
-impl<M: Bounded> Simulation<'_, M> {
+impl World {
     /// A member processes all received bytes.
     pub(super) fn process_input(&mut self, id: u64) {
+        if self.truth.deployment == Deployment::Cluster {
+            return self.process_frames(id);
+        }
         loop {
             let Some(link) = self.net.links.get_mut(&id) else { return };
             let known = &self.truth.members[link.member];
@@ -121,12 +120,15 @@ impl<M: Bounded> Simulation<'_, M> {
         self.counters.checks.add("S15");
         assert_eq!(waits, versioned, "S15: both or neither of topologyVersion and maxAwaitTimeMS: {body}");
         let Some(link) = self.net.links.get_mut(&id) else { return };
-        let (member, is_monitor) = (link.member, matches!(link.owner, Owner::Monitor(_)));
+        let member = link.member;
         let authenticates = body.contains_key("speculativeAuthenticate") || body.contains_key("saslSupportedMechs");
-        if is_monitor {
-            self.counters.checks.add("S17");
-            assert!(!authenticates, "S17: monitors do not authenticate: {body}");
+        link.far.hellos += 1;
+        if authenticates {
+            self.serve(id, Purpose::Pool, body);
+        } else if waits || link.far.hellos > 1 {
+            self.serve(id, Purpose::Monitor, body);
         }
+        let Some(link) = self.net.links.get_mut(&id) else { return };
         let was_lied_to = core::mem::take(&mut link.far.has_lied);
         let is_free = link.far.stream.take().is_none() || was_lied_to;
         assert!(is_free, "S15: nothing is written before the last reply of a stream");
@@ -199,35 +201,59 @@ impl<M: Bounded> Simulation<'_, M> {
         }
     }
 
+    /// A request shows the purpose of its connection. A monitor neither authenticates nor runs
+    /// commands.
+    fn serve(&mut self, id: u64, purpose: Purpose, body: &Document) {
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        self.counters.checks.add("S17");
+        assert!(
+            link.purpose == Purpose::Unknown || link.purpose == purpose,
+            "S17: a connection of a monitor is also used by operations: {body}"
+        );
+        link.purpose = purpose;
+    }
+
     fn execute(&mut self, id: u64, message: &Message, is_write: bool) {
         let body = &message.body;
+        self.serve(id, Purpose::Pool, body);
         let Some(link) = self.net.links.get(&id) else { return };
-        let (member, is_monitor) = (link.member, matches!(link.owner, Owner::Monitor(_)));
-        assert!(!is_monitor, "a monitor sent {body}");
-        let named = if is_write {
-            let documents = body.get_array("documents").ok().and_then(|documents| documents.first());
-            documents.and_then(Bson::as_document).and_then(|document| document.get_i64("n").ok())
-        } else {
-            body.get_i64("n").ok()
-        };
-        let number = named.expect("each command of a task has its number");
+        let member = link.member;
+        let unread = link.flying as usize + link.near.input.len() + link.near.held.len();
+        assert!(
+            unread == 0 || link.is_broken,
+            "P5: a command was sent before the reply to the previous one was read: {body}"
+        );
+        let number = body.get_i64("n").expect("each command has its number");
         // The server of a direct connection may be an arbiter, which has no users.
         if self.plan.login && !link.far.knows_no_users {
             assert!(!self.auth.users_on(id).is_empty(), "a command before authentication: {body}");
         }
-        let is_writable = self.truth.members[member].is_writable();
-        let mut reply = doc! { "n": number, "ok": 1.0 };
-        if is_write && !is_writable {
-            reply = self.state_change(member, 10_107, 0);
-        } else {
-            let is_new = self.executed.insert(number);
-            assert!(is_new, "command {number} was executed twice");
-        }
-        if message.has(MORE_TO_COME) {
-            return self.counters.count(Kind::Unacknowledged);
-        }
         let answers = message.header.request_id;
-        self.answer(Address { link: id, answers, more_to_come: false }, Answer::Command, reply);
+        let to = Address { link: id, answers, more_to_come: false };
+        let faults: &[Kind] = match self.plan.versioned {
+            true => &[Kind::StateChangeFresh, Kind::StateChangeStale],
+            false => &[Kind::StateChangeFresh],
+        };
+        let is_refused = is_write && !self.truth.members[member].is_writable();
+        let fault = if is_refused { None } else { self.roll_back(id, faults) };
+        if is_refused || fault.is_some() {
+            let is_fresh = fault == Some(Kind::StateChangeFresh);
+            let code = match fault {
+                Some(_) => self.draws.network.one_of(&[10_107, 13_435, 10_058, 11_602, 13_436, 189, 91, 11_600]),
+                None => 10_107,
+            };
+            if is_fresh {
+                self.truth.members[member].counter += 1;
+            }
+            let reply = self.state_change(member, code, i64::from(fault == Some(Kind::StateChangeStale)));
+            if is_fresh {
+                self.changed(member);
+            }
+            return self.write(to, &reply);
+        }
+        if self.is_executed(number) {
+            self.write(to, &doc! { "n": number, "ok": 1.0 });
+        }
     }
 
     /// An error reply for a state change.
@@ -249,7 +275,7 @@ impl<M: Bounded> Simulation<'_, M> {
     }
 
     /// Draws a fault for a reply of a member. It is counted only if the reply can arrive.
-    fn roll_back(&mut self, id: u64, among: &[Kind]) -> Option<Kind> {
+    pub(super) fn roll_back(&mut self, id: u64, among: &[Kind]) -> Option<Kind> {
         let link = self.net.links.get(&id);
         let is_heard = link.is_some_and(|link| !link.lost_back && !self.truth.members[link.member].way.lost_back);
         self.roll_for(among, is_heard)
@@ -285,19 +311,9 @@ impl<M: Bounded> Simulation<'_, M> {
                 if let Some(link) = self.net.links.get_mut(&to.link) {
                     link.far.stream = None;
                     link.far.has_ended = true;
+                    link.is_broken = true;
                 }
                 return;
-            }
-            Some(kind @ (Kind::StateChangeStale | Kind::StateChangeFresh)) => {
-                let code = self.draws.network.one_of(&[10_107, 13_435, 10_058, 11_602, 13_436, 189, 91, 11_600]);
-                let is_fresh = kind == Kind::StateChangeFresh;
-                if is_fresh {
-                    self.truth.members[member].counter += 1;
-                }
-                reply = self.state_change(member, code, if is_fresh { 0 } else { 1 });
-                if is_fresh {
-                    self.changed(member);
-                }
             }
             Some(Kind::AuthFailure) => {
                 reply = match self.draws.network.below(3) {
@@ -329,23 +345,26 @@ impl<M: Bounded> Simulation<'_, M> {
         let own = link.far.next_id;
         let lies = fault == Some(Kind::MoreToComeLie);
         link.far.has_lied |= lies;
+        // Its bytes are right, although they arrive in parts.
+        let is_harmless = matches!(fault, None | Some(Kind::Split | Kind::Coalesced | Kind::SlowLoris));
+        link.is_broken |= !is_harmless;
         let flags = if to.more_to_come != lies { MORE_TO_COME } else { 0 };
         let answers = if fault == Some(Kind::WrongResponseTo) { to.answers.wrapping_add(7) } else { to.answers };
         if let Some(stream) = &mut link.far.stream {
             stream.answers = own;
         }
         if self.truth.members[member].way.lost_back || fault == Some(Kind::LostReply) {
-            link.lost_back = true;
+            (link.lost_back, link.is_broken) = (true, true);
             return;
         }
         let mut bytes = Vec::new();
         wire::encode_msg(&mut bytes, own, answers, flags, reply);
-        self.trace_line(|| format!("n{member} -> {id}: {} bytes, answer to {answers}, {reply}", bytes.len()));
+        self.trace_line(|| format!("n{member} -> {id}: {} bytes, answer to {}, {reply}", bytes.len(), to.answers));
         self.counters.bytes += bytes.len() as u64;
         self.damage(id, at, bytes, fault);
     }
 
-    fn damage(&mut self, id: u64, at: u64, mut bytes: Vec<u8>, fault: Option<Kind>) {
+    pub(super) fn damage(&mut self, id: u64, at: u64, mut bytes: Vec<u8>, fault: Option<Kind>) {
         match fault {
             Some(Kind::ResetInstead) => self.cut(id, at),
             Some(Kind::ResetAfter) => {
@@ -382,7 +401,10 @@ impl<M: Bounded> Simulation<'_, M> {
                 self.cut(id, at);
             }
             Some(Kind::Garbage) => {
-                self.spoil(&mut bytes);
+                match self.truth.deployment {
+                    Deployment::Cluster => self.spoil_frame(&mut bytes),
+                    _ => self.spoil(&mut bytes),
+                }
                 self.net.send_back(id, at, Packet::Bytes(bytes));
             }
             _ => drop(self.net.send_back(id, at, Packet::Bytes(bytes))),
@@ -429,9 +451,16 @@ impl<M: Bounded> Simulation<'_, M> {
 
     /// Sends unsolicited bytes.
     pub(super) fn send_unsolicited(&mut self, id: u64) {
-        let mut bytes = Vec::new();
-        // A reply to an impossible request: ids of requests are never negative.
-        wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
-        self.net.send_back(id, self.now, Packet::Bytes(bytes));
+        if self.truth.deployment == Deployment::Cluster {
+            self.send_unsolicited_frame(id);
+        } else {
+            let mut bytes = Vec::new();
+            // A reply to an impossible request: ids of requests are never negative.
+            wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
+            self.net.send_back(id, self.now, Packet::Bytes(bytes));
+        }
+        if let Some(link) = self.net.links.get_mut(&id) {
+            link.is_broken = true;
+        }
     }
 }

@@ -5,10 +5,15 @@ use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
 use core::time::Duration;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::mux::{HostOptions, MuxOptions};
 use poolhouse_core::pool::PoolOptions;
 
 /// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Streams of decisions, one for each part of the simulation.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(super) struct Draws {
     pub(super) tasks: Stream,
     /// Faults of the host.
     pub(super) host: Stream,
+    /// The order in which ready tasks are polled.
+    pub(super) schedule: Stream,
     /// Unpredictable values, such as nonces.
     pub(super) entropy: Stream,
 }
@@ -32,17 +39,91 @@ impl Draws {
             network: decisions.stream("network"),
             tasks: decisions.stream("tasks"),
             host: decisions.stream("host"),
+            schedule: decisions.stream("schedule"),
             entropy: decisions.stream("entropy"),
         }
     }
 }
 
-/// The memory of the pools' slots.
+/// The options of the pools of a session after the faults.
+pub(super) const MUX_IN_PEACE: MuxOptions = MuxOptions {
+    heartbeat_interval: Duration::from_secs(1),
+    heartbeat_timeout: Duration::from_secs(1),
+    ..MuxOptions::DEFAULT
+};
+
+/// Draws the options of pools.
+pub(super) fn draw_pool(choices: &mut Stream) -> PoolOptions {
+    let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
+    let min_pool_size = choices.one_of(&[0, 0, 1, 2]);
+    PoolOptions {
+        max_pool_size,
+        min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
+        max_idle_time: choices.one_of(&[None, None, Some(100), Some(3_000)]).map(Duration::from_millis),
+        max_connecting: choices.one_of(&[1, 2, 3, 8]),
+        wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
+        ..PoolOptions::DEFAULT
+    }
+}
+
+/// Draws the options of the pools of a session. A lost connection is detected within seconds.
+pub(super) fn draw_mux(choices: &mut Stream) -> MuxOptions {
+    let max_connections = choices.one_of(&[1, 1, 2, 4]);
+    let max_requests_per_connection = choices.one_of(&[1_024, 1, 2, 8]);
+    let limits = HostOptions {
+        core_connections: choices.below(max_connections) + 1,
+        max_connections,
+        max_requests_per_connection,
+        new_connection_threshold: choices.below(max_requests_per_connection),
+    };
+    MuxOptions {
+        local: limits,
+        remote: limits,
+        max_queue_size: choices.one_of(&[256, 0, 1, 4]),
+        pool_timeout: Duration::from_millis(choices.one_of(&[5_000, 0, 100])),
+        idle_timeout: Duration::from_millis(choices.one_of(&[120_000, 300])),
+        shrink_interval: Duration::from_millis(choices.one_of(&[10_000, 100])),
+        ..MUX_IN_PEACE
+    }
+}
+
+/// How the client ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Store {
-    Heap,
-    /// Inline, with capacity for 2 connections and 2 waiters.
-    Fixed2,
+pub(super) enum Closing {
+    Close,
+    /// The future of the close is dropped after its first poll.
+    CloseDropped,
+    /// The last handle of the client is dropped.
+    Drop,
+}
+
+/// The options of the client, except those of pools and monitors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientPlan {
+    pub(super) timeout: Option<Duration>,
+    pub(super) socket_timeout: Option<Duration>,
+    pub(super) server_selection_timeout: Duration,
+    pub(super) drain_timeout: Duration,
+    pub(super) local_threshold: Duration,
+    pub(super) retries: bool,
+    pub(super) max_adaptive_retries: u32,
+    pub(super) enable_overload_retargeting: bool,
+}
+
+impl ClientPlan {
+    fn draw(choices: &mut Stream) -> Self {
+        let limit = |choices: &mut Stream| choices.one_of(&[None, None, Some(300), Some(1_000), Some(5_000)]);
+        Self {
+            timeout: limit(choices).map(Duration::from_millis),
+            socket_timeout: limit(choices).map(Duration::from_millis),
+            server_selection_timeout: Duration::from_millis(choices.one_of(&[500, 5_000, 30_000])),
+            drain_timeout: Duration::from_millis(choices.one_of(&[1_000, 0, 50, 1_000])),
+            local_threshold: Duration::from_millis(choices.one_of(&[15, 0, 10_000])),
+            retries: !choices.one_in(4),
+            max_adaptive_retries: choices.one_of(&[2, 0, 5]),
+            enable_overload_retargeting: choices.one_in(2),
+        }
+    }
 }
 
 /// All parameters that are drawn before a run begins.
@@ -64,15 +145,20 @@ pub(super) struct Plan {
     pub(super) wire: i32,
     pub(super) monitor: MonitorOptions,
     pub(super) pool: PoolOptions,
-    pub(super) store: Store,
+    /// The options of the pools of a Cassandra session.
+    pub(super) mux: MuxOptions,
     /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
     pub(super) connect: u64,
-    /// Timeout of the reply to an operation.
-    pub(super) op_timeout: u64,
-    /// Whether a selection waits for a primary.
-    pub(super) selecting: bool,
+    pub(super) client: ClientPlan,
+    /// Whether the events of the client are judged. Without a subscriber, the client emits none.
+    pub(super) is_observed: bool,
+    /// Whether the application changes the options of pools. The changes are no events, so those of
+    /// pools are not judged then.
+    pub(super) reconfigures: bool,
+    /// Whether each host name has two addresses.
+    pub(super) dual: bool,
     /// Weights of the kinds that are drawn; 0 is never.
     weights: [u32; Kind::COUNT],
     /// Percentage of faults that repeat the last kind.
@@ -83,10 +169,11 @@ pub(super) struct Plan {
     pub(super) faults: u32,
     /// Interval between these faults.
     pub(super) pause: u64,
-    /// Mean interval between tasks.
-    pub(super) task_gap_ms: u32,
+    /// Mean interval between operations.
+    pub(super) gap_ms: u32,
     /// The client is closed before the faults stop.
     pub(super) closes_early: bool,
+    pub(super) closing: Closing,
     /// Fault points of core are armed.
     pub(super) chances: bool,
 }
@@ -95,22 +182,24 @@ impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
     pub(super) fn draw(choices: &mut Stream) -> Self {
-        let deployment = match choices.below(8) {
+        let deployment = match choices.below(10) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
+            3 | 4 => Deployment::Cluster,
             _ => Deployment::Set,
         };
         let config: Vec<usize> = match deployment {
             Deployment::Standalone => vec![0],
-            Deployment::Sharded => (0..=choices.index(3)).collect(),
+            Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
-        let direct = choices.one_in(10).then(|| config[choices.index(config.len())]);
+        let direct =
+            (choices.one_in(10) && deployment != Deployment::Cluster).then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
             (None, Deployment::Set) => (0..HOSTS.len()).filter(|&member| member == 0 || choices.one_in(3)).collect(),
-            (None, Deployment::Sharded | Deployment::Standalone) => config.clone(),
+            (None, _) => config.clone(),
         };
         let heartbeat = choices.one_of(&[500, 1_000, 10_000]);
         let connect = choices.one_of(&[200, 1_000, 10_000]);
@@ -121,16 +210,6 @@ impl Plan {
             server_monitoring_mode: choices.one_of(&modes),
             ..MonitorOptions::DEFAULT
         };
-        let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
-        let min_pool_size = choices.one_of(&[0, 0, 1, 2]);
-        let pool = PoolOptions {
-            max_pool_size,
-            min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
-            max_idle_time: choices.one_of(&[None, None, Some(100), Some(3_000)]).map(Duration::from_millis),
-            max_connecting: choices.one_of(&[1, 2, 3, 8]),
-            wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
-            ..PoolOptions::DEFAULT
-        };
         let (faults, pause_ms) = (choices.below(40), choices.one_of(&[50_u32, 300, 2_000]));
         let span_ms = (faults + 1) * pause_ms;
         let shape = choices.below(4);
@@ -139,6 +218,12 @@ impl Plan {
             _ if choices.one_in(4) => 0,
             _ => choices.below(100) + 1,
         });
+        let (is_observed, reconfigures) = (choices.one_in(2), choices.one_in(3));
+        let mut pool = draw_pool(choices);
+        if is_observed && !reconfigures {
+            // Time limits of operations replace it, and are no events.
+            pool.wait_queue_timeout = None;
+        }
         Self {
             deployment,
             config,
@@ -150,19 +235,22 @@ impl Plan {
             wire: choices.one_of(&[16, 17, 21, 25]),
             monitor,
             pool,
-            store: choices.one_of(&[Store::Heap, Store::Heap, Store::Heap, Store::Fixed2]),
+            mux: draw_mux(choices),
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,
-            op_timeout: u64::from(choices.one_of(&[300_u32, 1_000, 5_000])) * MS,
-            selecting: !choices.one_in(3),
+            client: ClientPlan::draw(choices),
+            is_observed,
+            reconfigures,
+            dual: choices.one_in(3),
             weights,
             sticky: if shape == 1 { choices.one_of(&[50, 80, 95]) } else { 0 },
             trouble: choices.one_of(&[0, 5, 30, 100, 300]),
             faults,
             pause: u64::from(pause_ms) * MS,
-            task_gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
+            gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
             closes_early: choices.one_in(8),
+            closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop]),
             chances: choices.one_in(4),
         }
     }
@@ -188,15 +276,16 @@ impl Plan {
         })
     }
 
-    /// Whether a message is faulty.
+    /// Whether a message is faulty. The first option of a decision is no fault, so a shrunk run has
+    /// few.
     pub(super) fn is_trouble(&self, choices: &mut Stream) -> bool {
-        self.trouble > 0 && choices.below(1_000) < self.trouble
+        self.trouble > 0 && choices.below(1_000) >= 1_000 - self.trouble
     }
 
     /// Whether a possible fault occurs now, by its weight, with a probability of at most one in
     /// four.
     pub(super) fn comes(&self, kind: Kind, choices: &mut Stream) -> bool {
         let weight = self.weights[kind as usize];
-        weight > 0 && choices.below(400) < weight
+        weight > 0 && choices.below(400) >= 400 - weight
     }
 }

@@ -1,312 +1,671 @@
-//! A run: its parts, and the advance of time.
+//! A run: the client under test, the advance of time, and the phases.
 
-use super::client::Client;
 use super::kind::{Counters, Kind};
-use super::links::{Event, Network};
-use super::plan::{Draws, MS, Plan};
-use super::tasks::Task;
-use super::truth::{HOSTS, SET, Truth};
-use super::{near, peace};
+use super::links::{Event, Purpose};
+use super::log::Log;
+use super::operations::{DropPoint, Running, Subject, Work, execute};
+use super::plan::{Closing, Draws, MS, MUX_IN_PEACE, Plan, nanos};
+use super::platform::Sim;
+use super::truth::{Deployment, HOSTS, SET};
+use super::world::{PASSWORD, START, USER, World};
 use crate::choices::Choices;
-use crate::fake::FakeUser;
-use crate::fake::auth::Auth;
-use crate::oracle::pool::Bounded;
-use crate::sim::Trace;
+use crate::oracle::trace::Recorder;
 use alloc::collections::{BTreeMap, BTreeSet};
-use poolhouse_core::topology::TopologyOptions;
-use poolhouse_core::{Instant, ServerId};
-use std::sync::LazyLock;
+use alloc::sync::Arc;
+use async_task::Task;
+use core::cell::{Cell, RefCell};
+use core::pin::pin;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use poolhouse_auth::{Credential, Mechanism};
+use poolhouse_client::mux::{Session, SessionOptions};
+use poolhouse_client::{Client, ClientOptions};
+use poolhouse_core::observe::Observer;
+use poolhouse_core::pool::PoolState;
+use poolhouse_core::topology::TopologyType;
+use poolhouse_core::{Instant, ServerType};
+use poolhouse_cql::Version;
+use poolhouse_driver::{EventRef, Subscribers, Subscription};
+use std::panic;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-const START: u64 = 1_000_000 * MS;
-/// The maximum jump back of the client's clock.
-pub(super) const BACK_MAX: u64 = 2_000 * MS;
 /// Upper bound of the steps of a run. More steps mean an endless loop.
 const STEPS_MAX: u64 = 2_000_000;
+/// Upper bound of the polls of tasks at one instant.
+const POLLS_MAX: u64 = 20_000;
+/// Upper bound of the polls of tasks in a virtual second, besides those for operations.
+const POLLS_PER_SECOND_MAX: u64 = 20_000;
+/// Number of operations in each part of the phase without faults.
+const OPERATIONS_IN_PEACE: u64 = 20;
+/// The time in which a client without faults and operations is at rest.
+const REST: u64 = 3_000 * MS;
 
-/// The members' data of the user. They are the same in each run, because they are expensive to
-/// derive.
-static AUTH: LazyLock<Auth> = LazyLock::new(|| {
-    let user = FakeUser::new(near::USER, near::PASSWORD).with_mechanisms(&["SCRAM-SHA-256"]);
-    Auth::new(&[user.with_iterations(near::ITERATIONS)], true, None, || near::SALT_WORD)
-});
-
-pub(super) struct Simulation<'a, M: Bounded> {
-    pub(super) plan: Plan,
-    pub(super) draws: Draws,
-    pub(super) counters: &'a mut Counters,
-    pub(super) trace: Option<&'a Trace>,
-    pub(super) now: u64,
-    /// The client's clock minus the clock of the simulation.
-    pub(super) skew: i64,
-    pub(super) truth: Truth,
-    pub(super) net: Network,
-    pub(super) client: Client<M>,
-    pub(super) auth: Auth,
-    pub(super) tasks: BTreeMap<u64, Task>,
-    pub(super) next_task: u64,
-    pub(super) next_number: i64,
-    /// Numbers of the commands that members have executed.
-    pub(super) executed: BTreeSet<i64>,
-    pub(super) peace: bool,
-    pub(super) faults_left: u32,
-    /// The last fault that occurs at its own time.
-    pub(super) last_kind: Option<Kind>,
-    /// The last fault of a message.
-    pub(super) last_fault: Option<Kind>,
-    /// No more tasks are begun.
-    pub(super) starts_no_tasks: bool,
-    /// The servers on which a probe has succeeded.
-    pub(super) probed: BTreeSet<ServerId>,
-    /// The time of the last failed operation that made its server unknown; 0 is never.
-    pub(super) lost_at: u64,
-    pub(super) hung: Option<peace::Hung>,
-    pub(super) dead: peace::Dead,
-    /// The interval between tasks after the faults stop.
-    pub(super) peace_gap_ms: u32,
-    /// The host does not process its timers before this time.
-    asleep_until: u64,
-    /// The deadline for which the host was already delayed.
-    slept_for: Option<Instant>,
-    is_settling: bool,
-    steps: u64,
+std::thread_local! {
+    /// A run is in progress on this thread.
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The first panic of the run. The driver catches panics of its tasks, and continues.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-impl<'a, M: Bounded> Simulation<'a, M> {
-    pub(super) fn new(plan: Plan, draws: Draws, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
-        let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
-        let seeds: Vec<&str> = plan.seeds.iter().map(|&member| HOSTS[member]).collect();
-        let options = TopologyOptions {
-            seeds: &seeds,
-            replica_set: plan.named.then_some(SET),
-            direct_connection: plan.direct.is_some(),
-            load_balanced: false,
+/// Records panics on this thread while it exists.
+struct PanicWatch;
+
+impl PanicWatch {
+    fn new() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                if !RUNNING.get() {
+                    return before(info);
+                }
+                let place = info.location().map(|place| format!("{}:{}", place.file(), place.line()));
+                let text = info.payload_as_str().unwrap_or("a panic without a message");
+                let text = format!("{text} ({})", place.unwrap_or_default());
+                PANIC.with_borrow_mut(|first| first.get_or_insert(text).len());
+            }));
+        });
+        PANIC.take();
+        RUNNING.set(true);
+        Self
+    }
+}
+
+impl Drop for PanicWatch {
+    fn drop(&mut self) {
+        RUNNING.set(false);
+    }
+}
+
+pub(super) struct Simulation {
+    pub(super) sim: Sim,
+    /// `None` once its last handle was dropped.
+    subject: Option<Subject>,
+    log: Option<Arc<Mutex<Log>>>,
+    recorder: Option<Recorder>,
+    _subscription: Option<Subscription>,
+    operations: BTreeMap<u64, Task<()>>,
+    /// Connections of members that have left, which may be in use when they join again.
+    former: BTreeSet<u64>,
+    next_operation: u64,
+    /// No more operations are begun.
+    is_idle: bool,
+    /// Operations must succeed.
+    is_judged: bool,
+    /// The interval between operations after the faults stop.
+    peace_gap_ms: u32,
+    steps: u64,
+    polls: u64,
+    /// The start of the current virtual second, and the polls until then.
+    second: (u64, u64),
+    _watch: PanicWatch,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The options of the client.
+fn options(plan: &Plan) -> ClientOptions {
+    let mut options = ClientOptions::new("");
+    options.hosts = plan.seeds.iter().map(|&member| HOSTS[member].to_owned()).collect();
+    options.replica_set = plan.named.then(|| SET.to_owned());
+    options.direct_connection = plan.direct.is_some();
+    (options.pool, options.monitor) = (plan.pool, plan.monitor);
+    let client = plan.client;
+    (options.timeout, options.socket_timeout) = (client.timeout, client.socket_timeout);
+    options.server_selection_timeout = client.server_selection_timeout;
+    (options.drain_timeout, options.local_threshold) = (client.drain_timeout, client.local_threshold);
+    (options.retry_reads, options.retry_writes) = (client.retries, client.retries);
+    options.max_adaptive_retries = client.max_adaptive_retries;
+    options.enable_overload_retargeting = client.enable_overload_retargeting;
+    if plan.login {
+        let credential = Credential::new(USER, PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
+        options.credential = Some(credential.into());
+    }
+    options
+}
+
+/// The options of a session.
+fn session_options(plan: &Plan) -> SessionOptions {
+    let mut options = SessionOptions::new(plan.seeds.iter().map(|&member| HOSTS[member]));
+    options.mux = plan.mux;
+    options.version = Version::V4;
+    options.connect_timeout = Some(Duration::from_nanos(plan.connect));
+    options.request_timeout = plan.client.timeout;
+    options
+}
+
+impl Simulation {
+    pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
+        let watch = PanicWatch::new();
+        let session = (plan.deployment == Deployment::Cluster).then(|| session_options(&plan));
+        let (options, is_observed, reconfigures) = (options(&plan), plan.is_observed, plan.reconfigures);
+        let sim = Sim::new(World::new(plan, draws, is_traced));
+        let events = Subscribers::default();
+        let log = is_observed.then(Arc::<Mutex<Log>>::default);
+        let recorder = (is_observed && !reconfigures).then(|| Recorder::new(&events));
+        let subscription = log.as_ref().map(|log| {
+            if is_traced {
+                lock(log).lines = Some(Vec::new());
+            }
+            let (log, sim) = (Arc::clone(log), sim.clone());
+            events.subscribe(1, move |event| {
+                record(&sim, &log, event);
+                false
+            })
+        });
+        let subject = match session {
+            Some(options) => Session::with_platform(sim.clone(), options, events).map(Subject::Session),
+            None => Client::with_platform(sim.clone(), options, events).map(Subject::Client),
         };
-        let now = Instant::from_nanos(START);
-        let (monitor, pool) = (plan.monitor.validate().expect("in range"), plan.pool.validate().expect("in range"));
-        let mut client = Client::new(now, options, monitor, pool, trace.is_some());
-        client.selecting = plan.selecting;
-        if let Some(trace) = trace {
-            trace.borrow_mut().push(format!("{plan:?}"));
-        }
         Self {
-            faults_left: plan.faults,
-            plan,
-            draws,
-            counters,
-            trace,
-            now: START,
-            skew: 0,
-            truth,
-            net: Network::default(),
-            client,
-            auth: AUTH.clone(),
-            tasks: BTreeMap::new(),
-            next_task: 0,
-            next_number: 0,
-            executed: BTreeSet::new(),
-            peace: false,
-            last_kind: None,
-            last_fault: None,
-            starts_no_tasks: false,
-            probed: BTreeSet::new(),
-            lost_at: 0,
-            hung: None,
-            dead: peace::Dead::default(),
+            sim,
+            subject: Some(subject.expect("valid options")),
+            log,
+            recorder,
+            _subscription: subscription,
+            operations: BTreeMap::new(),
+            former: BTreeSet::new(),
+            next_operation: 0,
+            is_idle: false,
+            is_judged: false,
             peace_gap_ms: 100,
-            asleep_until: 0,
-            slept_for: None,
-            is_settling: false,
             steps: 0,
+            polls: 0,
+            second: (START, 0),
+            _watch: watch,
         }
+    }
+
+    fn subject(&self) -> &Subject {
+        self.subject.as_ref().expect("it was not dropped")
     }
 
     /// Executes the complete run.
-    pub(super) fn run(mut self) {
-        self.settle();
-        self.net.at(self.now + self.plan.pause, Event::Fault);
-        self.net.at(self.now + 10 * MS, Event::Task);
-        // A random point before the last fault.
-        let early = self.draws.faults.below(self.plan.faults + 1);
-        while !(self.peace || self.plan.closes_early && self.faults_left <= early) {
+    pub(super) fn run(&mut self) {
+        let (closes_early, early) = self.sim.with(|world| {
+            world.net.at(world.now + world.plan.pause, Event::Fault);
+            world.net.at(world.now + 10 * MS, Event::Begin);
+            if !world.plan.is_observed {
+                world.counters.count(Kind::Unobserved);
+            }
+            // A random point before the last fault.
+            (world.plan.closes_early, world.draws.faults.below(world.plan.faults + 1))
+        });
+        while !self.sim.with(|world| world.peace || closes_early && world.faults_left <= early) {
             self.step();
         }
-        if self.peace {
+        if self.sim.with(|world| world.peace) {
             self.run_without_faults();
         } else {
-            self.counters.count(Kind::ClosedEarly);
-            self.trace_line(|| "== the client closes".to_owned());
+            self.note(Kind::ClosedEarly);
         }
         self.end();
-        self.tell();
-        let checks = self.client.take_checks();
-        self.counters.checks.merge(&checks);
-        self.counters.steps += self.client.steps;
-        self.counters.seconds += (self.now - START) / 1_000_000_000;
+        self.judge();
     }
 
-    /// The client's clock.
-    pub(super) fn clock(&self) -> Instant {
-        Instant::from_nanos(self.now.saturating_add_signed(self.skew))
+    fn note(&self, kind: Kind) {
+        self.sim.with(|world| world.note(kind, 0));
     }
 
-    pub(super) fn trace_line(&mut self, text: impl FnOnce() -> String) {
-        if let Some(trace) = self.trace {
-            self.tell();
-            trace.borrow_mut().push(format!("{:>9.3} {}", (self.now - START) as f64 / 1e9, text()));
+    fn now(&self) -> u64 {
+        self.sim.with(|world| world.now)
+    }
+
+    /// Takes the counters and the trace.
+    pub(super) fn take(&mut self, counters: &mut Counters, trace: &mut Vec<String>) {
+        let steps = self.polls;
+        self.sim.with(|world| {
+            world.counters.steps = steps;
+            world.counters.seconds = (world.now - START) / 1_000_000_000;
+            counters.add(&world.counters);
+            trace.append(world.lines.as_mut().unwrap_or(&mut Vec::new()));
+        });
+    }
+
+    /// Drops the client, and ends all tasks.
+    pub(super) fn stop(&mut self) {
+        self.subject = None;
+        self.operations.clear();
+        while let Some(runnable) = self.sim.next_ready() {
+            runnable.run();
         }
     }
 
-    /// Takes over the counts and log lines of the client.
-    fn tell(&mut self) {
-        for kind in self.client.log.seen.drain(..) {
-            self.counters.count(kind);
-        }
-        if let (Some(trace), Some(lines)) = (self.trace, &mut self.client.log.lines) {
-            trace.borrow_mut().append(lines);
+    /// Fails if the last poll or event was wrong.
+    fn check(&self) {
+        let violation = self.sim.with(|world| world.violation.take());
+        if let Some(text) = PANIC.take().or(violation) {
+            panic!("{text}");
         }
     }
 
-    /// The time at which the host processes its timers next.
-    fn due(&mut self) -> Option<u64> {
-        let at = self.client.poll_timeout()?;
-        let due = at.as_nanos().saturating_add_signed(-self.skew).max(self.now);
-        if self.peace {
-            return Some(due);
-        }
-        if self.slept_for != Some(at) {
-            self.slept_for = Some(at);
-            self.asleep_until = 0;
-            if self.plan.comes(Kind::LateTimer, &mut self.draws.host) {
-                self.counters.count(Kind::LateTimer);
-                self.asleep_until = due + u64::from(self.draws.host.below(800)) * MS;
+    /// Polls ready tasks until there are none, or until the host is busy.
+    fn settle(&mut self) {
+        let before = self.polls;
+        while let Some(runnable) = self.sim.next_ready() {
+            self.polls += 1;
+            assert!(self.polls - before < POLLS_MAX, "tasks are ready again and again at one instant");
+            runnable.run();
+            self.check();
+            if self.sim.is_ready() && self.sim.with(|world| world.is_event_near() && world.comes(Kind::Busy)) {
+                return;
             }
         }
-        Some(due.max(self.asleep_until))
+        if self.sim.with(|world| core::mem::take(&mut world.is_disturbed) && !world.is_timer_late()) {
+            self.disturb();
+        }
+        self.check_counts();
+    }
+
+    /// Polls all tasks although nothing has happened. If one makes progress, it was not woken
+    /// before.
+    fn disturb(&mut self) {
+        let before = self.sim.with(|world| {
+            world.note(Kind::Spurious, 0);
+            world.is_disturbing = true;
+            world.effects
+        });
+        self.sim.wake_all();
+        while let Some(runnable) = self.sim.next_ready() {
+            self.polls += 1;
+            runnable.run();
+            self.check();
+        }
+        let after = self.sim.with(|world| {
+            world.is_disturbing = false;
+            world.effects
+        });
+        self.sim.with(|world| world.counters.checks.add("P8"));
+        assert_eq!(after, before, "P8: a task that could continue was not woken");
+    }
+
+    /// Checks that pools count the sockets that the network has (P1).
+    fn check_counts(&mut self) {
+        let servers = match &self.subject {
+            Some(Subject::Client(client)) => client.servers(),
+            Some(Subject::Session(session)) => return self.check_hosts(session),
+            None => return,
+        };
+        for (member, host) in HOSTS.iter().enumerate() {
+            let found = servers.iter().find(|server| server.address == *host);
+            let Self { sim, former, .. } = self;
+            sim.with(|world| {
+                let links = world.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
+                let Some(server) = found else { return former.extend(links) };
+                let counts = server.pool.counts;
+                let sockets = links.filter(|link| !former.contains(link)).count();
+                let held = (counts.available + counts.in_use) as usize;
+                // A monitor has up to two connections.
+                let each = if world.plan.dual { 2 } else { 1 };
+                let most = held + each * (counts.pending as usize + 2);
+                world.counters.checks.add("P1");
+                assert!(
+                    (held..=most).contains(&sockets),
+                    "P1: {sockets} sockets of n{member} are open, but its pool has {counts:?}"
+                );
+            });
+        }
+    }
+
+    /// Checks that the pools of a session count the sockets that the network has.
+    fn check_hosts(&self, session: &Session<Sim>) {
+        for host in session.hosts() {
+            let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+            let (held, options) = (host.connections.len(), host.config.options());
+            self.sim.with(|world| {
+                let sockets = world.net.links.values().filter(|link| link.member == member).count();
+                let each = if world.plan.dual { 2 } else { 1 };
+                let most = held + each * options.local.max_connections as usize;
+                world.counters.checks.add("P1");
+                assert!((held..=most).contains(&sockets), "P1: {sockets} sockets of n{member} are open: {host:?}");
+            });
+        }
     }
 
     /// Advances to the next event.
-    pub(super) fn step(&mut self) {
+    fn step(&mut self) {
+        self.settle();
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the run does not end");
-        let due = self.due();
-        let next = [due, self.net.next_time()].into_iter().flatten().min().expect("tasks never end");
-        assert!(next >= self.now, "time advances");
-        self.now = next;
-        if due == Some(next) {
-            let clock = self.clock();
-            let did = self.client.advance(clock, false);
-            self.counters.checks.add("P20");
-            assert!(did || clock < self.client.now, "P20: work was due at poll_timeout");
-            self.settle();
-        } else {
-            self.client.now = self.client.now.max(self.clock());
+        let next = self.sim.with(|world| world.next_time());
+        let next = next.expect("no task is ready and no timer is set, but operations wait");
+        if next - self.second.0 >= 1_000 * MS {
+            let polls = self.polls - self.second.1;
+            assert!(polls < POLLS_PER_SECOND_MAX, "tasks were polled {polls} times in a second");
+            self.second = (next, self.polls);
         }
-        if let Some(event) = self.net.pop(next) {
-            self.happen(event);
-            self.settle();
-        }
-        self.tell();
-    }
-
-    /// The latency of a message.
-    pub(super) fn delay(&mut self) -> u64 {
-        if self.roll(&[Kind::Slow]).is_some() {
-            return u64::from(self.draws.network.below(700)) * MS;
-        }
-        u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
-    }
-
-    /// Executes the requests of the client in order until there are none.
-    pub(super) fn settle(&mut self) {
-        // Requests that arise meanwhile are executed after the earlier ones.
-        if core::mem::replace(&mut self.is_settling, true) {
-            return;
-        }
-        loop {
-            if let Some(want) = self.client.wants.pop_front() {
-                self.trace_line(|| format!("{want:?}"));
-                self.execute_request(&want);
-            } else if !self.client.interrupted.is_empty() {
-                let (server, conn) = self.client.interrupted.remove(0);
-                self.interrupt(server, conn);
-            } else if !self.client.woken.is_empty() {
-                let (server, waiter) = self.client.woken.remove(0);
-                self.wake(server, waiter);
-            } else {
-                break;
+        let event = self.sim.with(|world| {
+            world.now = next;
+            if world.fire() { None } else { world.net.pop(next) }
+        });
+        match event {
+            None => {}
+            Some(Event::Begin) => self.begin(),
+            Some(Event::DropOperation(id)) => {
+                if self.operations.remove(&id).is_some_and(|task| !task.is_finished()) {
+                    self.note(Kind::DropLater);
+                }
             }
+            Some(event) => self.sim.with(|world| world.happen(event)),
         }
-        self.is_settling = false;
         self.check();
     }
 
-    /// Checks the invariants that hold when the client has no open requests.
-    fn check(&mut self) {
-        if !core::mem::take(&mut self.net.changed) {
+    /// Steps until this time.
+    fn step_until(&mut self, bound: u64) {
+        self.sim.with(|world| world.net.at(bound, Event::Flush(0)));
+        while self.now() < bound {
+            self.step();
+        }
+        self.settle();
+    }
+
+    /// Begins some operations.
+    fn begin(&mut self) {
+        if self.is_idle {
             return;
         }
-        for (server, counts) in self.client.counts() {
-            let sockets = self.net.conn_count(server);
-            assert_eq!(
-                sockets,
-                counts.total() as usize,
-                "P1: the number of sockets of #{server} differs from its pool: {counts:?}"
-            );
+        let (is_judged, peace_gap_ms) = (self.is_judged, self.peace_gap_ms);
+        let count = self.sim.with(|world| {
+            let gap_ms = if world.peace { peace_gap_ms } else { world.plan.gap_ms };
+            let gap = u64::from(world.draws.tasks.below(2 * gap_ms) + 1) * MS;
+            world.net.at(world.now + gap, Event::Begin);
+            // Sometimes several operations are begun together.
+            if world.draws.tasks.one_in(16) { world.draws.tasks.below(10) + 1 } else { 1 }
+        });
+        for _ in 0..count {
+            let (work, drop_point) = self.sim.with(|world| {
+                if world.peace && !is_usable(world) {
+                    return (Work::Inspect, DropPoint::Never);
+                }
+                (world.draw_work(), world.draw_drop_point())
+            });
+            self.begin_operation(work, drop_point, is_judged);
         }
     }
 
-    pub(super) fn happen(&mut self, event: Event) {
-        let member = match &event {
-            Event::Arrives(link) | Event::ToMember(link, _) | Event::ToClient(link, ..) => {
-                self.net.links.get(link).map(|link| link.member)
+    fn begin_operation(&mut self, work: Work, drop_point: DropPoint, must_succeed: bool) -> u64 {
+        self.operations.retain(|_, task| !task.is_finished());
+        self.next_operation += 1;
+        let id = self.next_operation;
+        self.sim.with(|world| {
+            world.begin_operation(id, &work, must_succeed);
+            if !world.peace && world.plan.comes(Kind::DropLater, &mut world.draws.tasks) {
+                let at = world.now + u64::from(world.draws.tasks.below(20_000)) * MS / 10;
+                world.net.at(at, Event::DropOperation(id));
             }
-            _ => None,
+        });
+        let (sim, subject) = (self.sim.clone(), self.subject().clone());
+        let work = Box::pin(async move { execute(&sim, &subject, work).await });
+        let running = Running { sim: self.sim.clone(), id, work: Some(work), drop_point, polls: 0 };
+        self.operations.insert(id, self.sim.start(running));
+        id
+    }
+
+    /// Runs from the end of the faults until the client is at rest.
+    fn run_without_faults(&mut self) {
+        let (heartbeat, connect, pool) =
+            self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
+        let begun = self.now();
+        let reset = match self.subject() {
+            Subject::Client(client) => client.set_pool_options(pool),
+            Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
         };
-        if let Some(member) = member.filter(|&member| self.truth.members[member].way.clogged) {
-            return self.net.clogged.entry(member).or_default().push(event);
+        reset.expect("valid options");
+        // The bound allows for detection of lost connections, and discovery of the servers one
+        // after the other. A session connects to a failed host again after a minute at most.
+        let pause = if matches!(self.subject(), Subject::Session(_)) { 70_000 * MS } else { 0 };
+        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause;
+        self.peace_gap_ms = u32::try_from(time / MS / OPERATIONS_IN_PEACE).unwrap_or(u32::MAX);
+        self.step_until(self.now() + time);
+        self.heal();
+        self.converged();
+        self.is_judged = true;
+        self.peace_gap_ms = 100;
+        // One operation hangs forever. The others must not be affected (P54).
+        let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
+        let hangs = is_shared && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
+        let hung = hangs.then(|| {
+            self.note(Kind::OpHangs);
+            let work = self.sim.with(World::hanging_work);
+            self.begin_operation(work, DropPoint::Never, false)
+        });
+        self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
+        self.is_idle = true;
+        self.step_until(self.now() + heartbeat + connect + REST);
+        // Selections that began during the faults may wait for a server that stays dead, twice.
+        let bound = self.now() + self.sim.with(|world| 2 * nanos(world.plan.client.server_selection_timeout));
+        let is_over = |world: &mut World| world.operations.values().all(|operation| operation.hangs);
+        while self.now() < bound && !self.sim.with(is_over) {
+            self.step();
         }
-        match event {
-            Event::Arrives(link) => self.arrive(link),
-            Event::ConnectFails(link, cause) => self.connect_failed(link, cause),
-            Event::ToMember(id, bytes) => {
-                if let Some(link) = self.net.links.get_mut(&id).filter(|link| !link.lost_there) {
-                    link.far.input.extend(bytes);
-                    self.process_input(id);
-                }
-            }
-            Event::ToClient(link, sent, packet) => self.receive(link, sent, packet),
-            Event::Flush(link) => self.flush(link),
-            Event::StreamDue(id, serial) => {
-                let link = self.net.links.get(&id);
-                if link.is_some_and(|link| link.far.stream.as_ref().is_some_and(|stream| stream.serial == serial)) {
-                    self.stream(id);
-                }
-            }
-            Event::Sync(member) => {
-                if self.truth.sync(member) {
-                    self.changed(member);
-                }
-            }
-            Event::Elect => self.elect(),
-            Event::Fault => self.fault(),
-            Event::Clog(member) => self.clog(member),
-            Event::Unclog(member) => self.unclog(member),
-            Event::Task => {
-                if !self.starts_no_tasks {
-                    // Sometimes several tasks are begun together.
-                    let count = if self.draws.tasks.one_in(16) { self.draws.tasks.below(10) + 1 } else { 1 };
-                    for _ in 0..count {
-                        self.begin_task();
-                    }
-                    let gap_ms = if self.peace { self.peace_gap_ms } else { self.plan.task_gap_ms };
-                    let gap = u64::from(self.draws.tasks.below(2 * gap_ms) + 1) * MS;
-                    self.net.at(self.now + gap, Event::Task);
-                }
-            }
-            Event::TaskLate(task, serial) => self.task_late(task, serial),
-            Event::Cancel(task) => self.cancel(task),
-            Event::Claim(task) => self.claim(task),
-            Event::EstablishLate(server, conn) => self.establish_late(server, conn),
+        self.sim.with(|world| {
+            let left: Vec<_> = world.operations.values().filter(|operation| !operation.hangs).collect();
+            world.counters.checks.add("P51");
+            assert!(left.is_empty(), "P51: operations do not end: {left:?}");
+        });
+        if let Some(hung) = hung {
+            self.sim.with(|world| world.counters.checks.add("P54"));
+            // The application drops it. Its connection waits for the late reply for a short time.
+            self.operations.remove(&hung);
+            self.step_until(self.now() + REST);
         }
+        self.at_rest();
+        let elapsed_ms = (self.now() - begun) / MS;
+        self.sim.with(|world| {
+            world.counters.checks.add("P53");
+            let each = if world.plan.dual { 2 } else { 1 };
+            // Checks are 500 ms apart or more. The margin is for pools before the first check fails.
+            let most = each * (elapsed_ms / 500 + 24);
+            for (member, &dials) in &world.dead_dials {
+                assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
+            }
+        });
+    }
+
+    /// An operation detects a connection that broke before the faults stopped, and its server is
+    /// then unknown until the next check (S19). This waits for that check.
+    fn heal(&mut self) {
+        loop {
+            let bound =
+                self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
+            if self.now() >= bound {
+                return;
+            }
+            self.step();
+        }
+    }
+
+    /// Checks the counts of a client without operations (P1, P43).
+    fn at_rest(&self) {
+        let Subject::Client(client) = self.subject() else { return };
+        let servers = client.servers();
+        for (member, host) in HOSTS.iter().enumerate() {
+            let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
+            let (pool, unknown, monitors) = self.sim.with(|world| {
+                let count = |purpose| {
+                    let links = world.net.links.values();
+                    links.filter(|link| link.member == member && link.purpose == purpose).count()
+                };
+                (count(Purpose::Pool), count(Purpose::Unknown), count(Purpose::Monitor))
+            });
+            let Some(counts) = counts else {
+                assert_eq!(pool + unknown + monitors, 0, "P43: n{member} is no server, but has connections");
+                continue;
+            };
+            let held = (counts.available + counts.in_use) as usize;
+            let is_right = (pool..=pool + unknown).any(|open| (held..=held + counts.pending as usize).contains(&open));
+            assert!(is_right, "P1: {counts:?} of n{member}, but {pool} connections");
+            assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
+            assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
+        }
+    }
+
+    /// Checks that the client's view matches the deployment, and that its pools work (S19, P51).
+    fn converged(&self) {
+        let client = match self.subject() {
+            Subject::Client(client) => client,
+            Subject::Session(session) => {
+                for host in session.hosts() {
+                    let is_up = self.sim.with(|world| {
+                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+                        world.truth.members[member].up
+                    });
+                    let is_right = host.connections.is_empty() != is_up;
+                    assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
+                }
+                return;
+            }
+        };
+        let topology = client.topology();
+        let description = topology.get();
+        let see = format!("{description}");
+        let seen: BTreeMap<usize, ServerType> = description
+            .servers()
+            .map(|server| {
+                let member = HOSTS.iter().position(|host| *host == server.address()).expect("one of the hosts");
+                (member, server.server_type())
+            })
+            .collect();
+        let ready: Vec<_> = client.servers();
+        self.sim.with(|world| {
+            world.counters.checks.add("S19");
+            let (plan, truth) = (&world.plan, &world.truth);
+            for (&member, &server_type) in &seen {
+                let right = if is_stranger(world, member) || !truth.members[member].up {
+                    ServerType::Unknown
+                } else {
+                    truth.members[member].view.server_type
+                };
+                let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
+                assert!(is_right, "S19: the client sees {see}, but n{member} is {right}");
+            }
+            let right_type = match (plan.direct, truth.deployment) {
+                (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
+                (None, Deployment::Sharded) => TopologyType::Sharded,
+                (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
+                (None, Deployment::Set | Deployment::Cluster) => TopologyType::ReplicaSetNoPrimary,
+            };
+            assert_eq!(description.topology_type(), right_type, "S19: the client sees {see}");
+            if right_type == TopologyType::ReplicaSetWithPrimary {
+                let members: Vec<usize> = seen.keys().copied().collect();
+                assert_eq!(members, truth.config, "S19: the client sees {see}");
+                assert_eq!(description.set_name(), Some(SET));
+            }
+        });
+        for server in ready.iter().filter(|server| server.server_type.is_data_bearing()) {
+            assert_eq!(server.pool.state, PoolState::Ready, "P51: {see}");
+        }
+    }
+
+    /// Ends the client.
+    fn end(&mut self) {
+        self.is_idle = true;
+        let closing = self.sim.with(|world| world.plan.closing);
+        let subject = self.subject().clone();
+        let mut close = None;
+        match closing {
+            Closing::Close => {
+                let sim = self.sim.clone();
+                close = Some(self.sim.start(async move {
+                    subject.close().await;
+                    sim.with(|world| {
+                        if world.tasks_count > 0 {
+                            world.violate(|| "S18: the close ends before the background tasks".to_owned());
+                        }
+                    });
+                }));
+            }
+            Closing::CloseDropped => {
+                let _ = pin!(subject.close()).poll(&mut Context::from_waker(Waker::noop()));
+                self.note(Kind::CloseDropped);
+            }
+            Closing::Drop => {
+                drop(subject);
+                self.subject = None;
+                self.note(Kind::ClientDropped);
+            }
+        }
+        // Commands that were sent may still be answered. The application drops the others.
+        self.step_until(self.now() + 1_000 * MS);
+        if closing != Closing::Drop {
+            self.sim.with(|world| {
+                let left: Vec<_> = world.operations.values().filter(|operation| operation.is_remote).collect();
+                let links = world.net.links.len();
+                assert!(left.len() <= links, "P43: operations wait for a closed client: {left:?}, {links} connections");
+            });
+        }
+        self.operations.clear();
+        self.step_until(self.now() + REST);
+        assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
+        self.sim.with(|world| {
+            world.counters.checks.add("P43");
+            world.counters.checks.add("S18");
+            let links: Vec<_> = world.net.links.keys().collect();
+            assert!(links.is_empty(), "P43: sockets are left: {links:?}");
+            assert_eq!(world.tasks_count, 0, "P43: background tasks are left");
+            assert!(world.operations.is_empty(), "P43: operations are left: {:?}", world.operations);
+        });
+        if closing != Closing::Drop {
+            self.begin_operation(self.sim.with(|world| world.draw_work()), DropPoint::Never, false);
+            self.step_until(self.now() + REST);
+            self.operations.clear();
+            self.subject = None;
+        }
+        self.settle();
+        assert_eq!(self.sim.with(|world| world.timers_count()), 0, "P43: timers are left");
+    }
+
+    /// Checks the recorded events.
+    fn judge(&mut self) {
+        let is_client = self.sim.with(|world| world.plan.deployment != Deployment::Cluster);
+        if let Some(log) = &self.log {
+            let mut log = lock(log);
+            if is_client {
+                log.assert_over();
+            }
+            self.sim.with(|world| log.seen.drain(..).for_each(|kind| world.counters.count(kind)));
+        }
+        if let Some(recorder) = &mut self.recorder {
+            let trace = recorder.take().expect("no event is lost");
+            let checked = self.sim.with(|world| trace.judge(&mut world.counters.checks));
+            checked.unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}
+
+/// A direct connection to a member of another set, or of no set, is rejected (SDAM-34).
+fn is_stranger(world: &World, member: usize) -> bool {
+    let known = &world.truth.members[member];
+    world.plan.named && world.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
+}
+
+/// Whether the client can run a command after the faults.
+fn is_usable(world: &World) -> bool {
+    match world.plan.direct {
+        Some(member) => world.truth.members[member].up && !is_stranger(world, member),
+        None => {
+            let truth = &world.truth;
+            let is_data = |&member: &usize| truth.members[member].view.server_type.is_data_bearing();
+            truth.config.iter().any(|member| truth.members[*member].up && is_data(member))
+        }
+    }
+}
+
+/// Passes an event to the log, whose lines are added to the trace.
+fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
+    let now: Instant = sim.with(|world| world.clock());
+    let mut log = lock(log);
+    match event {
+        EventRef::Pool(event) => log.on_event(now, *event),
+        EventRef::Heartbeat(event) => log.on_event(now, *event),
+        EventRef::Sdam(event) => log.on_event(now, *event),
+        EventRef::Mux(event) => log.on_event(now, *event),
+        _ => panic!("an unexpected event: {event:?}"),
+    }
+    if let Some(lines) = &mut log.lines {
+        sim.with(|world| world.lines.get_or_insert_default().append(lines));
     }
 }

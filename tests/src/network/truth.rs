@@ -17,6 +17,8 @@ pub(super) enum Deployment {
     Set,
     Sharded,
     Standalone,
+    /// A Cassandra cluster.
+    Cluster,
 }
 
 /// Faults of the path between the client and a member.
@@ -28,8 +30,6 @@ pub(super) struct Way {
     pub(super) lost_back: bool,
     /// Connections are refused.
     pub(super) refused: bool,
-    /// TLS handshakes fail.
-    pub(super) tls_broken: bool,
     /// Messages are held back and not lost.
     pub(super) clogged: bool,
 }
@@ -76,6 +76,7 @@ pub(super) fn object_id(number: u32) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
+#[derive(Debug)]
 pub(super) struct Truth {
     pub(super) deployment: Deployment,
     pub(super) members: Vec<Member>,
@@ -127,7 +128,8 @@ impl Truth {
     pub(super) fn right_view(&self, member: usize) -> View {
         let nothing = |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
         match self.deployment {
-            Deployment::Standalone => nothing(ServerType::Standalone),
+            // The types of nodes of a cluster have no meaning.
+            Deployment::Standalone | Deployment::Cluster => nothing(ServerType::Standalone),
             Deployment::Sharded => nothing(ServerType::Mongos),
             Deployment::Set if !self.config.contains(&member) => nothing(ServerType::RsGhost),
             Deployment::Set => {

@@ -3,10 +3,18 @@
 use super::Choices;
 use crate::rng::Rng;
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::fmt;
 use core::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The decisions of one part so far. A run that panicked has them, too.
+type Recording = Arc<Mutex<Vec<u32>>>;
+
+fn lock(list: &Recording) -> MutexGuard<'_, Vec<u32>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The source of a run's decisions. Each part of a simulation has a separate stream, so that the
 /// draws of one part do not change those of the others.
@@ -19,7 +27,7 @@ pub struct Decisions {
 #[derive(Debug)]
 enum Mode {
     Seeded,
-    Recorded(RefCell<BTreeMap<&'static str, Rc<RefCell<Vec<u32>>>>>),
+    Recorded(RefCell<BTreeMap<&'static str, Recording>>),
     Scripted(Script),
 }
 
@@ -58,8 +66,8 @@ impl Decisions {
         match &self.mode {
             Mode::Seeded => Stream(Source::Seeded(Rng::stream(self.seed, part))),
             Mode::Recorded(kept) => {
-                let list = Rc::default();
-                let before = kept.borrow_mut().insert(part, Rc::clone(&list));
+                let list = Recording::default();
+                let before = kept.borrow_mut().insert(part, Arc::clone(&list));
                 assert!(before.is_none(), "the stream {part:?} is requested twice");
                 Stream(Source::Recorded(Rng::stream(self.seed, part), list))
             }
@@ -77,7 +85,7 @@ impl Decisions {
             Mode::Seeded => Script { seed: self.seed, streams: BTreeMap::new() },
             Mode::Recorded(kept) => {
                 let kept = kept.borrow();
-                let streams = kept.iter().map(|(part, list)| ((*part).to_owned(), list.borrow().clone()));
+                let streams = kept.iter().map(|(part, list)| ((*part).to_owned(), lock(list).clone()));
                 Script { seed: self.seed, streams: streams.collect() }
             }
             Mode::Scripted(script) => script.clone(),
@@ -92,7 +100,7 @@ pub struct Stream(Source);
 #[derive(Clone, Debug)]
 enum Source {
     Seeded(Rng),
-    Recorded(Rng, Rc<RefCell<Vec<u32>>>),
+    Recorded(Rng, Recording),
     Scripted(alloc::vec::IntoIter<u32>),
 }
 
@@ -102,7 +110,7 @@ impl Choices for Stream {
             Source::Seeded(rng) => rng.below(bound),
             Source::Recorded(rng, list) => {
                 let value = rng.below(bound);
-                list.borrow_mut().push(value);
+                lock(list).push(value);
                 value
             }
             Source::Scripted(list) => {

@@ -1,0 +1,197 @@
+//! Members of a Cassandra cluster: they decode and encode frames of version 4 of its protocol
+//! independently of the client's codec.
+
+use super::kind::Kind;
+use super::links::{Event, Packet};
+use super::plan::MS;
+use super::world::World;
+use crate::choices::Choices;
+
+/// Version, flags, stream (2), opcode, length of the body (4).
+const HEADER_BYTES: usize = 9;
+const REQUEST: u8 = 4;
+const RESPONSE: u8 = 0x84;
+/// The longest body that a member accepts.
+const BODY_BYTES_MAX: usize = 256 << 20;
+
+const ERROR: u8 = 0x00;
+const STARTUP: u8 = 0x01;
+const READY: u8 = 0x02;
+const OPTIONS: u8 = 0x05;
+const SUPPORTED: u8 = 0x06;
+const QUERY: u8 = 0x07;
+const RESULT: u8 = 0x08;
+const REGISTER: u8 = 0x0b;
+
+const OVERLOADED: u32 = 0x1001;
+const IS_BOOTSTRAPPING: u32 = 0x1002;
+/// The kind of a result that names a keyspace.
+const SET_KEYSPACE: u32 = 3;
+
+/// Faults of any reply. A duplicate may belong to a later request with the same stream: no client
+/// can detect that.
+const TO_BYTES: [Kind; 10] = [
+    Kind::ResetInstead,
+    Kind::ResetAfter,
+    Kind::HalfClose,
+    Kind::LostReply,
+    Kind::Split,
+    Kind::Coalesced,
+    Kind::SlowLoris,
+    Kind::Truncated,
+    Kind::Garbage,
+    Kind::WrongResponseTo,
+];
+
+/// The text of a query with this number. Its reply contains the number, too.
+pub(super) fn text_of(number: i64) -> String {
+    format!("command_{number}")
+}
+
+fn string(body: &mut Vec<u8>, text: &str) {
+    body.extend(u16::try_from(text.len()).expect("a short text").to_be_bytes());
+    body.extend(text.bytes());
+}
+
+fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![RESPONSE, 0];
+    frame.extend(stream.to_be_bytes());
+    frame.push(opcode);
+    frame.extend(u32::try_from(body.len()).expect("a short body").to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+fn error(code: u32) -> Vec<u8> {
+    let mut body = code.to_be_bytes().to_vec();
+    string(&mut body, "not today");
+    body
+}
+
+impl World {
+    /// A member processes all complete frames.
+    pub(super) fn process_frames(&mut self, id: u64) {
+        loop {
+            let Some(link) = self.net.links.get_mut(&id) else { return };
+            let known = &self.truth.members[link.member];
+            if !known.is_running() || known.process != link.process || link.far.has_ended {
+                return;
+            }
+            let input = &mut link.far.input;
+            if input.len() < HEADER_BYTES {
+                return;
+            }
+            assert_eq!(input[0], REQUEST, "the client wrote malformed bytes");
+            let stream = u16::from_be_bytes([input[2], input[3]]);
+            assert!(stream < 1 << 15, "the stream of a request is not negative");
+            let opcode = input[4];
+            let length = u32::from_be_bytes([input[5], input[6], input[7], input[8]]) as usize;
+            assert!(length <= BODY_BYTES_MAX, "the client wrote malformed bytes");
+            if input.len() < HEADER_BYTES + length {
+                return;
+            }
+            let frame: Vec<u8> = input.drain(..HEADER_BYTES + length).collect();
+            let is_new = link.far.streams.insert(stream);
+            assert!(is_new || link.is_broken, "M1: stream {stream} has two requests in flight");
+            if self.roll_back(id, &[Kind::ResetBefore]).is_some() {
+                let at = self.now + self.delay();
+                return self.cut(id, at);
+            }
+            self.serve_frame(id, stream, opcode, &frame[HEADER_BYTES..]);
+        }
+    }
+
+    fn serve_frame(&mut self, id: u64, stream: u16, opcode: u8, body: &[u8]) {
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let mut reply = Vec::new();
+        let answer = match opcode {
+            OPTIONS => {
+                reply.extend(1_u16.to_be_bytes());
+                string(&mut reply, "CQL_VERSION");
+                reply.extend(1_u16.to_be_bytes());
+                string(&mut reply, "3.4.7");
+                SUPPORTED
+            }
+            STARTUP => {
+                link.far.is_started = true;
+                READY
+            }
+            REGISTER => READY,
+            QUERY => {
+                assert!(link.far.is_started, "a query before STARTUP");
+                let length = u32::from_be_bytes([body[0], body[1], body[2], body[3]]) as usize;
+                let text = core::str::from_utf8(&body[4..4 + length]).expect("UTF-8");
+                let number = text.strip_prefix("command_").and_then(|number| number.parse().ok());
+                let number: i64 = number.expect("a command of the application");
+                match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
+                    Some(Kind::ServerOverloaded) => {
+                        reply = error(OVERLOADED);
+                        ERROR
+                    }
+                    Some(_) => {
+                        reply = error(IS_BOOTSTRAPPING);
+                        ERROR
+                    }
+                    None if !self.is_executed(number) => return,
+                    None => {
+                        reply.extend(SET_KEYSPACE.to_be_bytes());
+                        string(&mut reply, text);
+                        RESULT
+                    }
+                }
+            }
+            _ => panic!("the client sent an unexpected opcode: {opcode}"),
+        };
+        // Replies are sent in any order.
+        let at = self.now + self.delay() + u64::from(self.draws.network.below(5)) * MS;
+        self.net.at(at, Event::Answer(id, stream, frame(stream, answer, &reply)));
+    }
+
+    /// A reply is ready to be sent. Its fault is drawn.
+    pub(super) fn send_answer(&mut self, id: u64, stream: u16, mut bytes: Vec<u8>) {
+        let Some(link) = self.net.links.get(&id) else { return };
+        let (member, process) = (link.member, link.process);
+        let known = &self.truth.members[member];
+        if !known.up || known.process != process || link.far.has_ended {
+            return;
+        }
+        if known.frozen {
+            return self.net.at(self.now + 50 * MS, Event::Answer(id, stream, bytes));
+        }
+        let is_lost = known.way.lost_back;
+        let fault = self.roll_back(id, &TO_BYTES);
+        let at = self.now + self.delay();
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        link.far.streams.remove(&stream);
+        let is_harmless = matches!(fault, None | Some(Kind::Split | Kind::Coalesced | Kind::SlowLoris));
+        link.is_broken |= !is_harmless;
+        if is_lost || fault == Some(Kind::LostReply) {
+            (link.lost_back, link.is_broken) = (true, true);
+            return;
+        }
+        if fault == Some(Kind::WrongResponseTo) {
+            // A stream that the client does not use yet.
+            bytes[2..4].copy_from_slice(&0x7ff0_u16.to_be_bytes());
+        }
+        self.trace_line(|| format!("n{member} -> {id}: {} bytes, stream {stream}", bytes.len()));
+        self.counters.bytes += bytes.len() as u64;
+        self.damage(id, at, bytes, fault);
+    }
+
+    /// Corrupts a frame so no client may accept it.
+    pub(super) fn spoil_frame(&mut self, bytes: &mut [u8]) {
+        match self.draws.network.below(4) {
+            // The version of a request, and an unknown one.
+            0 => bytes[0] = REQUEST,
+            1 => bytes[0] = 0xff,
+            2 => bytes[4] = 0x7f,
+            // A negative length.
+            _ => bytes[5] = 0x80,
+        }
+    }
+
+    /// Sends a reply that was not requested.
+    pub(super) fn send_unsolicited_frame(&mut self, id: u64) {
+        self.net.send_back(id, self.now, Packet::Bytes(frame(0x7ff1, READY, &[])));
+    }
+}

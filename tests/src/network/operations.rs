@@ -1,0 +1,499 @@
+//! The application: operations on the client or session, their outcomes, and futures that are dropped.
+
+use super::cassandra::text_of;
+use super::kind::Kind;
+use super::plan::{MS, draw_mux, draw_pool};
+use super::platform::Sim;
+use super::truth::{Deployment, HOSTS};
+use super::world::{Command, World};
+use crate::choices::Choices;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use poolhouse_client::mux::{RequestError, RequestOptions, Session};
+use poolhouse_client::{Client, CommandOptions, Error};
+use poolhouse_core::mux::MuxOptions;
+use poolhouse_core::pool::{CheckOutError, PoolOptions};
+use poolhouse_core::selection::{ReadMode, ReadPreference};
+use poolhouse_cql::{Consistency, Parameters, Request, Response};
+use poolhouse_driver::OperationError;
+
+/// The tolerance for the end of an operation in a run with late timers.
+const LATE_MAX: u64 = 4_000 * MS;
+/// The time in which a server that was lost is checked again: the minimum interval of checks, and
+/// some latency.
+const CHECKED_AGAIN: u64 = 2_000 * MS;
+/// The time limit of an operation that must succeed. Limits of the client then do not apply.
+const AMPLE: Duration = Duration::from_secs(600);
+
+/// An operation that has begun.
+#[derive(Debug)]
+pub(super) struct Operation {
+    begun: u64,
+    /// The end of its own time limit, on the client's clock.
+    deadline: Option<u64>,
+    /// The client's clock when it began.
+    begun_clock: u64,
+    must_succeed: bool,
+    /// Its commands are not answered, so it does not end by itself.
+    pub(super) hangs: bool,
+    /// It needs a server.
+    pub(super) is_remote: bool,
+    text: String,
+}
+
+/// A command, and how it is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommandPlan {
+    number: i64,
+    is_write: bool,
+    is_idempotent: bool,
+    mode: ReadMode,
+    timeout: Option<Duration>,
+}
+
+/// The work of an operation.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Command(CommandPlan),
+    Session {
+        timeout: Option<Duration>,
+        mode: ReadMode,
+        /// Each with the pause before it.
+        commands: Vec<(u64, CommandPlan)>,
+        /// The pause before the connection is returned.
+        pause: u64,
+    },
+    WarmUp {
+        timeout: Option<Duration>,
+    },
+    Query {
+        number: i64,
+        is_idempotent: bool,
+        timeout: Option<Duration>,
+    },
+    Reconfigure(PoolOptions),
+    ReconfigureMux(MuxOptions),
+    Subscribe(u64),
+    Inspect,
+}
+
+/// The subject of a run.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    Client(Client<Sim>),
+    Session(Session<Sim>),
+}
+
+impl Subject {
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Client(client) => client.close().await,
+            Self::Session(session) => session.close().await,
+        }
+    }
+}
+
+/// Why an operation has failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// `None` if no operation may fail in this way.
+    kind: Option<Kind>,
+    text: String,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { kind: kind_of(&error), text: error.to_string() }
+    }
+}
+
+impl From<RequestError> for Failed {
+    fn from(error: RequestError) -> Self {
+        let kind = match &error {
+            RequestError::NoHost(_) => Some(Kind::NoHost),
+            RequestError::TimedOut { .. } => Some(Kind::OpTimeout),
+            RequestError::Lost { cause, .. } if cause.is_network() => Some(Kind::OpNetwork),
+            RequestError::Lost { .. } | RequestError::Reply(_) => Some(Kind::OpProtocol),
+            RequestError::Server(_) => Some(Kind::OpRefused),
+            RequestError::Closed => Some(Kind::OpClosed),
+            _ => None,
+        };
+        Self { kind, text: error.to_string() }
+    }
+}
+
+/// When a future is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DropPoint {
+    Never,
+    /// Right after this poll.
+    AfterPoll(u32),
+    /// When it was woken after this poll, before it is polled again.
+    WhenWoken(u32),
+}
+
+impl World {
+    fn number(&mut self, executions_max: u32, hangs: bool) -> i64 {
+        let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
+        self.commands.insert(number, Command { executed: 0, executions_max, hangs });
+        number
+    }
+
+    /// Draws a command.
+    fn draw_command(&mut self, is_write: bool, mode: ReadMode, timeout: Option<Duration>) -> CommandPlan {
+        let is_idempotent = self.draws.tasks.one_in(2);
+        // One attempt, one after a transient error or some after overloads.
+        let executions_max = if is_idempotent { 2 + self.plan.client.max_adaptive_retries } else { 1 };
+        let number = self.number(executions_max, false);
+        CommandPlan { number, is_write, is_idempotent, mode, timeout }
+    }
+
+    /// Draws the members that may run a command.
+    fn draw_mode(&mut self) -> ReadMode {
+        // After the faults, a primary may be missing, and so may a secondary.
+        let modes: &[ReadMode] = match (self.peace, self.is_writable()) {
+            (false, _) => &[
+                ReadMode::Primary,
+                ReadMode::PrimaryPreferred,
+                ReadMode::Secondary,
+                ReadMode::SecondaryPreferred,
+                ReadMode::Nearest,
+            ],
+            (true, true) => &[ReadMode::Primary, ReadMode::PrimaryPreferred, ReadMode::SecondaryPreferred],
+            (true, false) => &[ReadMode::Nearest, ReadMode::PrimaryPreferred, ReadMode::SecondaryPreferred],
+        };
+        self.draws.tasks.one_of(modes)
+    }
+
+    fn draw_timeout(&mut self) -> Option<Duration> {
+        if self.peace {
+            return Some(AMPLE);
+        }
+        self.draws.tasks.one_of(&[None, None, Some(0), Some(50), Some(1_000), Some(10_000)]).map(Duration::from_millis)
+    }
+
+    /// Draws the next operation.
+    pub(super) fn draw_work(&mut self) -> Work {
+        let timeout = self.draw_timeout();
+        if self.truth.deployment == Deployment::Cluster {
+            return self.draw_request(timeout);
+        }
+        let mode = self.draw_mode();
+        let writes = !self.peace || self.is_writable();
+        let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
+            0..=2 if writes => {
+                let command = self.draw_command(true, ReadMode::Primary, timeout);
+                (if command.is_idempotent { Kind::IdempotentWrite } else { Kind::Write }, Work::Command(command))
+            }
+            // A check-out with a time limit is for writes.
+            5..=7 if writes => {
+                let longest = if self.peace { 20 } else { 400 };
+                let pause = |world: &mut Self| match world.draws.tasks.one_in(2) {
+                    true => 0,
+                    false => u64::from(world.draws.tasks.below(longest)) * MS,
+                };
+                let count = self.draws.tasks.below(4);
+                let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, None))).collect();
+                (Kind::Session, Work::Session { timeout, mode, commands, pause: pause(self) })
+            }
+            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
+            // Without a time limit, it waits for a server that stays dead.
+            8 => (Kind::WarmUp, Work::WarmUp { timeout: timeout.or(Some(Duration::from_secs(10))) }),
+            9 if self.plan.reconfigures => {
+                let options = draw_pool(&mut self.draws.tasks);
+                (Kind::Reconfigure, Work::Reconfigure(options))
+            }
+            10 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
+            _ => (Kind::Inspect, Work::Inspect),
+        };
+        self.counters.count(kind);
+        work
+    }
+
+    /// Draws an operation on a Cassandra session.
+    fn draw_request(&mut self, timeout: Option<Duration>) -> Work {
+        let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 11 }) {
+            0..=7 => {
+                let is_idempotent = self.draws.tasks.one_in(2);
+                // One on each host.
+                let executions_max = if is_idempotent { HOSTS.len() as u32 } else { 1 };
+                let number = self.number(executions_max, false);
+                // A timeout of zero is none.
+                let timeout = timeout.filter(|timeout| !timeout.is_zero());
+                (Kind::Query, Work::Query { number, is_idempotent, timeout })
+            }
+            8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
+            9 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
+            _ => (Kind::Inspect, Work::Inspect),
+        };
+        self.counters.count(kind);
+        work
+    }
+
+    /// A command that is never answered.
+    pub(super) fn hanging_work(&mut self) -> Work {
+        let number = self.number(1, true);
+        if self.truth.deployment == Deployment::Cluster {
+            return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+        }
+        let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
+        let timeout = Some(Duration::MAX);
+        Work::Command(CommandPlan { number, is_write: false, is_idempotent: false, mode, timeout })
+    }
+
+    /// Draws when the future of the next operation is dropped.
+    pub(super) fn draw_drop_point(&mut self) -> DropPoint {
+        if self.peace {
+            return DropPoint::Never;
+        }
+        let polls = self.draws.tasks.below(8);
+        if self.plan.comes(Kind::DropAfterPoll, &mut self.draws.tasks) {
+            DropPoint::AfterPoll(polls + 1)
+        } else if self.plan.comes(Kind::DropWhenWoken, &mut self.draws.tasks) {
+            DropPoint::WhenWoken(polls)
+        } else {
+            DropPoint::Never
+        }
+    }
+
+    /// - `must_succeed`: no fault can affect it, except connections that were broken before.
+    pub(super) fn begin_operation(&mut self, id: u64, work: &Work, must_succeed: bool) {
+        let timeout = match work {
+            Work::Command(command) => command.timeout.or(self.plan.client.timeout),
+            Work::WarmUp { timeout } | Work::Query { timeout, .. } => *timeout,
+            _ => None,
+        };
+        let (begun, begun_clock) = (self.now, self.clock_ns());
+        let deadline = timeout.and_then(|timeout| begun_clock.checked_add(u64::try_from(timeout.as_nanos()).ok()?));
+        let number = match work {
+            Work::Command(command) => Some(command.number),
+            Work::Query { number, .. } => Some(*number),
+            _ => None,
+        };
+        let hangs = number.is_some_and(|number| self.commands[&number].hangs);
+        let is_remote = matches!(work, Work::Command(_) | Work::Session { .. } | Work::WarmUp { .. });
+        self.trace_line(|| format!("operation {id}: {work:?}"));
+        let text = format!("{work:?}");
+        self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, is_remote, text });
+    }
+
+    /// An operation has ended; without a result, its future was dropped.
+    pub(super) fn end_operation(&mut self, id: u64, result: Option<&Result<(), Failed>>) {
+        self.effects += 1;
+        self.trace_line(|| match result {
+            Some(Ok(())) => format!("operation {id} succeeds"),
+            Some(Err(error)) => format!("operation {id} fails: {}", error.text),
+            None => format!("operation {id} is dropped"),
+        });
+        let Some(operation) = self.operations.remove(&id) else {
+            return self.violate(|| format!("operation {id} ends twice"));
+        };
+        let Some(result) = result else { return };
+        let clock = self.clock_ns();
+        let jumped = self.jumped_at.is_some_and(|at| at >= operation.begun);
+        if let Some(deadline) = operation.deadline.filter(|_| !jumped) {
+            self.counters.checks.add("P19");
+            let late = if self.peace && operation.must_succeed { MS } else { LATE_MAX };
+            if clock > deadline + late {
+                self.violate(|| format!("P19: an operation ends late: {}", operation.text));
+            }
+        }
+        match result {
+            Ok(()) => self.counters.count(Kind::OpDone),
+            Err(Failed { kind, text: error }) => {
+                let Some(kind) = *kind else {
+                    return self.violate(|| format!("no operation may fail in this way: {error}"));
+                };
+                self.counters.count(kind);
+                let is_early = kind == Kind::OpTimeout
+                    && operation.deadline.is_some_and(|deadline| clock < deadline)
+                    && (self.plan.client.socket_timeout.is_none() || self.truth.deployment == Deployment::Cluster);
+                if is_early {
+                    let after = clock - operation.begun_clock;
+                    self.violate(|| format!("P19: an operation times out early, after {after} ns: {}", operation.text));
+                }
+                let excused_from = operation.begun.saturating_sub(CHECKED_AGAIN);
+                if operation.must_succeed && self.broken_closed_at < excused_from {
+                    self.violate(|| format!("P51: an operation fails without a fault: {}: {error}", operation.text));
+                }
+            }
+        }
+    }
+
+    /// A command has succeeded. Checks that its reply is its own.
+    fn replied(&mut self, number: i64, is_own: bool) {
+        let executed = self.commands[&number].executed;
+        if !is_own {
+            self.violate(|| format!("command {number} received the reply to another"));
+        } else if executed == 0 {
+            self.violate(|| format!("command {number} succeeds, but no member has executed it"));
+        }
+    }
+}
+
+/// The kind of an error; `None` if no operation may fail with it.
+fn kind_of(error: &Error) -> Option<Kind> {
+    Some(match error {
+        Error::Command(_) => Kind::OpRefused,
+        Error::Operation(error) => match error {
+            OperationError::ServerSelection(_) => Kind::NotSelected,
+            OperationError::CheckOut(failure) => match failure.error {
+                CheckOutError::WaitQueueTimeout { .. } => Kind::CheckOutTimeout,
+                CheckOutError::EstablishFailed { overloaded: true, .. } => Kind::Overloaded,
+                _ => Kind::CheckOutFailed,
+            },
+            OperationError::Authentication(_) => Kind::NotAuthenticated,
+            OperationError::Exchange(error) if error.cause().is_some_and(|cause| cause.is_network()) => Kind::OpNetwork,
+            OperationError::Exchange(_) => Kind::OpProtocol,
+            OperationError::Timeout => Kind::OpTimeout,
+            OperationError::Interrupted(_) => Kind::OpInterrupted,
+            OperationError::Closed => Kind::OpClosed,
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+impl CommandPlan {
+    fn document(&self) -> bson::Document {
+        if self.is_write {
+            bson::doc! { "insert": "things", "documents": [{ "_id": self.number }], "n": self.number }
+        } else {
+            bson::doc! { "ping": 1, "n": self.number }
+        }
+    }
+
+    fn is_answered_by(&self, reply: &bson::Document) -> bool {
+        reply.get_i64("n").is_ok_and(|number| number == self.number)
+    }
+}
+
+/// Executes the work of an operation.
+pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<(), Failed> {
+    match subject {
+        Subject::Client(client) => Ok(on_client(sim, client, work).await?),
+        Subject::Session(session) => on_session(sim, session, work).await,
+    }
+}
+
+async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(), Failed> {
+    match work {
+        Work::Query { number, is_idempotent, timeout } => {
+            let text = text_of(number);
+            let parameters = Parameters::new(Consistency::One);
+            let mut options = RequestOptions::default();
+            (options.timeout, options.idempotent) = (timeout, is_idempotent);
+            let reply = session.request_with(&Request::Query { text: &text, parameters }, options).await?;
+            let keyspace = match reply.response() {
+                Ok(Response::Result(outcome)) => outcome.keyspace().ok().flatten(),
+                _ => None,
+            };
+            sim.with(|world| world.replied(number, keyspace == Some(&*text)));
+        }
+        Work::ReconfigureMux(options) => session.set_mux_options(options)?,
+        Work::Subscribe(time) => {
+            let _subscription = session.subscribe();
+            sim.sleep(time).await;
+        }
+        _ => drop(format!("{session:?}")),
+    }
+    Ok(())
+}
+
+async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Error> {
+    match work {
+        Work::Command(command) => {
+            let mut options = CommandOptions::new().idempotent(command.is_idempotent);
+            options.timeout = command.timeout;
+            if !command.is_write {
+                options = options.read_preference(ReadPreference::of(command.mode));
+            }
+            let reply = client.run_command_with("test", command.document(), options).await?;
+            sim.with(|world| world.replied(command.number, command.is_answered_by(&reply)));
+        }
+        Work::Session { timeout, mode, commands, pause } => {
+            let mut connection = match timeout {
+                None => client.check_out_preferring(ReadPreference::of(mode)).await?,
+                Some(timeout) => client.check_out_timeout(timeout).await?,
+            };
+            for (pause, command) in commands {
+                if pause > 0 {
+                    sim.sleep(pause).await;
+                }
+                match connection.run_command("test", command.document()).await {
+                    Ok(reply) => sim.with(|world| world.replied(command.number, command.is_answered_by(&reply))),
+                    Err(error) => {
+                        // The connection is still usable only if the command was not executed.
+                        let again = connection.run_command("test", command.document()).await;
+                        if matches!(again, Err(Error::Operation(OperationError::Broken(_)))) {
+                            sim.with(|world| world.counters.count(Kind::OpBroken));
+                        }
+                        return Err(error);
+                    }
+                }
+            }
+            if pause > 0 {
+                sim.sleep(pause).await;
+            }
+        }
+        Work::WarmUp { timeout } => client.warm_up(timeout).await?,
+        Work::Reconfigure(options) => client.set_pool_options(options)?,
+        Work::Subscribe(time) => {
+            let _subscription = client.subscribe();
+            sim.sleep(time).await;
+        }
+        Work::Query { .. } | Work::ReconfigureMux(_) => unreachable!("these are for sessions"),
+        Work::Inspect => {
+            let _ = (format!("{client:?} {:?}", client.topology()), client.pool_options());
+        }
+    }
+    Ok(())
+}
+
+/// An operation whose future may be dropped. Its end is recorded in the world.
+pub(super) struct Running<F> {
+    pub(super) sim: Sim,
+    pub(super) id: u64,
+    /// `None` once it was dropped.
+    pub(super) work: Option<Pin<Box<F>>>,
+    pub(super) drop_point: DropPoint,
+    pub(super) polls: u32,
+}
+
+impl<F: Future<Output = Result<(), Failed>>> Future for Running<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // A poll without a reason is not counted.
+        let is_disturbing = self.sim.with(|world| world.is_disturbing);
+        let drop_point = if is_disturbing { DropPoint::Never } else { self.drop_point };
+        if drop_point == DropPoint::WhenWoken(self.polls) {
+            self.sim.with(|world| world.counters.count(Kind::DropWhenWoken));
+            return Poll::Ready(());
+        }
+        self.polls += u32::from(!is_disturbing);
+        let Some(work) = &mut self.work else { return Poll::Ready(()) };
+        if let Poll::Ready(result) = work.as_mut().poll(context) {
+            self.work = None;
+            let (sim, id) = (self.sim.clone(), self.id);
+            sim.with(|world| world.end_operation(id, Some(&result)));
+            return Poll::Ready(());
+        }
+        if drop_point == DropPoint::AfterPoll(self.polls) {
+            self.sim.with(|world| world.counters.count(Kind::DropAfterPoll));
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl<F> Drop for Running<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            drop(work);
+            let id = self.id;
+            self.sim.with(|world| world.end_operation(id, None));
+        }
+    }
+}

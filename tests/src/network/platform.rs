@@ -1,0 +1,305 @@
+//! The platform of the client under test: virtual time, simulated sockets, and tasks that are
+//! polled in an order that the run draws.
+
+use super::kind::Kind;
+use super::links::Event;
+use super::plan::MS;
+use super::truth::HOSTS;
+use super::world::World;
+use crate::choices::Choices;
+use alloc::sync::Arc;
+use async_task::{Runnable, Task};
+use core::future::poll_fn;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use futures_lite::{AsyncRead, AsyncWrite};
+use poolhouse_client::Platform;
+use poolhouse_core::Instant;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A handle of a simulated world.
+#[derive(Clone, Debug)]
+pub(super) struct Sim(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    world: Mutex<World>,
+    ready: Arc<Mutex<Vec<Runnable>>>,
+    /// A waker of each task.
+    tasks: Mutex<Vec<Waker>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A failed assertion of the world poisons it, and the run still ends properly.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sim {
+    pub(super) fn new(world: World) -> Self {
+        Self(Arc::new(Shared { world: Mutex::new(world), ready: Arc::default(), tasks: Mutex::default() }))
+    }
+
+    /// Accesses the world, then wakes the tasks that wait for what happened. No code of the client
+    /// runs while the world is locked.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = lock(&self.0.world);
+        let result = work(&mut world);
+        let wakes = world.take_wakes();
+        drop(world);
+        wakes.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// Takes a task that is ready.
+    pub(super) fn next_ready(&self) -> Option<Runnable> {
+        let mut ready = lock(&self.0.ready);
+        let place = match ready.len() {
+            0 => return None,
+            1 => 0,
+            count => lock(&self.0.world).draws.schedule.index(count),
+        };
+        Some(ready.remove(place))
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !lock(&self.0.ready).is_empty()
+    }
+
+    /// Wakes all tasks.
+    pub(super) fn wake_all(&self) {
+        let tasks = lock(&self.0.tasks).clone();
+        tasks.into_iter().for_each(Waker::wake);
+    }
+
+    /// Starts a task of the application.
+    pub(super) fn start<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        let ready = Arc::clone(&self.0.ready);
+        let (runnable, task) = async_task::spawn(work, move |runnable| lock(&ready).push(runnable));
+        lock(&self.0.tasks).push(runnable.waker());
+        runnable.schedule();
+        task
+    }
+
+    /// Waits for this time on the client's clock.
+    pub(super) async fn sleep(&self, nanos: u64) {
+        let at = self.with(|world| world.clock_ns() + nanos);
+        self.sleep_until(Instant::from_nanos(at)).await;
+    }
+}
+
+/// Counts a background task.
+struct Counted(Sim);
+
+impl Counted {
+    fn new(sim: Sim) -> Self {
+        sim.with(|world| world.tasks_count += 1);
+        Self(sim)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.with(|world| world.tasks_count -= 1);
+    }
+}
+
+impl Platform for Sim {
+    const DRIVER_NAME: &'static str = "poolhouse-simulated";
+    const DRIVER_VERSION: &'static str = "1";
+    const PLATFORM_NAME: &'static str = "Rust/virtual time";
+    const SURVIVES_FORK: bool = true;
+
+    type Tcp = Socket;
+    type Unix = Socket;
+    type Udp = ();
+    type Task = Task<()>;
+
+    fn now(&self) -> Instant {
+        lock(&self.0.world).clock()
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        let mut timer = Timer { sim: self.clone(), key: None };
+        poll_fn(|context| timer.poll(at, context)).await;
+    }
+
+    fn entropy(&self) -> u32 {
+        lock(&self.0.world).draws.entropy.below(u32::MAX)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let entropy = &mut lock(&self.0.world).draws.entropy;
+        bytes.fill_with(|| u8::try_from(entropy.below(256)).unwrap_or_default());
+        Ok(())
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let (delay, fault, dual) = self.with(|world| {
+            let fault = world.roll(&[Kind::DnsFailure, Kind::DnsSlow]);
+            let slow = if fault == Some(Kind::DnsSlow) { u64::from(world.draws.network.below(12_000)) } else { 0 };
+            (slow * MS, fault, world.plan.dual)
+        });
+        if delay > 0 {
+            self.sleep(delay).await;
+        }
+        let known = HOSTS.iter().zip(1_u8..).find(|(name, _)| name.split(':').next() == Some(host));
+        let Some((_, number)) = known.filter(|_| fault != Some(Kind::DnsFailure)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let v4 = SocketAddr::from((Ipv4Addr::new(10, 0, 0, number), port));
+        let v6 = SocketAddr::from((Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)), port));
+        Ok(if dual { vec![v6, v4] } else { vec![v4] })
+    }
+
+    async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let member = World::member_at(address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
+        let socket = Socket { link: self.with(|world| world.dial(member)), sim: self.clone() };
+        poll_fn(|context| {
+            self.with(|world| {
+                let near = &mut world.net.links.get_mut(&socket.link).expect("it is dialed").near;
+                if near.connected.is_none() {
+                    near.reader = Some(context.waker().clone());
+                }
+                near.connected.map_or(Poll::Pending, Poll::Ready)
+            })
+        })
+        .await?;
+        Ok(socket)
+    }
+
+    async fn connect_unix(&self, _path: &Path) -> io::Result<Socket> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn connect_udp(&self, _peer: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn send_udp(&self, _socket: &(), _datagram: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn receive_udp(&self, _socket: &(), _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn spawn<F>(&self, work: F) -> Task<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let counted = Counted::new(self.clone());
+        self.start(async move {
+            work.await;
+            drop(counted);
+        })
+    }
+}
+
+/// A timer of a task.
+struct Timer {
+    sim: Sim,
+    key: Option<(u64, u64)>,
+}
+
+impl Timer {
+    fn poll(&mut self, at: Instant, context: &Context<'_>) -> Poll<()> {
+        let Self { sim, key } = self;
+        sim.with(|world| match *key {
+            None if at <= world.clock() => Poll::Ready(()),
+            None => {
+                *key = Some(world.set_timer(at, context.waker().clone()));
+                Poll::Pending
+            }
+            Some(key) if world.is_set(key, context.waker()) => Poll::Pending,
+            Some(_) => Poll::Ready(()),
+        })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.sim.with(|world| world.clear_timer(key));
+        }
+    }
+}
+
+/// A socket of the client, or a connection attempt. Dropping it closes the connection.
+#[derive(Debug)]
+pub(super) struct Socket {
+    sim: Sim,
+    link: u64,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.sim.with(|world| world.close_link(self.link));
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.sim.with(|world| {
+            let is_short = world.comes(Kind::ShortRead);
+            let World { net, draws, effects, .. } = world;
+            let near = &mut net.links.get_mut(&self.link).expect("an open socket").near;
+            let mut count = near.input.len().min(buf.len());
+            if count > 0 {
+                if near.single > 0 {
+                    (count, near.single) = (1, near.single - 1);
+                } else if is_short {
+                    count = draws.host.index(count) + 1;
+                }
+                *effects += 1;
+                buf.iter_mut().zip(near.input.drain(..count)).for_each(|(to, byte)| *to = byte);
+                Poll::Ready(Ok(count))
+            } else if near.is_reset {
+                Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+            } else if near.has_ended {
+                Poll::Ready(Ok(0))
+            } else {
+                near.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        })
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let id = self.link;
+        self.sim.with(|world| {
+            let near = &mut world.net.links.get_mut(&id).expect("an open socket").near;
+            if near.is_reset {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            // A stall ends when the socket becomes writable; the task then writes without another.
+            let is_stalled = near.is_full || near.writer.is_none() && world.comes(Kind::WriteStall);
+            let near = &mut world.net.links.get_mut(&id).expect("an open socket").near;
+            if is_stalled {
+                near.writer = Some(context.waker().clone());
+                if !core::mem::replace(&mut near.is_full, true) {
+                    let at = world.now + u64::from(world.draws.host.below(1_000)) * MS;
+                    world.net.at(at, Event::Writable(id));
+                }
+                return Poll::Pending;
+            }
+            near.writer = None;
+            let is_short = world.comes(Kind::ShortWrite);
+            let count = if is_short { world.draws.host.index(buf.len()) + 1 } else { buf.len() };
+            world.send(id, &buf[..count]);
+            Poll::Ready(Ok(count))
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,414 @@
+//! The simulated world: the deployment, the network, the clock, and what the application has done.
+
+use super::kind::{Counters, Kind};
+use super::links::{Event, Network, Packet};
+use super::operations::Operation;
+use super::plan::{Draws, MS, Plan};
+use super::truth::{Deployment, HOSTS, Truth};
+use crate::choices::Choices;
+use crate::fake::FakeUser;
+use crate::fake::auth::Auth;
+use alloc::collections::BTreeMap;
+use core::net::IpAddr;
+use core::task::Waker;
+use poolhouse_core::Instant;
+use std::io::ErrorKind;
+use std::sync::LazyLock;
+
+/// The time at which each run begins.
+pub(super) const START: u64 = 1_000_000 * MS;
+/// The time for which ready tasks may wait for a busy host.
+const BUSY_MAX: u64 = 20 * MS;
+/// The user name and the password.
+pub(super) const USER: &str = "user";
+pub(super) const PASSWORD: &str = "password";
+
+/// The members' data of the user. They are the same in each run, because they are expensive to
+/// derive.
+static AUTH: LazyLock<Auth> = LazyLock::new(|| {
+    let user = FakeUser::new(USER, PASSWORD).with_mechanisms(&["SCRAM-SHA-256"]).with_iterations(4_096);
+    Auth::new(&[user], true, None, || 0x0102_0304_0506_0708)
+});
+
+/// A command of an operation.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// Number of times that members have executed it.
+    pub(super) executed: u32,
+    /// Maximum number of executions.
+    pub(super) executions_max: u32,
+    /// Members do not reply to it.
+    pub(super) hangs: bool,
+}
+
+/// A timer of the client.
+#[derive(Debug)]
+struct Timer {
+    /// The time for which it was set, on the client's clock.
+    at: u64,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) draws: Draws,
+    pub(super) counters: Counters,
+    /// The trace, if it is requested.
+    pub(super) lines: Option<Vec<String>>,
+    pub(super) now: u64,
+    /// The client's clock minus the clock of the simulation.
+    pub(super) skew: u64,
+    /// The time of the last jump of the client's clock.
+    pub(super) jumped_at: Option<u64>,
+    pub(super) truth: Truth,
+    pub(super) net: Network,
+    pub(super) auth: Auth,
+    pub(super) peace: bool,
+    pub(super) faults_left: u32,
+    /// The last fault that occurs at its own time.
+    pub(super) last_kind: Option<Kind>,
+    /// The last fault of a message.
+    pub(super) last_fault: Option<Kind>,
+    /// All tasks are polled when nothing else is to be done.
+    pub(super) is_disturbed: bool,
+    /// All tasks are being polled although nothing has happened.
+    pub(super) is_disturbing: bool,
+    /// Timers by the time at which they fire on the client's clock, which is not earlier than that
+    /// for which they were set.
+    timers: BTreeMap<(u64, u64), Timer>,
+    next_timer: u64,
+    /// Tasks to wake when the world is unlocked.
+    wakes: Vec<Waker>,
+    /// Number of effects of the client so far: bytes, connections, results.
+    pub(super) effects: u64,
+    pub(super) operations: BTreeMap<u64, Operation>,
+    pub(super) commands: BTreeMap<i64, Command>,
+    /// Number of background tasks that have not ended.
+    pub(super) tasks_count: usize,
+    /// The last time at which the client closed a connection that a fault had broken.
+    pub(super) broken_closed_at: u64,
+    /// Connection attempts to members that stay dead.
+    pub(super) dead_dials: BTreeMap<usize, u32>,
+    /// What the client did wrong in a call that returns to it.
+    pub(super) violation: Option<String>,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
+        let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        Self {
+            faults_left: plan.faults,
+            lines: is_traced.then(|| vec![format!("{plan:?}")]),
+            plan,
+            draws,
+            counters: Counters::default(),
+            now: START,
+            skew: 0,
+            jumped_at: None,
+            truth,
+            net: Network::default(),
+            auth: AUTH.clone(),
+            peace: false,
+            last_kind: None,
+            last_fault: None,
+            is_disturbed: false,
+            is_disturbing: false,
+            timers: BTreeMap::new(),
+            next_timer: 0,
+            wakes: Vec::new(),
+            effects: 0,
+            operations: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            tasks_count: 0,
+            broken_closed_at: 0,
+            dead_dials: BTreeMap::new(),
+            violation: None,
+        }
+    }
+
+    /// The client's clock, in nanoseconds.
+    pub(super) const fn clock_ns(&self) -> u64 {
+        self.now + self.skew
+    }
+
+    /// The client's clock.
+    pub(super) fn clock(&self) -> Instant {
+        Instant::from_nanos(self.clock_ns())
+    }
+
+    pub(super) fn trace_line(&mut self, text: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{:>9.3} {}", (self.now - START) as f64 / 1e9, text()));
+        }
+    }
+
+    /// Remembers the first violation in a call of the client.
+    pub(super) fn violate(&mut self, text: impl FnOnce() -> String) {
+        self.violation.get_or_insert_with(text);
+    }
+
+    pub(super) fn take_wakes(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.wakes)
+    }
+
+    /// Sets a timer. Returns its key.
+    pub(super) fn set_timer(&mut self, at: Instant, waker: Waker) -> (u64, u64) {
+        let at = at.as_nanos();
+        let mut due = at;
+        if !self.peace && self.plan.comes(Kind::LateTimer, &mut self.draws.host) {
+            self.counters.count(Kind::LateTimer);
+            due = due.saturating_add(u64::from(self.draws.host.below(800)) * MS);
+        }
+        self.next_timer += 1;
+        let key = (due, self.next_timer);
+        self.timers.insert(key, Timer { at, waker });
+        key
+    }
+
+    /// Whether a timer has not fired. Its waker is replaced.
+    pub(super) fn is_set(&mut self, key: (u64, u64), waker: &Waker) -> bool {
+        let timer = self.timers.get_mut(&key);
+        let is_set = timer.is_some();
+        if let Some(timer) = timer {
+            timer.waker.clone_from(waker);
+        }
+        is_set
+    }
+
+    pub(super) fn clear_timer(&mut self, key: (u64, u64)) {
+        self.timers.remove(&key);
+    }
+
+    pub(super) fn timers_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// Whether a timer is due that fires late.
+    pub(super) fn is_timer_late(&self) -> bool {
+        self.timers.values().any(|timer| timer.at <= self.clock_ns())
+    }
+
+    /// The time of the next event or timer.
+    pub(super) fn next_time(&self) -> Option<u64> {
+        let timer = self.timers.first_key_value().map(|(key, _)| key.0.saturating_sub(self.skew).max(self.now));
+        [timer, self.net.next_time()].into_iter().flatten().min()
+    }
+
+    /// Whether the next event or timer is so near that a busy host may miss it.
+    pub(super) fn is_event_near(&self) -> bool {
+        self.next_time().is_some_and(|next| next - self.now <= BUSY_MAX)
+    }
+
+    /// Fires the next timer, if it is due.
+    pub(super) fn fire(&mut self) -> bool {
+        let clock = self.clock_ns();
+        let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= clock) else { return false };
+        self.wakes.push(entry.remove().waker);
+        true
+    }
+
+    /// The latency of a message.
+    pub(super) fn delay(&mut self) -> u64 {
+        if self.roll(&[Kind::Slow]).is_some() {
+            return u64::from(self.draws.network.below(700)) * MS;
+        }
+        u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
+    }
+
+    /// Whether a fault of the host occurs now.
+    pub(super) fn comes(&mut self, kind: Kind) -> bool {
+        let comes = !self.peace && self.plan.comes(kind, &mut self.draws.host);
+        if comes {
+            self.counters.count(kind);
+        }
+        comes
+    }
+
+    /// The member with this address.
+    pub(super) fn member_at(address: IpAddr) -> Option<usize> {
+        let last = match address {
+            IpAddr::V4(address) => address.octets()[3],
+            IpAddr::V6(address) => address.octets()[15],
+        };
+        usize::from(last).checked_sub(1).filter(|member| *member < HOSTS.len())
+    }
+
+    /// Starts a connection attempt. Its result is decided when the request arrives at the member,
+    /// unless the request is lost.
+    pub(super) fn dial(&mut self, member: usize) -> u64 {
+        let id = self.net.connect(member);
+        self.effects += 1;
+        self.trace_line(|| format!("{id} connects to n{member}"));
+        if self.peace && !self.truth.members[member].up {
+            *self.dead_dials.entry(member).or_default() += 1;
+        }
+        let mut at = self.now + self.delay();
+        match self.roll(&[Kind::ConnectRefused, Kind::ConnectBlackHole, Kind::ConnectSlow]) {
+            Some(Kind::ConnectRefused) => {
+                self.net.at(at, Event::ConnectFails(id, ErrorKind::ConnectionRefused));
+                return id;
+            }
+            Some(Kind::ConnectBlackHole) => return id,
+            Some(Kind::ConnectSlow) => at += u64::from(self.draws.network.below(12_000)) * MS,
+            _ => {}
+        }
+        let way = self.truth.members[member].way;
+        if !way.lost_there && !way.lost_back {
+            self.net.at(at, Event::Arrives(id));
+        }
+        id
+    }
+
+    /// A connection request arrives at its member, or at its host.
+    fn arrive(&mut self, id: u64) {
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let known = &self.truth.members[link.member];
+        if known.silent && !known.up {
+            return;
+        }
+        if !known.up || known.way.refused {
+            return self.connected(id, Err(ErrorKind::ConnectionRefused));
+        }
+        (link.up, link.process) = (true, known.process);
+        self.connected(id, Ok(()));
+    }
+
+    fn connected(&mut self, id: u64, result: Result<(), ErrorKind>) {
+        self.trace_line(|| format!("{id} is connected: {result:?}"));
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        link.near.connected = Some(result);
+        self.wakes.extend(link.near.reader.take());
+    }
+
+    /// The client closes its socket, or abandons a connection attempt.
+    pub(super) fn close_link(&mut self, id: u64) {
+        let Some(gone) = self.net.links.remove(&id) else { return };
+        self.effects += 1;
+        self.trace_line(|| format!("{id} is closed"));
+        if gone.is_broken {
+            self.broken_closed_at = self.now;
+        }
+        self.auth.end(id);
+    }
+
+    /// The client sends bytes.
+    pub(super) fn send(&mut self, id: u64, bytes: &[u8]) {
+        let at = self.now + self.delay();
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let member = link.member;
+        if self.truth.members[member].way.lost_there {
+            (link.lost_there, link.is_broken) = (true, true);
+        }
+        self.effects += 1;
+        self.counters.bytes += bytes.len() as u64;
+        self.trace_line(|| format!("{id} -> n{member}: {} bytes, {:08x}", bytes.len(), crc32c::crc32c(bytes)));
+        self.net.send_there(id, at, bytes.to_vec());
+    }
+
+    /// A packet arrives at the client.
+    fn receive(&mut self, id: u64, sent: u64, packet: Packet) {
+        if self.net.is_reordered(sent) {
+            self.counters.count(Kind::Reordered);
+        }
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        link.flying -= 1;
+        if link.lost_back {
+            return;
+        }
+        let near = &mut link.near;
+        if let Packet::Held(bytes) = packet {
+            return near.held.extend(bytes);
+        }
+        near.input.extend(near.held.drain(..));
+        match packet {
+            Packet::Bytes(bytes) => near.input.extend(bytes),
+            Packet::Split(bytes) => {
+                near.input.extend(bytes);
+                near.single = near.input.len();
+            }
+            Packet::End => near.has_ended = true,
+            Packet::Reset => near.is_reset = true,
+            Packet::Held(_) => {}
+        }
+        if near.is_reset {
+            near.is_full = false;
+            self.wakes.extend(near.writer.take());
+        }
+        self.wakes.extend(near.reader.take());
+    }
+
+    pub(super) fn happen(&mut self, event: Event) {
+        let member = match &event {
+            Event::Arrives(link) | Event::ToMember(link, _) | Event::ToClient(link, ..) => {
+                self.net.links.get(link).map(|link| link.member)
+            }
+            _ => None,
+        };
+        if let Some(member) = member.filter(|&member| self.truth.members[member].way.clogged) {
+            return self.net.clogged.entry(member).or_default().push(event);
+        }
+        match event {
+            Event::Arrives(link) => self.arrive(link),
+            Event::ConnectFails(link, error) => self.connected(link, Err(error)),
+            Event::ToMember(id, bytes) => {
+                if let Some(link) = self.net.links.get_mut(&id).filter(|link| !link.lost_there) {
+                    link.far.input.extend(bytes);
+                    self.process_input(id);
+                }
+            }
+            Event::ToClient(link, sent, packet) => self.receive(link, sent, packet),
+            Event::Flush(id) => {
+                if let Some(link) = self.net.links.get_mut(&id).filter(|link| !link.near.held.is_empty()) {
+                    link.near.input.extend(link.near.held.drain(..));
+                    self.wakes.extend(link.near.reader.take());
+                }
+            }
+            Event::Writable(id) => {
+                if let Some(link) = self.net.links.get_mut(&id) {
+                    link.near.is_full = false;
+                    self.wakes.extend(link.near.writer.take());
+                }
+            }
+            Event::Answer(id, stream, bytes) => self.send_answer(id, stream, bytes),
+            Event::StreamDue(id, serial) => {
+                let link = self.net.links.get(&id);
+                if link.is_some_and(|link| link.far.stream.as_ref().is_some_and(|stream| stream.serial == serial)) {
+                    self.stream(id);
+                }
+            }
+            Event::Sync(member) => {
+                if self.truth.sync(member) {
+                    self.changed(member);
+                }
+            }
+            Event::Elect => self.elect(),
+            Event::Fault => self.fault(),
+            Event::Clog(member) => self.clog(member),
+            Event::Unclog(member) => self.unclog(member),
+            Event::Begin | Event::DropOperation(_) => unreachable!("these are of the application"),
+        }
+    }
+
+    /// A member executes a command. Returns whether it replies.
+    pub(super) fn is_executed(&mut self, number: i64) -> bool {
+        let command = self.commands.get_mut(&number).expect("a command of the application");
+        command.executed += 1;
+        assert!(command.executed <= command.executions_max, "command {number} was executed {} times", command.executed);
+        let (is_first, hangs) = (command.executed == 1, command.hangs);
+        self.counters.count(if is_first { Kind::Executed } else { Kind::ExecutedAgain });
+        !hangs
+    }
+
+    /// Whether the deployment has a member that accepts writes, for a client that has found it.
+    pub(super) fn is_writable(&self) -> bool {
+        match (self.plan.direct, self.truth.deployment) {
+            (Some(member), _) => self.truth.members[member].up && self.truth.members[member].is_writable(),
+            (None, Deployment::Standalone) => self.truth.members[0].up,
+            (None, Deployment::Sharded | Deployment::Cluster) => {
+                self.truth.config.iter().any(|&member| self.truth.members[member].up)
+            }
+            (None, Deployment::Set) => self.truth.primary.is_some(),
+        }
+    }
+}
