@@ -8,7 +8,6 @@ extern crate alloc;
 mod allocator;
 mod callgrind;
 mod clients;
-mod fleet;
 mod measure;
 mod mux;
 mod plot;
@@ -37,13 +36,12 @@ struct Entry {
 }
 
 /// The sections, in the order of the report.
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: [Entry; 5] = [
     Entry { name: "pools", run: pools::run, part: pools::part, instructions: Some(pools::instructions) },
     Entry { name: "clients", run: clients::run, part: clients::part, instructions: Some(clients::instructions) },
     Entry { name: "mux", run: mux::run, part: mux::part, instructions: None },
     Entry { name: "tail", run: tail::run, part: tail::part, instructions: None },
     Entry { name: "scale", run: scale::run, part: scale::part, instructions: None },
-    Entry { name: "fleet", run: fleet::run, part: |_, _, _, _| None, instructions: None },
 ];
 
 const USAGE: &str = "usage: poolhouse-compare [SECTION..] [--quick] [--write] [--instructions]";
