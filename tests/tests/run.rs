@@ -2,9 +2,6 @@
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
-extern crate alloc;
-
-use alloc::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
