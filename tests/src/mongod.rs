@@ -39,7 +39,7 @@ mod tests;
 pub const MONGOD: &str = "MONGOD";
 
 /// The environment variable in which a script stores the reason why there is no binary.
-pub const MONGOD_MISSING: &str = "POOLHOUSE_MONGOD_MISSING";
+pub const MONGOD_MISSING: &str = "MONGOD_MISSING";
 
 /// The application name of the harness's connection; fail points with another `appName` do not
 /// affect it.

@@ -2,9 +2,6 @@
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
-extern crate alloc;
-
-use alloc::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -124,4 +121,31 @@ fn a_step_is_ended_with_its_processes_at_its_limit() {
     let process = fs::read_to_string(process).expect("a process was started");
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(" Z "), "{stat}");
+}
+
+#[test]
+fn the_report_fails_unless_each_requirement_has_a_test_that_passed() {
+    let folder = Folder::new("report");
+    let junit = folder.0.join("junit.xml");
+    let report = || {
+        let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/report"))
+            .env("POOLHOUSE_JUNIT", &junit)
+            .env("POOLHOUSE_FIGURES", folder.0.join("figures"))
+            .env("CARGO_TARGET_DIR", folder.0.join("target"))
+            .output()
+            .expect("tests/scripts/report");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (status, output) = report();
+    assert_eq!(status, Some(2), "{output}");
+    for (end, is_covered) in [("", true), ("<failure/>", false), ("<system-out>test x ... ok</system-out>", true)] {
+        let name = "topology::tests::members::only_an_older_topology_version_of_the_same_process_is_ignored";
+        let case = format!("<testcase name=\"{name}\">{end}</testcase>");
+        let results = format!("<testsuites><testsuite name=\"poolhouse-core\">{case}</testsuite></testsuites>");
+        fs::write(&junit, results).expect("results");
+        let (status, output) = report();
+        assert_eq!(status, Some(1), "{output}");
+        assert_eq!(output.contains("requirements: SDAM-11 its tests did not pass"), !is_covered, "{output}");
+        assert!(output.contains("requirements: CMAP-01 its tests did not pass"), "{output}");
+    }
 }

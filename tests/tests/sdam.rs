@@ -3,12 +3,17 @@
 use std::process::ExitCode;
 
 use poolhouse_tests::sdam;
+use poolhouse_tests::suite::as_one;
 
 /// The maximum percentage of tests that are too large for the fixed memory. These run only on the
 /// heap.
 const BEYOND_PERCENT_MAX: u32 = 5;
 
 fn main() -> ExitCode {
+    as_one(run)
+}
+
+fn run() -> ExitCode {
     let code = sdam::suite().run();
     let (within, beyond) = sdam::in_place();
     println!("sdam: {within} of {} tests also ran in fixed memory", within + beyond);
