@@ -44,13 +44,19 @@ use simulation::Simulation;
 /// Rare behaviour of core that is forced in a quarter of the runs.
 ///
 /// The points of multiplexed pools are left out, because a run has none. Also left out are points
-/// that change what the pool's model predicts: `ServeOne`, `PopulateLater`, `RefuseConn`, and
-/// `OtherTimeout`, which changes the order in which connections are bound to other waiters.
-pub const POINTS: [Point; 4] = [Point::OtherPlace, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
+/// that change what the pool's model predicts: `ServeOne`, `PopulateLater` and `RefuseConn`.
+pub const POINTS: [Point; 5] =
+    [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
 
 /// The points for pools with inline slots: a waiter may also be refused for lack of capacity.
-pub const POINTS_IN_PLACE: [Point; 5] =
-    [Point::OtherPlace, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable, Point::RefuseWaiter];
+pub const POINTS_IN_PLACE: [Point; 6] = [
+    Point::OtherPlace,
+    Point::OtherTimeout,
+    Point::OtherAction,
+    Point::WakeSelectors,
+    Point::OldestAvailable,
+    Point::RefuseWaiter,
+];
 
 /// Invariants that a run checks in addition to its oracles.
 pub const CHECKED: [&str; 10] = ["P20", "P41", "P43", "P51", "P53", "P54", "S15", "S17", "S18", "S19"];
