@@ -134,6 +134,8 @@ pub struct Model {
     reconfigured: bool,
     /// The next check-out finds no room to wait.
     refuses: bool,
+    /// The order in which the pool ends check-outs that are late at the same time.
+    ends: Vec<u64>,
 }
 
 /// The first pause after a failure in the background.
@@ -165,6 +167,7 @@ impl Model {
             fill_target: 0,
             reconfigured: false,
             refuses: false,
+            ends: Vec::new(),
         }
     }
 
@@ -318,6 +321,12 @@ impl Model {
     /// A fault point of the pool makes it refuse the next check-out that must wait.
     pub const fn refuse_next(&mut self) {
         self.refuses = true;
+    }
+
+    /// Sets the order in which the next call ends check-outs that are late at the same time. It
+    /// decides which of their connections are bound to which other check-outs.
+    pub fn set_ends(&mut self, ends: Vec<u64>) {
+        self.ends = ends;
     }
 
     // --- The requirements, in the terms that the commands use ---

@@ -424,12 +424,17 @@ impl Model {
         }
     }
 
-    /// The oldest check-out if it is late, else the check-out that has been late for longest.
+    /// The late check-out that ends next: in the order of the pool, or else the oldest if it is late,
+    /// else the one that has been late for longest.
     fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
             self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();
         late.retain(|&(at, _)| at <= self.now);
         late.sort_unstable();
+        let is_late = |number: &&u64| late.iter().any(|(_, late)| late == *number);
+        if let Some(next) = self.ends.iter().find(is_late) {
+            return Some(*next);
+        }
         let oldest = self.queue().next()?.number;
         late.iter().find(|&&(_, number)| number == oldest).or(late.first()).map(|&(_, number)| number)
     }

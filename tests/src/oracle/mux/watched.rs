@@ -146,8 +146,8 @@ impl<M: Bounded> Watched<M> {
     /// When a waiter is left.
     pub fn assert_peace(&mut self) {
         let left = self.model.queue().next();
-        let checked = self.checks.check("M5", left.is_none(), || format!("{left:?} still waits"));
-        checked.unwrap_or_else(|violation| panic!("{violation}"));
+        let what = format!("{left:?} still waits");
+        self.require("M5", left.is_none(), &what);
     }
 
     /// Checks that nothing is left after the pool was closed and all streams, outcomes and actions
@@ -158,8 +158,11 @@ impl<M: Bounded> Watched<M> {
     /// When something is left.
     pub fn assert_over(&mut self) {
         let is_over = self.model.is_closed() && self.model.is_empty() && self.model.poll_timeout().is_none();
-        let checked = self.checks.check("M6", is_over, || "something is left".into());
-        checked.unwrap_or_else(|violation| panic!("{violation}"));
+        self.require("M6", is_over, "something is left");
+    }
+
+    fn require(&mut self, id: &'static str, holds: bool, what: &str) {
+        self.checks.check(id, holds, || what.into()).unwrap_or_else(|violation| panic!("{violation}"));
     }
 
     /// Compares the results of a call, its events, and the state after it.
@@ -418,13 +421,12 @@ impl<M: Bounded> Watched<M> {
         self.judge("M6", (), ());
         let (now, due) = (self.model.now(), self.mux.poll_timeout());
         let is_done = due.is_none_or(|due| due.as_nanos() > now);
-        let checked = self.checks.check("P19", is_done, || "due work was not done".into());
-        checked.unwrap_or_else(|violation| panic!("{violation}"));
+        self.require("P19", is_done, "due work was not done");
     }
 
     pub fn poll_action(&mut self, now: Instant) -> Option<MuxAction> {
         let polled = self.mux.poll_action(now);
-        let model = &mut self.model;
+        let model = &self.model;
         let owed = [Place::OwesClose, Place::OwesEstablish].map(|place| model.at(place).next().is_some());
         let [owes_close, owes_establish] = owed;
         let (owes_wake, owes_heartbeat) = (!model.owed_wakes().is_empty(), !model.owed_heartbeats().is_empty());
@@ -437,16 +439,13 @@ impl<M: Bounded> Watched<M> {
             Some(MuxAction::Heartbeat(..)) => ("M6", owes_heartbeat),
             Some(MuxAction::Establish(_)) => ("M6", !owes_wake && !owes_heartbeat && !owes_close),
         };
-        self.checks.check(id, may, || format!("polled {polled:?}")).unwrap_or_else(|violation| panic!("{violation}"));
+        self.require(id, may, &format!("polled {polled:?}"));
         match polled {
             None => {}
-            Some(MuxAction::Wake(waiter)) => {
-                let number = self.number_of(waiter);
-                self.model.took_wake(number);
-            }
-            Some(MuxAction::Close(conn)) => model.took_close(number(conn)),
-            Some(MuxAction::Heartbeat(conn, stream)) => model.took_heartbeat(number(conn), stream),
-            Some(MuxAction::Establish(conn)) => model.took_establish(number(conn)),
+            Some(MuxAction::Wake(waiter)) => self.model.took_wake(self.number_of(waiter)),
+            Some(MuxAction::Close(conn)) => self.model.took_close(number(conn)),
+            Some(MuxAction::Heartbeat(conn, stream)) => self.model.took_heartbeat(number(conn), stream),
+            Some(MuxAction::Establish(conn)) => self.model.took_establish(number(conn)),
         }
         self.judge("M6", (), ());
         polled

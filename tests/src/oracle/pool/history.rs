@@ -175,7 +175,7 @@ impl Oracle {
 
     /// Whether the connection is stale; unknown in load-balanced mode, because its service is.
     fn is_stale(&self, conn: &Conn) -> Option<bool> {
-        (!self.options.load_balanced).then(|| conn.retired || conn.generation != self.generation)
+        (!self.options.load_balanced).then_some(conn.retired || conn.generation != self.generation)
     }
 
     /// Whether the connection exceeded maxIdleTimeMS.

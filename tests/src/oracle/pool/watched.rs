@@ -180,12 +180,14 @@ impl<O: Observer<PoolEvent>> Observer<PoolEvent> for Tee<'_, O> {
 
 /// Calls the pool with a `Tee` as the observer.
 macro_rules! observed {
-    ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
-        $self.pool.$method(
+    ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {{
+        let result = $self.pool.$method(
             $($argument,)*
             &mut Tee { events: &mut $self.events, conns: &mut $self.conns, observer: $observer },
-        )
-    };
+        );
+        $self.note_ends();
+        result
+    }};
 }
 
 const fn number(conn: ConnId) -> u64 {
@@ -302,6 +304,7 @@ impl<M: Bounded> Watched<M> {
             self.oracle.event(*at, event, &mut self.checks)?;
         }
         let mut expected = core::mem::take(&mut self.model.events);
+        self.model.set_ends(Vec::new());
         in_one_order(&mut self.events);
         in_one_order(&mut expected);
         if self.events != expected {
@@ -372,6 +375,23 @@ impl<M: Bounded> Watched<M> {
         self.gone.extend(self.conns.extract_if(.., |conn| model.conn(number(*conn)).is_none()));
         self.gone.drain(..self.gone.len().saturating_sub(GONE_MAX));
         Ok(())
+    }
+
+    /// Tells the model the order in which check-outs have timed out, if there are several: that of
+    /// their wake-ups.
+    fn note_ends(&mut self) {
+        let is_timeout = |event: &Event| matches!(event, Event::Failed(CheckOutFailedReason::Timeout, ..));
+        if self.events.iter().filter(|(_, event)| is_timeout(event)).count() < 2 {
+            return;
+        }
+        let mut copy = self.pool.clone();
+        let woken = core::iter::from_fn(|| copy.poll_prompt());
+        let numbers = woken.filter_map(|action| match action {
+            PoolAction::Wake(waiter) => Some(self.number_of(waiter)),
+            PoolAction::Establish(_) | PoolAction::Interrupt(_) | PoolAction::Close(_) => None,
+        });
+        let ends = numbers.collect();
+        self.model.set_ends(ends);
     }
 
     /// Tells the model which fault points with an observable effect have fired in a check-out.
@@ -676,7 +696,7 @@ impl<M: Bounded> Watched<M> {
 
     /// An action must be owed and of the polled kinds; without one, none of these kinds is owed.
     fn polled(&mut self, establish: bool, prompt: bool, action: Option<PoolAction>) {
-        let model = &mut self.model;
+        let model = &self.model;
         let (id, is_owed) = match action {
             None if prompt && !model.owed_wakes().is_empty() => ("P8", false),
             None if prompt && !model.owed_interrupts().is_empty() => ("P40", false),
@@ -698,13 +718,10 @@ impl<M: Bounded> Watched<M> {
             .unwrap_or_else(|violation| panic!("{violation}"));
         match action {
             None => {}
-            Some(PoolAction::Establish(conn)) => model.took_establish(number(conn)),
-            Some(PoolAction::Close(conn)) => model.took_close(number(conn)),
-            Some(PoolAction::Interrupt(conn)) => model.took_interrupt(number(conn)),
-            Some(PoolAction::Wake(waiter)) => {
-                let number = self.number_of(waiter);
-                self.model.took_wake(number);
-            }
+            Some(PoolAction::Establish(conn)) => self.model.took_establish(number(conn)),
+            Some(PoolAction::Close(conn)) => self.model.took_close(number(conn)),
+            Some(PoolAction::Interrupt(conn)) => self.model.took_interrupt(number(conn)),
+            Some(PoolAction::Wake(waiter)) => self.model.took_wake(self.number_of(waiter)),
         }
         self.judge(Call::Poll, (), ());
     }

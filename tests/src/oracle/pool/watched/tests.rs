@@ -11,6 +11,9 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Cause, Instant, ObjectId};
 
+/// A call of the pool that does not reach the model.
+type Change = fn(&mut Watched<OnHeap>);
+
 const NOW: Instant = Instant::from_nanos(1_000_000);
 const INTERRUPT: Clear = Clear::All { interrupt_in_use_connections: true };
 const ERROR: EstablishError = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
@@ -56,7 +59,7 @@ fn breaks<T>(id: &str, call: impl FnOnce() -> T) {
 fn state_that_differs_breaks_its_invariant() {
     let paused = || new(PoolOptions::DEFAULT);
     // These calls reach only the pool; the next call of both finds the difference.
-    let only_pool: [(&str, Watched<OnHeap>, fn(&mut Watched<OnHeap>)); 5] = [
+    let only_pool: [(&str, Watched<OnHeap>, Change); 5] = [
         ("P1", ready(), |it| {
             drop(it.pool.check_out(NOW, None, &mut ()));
             it.pool.poll_establish();
