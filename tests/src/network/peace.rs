@@ -243,6 +243,8 @@ impl Simulation {
             });
         }
         self.operations.clear();
+        // The host is no longer busy, and its timers are in time.
+        self.sim.with(|world| world.peace = true);
         self.step_until(self.now() + REST);
         assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
         self.sim.with(|world| {
