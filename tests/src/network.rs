@@ -27,6 +27,7 @@ mod links;
 pub(crate) mod log;
 mod member;
 mod operations;
+mod peace;
 mod plan;
 mod platform;
 mod simulation;

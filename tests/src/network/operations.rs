@@ -12,6 +12,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_client::mux::{RequestError, RequestOptions, Session};
 use poolhouse_client::{Client, CommandOptions, Error};
+use poolhouse_core::Cause;
 use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
 use poolhouse_core::selection::{ReadMode, ReadPreference};
@@ -104,7 +105,27 @@ pub(super) struct Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self { kind: kind_of(&error), text: error.to_string() }
+        let text = error.to_string();
+        let kind = match error {
+            Error::Command(_) => Kind::OpRefused,
+            Error::Operation(error) => match error {
+                OperationError::ServerSelection(_) => Kind::NotSelected,
+                OperationError::CheckOut(failure) => match failure.error {
+                    CheckOutError::WaitQueueTimeout { .. } => Kind::CheckOutTimeout,
+                    CheckOutError::EstablishFailed { overloaded: true, .. } => Kind::Overloaded,
+                    _ => Kind::CheckOutFailed,
+                },
+                OperationError::Authentication(_) => Kind::NotAuthenticated,
+                OperationError::Exchange(error) if error.cause().is_some_and(Cause::is_network) => Kind::OpNetwork,
+                OperationError::Exchange(_) => Kind::OpProtocol,
+                OperationError::Timeout => Kind::OpTimeout,
+                OperationError::Interrupted(_) => Kind::OpInterrupted,
+                OperationError::Closed => Kind::OpClosed,
+                _ => return Self { kind: None, text },
+            },
+            _ => return Self { kind: None, text },
+        };
+        Self { kind: Some(kind), text }
     }
 }
 
@@ -238,7 +259,7 @@ impl World {
             return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
         }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
-        let timeout = Some(Duration::MAX);
+        let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
         Work::Command(CommandPlan { number, is_write: false, is_idempotent: false, mode, timeout })
     }
 
@@ -330,29 +351,6 @@ impl World {
             self.violate(|| format!("command {number} succeeds, but no member has executed it"));
         }
     }
-}
-
-/// The kind of an error; `None` if no operation may fail with it.
-fn kind_of(error: &Error) -> Option<Kind> {
-    Some(match error {
-        Error::Command(_) => Kind::OpRefused,
-        Error::Operation(error) => match error {
-            OperationError::ServerSelection(_) => Kind::NotSelected,
-            OperationError::CheckOut(failure) => match failure.error {
-                CheckOutError::WaitQueueTimeout { .. } => Kind::CheckOutTimeout,
-                CheckOutError::EstablishFailed { overloaded: true, .. } => Kind::Overloaded,
-                _ => Kind::CheckOutFailed,
-            },
-            OperationError::Authentication(_) => Kind::NotAuthenticated,
-            OperationError::Exchange(error) if error.cause().is_some_and(|cause| cause.is_network()) => Kind::OpNetwork,
-            OperationError::Exchange(_) => Kind::OpProtocol,
-            OperationError::Timeout => Kind::OpTimeout,
-            OperationError::Interrupted(_) => Kind::OpInterrupted,
-            OperationError::Closed => Kind::OpClosed,
-            _ => return None,
-        },
-        _ => return None,
-    })
 }
 
 impl CommandPlan {

@@ -1,10 +1,11 @@
 //! A run: the client under test, the advance of time, and the phases.
 
 use super::kind::{Counters, Kind};
-use super::links::{Event, Purpose};
+use super::links::Event;
 use super::log::Log;
 use super::operations::{DropPoint, Running, Subject, Work, execute};
-use super::plan::{Closing, Draws, MS, MUX_IN_PEACE, Plan, nanos};
+use super::peace::is_usable;
+use super::plan::{Draws, MS, Plan};
 use super::platform::Sim;
 use super::truth::{Deployment, HOSTS, SET};
 use super::world::{PASSWORD, START, USER, World};
@@ -14,16 +15,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use async_task::Task;
 use core::cell::{Cell, RefCell};
-use core::pin::pin;
-use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_auth::{Credential, Mechanism};
-use poolhouse_client::mux::{Session, SessionOptions};
-use poolhouse_client::{Client, ClientOptions};
+use poolhouse_client::mux::{HostStatus, Session, SessionOptions};
+use poolhouse_client::{Client, ClientOptions, ServerStatus};
+use poolhouse_core::Instant;
 use poolhouse_core::observe::Observer;
-use poolhouse_core::pool::PoolState;
-use poolhouse_core::topology::TopologyType;
-use poolhouse_core::{Instant, ServerType};
 use poolhouse_cql::Version;
 use poolhouse_driver::{EventRef, Subscribers, Subscription};
 use std::panic;
@@ -35,10 +32,6 @@ const STEPS_MAX: u64 = 2_000_000;
 const POLLS_MAX: u64 = 20_000;
 /// Upper bound of the polls of tasks in a virtual second, besides those for operations.
 const POLLS_PER_SECOND_MAX: u64 = 20_000;
-/// Number of operations in each part of the phase without faults.
-const OPERATIONS_IN_PEACE: u64 = 20;
-/// The time in which a client without faults and operations is at rest.
-const REST: u64 = 3_000 * MS;
 
 std::thread_local! {
     /// A run is in progress on this thread.
@@ -80,20 +73,20 @@ impl Drop for PanicWatch {
 pub(super) struct Simulation {
     pub(super) sim: Sim,
     /// `None` once its last handle was dropped.
-    subject: Option<Subject>,
+    pub(super) subject: Option<Subject>,
     log: Option<Arc<Mutex<Log>>>,
     recorder: Option<Recorder>,
     _subscription: Option<Subscription>,
-    operations: BTreeMap<u64, Task<()>>,
+    pub(super) operations: BTreeMap<u64, Task<()>>,
     /// Connections of members that have left, which may be in use when they join again.
     former: BTreeSet<u64>,
     next_operation: u64,
     /// No more operations are begun.
-    is_idle: bool,
+    pub(super) is_idle: bool,
     /// Operations must succeed.
-    is_judged: bool,
+    pub(super) is_judged: bool,
     /// The interval between operations after the faults stop.
-    peace_gap_ms: u32,
+    pub(super) peace_gap_ms: u32,
     steps: u64,
     polls: u64,
     /// The start of the current virtual second, and the polls until then.
@@ -178,7 +171,7 @@ impl Simulation {
         }
     }
 
-    fn subject(&self) -> &Subject {
+    pub(super) fn subject(&self) -> &Subject {
         self.subject.as_ref().expect("it was not dropped")
     }
 
@@ -205,11 +198,11 @@ impl Simulation {
         self.judge();
     }
 
-    fn note(&self, kind: Kind) {
+    pub(super) fn note(&self, kind: Kind) {
         self.sim.with(|world| world.note(kind, 0));
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.sim.with(|world| world.now)
     }
 
@@ -242,7 +235,7 @@ impl Simulation {
     }
 
     /// Polls ready tasks until there are none, or until the host is busy.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let before = self.polls;
         while let Some(runnable) = self.sim.next_ready() {
             self.polls += 1;
@@ -283,49 +276,44 @@ impl Simulation {
 
     /// Checks that pools count the sockets that the network has (P1).
     fn check_counts(&mut self) {
-        let servers = match &self.subject {
-            Some(Subject::Client(client)) => client.servers(),
-            Some(Subject::Session(session)) => return self.check_hosts(session),
+        // For each server the connections that are established, and the maximum of others.
+        let counts: BTreeMap<String, (usize, usize)> = match &self.subject {
+            Some(Subject::Client(client)) => {
+                let of = |server: ServerStatus| {
+                    let counts = server.pool.counts;
+                    // A monitor has up to two connections.
+                    (server.address, ((counts.available + counts.in_use) as usize, counts.pending as usize + 2))
+                };
+                client.servers().into_iter().map(of).collect()
+            }
+            Some(Subject::Session(session)) => {
+                let most = |host: &HostStatus| host.config.options().local.max_connections as usize;
+                let hosts = session.hosts().into_iter();
+                hosts.map(|host| (host.address.clone(), (host.connections.len(), most(&host)))).collect()
+            }
             None => return,
         };
-        for (member, host) in HOSTS.iter().enumerate() {
-            let found = servers.iter().find(|server| server.address == *host);
-            let Self { sim, former, .. } = self;
-            sim.with(|world| {
+        let Self { sim, former, .. } = self;
+        sim.with(|world| {
+            for (member, host) in HOSTS.iter().enumerate() {
                 let links = world.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
-                let Some(server) = found else { return former.extend(links) };
-                let counts = server.pool.counts;
+                let Some(&(held, others)) = counts.get(*host) else {
+                    former.extend(links);
+                    continue;
+                };
                 let sockets = links.filter(|link| !former.contains(link)).count();
-                let held = (counts.available + counts.in_use) as usize;
-                // A monitor has up to two connections.
-                let each = if world.plan.dual { 2 } else { 1 };
-                let most = held + each * (counts.pending as usize + 2);
+                let most = held + others * if world.plan.dual { 2 } else { 1 };
                 world.counters.checks.add("P1");
                 assert!(
                     (held..=most).contains(&sockets),
-                    "P1: {sockets} sockets of n{member} are open, but its pool has {counts:?}"
+                    "P1: {sockets} sockets of n{member} are open, {held} to {most} are counted"
                 );
-            });
-        }
-    }
-
-    /// Checks that the pools of a session count the sockets that the network has.
-    fn check_hosts(&self, session: &Session<Sim>) {
-        for host in session.hosts() {
-            let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
-            let (held, options) = (host.connections.len(), host.config.options());
-            self.sim.with(|world| {
-                let sockets = world.net.links.values().filter(|link| link.member == member).count();
-                let each = if world.plan.dual { 2 } else { 1 };
-                let most = held + each * options.local.max_connections as usize;
-                world.counters.checks.add("P1");
-                assert!((held..=most).contains(&sockets), "P1: {sockets} sockets of n{member} are open: {host:?}");
-            });
-        }
+            }
+        });
     }
 
     /// Advances to the next event.
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.settle();
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the run does not end");
@@ -354,7 +342,7 @@ impl Simulation {
     }
 
     /// Steps until this time.
-    fn step_until(&mut self, bound: u64) {
+    pub(super) fn step_until(&mut self, bound: u64) {
         self.sim.with(|world| world.net.at(bound, Event::Flush(0)));
         while self.now() < bound {
             self.step();
@@ -386,7 +374,7 @@ impl Simulation {
         }
     }
 
-    fn begin_operation(&mut self, work: Work, drop_point: DropPoint, must_succeed: bool) -> u64 {
+    pub(super) fn begin_operation(&mut self, work: Work, drop_point: DropPoint, must_succeed: bool) -> u64 {
         self.operations.retain(|_, task| !task.is_finished());
         self.next_operation += 1;
         let id = self.next_operation;
@@ -404,220 +392,6 @@ impl Simulation {
         id
     }
 
-    /// Runs from the end of the faults until the client is at rest.
-    fn run_without_faults(&mut self) {
-        let (heartbeat, connect, pool) =
-            self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
-        let begun = self.now();
-        let reset = match self.subject() {
-            Subject::Client(client) => client.set_pool_options(pool),
-            Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
-        };
-        reset.expect("valid options");
-        // The bound allows for detection of lost connections, and discovery of the servers one
-        // after the other. A session connects to a failed host again after a minute at most.
-        let pause = if matches!(self.subject(), Subject::Session(_)) { 70_000 * MS } else { 0 };
-        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause;
-        self.peace_gap_ms = u32::try_from(time / MS / OPERATIONS_IN_PEACE).unwrap_or(u32::MAX);
-        self.step_until(self.now() + time);
-        self.heal();
-        self.converged();
-        self.is_judged = true;
-        self.peace_gap_ms = 100;
-        // One operation hangs forever. The others must not be affected (P54).
-        let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
-        let hangs = is_shared && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
-        let hung = hangs.then(|| {
-            self.note(Kind::OpHangs);
-            let work = self.sim.with(World::hanging_work);
-            self.begin_operation(work, DropPoint::Never, false)
-        });
-        self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
-        self.is_idle = true;
-        self.step_until(self.now() + heartbeat + connect + REST);
-        // Selections that began during the faults may wait for a server that stays dead, twice.
-        let bound = self.now() + self.sim.with(|world| 2 * nanos(world.plan.client.server_selection_timeout));
-        let is_over = |world: &mut World| world.operations.values().all(|operation| operation.hangs);
-        while self.now() < bound && !self.sim.with(is_over) {
-            self.step();
-        }
-        self.sim.with(|world| {
-            let left: Vec<_> = world.operations.values().filter(|operation| !operation.hangs).collect();
-            world.counters.checks.add("P51");
-            assert!(left.is_empty(), "P51: operations do not end: {left:?}");
-        });
-        if let Some(hung) = hung {
-            self.sim.with(|world| world.counters.checks.add("P54"));
-            // The application drops it. Its connection waits for the late reply for a short time.
-            self.operations.remove(&hung);
-            self.step_until(self.now() + REST);
-        }
-        self.at_rest();
-        let elapsed_ms = (self.now() - begun) / MS;
-        self.sim.with(|world| {
-            world.counters.checks.add("P53");
-            let each = if world.plan.dual { 2 } else { 1 };
-            // Checks are 500 ms apart or more. The margin is for pools before the first check fails.
-            let most = each * (elapsed_ms / 500 + 24);
-            for (member, &dials) in &world.dead_dials {
-                assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
-            }
-        });
-    }
-
-    /// An operation detects a connection that broke before the faults stopped, and its server is
-    /// then unknown until the next check (S19). This waits for that check.
-    fn heal(&mut self) {
-        loop {
-            let bound =
-                self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
-            if self.now() >= bound {
-                return;
-            }
-            self.step();
-        }
-    }
-
-    /// Checks the counts of a client without operations (P1, P43).
-    fn at_rest(&self) {
-        let Subject::Client(client) = self.subject() else { return };
-        let servers = client.servers();
-        for (member, host) in HOSTS.iter().enumerate() {
-            let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
-            let (pool, unknown, monitors) = self.sim.with(|world| {
-                let count = |purpose| {
-                    let links = world.net.links.values();
-                    links.filter(|link| link.member == member && link.purpose == purpose).count()
-                };
-                (count(Purpose::Pool), count(Purpose::Unknown), count(Purpose::Monitor))
-            });
-            let Some(counts) = counts else {
-                assert_eq!(pool + unknown + monitors, 0, "P43: n{member} is no server, but has connections");
-                continue;
-            };
-            let held = (counts.available + counts.in_use) as usize;
-            let is_right = (pool..=pool + unknown).any(|open| (held..=held + counts.pending as usize).contains(&open));
-            assert!(is_right, "P1: {counts:?} of n{member}, but {pool} connections");
-            assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
-            assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
-        }
-    }
-
-    /// Checks that the client's view matches the deployment, and that its pools work (S19, P51).
-    fn converged(&self) {
-        let client = match self.subject() {
-            Subject::Client(client) => client,
-            Subject::Session(session) => {
-                for host in session.hosts() {
-                    let is_up = self.sim.with(|world| {
-                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
-                        world.truth.members[member].up
-                    });
-                    let is_right = host.connections.is_empty() != is_up;
-                    assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
-                }
-                return;
-            }
-        };
-        let topology = client.topology();
-        let description = topology.get();
-        let see = format!("{description}");
-        let seen: BTreeMap<usize, ServerType> = description
-            .servers()
-            .map(|server| {
-                let member = HOSTS.iter().position(|host| *host == server.address()).expect("one of the hosts");
-                (member, server.server_type())
-            })
-            .collect();
-        let ready: Vec<_> = client.servers();
-        self.sim.with(|world| {
-            world.counters.checks.add("S19");
-            let (plan, truth) = (&world.plan, &world.truth);
-            for (&member, &server_type) in &seen {
-                let right = if is_stranger(world, member) || !truth.members[member].up {
-                    ServerType::Unknown
-                } else {
-                    truth.members[member].view.server_type
-                };
-                let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
-                assert!(is_right, "S19: the client sees {see}, but n{member} is {right}");
-            }
-            let right_type = match (plan.direct, truth.deployment) {
-                (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
-                (None, Deployment::Sharded) => TopologyType::Sharded,
-                (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
-                (None, Deployment::Set | Deployment::Cluster) => TopologyType::ReplicaSetNoPrimary,
-            };
-            assert_eq!(description.topology_type(), right_type, "S19: the client sees {see}");
-            if right_type == TopologyType::ReplicaSetWithPrimary {
-                let members: Vec<usize> = seen.keys().copied().collect();
-                assert_eq!(members, truth.config, "S19: the client sees {see}");
-                assert_eq!(description.set_name(), Some(SET));
-            }
-        });
-        for server in ready.iter().filter(|server| server.server_type.is_data_bearing()) {
-            assert_eq!(server.pool.state, PoolState::Ready, "P51: {see}");
-        }
-    }
-
-    /// Ends the client.
-    fn end(&mut self) {
-        self.is_idle = true;
-        let closing = self.sim.with(|world| world.plan.closing);
-        let subject = self.subject().clone();
-        let mut close = None;
-        match closing {
-            Closing::Close => {
-                let sim = self.sim.clone();
-                close = Some(self.sim.start(async move {
-                    subject.close().await;
-                    sim.with(|world| {
-                        if world.tasks_count > 0 {
-                            world.violate(|| "S18: the close ends before the background tasks".to_owned());
-                        }
-                    });
-                }));
-            }
-            Closing::CloseDropped => {
-                let _ = pin!(subject.close()).poll(&mut Context::from_waker(Waker::noop()));
-                self.note(Kind::CloseDropped);
-            }
-            Closing::Drop => {
-                drop(subject);
-                self.subject = None;
-                self.note(Kind::ClientDropped);
-            }
-        }
-        // Commands that were sent may still be answered. The application drops the others.
-        self.step_until(self.now() + 1_000 * MS);
-        if closing != Closing::Drop {
-            self.sim.with(|world| {
-                let left: Vec<_> = world.operations.values().filter(|operation| operation.is_remote).collect();
-                let links = world.net.links.len();
-                assert!(left.len() <= links, "P43: operations wait for a closed client: {left:?}, {links} connections");
-            });
-        }
-        self.operations.clear();
-        self.step_until(self.now() + REST);
-        assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
-        self.sim.with(|world| {
-            world.counters.checks.add("P43");
-            world.counters.checks.add("S18");
-            let links: Vec<_> = world.net.links.keys().collect();
-            assert!(links.is_empty(), "P43: sockets are left: {links:?}");
-            assert_eq!(world.tasks_count, 0, "P43: background tasks are left");
-            assert!(world.operations.is_empty(), "P43: operations are left: {:?}", world.operations);
-        });
-        if closing != Closing::Drop {
-            self.begin_operation(self.sim.with(|world| world.draw_work()), DropPoint::Never, false);
-            self.step_until(self.now() + REST);
-            self.operations.clear();
-            self.subject = None;
-        }
-        self.settle();
-        assert_eq!(self.sim.with(|world| world.timers_count()), 0, "P43: timers are left");
-    }
-
     /// Checks the recorded events.
     fn judge(&mut self) {
         let is_client = self.sim.with(|world| world.plan.deployment != Deployment::Cluster);
@@ -632,24 +406,6 @@ impl Simulation {
             let trace = recorder.take().expect("no event is lost");
             let checked = self.sim.with(|world| trace.judge(&mut world.counters.checks));
             checked.unwrap_or_else(|violation| panic!("{violation}"));
-        }
-    }
-}
-
-/// A direct connection to a member of another set, or of no set, is rejected (SDAM-34).
-fn is_stranger(world: &World, member: usize) -> bool {
-    let known = &world.truth.members[member];
-    world.plan.named && world.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
-}
-
-/// Whether the client can run a command after the faults.
-fn is_usable(world: &World) -> bool {
-    match world.plan.direct {
-        Some(member) => world.truth.members[member].up && !is_stranger(world, member),
-        None => {
-            let truth = &world.truth;
-            let is_data = |&member: &usize| truth.members[member].view.server_type.is_data_bearing();
-            truth.config.iter().any(|member| truth.members[*member].up && is_data(member))
         }
     }
 }

@@ -1,0 +1,285 @@
+//! The phase without faults: results that are required within a bound in virtual time, and the
+//! state that must be left after the client has ended.
+
+use super::kind::Kind;
+use super::links::Purpose;
+use super::operations::{DropPoint, Subject};
+use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
+use super::simulation::Simulation;
+use super::truth::{Deployment, HOSTS, SET};
+use super::world::World;
+use crate::choices::Choices;
+use alloc::collections::BTreeMap;
+use core::pin::pin;
+use core::task::{Context, Waker};
+use poolhouse_core::ServerType;
+use poolhouse_core::pool::PoolState;
+use poolhouse_core::topology::TopologyType;
+
+/// Number of operations in each part of this phase.
+const OPERATIONS_IN_PEACE: u64 = 20;
+/// The time in which a client without faults and operations is at rest.
+const REST: u64 = 3_000 * MS;
+
+impl Simulation {
+    /// Runs from the end of the faults until the client is at rest.
+    pub(super) fn run_without_faults(&mut self) {
+        let (heartbeat, connect, pool) =
+            self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
+        let begun = self.now();
+        self.reset_options();
+        // The bound allows for detection of lost connections, and discovery of the servers one
+        // after the other. A session connects to a failed host again after a minute at most.
+        let pause = if matches!(self.subject(), Subject::Session(_)) { 70_000 * MS } else { 0 };
+        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause;
+        self.peace_gap_ms = u32::try_from(time / MS / OPERATIONS_IN_PEACE).unwrap_or(u32::MAX);
+        self.step_until(self.now() + time);
+        self.heal();
+        self.converged();
+        // A change that began during the faults may have come later.
+        self.reset_options();
+        self.is_judged = true;
+        self.peace_gap_ms = 100;
+        let (judged_from, generations) = (self.now(), self.generations());
+        // One operation hangs, forever or until it times out. The others must not be affected (P54).
+        let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
+        let hangs = is_shared && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
+        let hung = hangs.then(|| {
+            self.note(Kind::OpHangs);
+            let work = self.sim.with(World::hanging_work);
+            self.begin_operation(work, DropPoint::Never, false)
+        });
+        self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
+        self.is_idle = true;
+        self.step_until(self.now() + heartbeat + connect + REST);
+        // Selections that began during the faults may wait for a server that stays dead, twice.
+        let bound = self.now() + self.sim.with(|world| 2 * nanos(world.plan.client.server_selection_timeout));
+        let is_over = |world: &mut World| world.operations.values().all(|operation| operation.hangs);
+        while self.now() < bound && !self.sim.with(is_over) {
+            self.step();
+        }
+        self.sim.with(|world| {
+            let left: Vec<_> = world.operations.values().filter(|operation| !operation.hangs).collect();
+            world.counters.checks.add("P51");
+            assert!(left.is_empty(), "P51: operations do not end: {left:?}");
+        });
+        if self.sim.with(|world| world.broken_closed_at < judged_from) {
+            assert_eq!(self.generations(), generations, "S12: a pool was cleared without a fault");
+        }
+        if let Some(hung) = hung {
+            self.sim.with(|world| world.counters.checks.add("P54"));
+            // The application drops it. Its connection waits for the late reply for a short time.
+            self.operations.remove(&hung);
+            self.step_until(self.now() + REST);
+        }
+        self.at_rest(hung.is_some());
+        let elapsed_ms = (self.now() - begun) / MS;
+        self.sim.with(|world| {
+            world.counters.checks.add("P53");
+            let each = if world.plan.dual { 2 } else { 1 };
+            // Checks are 500 ms apart or more. The margin is for pools before the first check fails.
+            let most = each * (elapsed_ms / 500 + 24);
+            for (member, &dials) in &world.dead_dials {
+                assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
+            }
+        });
+    }
+
+    /// The generations of the pools of known servers. A failed check of another clears its pool.
+    fn generations(&self) -> Vec<(String, u64)> {
+        let Subject::Client(client) = self.subject() else { return Vec::new() };
+        let known = client.servers().into_iter().filter(|server| server.server_type.is_known());
+        known.map(|server| (server.address, server.pool.generation)).collect()
+    }
+
+    /// Undoes the changes of options.
+    fn reset_options(&self) {
+        let pool = self.sim.with(|world| world.plan.pool);
+        let reset = match self.subject() {
+            Subject::Client(client) => client.set_pool_options(pool),
+            Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
+        };
+        reset.expect("valid options");
+    }
+
+    /// An operation detects a connection that broke before the faults stopped, and its server is
+    /// then unknown until the next check (S19). This waits for that check.
+    fn heal(&mut self) {
+        loop {
+            let bound =
+                self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
+            if self.now() >= bound {
+                return;
+            }
+            self.step();
+        }
+    }
+
+    /// Checks the counts of a client without operations (P1, P43).
+    fn at_rest(&self, has_hung: bool) {
+        let servers = match self.subject() {
+            Subject::Client(client) => client.servers(),
+            Subject::Session(session) => {
+                let hosts = session.hosts();
+                let in_flight: u32 = hosts.iter().flat_map(|host| &host.connections).map(|open| open.in_flight).sum();
+                // The stream of a request that is never answered is never free.
+                assert!(in_flight <= u32::from(has_hung), "P43: requests stay in flight: {hosts:?}");
+                return;
+            }
+        };
+        for (member, host) in HOSTS.iter().enumerate() {
+            let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
+            let (pool, unknown, monitors) = self.sim.with(|world| {
+                let count = |purpose| {
+                    let links = world.net.links.values();
+                    links.filter(|link| link.member == member && link.purpose == purpose).count()
+                };
+                (count(Purpose::Pool), count(Purpose::Unknown), count(Purpose::Monitor))
+            });
+            let Some(counts) = counts else {
+                assert_eq!(pool + unknown + monitors, 0, "P43: n{member} is no server, but has connections");
+                continue;
+            };
+            let held = (counts.available + counts.in_use) as usize;
+            let is_right = (pool..=pool + unknown).any(|open| (held..=held + counts.pending as usize).contains(&open));
+            assert!(is_right, "P1: {counts:?} of n{member}, but {pool} connections");
+            assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
+            assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
+        }
+    }
+
+    /// Checks that the client's view matches the deployment, and that its pools work (S19, P51).
+    fn converged(&self) {
+        let client = match self.subject() {
+            Subject::Client(client) => client,
+            Subject::Session(session) => {
+                for host in session.hosts() {
+                    let is_up = self.sim.with(|world| {
+                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+                        world.truth.members[member].up
+                    });
+                    let is_right = host.connections.is_empty() != is_up;
+                    assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
+                }
+                return;
+            }
+        };
+        let topology = client.topology();
+        let description = topology.get();
+        let see = format!("{description}");
+        let seen: BTreeMap<usize, ServerType> = description
+            .servers()
+            .map(|server| {
+                let member = HOSTS.iter().position(|host| *host == server.address()).expect("one of the hosts");
+                (member, server.server_type())
+            })
+            .collect();
+        let ready: Vec<_> = client.servers();
+        self.sim.with(|world| {
+            world.counters.checks.add("S19");
+            let (plan, truth) = (&world.plan, &world.truth);
+            for (&member, &server_type) in &seen {
+                let right = if is_stranger(world, member) || !truth.members[member].up {
+                    ServerType::Unknown
+                } else {
+                    truth.members[member].view.server_type
+                };
+                let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
+                assert!(is_right, "S19: the client sees {see}, but n{member} is {right}");
+            }
+            let right_type = match (plan.direct, truth.deployment) {
+                (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
+                (None, Deployment::Sharded) => TopologyType::Sharded,
+                (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
+                (None, Deployment::Set | Deployment::Cluster) => TopologyType::ReplicaSetNoPrimary,
+            };
+            assert_eq!(description.topology_type(), right_type, "S19: the client sees {see}");
+            if right_type == TopologyType::ReplicaSetWithPrimary {
+                let members: Vec<usize> = seen.keys().copied().collect();
+                assert_eq!(members, truth.config, "S19: the client sees {see}");
+                assert_eq!(description.set_name(), Some(SET));
+            }
+        });
+        for server in ready.iter().filter(|server| server.server_type.is_data_bearing()) {
+            assert_eq!(server.pool.state, PoolState::Ready, "P51: {see}");
+        }
+    }
+
+    /// Ends the client.
+    pub(super) fn end(&mut self) {
+        self.is_idle = true;
+        let closing = self.sim.with(|world| world.plan.closing);
+        let subject = self.subject().clone();
+        let mut close = None;
+        match closing {
+            Closing::Close => {
+                let sim = self.sim.clone();
+                close = Some(self.sim.start(async move {
+                    subject.close().await;
+                    sim.with(|world| {
+                        if world.tasks_count > 0 {
+                            world.violate(|| "S18: the close ends before the background tasks".to_owned());
+                        }
+                    });
+                }));
+            }
+            Closing::CloseDropped => {
+                let _ = pin!(subject.close()).poll(&mut Context::from_waker(Waker::noop()));
+                self.note(Kind::CloseDropped);
+            }
+            Closing::Drop => {
+                drop(subject);
+                self.subject = None;
+                self.note(Kind::ClientDropped);
+            }
+        }
+        // Commands that were sent may still be answered. The application drops the others.
+        self.step_until(self.now() + 1_000 * MS);
+        if closing != Closing::Drop {
+            self.sim.with(|world| {
+                let left: Vec<_> = world.operations.values().filter(|operation| operation.is_remote).collect();
+                let links = world.net.links.len();
+                assert!(left.len() <= links, "P43: operations wait for a closed client: {left:?}, {links} connections");
+            });
+        }
+        self.operations.clear();
+        // The host is no longer busy, and its timers are in time.
+        self.sim.with(|world| world.peace = true);
+        self.step_until(self.now() + REST);
+        assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
+        self.sim.with(|world| {
+            world.counters.checks.add("P43");
+            world.counters.checks.add("S18");
+            let links: Vec<_> = world.net.links.keys().collect();
+            assert!(links.is_empty(), "P43: sockets are left: {links:?}");
+            assert_eq!(world.tasks_count, 0, "P43: background tasks are left");
+            assert!(world.operations.is_empty(), "P43: operations are left: {:?}", world.operations);
+        });
+        if closing != Closing::Drop {
+            self.begin_operation(self.sim.with(|world| world.draw_work()), DropPoint::Never, false);
+            self.step_until(self.now() + REST);
+            self.operations.clear();
+            self.subject = None;
+        }
+        self.settle();
+        assert_eq!(self.sim.with(|world| world.timers_count()), 0, "P43: timers are left");
+    }
+}
+
+/// A direct connection to a member of another set, or of no set, is rejected (SDAM-34).
+fn is_stranger(world: &World, member: usize) -> bool {
+    let known = &world.truth.members[member];
+    world.plan.named && world.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
+}
+
+/// Whether the client can run a command after the faults.
+pub(super) fn is_usable(world: &World) -> bool {
+    match world.plan.direct {
+        Some(member) => world.truth.members[member].up && !is_stranger(world, member),
+        None => {
+            let truth = &world.truth;
+            let is_data = |&member: &usize| truth.members[member].view.server_type.is_data_bearing();
+            truth.config.iter().any(|member| truth.members[*member].up && is_data(member))
+        }
+    }
+}
