@@ -138,13 +138,13 @@ fn each_operation_ends_at_its_own_limit_in_any_order() {
 /// percentile.
 #[test]
 fn operations_end_soon_after_their_limits() {
-    const COUNT: u64 = 128;
+    const COUNT: usize = 128;
     let server = silent_server();
     let client = client(&server);
     run(async {
-        warm(&client, COUNT as usize).await;
+        warm(&client, COUNT).await;
         // The limits are neither in ascending nor in descending order.
-        let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + n * 37 % COUNT * 5)).collect();
+        let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + (n * 37 % COUNT) as u64 * 5)).collect();
         let begun = Instant::now();
         let operations: Vec<_> = limits.iter().map(|limit| time_out_after(&client, *limit)).collect();
         let due: Vec<_> = limits.iter().map(|limit| begun + *limit).collect();

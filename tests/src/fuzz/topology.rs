@@ -301,7 +301,7 @@ impl<M: Memory> Run<M> {
         assert_eq!(found.topology_type(), state.topology_type);
         assert_eq!(found.set_name(), state.set_name.as_deref());
         assert_eq!(found.max_set_version(), state.max_set_version);
-        assert_eq!(found.max_election_id(), state.max_election_id);
+        assert_eq!(found.max_election_id(), state.max_election_id, "the greatest electionId");
         assert_eq!(found.is_compatible(), state.is_compatible());
         assert_eq!(found.logical_session_timeout_minutes(), state.session_timeout());
         assert_eq!(found.servers().count(), state.servers.len(), "the number of members");
