@@ -31,12 +31,12 @@ const AMPLE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Operation {
     begun: u64,
-    /// The end of its own time limit, on the client's clock.
+    /// The end of the operation's time limit, on the client's clock.
     deadline: Option<u64>,
     /// The client's clock when it began.
     begun_clock: u64,
     must_succeed: bool,
-    /// Its commands are not answered, so it does not end by itself.
+    /// Its commands are not answered, so it ends only when it is dropped or times out.
     pub(super) hangs: bool,
     /// It needs a server.
     pub(super) is_remote: bool,
@@ -449,7 +449,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
     Ok(())
 }
 
-/// An operation whose future may be dropped. Its end is recorded in the world.
+/// An operation, and when its future is dropped. Its end is recorded in the world.
 pub(super) struct Running<F> {
     pub(super) sim: Sim,
     pub(super) id: u64,

@@ -30,7 +30,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 const STEPS_MAX: u64 = 2_000_000;
 /// Upper bound of the polls of tasks at one instant.
 const POLLS_MAX: u64 = 20_000;
-/// Upper bound of the polls of tasks in a virtual second, besides those for operations.
+/// Upper bound of the polls of tasks in a virtual second.
 const POLLS_PER_SECOND_MAX: u64 = 20_000;
 
 std::thread_local! {
@@ -410,7 +410,7 @@ impl Simulation {
     }
 }
 
-/// Passes an event to the log, whose lines are added to the trace.
+/// Passes an event to the log, and adds the lines of the log to the trace.
 fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
     let now: Instant = sim.with(|world| world.clock());
     let mut log = lock(log);
