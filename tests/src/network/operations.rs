@@ -238,7 +238,7 @@ impl World {
             0..=7 => {
                 let is_idempotent = self.draws.tasks.one_in(2);
                 // One on each host.
-                let executions_max = if is_idempotent { HOSTS.len() as u32 } else { 1 };
+                let executions_max = if is_idempotent { u32::try_from(HOSTS.len()).unwrap_or(u32::MAX) } else { 1 };
                 let number = self.number(executions_max, false);
                 // A timeout of zero is none.
                 let timeout = timeout.filter(|timeout| !timeout.is_zero());

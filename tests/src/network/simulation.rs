@@ -53,7 +53,9 @@ impl PanicWatch {
                     return before(info);
                 }
                 let place = info.location().map(|place| format!("{}:{}", place.file(), place.line()));
-                let text = info.payload_as_str().unwrap_or("a panic without a message");
+                let payload = info.payload();
+                let text = payload.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
                 let text = format!("{text} ({})", place.unwrap_or_default());
                 PANIC.with_borrow_mut(|first| first.get_or_insert(text).len());
             }));
@@ -207,7 +209,7 @@ impl Simulation {
     }
 
     /// Takes the counters and the trace.
-    pub(super) fn take(&mut self, counters: &mut Counters, trace: &mut Vec<String>) {
+    pub(super) fn take(&self, counters: &mut Counters, trace: &mut Vec<String>) {
         let steps = self.polls;
         self.sim.with(|world| {
             world.counters.steps = steps;
@@ -332,7 +334,8 @@ impl Simulation {
             None => {}
             Some(Event::Begin) => self.begin(),
             Some(Event::DropOperation(id)) => {
-                if self.operations.remove(&id).is_some_and(|task| !task.is_finished()) {
+                let task = self.operations.remove(&id);
+                if task.is_some_and(|task| !task.is_finished()) {
                     self.note(Kind::DropLater);
                 }
             }
