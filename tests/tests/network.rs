@@ -13,7 +13,10 @@ use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
 /// Shrunk runs that fail with a bug planted, and the patch of tests/planted-bugs.
-const SCRIPTS: [(&str, &str); 0] = [];
+const SCRIPTS: [(&str, &str); 2] = [
+    (include_str!("network/drain_too_long.txt"), "drain_too_long"),
+    (include_str!("network/mux_output_not_woken.txt"), "mux_output_not_woken"),
+];
 
 static LIVES: Lives<Counters> = Lives {
     suite: "network",

@@ -167,7 +167,7 @@ kinds! {
     DropWhenWoken,
     /// The future of an operation is dropped at any time.
     DropLater,
-    /// A client whose last handle is dropped.
+    /// The last handle of a client is dropped.
     ClientDropped,
     /// The future of a close is dropped.
     CloseDropped,

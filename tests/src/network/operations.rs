@@ -31,12 +31,12 @@ const AMPLE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Operation {
     begun: u64,
-    /// The end of its own time limit, on the client's clock.
+    /// The end of the operation's time limit, on the client's clock.
     deadline: Option<u64>,
     /// The client's clock when it began.
     begun_clock: u64,
     must_succeed: bool,
-    /// Its commands are not answered, so it does not end by itself.
+    /// Its commands are not answered, so it ends only when it is dropped or times out.
     pub(super) hangs: bool,
     /// It needs a server.
     pub(super) is_remote: bool,
@@ -238,7 +238,7 @@ impl World {
             0..=7 => {
                 let is_idempotent = self.draws.tasks.one_in(2);
                 // One on each host.
-                let executions_max = if is_idempotent { HOSTS.len() as u32 } else { 1 };
+                let executions_max = if is_idempotent { u32::try_from(HOSTS.len()).unwrap_or(u32::MAX) } else { 1 };
                 let number = self.number(executions_max, false);
                 // A timeout of zero is none.
                 let timeout = timeout.filter(|timeout| !timeout.is_zero());
@@ -449,7 +449,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
     Ok(())
 }
 
-/// An operation whose future may be dropped. Its end is recorded in the world.
+/// An operation, and when its future is dropped. Its end is recorded in the world.
 pub(super) struct Running<F> {
     pub(super) sim: Sim,
     pub(super) id: u64,

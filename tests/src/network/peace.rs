@@ -36,7 +36,7 @@ impl Simulation {
         self.step_until(self.now() + time);
         self.heal();
         self.converged();
-        // A change that began during the faults may have come later.
+        // An operation that began during the faults may have changed them again.
         self.reset_options();
         self.is_judged = true;
         self.peace_gap_ms = 100;

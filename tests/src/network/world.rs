@@ -70,7 +70,7 @@ pub(super) struct World {
     pub(super) last_kind: Option<Kind>,
     /// The last fault of a message.
     pub(super) last_fault: Option<Kind>,
-    /// All tasks are polled when nothing else is to be done.
+    /// All tasks are polled when no other work is left.
     pub(super) is_disturbed: bool,
     /// All tasks are being polled although nothing has happened.
     pub(super) is_disturbing: bool,
@@ -90,7 +90,7 @@ pub(super) struct World {
     pub(super) broken_closed_at: u64,
     /// Connection attempts to members that stay dead.
     pub(super) dead_dials: BTreeMap<usize, u32>,
-    /// What the client did wrong in a call that returns to it.
+    /// A violation that was found in a call of the client, which must return.
     pub(super) violation: Option<String>,
 }
 
