@@ -1,5 +1,5 @@
-//! Invariants of every pool (P), multiplexed pool (M) and monitor (S): tests, models and simulators refer to them
-//! by number.
+//! Invariants of every pool (P), multiplexed pool (M) and monitor (S): tests, models and simulators
+//! refer to them by number.
 //!
 //! Requirements of MongoDB's specifications have separate ids (CMAP, MON, SDAM, LOG). The
 //! invariants below restate them in a form that can be checked after every single step, and add

@@ -31,8 +31,8 @@ mod peace;
 mod plan;
 mod platform;
 mod simulation;
+mod state;
 mod truth;
-mod world;
 
 pub use kind::{Counters, Kind};
 

@@ -1,7 +1,7 @@
 //! The checks of a machine after each call, against the ids of [`crate::invariants`].
 //!
-//! Generators use `Watched` instead of a machine. It has the same methods, and panics with the id of
-//! a broken invariant and the observed outputs. A watched pool holds its reference model
+//! Generators use `Watched` instead of a machine. It has the same methods, and panics with the id
+//! of a broken invariant and the observed outputs. A watched pool holds its reference model
 //! ([`crate::model`]), applies each call to both, and compares the results, the events, and all
 //! observable state, for pools with limited memory too. A watched monitor and a watched control
 //! machine have an oracle: it keeps its own state and checks that what happened is allowed, where a

@@ -1,11 +1,10 @@
 //! Exhaustive breadth-first search over the states of the real state machines.
 //!
-//! A [`Scope`] consists of a state machine, its model or [oracle](crate::oracle), a simulated driver,
-//! and the possible inputs. [`search`] visits
-//! every reachable state, checks each step, and ends when no new state is found: states are left
-//! out only by a limit, which is an error. States are [equal](crate::canon::Canon) if they differ
-//! only in history, so that no limit on steps is needed: a scope of three clients covers all
-//! interactions of three clients, of any duration.
+//! A [`Scope`] consists of a state machine, its model or [oracle](crate::oracle), a simulated
+//! driver, and the possible inputs. [`search`] visits every reachable state, checks each step, and
+//! ends when no new state is found: states are left out only by a limit, which is an error. States
+//! are [equal](crate::canon::Canon) if they differ only in history, so that no limit on steps is
+//! needed: a scope of three clients covers all interactions of three clients, of any duration.
 //!
 //! A finding is reported with the shortest list of inputs that leads to it.
 //!

@@ -171,8 +171,8 @@ impl Suite {
 
 /// Runs a target whose cases share a build, processes or figures.
 ///
-/// nextest runs each case in a separate process. Such a target has one case there, `all`, which runs
-/// this program without nextest's variable. Its output lists the cases.
+/// nextest runs each case in a separate process. Such a target has one case there, `all`, which
+/// runs this program without nextest's variable. Its output lists the cases.
 pub fn as_one(target: impl FnOnce() -> ExitCode) -> ExitCode {
     if env::var_os(NEXTEST).is_none() {
         return target();

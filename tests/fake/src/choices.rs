@@ -1,5 +1,5 @@
-//! Sources of choices for a test body: a seeded generator, or the bytes of a fuzzer. A body that draws
-//! only bounded choices runs with each of them.
+//! Sources of choices for a test body: a seeded generator, or the bytes of a fuzzer. A body that
+//! draws only bounded choices runs with each of them.
 
 mod decisions;
 

@@ -1,5 +1,5 @@
-//! The clock and its timers: never early, hardly late, in order, at any distance, and cancelled when
-//! they are dropped.
+//! The clock and its timers: never early, hardly late, in order, at any distance, and cancelled
+//! when they are dropped.
 
 use super::alarm::Alarm;
 use super::{Hosted, Subject, case_of_threads, run_case};

@@ -219,7 +219,8 @@ impl Model {
         self.waiters.iter().find(|waiter| waiter.number == number)
     }
 
-    /// Whether check-outs with an unclaimed outcome, connections, services or owed actions are left.
+    /// Whether check-outs with an unclaimed outcome, connections, services or owed actions are
+    /// left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.conns.is_empty() && self.services.is_empty()

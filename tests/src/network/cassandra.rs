@@ -4,7 +4,7 @@
 use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plan::MS;
-use super::world::World;
+use super::state::State;
 use crate::choices::Choices;
 
 /// Version, flags, stream (2), opcode, length of the body (4).
@@ -68,7 +68,7 @@ fn error(code: u32) -> Vec<u8> {
     body
 }
 
-impl World {
+impl State {
     /// A member processes all complete frames.
     pub(super) fn process_frames(&mut self, id: u64) {
         loop {

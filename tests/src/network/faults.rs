@@ -3,8 +3,8 @@
 use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plan::MS;
+use super::state::State;
 use super::truth::{Deployment, HOSTS, Way};
-use super::world::World;
 use crate::choices::Choices;
 
 /// Faults of members, of connections and of the host, at drawn times.
@@ -32,7 +32,7 @@ const FAULTS: [Kind; 21] = [
     Kind::Spurious,
 ];
 
-impl World {
+impl State {
     /// Executes the next fault, or ends the faults.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
@@ -295,8 +295,8 @@ impl World {
         self.note(Kind::ClockForward, by / MS);
     }
 
-    /// Stops the faults. Connections that the faults broke are reset. Members that are not to stay dead are restarted, and all members learn the
-    /// state of the set.
+    /// Stops the faults. Connections that the faults broke are reset. Members that are not to stay
+    /// dead are restarted, and all members learn the state of the set.
     fn end_faults(&mut self) {
         self.peace = true;
         self.trace_line(|| "== peace".to_owned());

@@ -4,8 +4,8 @@
 use super::kind::Kind;
 use super::links::{Event, Packet, Purpose, Stream};
 use super::plan::MS;
+use super::state::State;
 use super::truth::{Deployment, Version, object_id};
-use super::world::World;
 use crate::choices::Choices;
 use crate::fake::wire::{self, EXHAUST_ALLOWED, HEADER_BYTES, MORE_TO_COME, Message};
 use bson::{Document, doc};
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-impl World {
+impl State {
     /// A member processes all received bytes.
     pub(super) fn process_input(&mut self, id: u64) {
         if self.truth.deployment == Deployment::Cluster {

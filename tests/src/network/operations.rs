@@ -1,11 +1,12 @@
-//! The application: operations on the client or session, their outcomes, and futures that are dropped.
+//! The application: operations on the client or session, their outcomes, and futures that are
+//! dropped.
 
 use super::cassandra::text_of;
 use super::kind::Kind;
 use super::plan::{MS, draw_mux, draw_pool};
 use super::platform::Sim;
+use super::state::{Command, State};
 use super::truth::{Deployment, HOSTS};
-use super::world::{Command, World};
 use crate::choices::Choices;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -154,7 +155,7 @@ pub(super) enum DropPoint {
     WhenWoken(u32),
 }
 
-impl World {
+impl State {
     fn number(&mut self, executions_max: u32, hangs: bool) -> i64 {
         let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
         self.commands.insert(number, Command { executed: 0, executions_max, hangs });
@@ -210,9 +211,9 @@ impl World {
             // A check-out with a time limit is for writes.
             5..=7 if writes => {
                 let longest = if self.peace { 20 } else { 400 };
-                let pause = |world: &mut Self| match world.draws.tasks.one_in(2) {
+                let pause = |state: &mut Self| match state.draws.tasks.one_in(2) {
                     true => 0,
-                    false => u64::from(world.draws.tasks.below(longest)) * MS,
+                    false => u64::from(state.draws.tasks.below(longest)) * MS,
                 };
                 let count = self.draws.tasks.below(4);
                 let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, None))).collect();
@@ -387,7 +388,7 @@ async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(),
                 Ok(Response::Result(outcome)) => outcome.keyspace().ok().flatten(),
                 _ => None,
             };
-            sim.with(|world| world.replied(number, keyspace == Some(&*text)));
+            sim.with(|state| state.replied(number, keyspace == Some(&*text)));
         }
         Work::ReconfigureMux(options) => session.set_mux_options(options)?,
         Work::Subscribe(time) => {
@@ -408,7 +409,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                 options = options.read_preference(ReadPreference::of(command.mode));
             }
             let reply = client.run_command_with("test", command.document(), options).await?;
-            sim.with(|world| world.replied(command.number, command.is_answered_by(&reply)));
+            sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
         }
         Work::Session { timeout, mode, commands, pause } => {
             let mut connection = match timeout {
@@ -420,12 +421,12 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                     sim.sleep(pause).await;
                 }
                 match connection.run_command("test", command.document()).await {
-                    Ok(reply) => sim.with(|world| world.replied(command.number, command.is_answered_by(&reply))),
+                    Ok(reply) => sim.with(|state| state.replied(command.number, command.is_answered_by(&reply))),
                     Err(error) => {
                         // The connection is still usable only if the command was not executed.
                         let again = connection.run_command("test", command.document()).await;
                         if matches!(again, Err(Error::Operation(OperationError::Broken(_)))) {
-                            sim.with(|world| world.counters.count(Kind::OpBroken));
+                            sim.with(|state| state.counters.count(Kind::OpBroken));
                         }
                         return Err(error);
                     }
@@ -449,7 +450,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
     Ok(())
 }
 
-/// An operation, and when its future is dropped. Its end is recorded in the world.
+/// An operation, and when its future is dropped. Its end is recorded in the state.
 pub(super) struct Running<F> {
     pub(super) sim: Sim,
     pub(super) id: u64,
@@ -464,10 +465,10 @@ impl<F: Future<Output = Result<(), Failed>>> Future for Running<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // A poll without a reason is not counted.
-        let is_disturbing = self.sim.with(|world| world.is_disturbing);
+        let is_disturbing = self.sim.with(|state| state.is_disturbing);
         let drop_point = if is_disturbing { DropPoint::Never } else { self.drop_point };
         if drop_point == DropPoint::WhenWoken(self.polls) {
-            self.sim.with(|world| world.counters.count(Kind::DropWhenWoken));
+            self.sim.with(|state| state.counters.count(Kind::DropWhenWoken));
             return Poll::Ready(());
         }
         self.polls += u32::from(!is_disturbing);
@@ -475,11 +476,11 @@ impl<F: Future<Output = Result<(), Failed>>> Future for Running<F> {
         if let Poll::Ready(result) = work.as_mut().poll(context) {
             self.work = None;
             let (sim, id) = (self.sim.clone(), self.id);
-            sim.with(|world| world.end_operation(id, Some(&result)));
+            sim.with(|state| state.end_operation(id, Some(&result)));
             return Poll::Ready(());
         }
         if drop_point == DropPoint::AfterPoll(self.polls) {
-            self.sim.with(|world| world.counters.count(Kind::DropAfterPoll));
+            self.sim.with(|state| state.counters.count(Kind::DropAfterPoll));
             return Poll::Ready(());
         }
         Poll::Pending
@@ -491,7 +492,7 @@ impl<F> Drop for Running<F> {
         if let Some(work) = self.work.take() {
             drop(work);
             let id = self.id;
-            self.sim.with(|world| world.end_operation(id, None));
+            self.sim.with(|state| state.end_operation(id, None));
         }
     }
 }

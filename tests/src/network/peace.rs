@@ -6,8 +6,8 @@ use super::links::Purpose;
 use super::operations::{DropPoint, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
 use super::simulation::Simulation;
+use super::state::State;
 use super::truth::{Deployment, HOSTS, SET};
-use super::world::World;
 use crate::choices::Choices;
 use alloc::collections::BTreeMap;
 use core::pin::pin;
@@ -25,7 +25,7 @@ impl Simulation {
     /// Runs from the end of the faults until the client is at rest.
     pub(super) fn run_without_faults(&mut self) {
         let (heartbeat, connect, pool) =
-            self.sim.with(|world| (world.plan.heartbeat, world.plan.connect, world.plan.pool));
+            self.sim.with(|state| (state.plan.heartbeat, state.plan.connect, state.plan.pool));
         let begun = self.now();
         self.reset_options();
         // The bound allows for detection of lost connections, and discovery of the servers one
@@ -41,45 +41,47 @@ impl Simulation {
         self.is_judged = true;
         self.peace_gap_ms = 100;
         let (judged_from, generations) = (self.now(), self.generations());
-        // One operation hangs, forever or until it times out. The others must not be affected (P54).
+        // One operation hangs, forever or until it times out. The others must not be affected
+        // (P54).
         let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
-        let hangs = is_shared && self.sim.with(|world| is_usable(world) && world.draws.tasks.one_in(4));
+        let hangs = is_shared && self.sim.with(|state| is_usable(state) && state.draws.tasks.one_in(4));
         let hung = hangs.then(|| {
             self.note(Kind::OpHangs);
-            let work = self.sim.with(World::hanging_work);
+            let work = self.sim.with(State::hanging_work);
             self.begin_operation(work, DropPoint::Never, false)
         });
         self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
         self.is_idle = true;
         self.step_until(self.now() + heartbeat + connect + REST);
         // Selections that began during the faults may wait for a server that stays dead, twice.
-        let bound = self.now() + self.sim.with(|world| 2 * nanos(world.plan.client.server_selection_timeout));
-        let is_over = |world: &mut World| world.operations.values().all(|operation| operation.hangs);
+        let bound = self.now() + self.sim.with(|state| 2 * nanos(state.plan.client.server_selection_timeout));
+        let is_over = |state: &mut State| state.operations.values().all(|operation| operation.hangs);
         while self.now() < bound && !self.sim.with(is_over) {
             self.step();
         }
-        self.sim.with(|world| {
-            let left: Vec<_> = world.operations.values().filter(|operation| !operation.hangs).collect();
-            world.counters.checks.add("P51");
+        self.sim.with(|state| {
+            let left: Vec<_> = state.operations.values().filter(|operation| !operation.hangs).collect();
+            state.counters.checks.add("P51");
             assert!(left.is_empty(), "P51: operations do not end: {left:?}");
         });
-        if self.sim.with(|world| world.broken_closed_at < judged_from) {
+        if self.sim.with(|state| state.broken_closed_at < judged_from) {
             assert_eq!(self.generations(), generations, "S12: a pool was cleared without a fault");
         }
         if let Some(hung) = hung {
-            self.sim.with(|world| world.counters.checks.add("P54"));
+            self.sim.with(|state| state.counters.checks.add("P54"));
             // The application drops it. Its connection waits for the late reply for a short time.
             self.operations.remove(&hung);
             self.step_until(self.now() + REST);
         }
         self.at_rest(hung.is_some());
         let elapsed_ms = (self.now() - begun) / MS;
-        self.sim.with(|world| {
-            world.counters.checks.add("P53");
-            let each = if world.plan.dual { 2 } else { 1 };
-            // Checks are 500 ms apart or more. The margin is for pools before the first check fails.
+        self.sim.with(|state| {
+            state.counters.checks.add("P53");
+            let each = if state.plan.dual { 2 } else { 1 };
+            // Checks are 500 ms apart or more. The margin is for pools before the first check
+            // fails.
             let most = each * (elapsed_ms / 500 + 24);
-            for (member, &dials) in &world.dead_dials {
+            for (member, &dials) in &state.dead_dials {
                 assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
             }
         });
@@ -94,7 +96,7 @@ impl Simulation {
 
     /// Undoes the changes of options.
     fn reset_options(&self) {
-        let pool = self.sim.with(|world| world.plan.pool);
+        let pool = self.sim.with(|state| state.plan.pool);
         let reset = match self.subject() {
             Subject::Client(client) => client.set_pool_options(pool),
             Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
@@ -107,7 +109,7 @@ impl Simulation {
     fn heal(&mut self) {
         loop {
             let bound =
-                self.sim.with(|world| world.broken_closed_at + world.plan.heartbeat + world.plan.connect + REST);
+                self.sim.with(|state| state.broken_closed_at + state.plan.heartbeat + state.plan.connect + REST);
             if self.now() >= bound {
                 return;
             }
@@ -129,9 +131,9 @@ impl Simulation {
         };
         for (member, host) in HOSTS.iter().enumerate() {
             let counts = servers.iter().find(|server| server.address == *host).map(|server| server.pool.counts);
-            let (pool, unknown, monitors) = self.sim.with(|world| {
+            let (pool, unknown, monitors) = self.sim.with(|state| {
                 let count = |purpose| {
-                    let links = world.net.links.values();
+                    let links = state.net.links.values();
                     links.filter(|link| link.member == member && link.purpose == purpose).count()
                 };
                 (count(Purpose::Pool), count(Purpose::Unknown), count(Purpose::Monitor))
@@ -154,9 +156,9 @@ impl Simulation {
             Subject::Client(client) => client,
             Subject::Session(session) => {
                 for host in session.hosts() {
-                    let is_up = self.sim.with(|world| {
+                    let is_up = self.sim.with(|state| {
                         let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
-                        world.truth.members[member].up
+                        state.truth.members[member].up
                     });
                     let is_right = host.connections.is_empty() != is_up;
                     assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
@@ -175,11 +177,11 @@ impl Simulation {
             })
             .collect();
         let ready: Vec<_> = client.servers();
-        self.sim.with(|world| {
-            world.counters.checks.add("S19");
-            let (plan, truth) = (&world.plan, &world.truth);
+        self.sim.with(|state| {
+            state.counters.checks.add("S19");
+            let (plan, truth) = (&state.plan, &state.truth);
             for (&member, &server_type) in &seen {
-                let right = if is_stranger(world, member) || !truth.members[member].up {
+                let right = if is_stranger(state, member) || !truth.members[member].up {
                     ServerType::Unknown
                 } else {
                     truth.members[member].view.server_type
@@ -208,7 +210,7 @@ impl Simulation {
     /// Ends the client.
     pub(super) fn end(&mut self) {
         self.is_idle = true;
-        let closing = self.sim.with(|world| world.plan.closing);
+        let closing = self.sim.with(|state| state.plan.closing);
         let subject = self.subject().clone();
         let mut close = None;
         match closing {
@@ -216,9 +218,9 @@ impl Simulation {
                 let sim = self.sim.clone();
                 close = Some(self.sim.start(async move {
                     subject.close().await;
-                    sim.with(|world| {
-                        if world.tasks_count > 0 {
-                            world.violate(|| "S18: the close ends before the background tasks".to_owned());
+                    sim.with(|state| {
+                        if state.tasks_count > 0 {
+                            state.violate(|| "S18: the close ends before the background tasks".to_owned());
                         }
                     });
                 }));
@@ -236,48 +238,48 @@ impl Simulation {
         // Commands that were sent may still be answered. The application drops the others.
         self.step_until(self.now() + 1_000 * MS);
         if closing != Closing::Drop {
-            self.sim.with(|world| {
-                let left: Vec<_> = world.operations.values().filter(|operation| operation.is_remote).collect();
-                let links = world.net.links.len();
+            self.sim.with(|state| {
+                let left: Vec<_> = state.operations.values().filter(|operation| operation.is_remote).collect();
+                let links = state.net.links.len();
                 assert!(left.len() <= links, "P43: operations wait for a closed client: {left:?}, {links} connections");
             });
         }
         self.operations.clear();
         // The host is no longer busy, and its timers are in time.
-        self.sim.with(|world| world.peace = true);
+        self.sim.with(|state| state.peace = true);
         self.step_until(self.now() + REST);
         assert!(close.is_none_or(|close| close.is_finished()), "P43: the close does not end");
-        self.sim.with(|world| {
-            world.counters.checks.add("P43");
-            world.counters.checks.add("S18");
-            let links: Vec<_> = world.net.links.keys().collect();
+        self.sim.with(|state| {
+            state.counters.checks.add("P43");
+            state.counters.checks.add("S18");
+            let links: Vec<_> = state.net.links.keys().collect();
             assert!(links.is_empty(), "P43: sockets are left: {links:?}");
-            assert_eq!(world.tasks_count, 0, "P43: background tasks are left");
-            assert!(world.operations.is_empty(), "P43: operations are left: {:?}", world.operations);
+            assert_eq!(state.tasks_count, 0, "P43: background tasks are left");
+            assert!(state.operations.is_empty(), "P43: operations are left: {:?}", state.operations);
         });
         if closing != Closing::Drop {
-            self.begin_operation(self.sim.with(|world| world.draw_work()), DropPoint::Never, false);
+            self.begin_operation(self.sim.with(|state| state.draw_work()), DropPoint::Never, false);
             self.step_until(self.now() + REST);
             self.operations.clear();
             self.subject = None;
         }
         self.settle();
-        assert_eq!(self.sim.with(|world| world.timers_count()), 0, "P43: timers are left");
+        assert_eq!(self.sim.with(|state| state.timers_count()), 0, "P43: timers are left");
     }
 }
 
 /// A direct connection to a member of another set, or of no set, is rejected (SDAM-34).
-fn is_stranger(world: &World, member: usize) -> bool {
-    let known = &world.truth.members[member];
-    world.plan.named && world.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
+fn is_stranger(state: &State, member: usize) -> bool {
+    let known = &state.truth.members[member];
+    state.plan.named && state.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
 }
 
 /// Whether the client can run a command after the faults.
-pub(super) fn is_usable(world: &World) -> bool {
-    match world.plan.direct {
-        Some(member) => world.truth.members[member].up && !is_stranger(world, member),
+pub(super) fn is_usable(state: &State) -> bool {
+    match state.plan.direct {
+        Some(member) => state.truth.members[member].up && !is_stranger(state, member),
         None => {
-            let truth = &world.truth;
+            let truth = &state.truth;
             let is_data = |&member: &usize| truth.members[member].view.server_type.is_data_bearing();
             truth.config.iter().any(|member| truth.members[*member].up && is_data(member))
         }

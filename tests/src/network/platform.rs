@@ -4,8 +4,8 @@
 use super::kind::Kind;
 use super::links::Event;
 use super::plan::MS;
+use super::state::State;
 use super::truth::HOSTS;
-use super::world::World;
 use crate::choices::Choices;
 use alloc::sync::Arc;
 use async_task::{Runnable, Task};
@@ -20,35 +20,35 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A handle of a simulated world.
+/// A handle of a simulated network.
 #[derive(Clone, Debug)]
 pub(super) struct Sim(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    world: Mutex<World>,
+    state: Mutex<State>,
     ready: Arc<Mutex<Vec<Runnable>>>,
     /// A waker of each task.
     tasks: Mutex<Vec<Waker>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A failed assertion of the world poisons it, and the run still ends properly.
+    // A failed assertion about the state poisons it, and the run still ends properly.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sim {
-    pub(super) fn new(world: World) -> Self {
-        Self(Arc::new(Shared { world: Mutex::new(world), ready: Arc::default(), tasks: Mutex::default() }))
+    pub(super) fn new(state: State) -> Self {
+        Self(Arc::new(Shared { state: Mutex::new(state), ready: Arc::default(), tasks: Mutex::default() }))
     }
 
-    /// Accesses the world, then wakes the tasks that wait for what happened. No code of the client
-    /// runs while the world is locked.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
-        let mut world = lock(&self.0.world);
-        let result = work(&mut world);
-        let wakes = world.take_wakes();
-        drop(world);
+    /// Accesses the state, then wakes the tasks that wait for what happened. No code of the client
+    /// runs while the state is locked.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.0.state);
+        let result = work(&mut state);
+        let wakes = state.take_wakes();
+        drop(state);
         wakes.into_iter().for_each(Waker::wake);
         result
     }
@@ -59,7 +59,7 @@ impl Sim {
         let place = match ready.len() {
             0 => return None,
             1 => 0,
-            count => lock(&self.0.world).draws.schedule.index(count),
+            count => lock(&self.0.state).draws.schedule.index(count),
         };
         Some(ready.remove(place))
     }
@@ -85,7 +85,7 @@ impl Sim {
 
     /// Waits for this time on the client's clock.
     pub(super) async fn sleep(&self, nanos: u64) {
-        let at = self.with(|world| world.clock_ns() + nanos);
+        let at = self.with(|state| state.clock_ns() + nanos);
         self.sleep_until(Instant::from_nanos(at)).await;
     }
 }
@@ -95,14 +95,14 @@ struct Counted(Sim);
 
 impl Counted {
     fn new(sim: Sim) -> Self {
-        sim.with(|world| world.tasks_count += 1);
+        sim.with(|state| state.tasks_count += 1);
         Self(sim)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.with(|world| world.tasks_count -= 1);
+        self.0.with(|state| state.tasks_count -= 1);
     }
 }
 
@@ -118,7 +118,7 @@ impl Platform for Sim {
     type Task = Task<()>;
 
     fn now(&self) -> Instant {
-        lock(&self.0.world).clock()
+        lock(&self.0.state).clock()
     }
 
     async fn sleep_until(&self, at: Instant) {
@@ -127,20 +127,20 @@ impl Platform for Sim {
     }
 
     fn entropy(&self) -> u32 {
-        lock(&self.0.world).draws.entropy.below(u32::MAX)
+        lock(&self.0.state).draws.entropy.below(u32::MAX)
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let entropy = &mut lock(&self.0.world).draws.entropy;
+        let entropy = &mut lock(&self.0.state).draws.entropy;
         bytes.fill_with(|| u8::try_from(entropy.below(256)).unwrap_or_default());
         Ok(())
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let (delay, fault, dual) = self.with(|world| {
-            let fault = world.roll(&[Kind::DnsFailure, Kind::DnsSlow]);
-            let slow = if fault == Some(Kind::DnsSlow) { u64::from(world.draws.network.below(12_000)) } else { 0 };
-            (slow * MS, fault, world.plan.dual)
+        let (delay, fault, dual) = self.with(|state| {
+            let fault = state.roll(&[Kind::DnsFailure, Kind::DnsSlow]);
+            let slow = if fault == Some(Kind::DnsSlow) { u64::from(state.draws.network.below(12_000)) } else { 0 };
+            (slow * MS, fault, state.plan.dual)
         });
         if delay > 0 {
             self.sleep(delay).await;
@@ -155,11 +155,11 @@ impl Platform for Sim {
     }
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
-        let member = World::member_at(address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
-        let socket = Socket { link: self.with(|world| world.dial(member)), sim: self.clone() };
+        let member = State::member_at(address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
+        let socket = Socket { link: self.with(|state| state.dial(member)), sim: self.clone() };
         poll_fn(|context| {
-            self.with(|world| {
-                let near = &mut world.net.links.get_mut(&socket.link).expect("it is dialed").near;
+            self.with(|state| {
+                let near = &mut state.net.links.get_mut(&socket.link).expect("it is dialed").near;
                 if near.connected.is_none() {
                     near.reader = Some(context.waker().clone());
                 }
@@ -207,13 +207,13 @@ struct Timer {
 impl Timer {
     fn poll(&mut self, at: Instant, context: &Context<'_>) -> Poll<()> {
         let Self { sim, key } = self;
-        sim.with(|world| match *key {
-            None if at <= world.clock() => Poll::Ready(()),
+        sim.with(|state| match *key {
+            None if at <= state.clock() => Poll::Ready(()),
             None => {
-                *key = Some(world.set_timer(at, context.waker().clone()));
+                *key = Some(state.set_timer(at, context.waker().clone()));
                 Poll::Pending
             }
-            Some(key) if world.is_set(key, context.waker()) => Poll::Pending,
+            Some(key) if state.is_set(key, context.waker()) => Poll::Pending,
             Some(_) => Poll::Ready(()),
         })
     }
@@ -222,7 +222,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.sim.with(|world| world.clear_timer(key));
+            self.sim.with(|state| state.clear_timer(key));
         }
     }
 }
@@ -236,15 +236,15 @@ pub(super) struct Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.sim.with(|world| world.close_link(self.link));
+        self.sim.with(|state| state.close_link(self.link));
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.sim.with(|world| {
-            let is_short = world.comes(Kind::ShortRead);
-            let World { net, draws, effects, .. } = world;
+        self.sim.with(|state| {
+            let is_short = state.comes(Kind::ShortRead);
+            let State { net, draws, effects, .. } = state;
             let near = &mut net.links.get_mut(&self.link).expect("an open socket").near;
             let mut count = near.input.len().min(buf.len());
             if count > 0 {
@@ -271,26 +271,26 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let id = self.link;
-        self.sim.with(|world| {
-            let near = &mut world.net.links.get_mut(&id).expect("an open socket").near;
+        self.sim.with(|state| {
+            let near = &mut state.net.links.get_mut(&id).expect("an open socket").near;
             if near.is_reset {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
             // A stall ends when the socket becomes writable; the task then writes without another.
-            let is_stalled = near.is_full || near.writer.is_none() && world.comes(Kind::WriteStall);
-            let near = &mut world.net.links.get_mut(&id).expect("an open socket").near;
+            let is_stalled = near.is_full || near.writer.is_none() && state.comes(Kind::WriteStall);
+            let near = &mut state.net.links.get_mut(&id).expect("an open socket").near;
             if is_stalled {
                 near.writer = Some(context.waker().clone());
                 if !core::mem::replace(&mut near.is_full, true) {
-                    let at = world.now + u64::from(world.draws.host.below(1_000)) * MS;
-                    world.net.at(at, Event::Writable(id));
+                    let at = state.now + u64::from(state.draws.host.below(1_000)) * MS;
+                    state.net.at(at, Event::Writable(id));
                 }
                 return Poll::Pending;
             }
             near.writer = None;
-            let is_short = world.comes(Kind::ShortWrite);
-            let count = if is_short { world.draws.host.index(buf.len()) + 1 } else { buf.len() };
-            world.send(id, &buf[..count]);
+            let is_short = state.comes(Kind::ShortWrite);
+            let count = if is_short { state.draws.host.index(buf.len()) + 1 } else { buf.len() };
+            state.send(id, &buf[..count]);
             Poll::Ready(Ok(count))
         })
     }

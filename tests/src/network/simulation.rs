@@ -7,8 +7,8 @@ use super::operations::{DropPoint, Running, Subject, Work, execute};
 use super::peace::is_usable;
 use super::plan::{Draws, MS, Plan};
 use super::platform::Sim;
+use super::state::{PASSWORD, START, State, USER};
 use super::truth::{Deployment, HOSTS, SET};
-use super::world::{PASSWORD, START, USER, World};
 use crate::choices::Choices;
 use crate::oracle::trace::Recorder;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -137,7 +137,7 @@ impl Simulation {
         let watch = PanicWatch::new();
         let session = (plan.deployment == Deployment::Cluster).then(|| session_options(&plan));
         let (options, is_observed, reconfigures) = (options(&plan), plan.is_observed, plan.reconfigures);
-        let sim = Sim::new(World::new(plan, draws, is_traced));
+        let sim = Sim::new(State::new(plan, draws, is_traced));
         let events = Subscribers::default();
         let log = is_observed.then(Arc::<Mutex<Log>>::default);
         let recorder = (is_observed && !reconfigures).then(|| Recorder::new(&events));
@@ -180,19 +180,19 @@ impl Simulation {
 
     /// Executes the complete run.
     pub(super) fn run(&mut self) {
-        let (closes_early, early) = self.sim.with(|world| {
-            world.net.at(world.now + world.plan.pause, Event::Fault);
-            world.net.at(world.now + 10 * MS, Event::Begin);
-            if !world.plan.is_observed {
-                world.counters.count(Kind::Unobserved);
+        let (closes_early, early) = self.sim.with(|state| {
+            state.net.at(state.now + state.plan.pause, Event::Fault);
+            state.net.at(state.now + 10 * MS, Event::Begin);
+            if !state.plan.is_observed {
+                state.counters.count(Kind::Unobserved);
             }
             // A random point before the last fault.
-            (world.plan.closes_early, world.draws.faults.below(world.plan.faults + 1))
+            (state.plan.closes_early, state.draws.faults.below(state.plan.faults + 1))
         });
-        while !self.sim.with(|world| world.peace || closes_early && world.faults_left <= early) {
+        while !self.sim.with(|state| state.peace || closes_early && state.faults_left <= early) {
             self.step();
         }
-        if self.sim.with(|world| world.peace) {
+        if self.sim.with(|state| state.peace) {
             self.run_without_faults();
         } else {
             self.note(Kind::ClosedEarly);
@@ -202,21 +202,21 @@ impl Simulation {
     }
 
     pub(super) fn note(&self, kind: Kind) {
-        self.sim.with(|world| world.note(kind, 0));
+        self.sim.with(|state| state.note(kind, 0));
     }
 
     pub(super) fn now(&self) -> u64 {
-        self.sim.with(|world| world.now)
+        self.sim.with(|state| state.now)
     }
 
     /// Takes the counters and the trace.
     pub(super) fn take(&self, counters: &mut Counters, trace: &mut Vec<String>) {
         let steps = self.polls;
-        self.sim.with(|world| {
-            world.counters.steps = steps;
-            world.counters.seconds = (world.now - START) / 1_000_000_000;
-            counters.add(&world.counters);
-            trace.append(world.lines.as_mut().unwrap_or(&mut Vec::new()));
+        self.sim.with(|state| {
+            state.counters.steps = steps;
+            state.counters.seconds = (state.now - START) / 1_000_000_000;
+            counters.add(&state.counters);
+            trace.append(state.lines.as_mut().unwrap_or(&mut Vec::new()));
         });
     }
 
@@ -231,7 +231,7 @@ impl Simulation {
 
     /// Fails if the last poll or event was wrong.
     fn check(&self) {
-        let violation = self.sim.with(|world| world.violation.take());
+        let violation = self.sim.with(|state| state.violation.take());
         if let Some(text) = PANIC.take().or(violation) {
             panic!("{text}");
         }
@@ -245,11 +245,11 @@ impl Simulation {
             assert!(self.polls - before < POLLS_MAX, "tasks are ready again and again at one instant");
             runnable.run();
             self.check();
-            if self.sim.is_ready() && self.sim.with(|world| world.is_event_near() && world.comes(Kind::Busy)) {
+            if self.sim.is_ready() && self.sim.with(|state| state.is_event_near() && state.comes(Kind::Busy)) {
                 return;
             }
         }
-        if self.sim.with(|world| core::mem::take(&mut world.is_disturbed) && !world.is_timer_late()) {
+        if self.sim.with(|state| core::mem::take(&mut state.is_disturbed) && !state.is_timer_late()) {
             self.disturb();
         }
         self.check_counts();
@@ -258,10 +258,10 @@ impl Simulation {
     /// Polls all tasks although nothing has happened. If one makes progress, it was not woken
     /// before.
     fn disturb(&mut self) {
-        let before = self.sim.with(|world| {
-            world.note(Kind::Spurious, 0);
-            world.is_disturbing = true;
-            world.effects
+        let before = self.sim.with(|state| {
+            state.note(Kind::Spurious, 0);
+            state.is_disturbing = true;
+            state.effects
         });
         self.sim.wake_all();
         while let Some(runnable) = self.sim.next_ready() {
@@ -269,11 +269,11 @@ impl Simulation {
             runnable.run();
             self.check();
         }
-        let after = self.sim.with(|world| {
-            world.is_disturbing = false;
-            world.effects
+        let after = self.sim.with(|state| {
+            state.is_disturbing = false;
+            state.effects
         });
-        self.sim.with(|world| world.counters.checks.add("P8"));
+        self.sim.with(|state| state.counters.checks.add("P8"));
         assert_eq!(after, before, "P8: a task that could continue was not woken");
     }
 
@@ -297,16 +297,16 @@ impl Simulation {
             None => return,
         };
         let Self { sim, former, .. } = self;
-        sim.with(|world| {
+        sim.with(|state| {
             for (member, host) in HOSTS.iter().enumerate() {
-                let links = world.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
+                let links = state.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
                 let Some(&(held, others)) = counts.get(*host) else {
                     former.extend(links);
                     continue;
                 };
                 let sockets = links.filter(|link| !former.contains(link)).count();
-                let most = held + others * if world.plan.dual { 2 } else { 1 };
-                world.counters.checks.add("P1");
+                let most = held + others * if state.plan.dual { 2 } else { 1 };
+                state.counters.checks.add("P1");
                 assert!(
                     (held..=most).contains(&sockets),
                     "P1: {sockets} sockets of n{member} are open, {held} to {most} are counted"
@@ -320,17 +320,17 @@ impl Simulation {
         self.settle();
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the run does not end");
-        let next = self.sim.with(|world| world.next_time());
+        let next = self.sim.with(|state| state.next_time());
         let next = next.expect("no task is ready and no timer is set, but operations wait");
         if next - self.second.0 >= 1_000 * MS {
             let polls = self.polls - self.second.1;
-            let is_quiet = self.sim.with(|world| world.peace);
+            let is_quiet = self.sim.with(|state| state.peace);
             assert!(!is_quiet || polls < POLLS_PER_SECOND_MAX, "tasks were polled {polls} times in a second");
             self.second = (next, self.polls);
         }
-        let event = self.sim.with(|world| {
-            world.now = next;
-            if world.fire() { None } else { world.net.pop(next) }
+        let event = self.sim.with(|state| {
+            state.now = next;
+            if state.fire() { None } else { state.net.pop(next) }
         });
         match event {
             None => {}
@@ -341,14 +341,14 @@ impl Simulation {
                     self.note(Kind::DropLater);
                 }
             }
-            Some(event) => self.sim.with(|world| world.happen(event)),
+            Some(event) => self.sim.with(|state| state.happen(event)),
         }
         self.check();
     }
 
     /// Steps until this time.
     pub(super) fn step_until(&mut self, bound: u64) {
-        self.sim.with(|world| world.net.at(bound, Event::Flush(0)));
+        self.sim.with(|state| state.net.at(bound, Event::Flush(0)));
         while self.now() < bound {
             self.step();
         }
@@ -361,19 +361,19 @@ impl Simulation {
             return;
         }
         let (is_judged, peace_gap_ms) = (self.is_judged, self.peace_gap_ms);
-        let count = self.sim.with(|world| {
-            let gap_ms = if world.peace { peace_gap_ms } else { world.plan.gap_ms };
-            let gap = u64::from(world.draws.tasks.below(2 * gap_ms) + 1) * MS;
-            world.net.at(world.now + gap, Event::Begin);
+        let count = self.sim.with(|state| {
+            let gap_ms = if state.peace { peace_gap_ms } else { state.plan.gap_ms };
+            let gap = u64::from(state.draws.tasks.below(2 * gap_ms) + 1) * MS;
+            state.net.at(state.now + gap, Event::Begin);
             // Sometimes several operations are begun together.
-            if world.draws.tasks.one_in(16) { world.draws.tasks.below(10) + 1 } else { 1 }
+            if state.draws.tasks.one_in(16) { state.draws.tasks.below(10) + 1 } else { 1 }
         });
         for _ in 0..count {
-            let (work, drop_point) = self.sim.with(|world| {
-                if world.peace && !is_usable(world) {
+            let (work, drop_point) = self.sim.with(|state| {
+                if state.peace && !is_usable(state) {
                     return (Work::Inspect, DropPoint::Never);
                 }
-                (world.draw_work(), world.draw_drop_point())
+                (state.draw_work(), state.draw_drop_point())
             });
             self.begin_operation(work, drop_point, is_judged);
         }
@@ -383,11 +383,11 @@ impl Simulation {
         self.operations.retain(|_, task| !task.is_finished());
         self.next_operation += 1;
         let id = self.next_operation;
-        self.sim.with(|world| {
-            world.begin_operation(id, &work, must_succeed);
-            if !world.peace && world.plan.comes(Kind::DropLater, &mut world.draws.tasks) {
-                let at = world.now + u64::from(world.draws.tasks.below(20_000)) * MS / 10;
-                world.net.at(at, Event::DropOperation(id));
+        self.sim.with(|state| {
+            state.begin_operation(id, &work, must_succeed);
+            if !state.peace && state.plan.comes(Kind::DropLater, &mut state.draws.tasks) {
+                let at = state.now + u64::from(state.draws.tasks.below(20_000)) * MS / 10;
+                state.net.at(at, Event::DropOperation(id));
             }
         });
         let (sim, subject) = (self.sim.clone(), self.subject().clone());
@@ -399,17 +399,17 @@ impl Simulation {
 
     /// Checks the recorded events.
     fn judge(&mut self) {
-        let is_client = self.sim.with(|world| world.plan.deployment != Deployment::Cluster);
+        let is_client = self.sim.with(|state| state.plan.deployment != Deployment::Cluster);
         if let Some(log) = &self.log {
             let mut log = lock(log);
             if is_client {
                 log.assert_over();
             }
-            self.sim.with(|world| log.seen.drain(..).for_each(|kind| world.counters.count(kind)));
+            self.sim.with(|state| log.seen.drain(..).for_each(|kind| state.counters.count(kind)));
         }
         if let Some(recorder) = &mut self.recorder {
             let trace = recorder.take().expect("no event is lost");
-            let checked = self.sim.with(|world| trace.judge(&mut world.counters.checks));
+            let checked = self.sim.with(|state| trace.judge(&mut state.counters.checks));
             checked.unwrap_or_else(|violation| panic!("{violation}"));
         }
     }
@@ -417,7 +417,7 @@ impl Simulation {
 
 /// Passes an event to the log, and adds the lines of the log to the trace.
 fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
-    let now: Instant = sim.with(|world| world.clock());
+    let now: Instant = sim.with(|state| state.clock());
     let mut log = lock(log);
     match event {
         EventRef::Pool(event) => log.on_event(now, *event),
@@ -427,6 +427,6 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {
-        sim.with(|world| world.lines.get_or_insert_default().append(lines));
+        sim.with(|state| state.lines.get_or_insert_default().append(lines));
     }
 }

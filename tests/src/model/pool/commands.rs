@@ -424,8 +424,8 @@ impl Model {
         }
     }
 
-    /// The late check-out that ends next: in the order of the pool, or else the oldest if it is late,
-    /// else the one that has been late for longest.
+    /// The late check-out that ends next: in the order of the pool, or else the oldest if it is
+    /// late, else the one that has been late for longest.
     fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
             self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();

@@ -32,8 +32,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Bounded fo
     const ROOM: Room = Room { conns: CONNS, waiters: WAITERS, services: SERVICES };
 }
 
-/// A [`Pool`] with its model and its oracle. It has the methods of a pool, and panics with the id of
-/// a broken invariant.
+/// A [`Pool`] with its model and its oracle. It has the methods of a pool, and panics with the id
+/// of a broken invariant.
 #[derive(Debug)]
 pub struct Watched<M: Bounded> {
     pool: Pool<M>,
@@ -780,8 +780,8 @@ where
     }
 }
 
-/// Sorts each run of timeouts by the length of the wait: check-outs that time out in one call may do
-/// so in any order.
+/// Sorts each run of timeouts by the length of the wait: check-outs that time out in one call may
+/// do so in any order.
 fn in_one_order(events: &mut [(Instant, Event)]) {
     let is_timeout = |event: &Event| matches!(event, Event::Failed(CheckOutFailedReason::Timeout, ..));
     for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {

@@ -1,4 +1,5 @@
-//! The simulated world: the deployment, the network, the clock, and what the application has done.
+//! The state of a simulated network: the deployment, the network, the clock, and what the
+//! application has done.
 
 use super::kind::{Counters, Kind};
 use super::links::{Event, Network, Packet};
@@ -50,7 +51,7 @@ struct Timer {
 }
 
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct State {
     pub(super) plan: Plan,
     pub(super) draws: Draws,
     pub(super) counters: Counters,
@@ -78,7 +79,7 @@ pub(super) struct World {
     /// for which they were set.
     timers: BTreeMap<(u64, u64), Timer>,
     next_timer: u64,
-    /// Tasks to wake when the world is unlocked.
+    /// Tasks to wake when the state is unlocked.
     wakes: Vec<Waker>,
     /// Number of effects of the client so far: bytes, connections, results.
     pub(super) effects: u64,
@@ -94,7 +95,7 @@ pub(super) struct World {
     pub(super) violation: Option<String>,
 }
 
-impl World {
+impl State {
     pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
         let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
         Self {
