@@ -8,8 +8,7 @@ fails. tests/scripts/mutants calls it.
     run.py try [--sample N] [--seed S] [--shard K/N] [--minutes M] [--jobs J] [FILE]..   activates them
     run.py report MUTANTS.MD  prints the results
 
-With POOLHOUSE_MUTANTS_OF=checkers: the mutants of the models and oracles of the tests instead;
-tests/mutants/checkers calls it. The variable FOLDER names the folder. Results are stored there as JSON, so each step can be repeated
+The variable FOLDER names the folder. Results are stored there as JSON, so each step can be repeated
 alone.
 """
 
@@ -42,14 +41,8 @@ PACKAGES = [part for crate in CRATES for part in ("-p", crate)]
 UNIT = {crate.replace("-", "_") for crate in CRATES}
 # Suites that check these crates in addition to their unit tests, without sockets and clocks; the
 # fastest first, as measured.
-CHECKERS = os.environ.get("POOLHOUSE_MUTANTS_OF") == "checkers"
 SUITES = ["bson_corpus", "cmap", "corpus", "cql_wire", "decompress", "monitor", "scram", "sdam", "selection", "selection_model", "simulate",
     "simulate_mux", "topology_model", "wire", "network"]
-if CHECKERS:
-    # The models and oracles of the tests, and the suites that use them.
-    CRATES = {"poolhouse-tests": "tests"}
-    PACKAGES, UNIT = ["-p", "poolhouse-tests"], {"poolhouse_tests"}
-    SUITES = ["simulate", "simulate_mux", "monitor", "topology_model", "selection_model"]
 # A test that computes for TIMES as long as usual is in an endless loop; one that waits for
 # WAIT_SECONDS waits forever.
 TIMES, SECONDS, WAIT_SECONDS = 3, 3, 20
@@ -83,7 +76,7 @@ def environment():
 
 def messages(step, *arguments):
     # Further optimization would cost more than it saves.
-    level = [part for crate in dict.fromkeys((*CRATES, "poolhouse-tests")) for part in ("--config", f"profile.dev.package.{crate}.opt-level=1")]
+    level = [part for crate in (*CRATES, "poolhouse-tests") for part in ("--config", f"profile.dev.package.{crate}.opt-level=1")]
     command = ["cargo", step, *level, *arguments, "--all-features", "--message-format=json"]
     done = subprocess.run(command, cwd=COPY, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -149,7 +142,7 @@ def prepare():
     store("unviable.json", sorted(unviable | {int(number) for number in told}))
     programs = {}
     suites = [part for suite in SUITES for part in ("--test", suite)]
-    for which in ([] if CHECKERS else [[*PACKAGES, "--lib"]]) + [["-p", "poolhouse-tests", "--lib", *suites]]:
+    for which in ([*PACKAGES, "--lib"], ["-p", "poolhouse-tests", "--lib", *suites]):
         done, said = messages("test", *which, "--no-run")
         if done.returncode != 0:
             sys.exit(done.stderr[-4000:])
@@ -391,8 +384,7 @@ def report(named):
     folder = os.environ.get("POOLHOUSE_FIGURES")
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        name = "mutants_of_checkers.json" if CHECKERS else "mutants.json"
-        pathlib.Path(folder, name).write_text(json.dumps(figures, indent=2) + "\n")
+        pathlib.Path(folder, "mutants.json").write_text(json.dumps(figures, indent=2) + "\n")
     # An entry of a file that was moved would cover no mutant.
     gone = sorted(file for file in set(re.findall(r"^- `([^`:]+): ", named, re.MULTILINE)) if not (ROOT / file).is_file())
     for file in gone:
