@@ -151,7 +151,7 @@ fn right_events_pass() {
 }
 
 #[test]
-fn changes_without_an_event_are_told() {
+fn changes_without_an_event_are_passed_on() {
     let mut checks = Checks::default();
     let mut event = |oracle: &mut Oracle, event| oracle.event(Instant::from_nanos(1_000_000), &event, &mut checks);
     let mut oracle = judge(&idle(TWO, &[Event::Started, Event::CheckedOut(1, ms(0))]), &mut Checks::default());

@@ -52,7 +52,7 @@ pub struct Watched<M: Bounded> {
     services: Vec<ObjectId>,
 }
 
-/// A call, as far as the invariants that it may break depend on it.
+/// A call, with what decides which invariants it may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     New,
@@ -155,7 +155,7 @@ impl Call {
             (Event::Failed(..), Event::Failed(_, CheckOutError::EstablishFailed { .. }, _)) => "P46",
             (Event::Closed(..), Event::Closed(..)) | (Event::PoolCleared { .. }, Event::PoolCleared { .. }) => "P31",
             _ if core::mem::discriminant(actual) == core::mem::discriminant(expected) => "P31",
-            // The event that was expected here is missing, or the other one comes too early.
+            // The expected event is missing, or the other one is too early.
             _ => self.of_event(expected, true, model),
         }
     }
@@ -377,7 +377,7 @@ impl<M: Bounded> Watched<M> {
         Ok(())
     }
 
-    /// Tells the model the order in which check-outs have timed out, if there are several: that of
+    /// Passes to the model the order in which check-outs have timed out, if there are several: that of
     /// their wake-ups.
     fn note_ends(&mut self) {
         let is_timeout = |event: &Event| matches!(event, Event::Failed(CheckOutFailedReason::Timeout, ..));
@@ -394,7 +394,7 @@ impl<M: Bounded> Watched<M> {
         self.model.set_ends(ends);
     }
 
-    /// Tells the model which fault points with an observable effect have fired in a check-out.
+    /// Passes to the model the fault points with an observable effect that have fired in a check-out.
     fn note_fired(&mut self, before: [u64; Point::COUNT]) {
         let after = chance::fired();
         let times = |point: Point| after[point as usize] - before[point as usize];
