@@ -193,7 +193,7 @@ impl Run {
         self.any_report(id, choices);
     }
 
-    /// An arbitrary report about the newest connection of `conn`.
+    /// An arbitrary report about the newest connection of this kind.
     fn report(&mut self, kind: MonitorConnKind, choices: &mut Bytes<'_>) {
         if let Some(id) = self.newest(kind) {
             self.any_report(id, choices);

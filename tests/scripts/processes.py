@@ -1,0 +1,32 @@
+"""Ends the processes of a session."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+PATIENCE = 150  # in tenths of a second; nextest waits 10 seconds for its tests
+
+
+def processes_of(session):
+    """The processes of a session. Some have process groups of their own, as each test of nextest has."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True).stdout.splitlines()
+    found = []
+    for pid, state in map(str.split, listed):
+        with contextlib.suppress(ProcessLookupError):
+            found += [int(pid)] if not state.startswith("Z") and os.getsid(int(pid)) == session else []
+    return found
+
+
+def end_session(leader):
+    """Ends all processes of the session that this child leads: first by SIGTERM, then by SIGKILL."""
+    for number in [signal.SIGTERM, *[0] * PATIENCE, signal.SIGKILL]:
+        leader.poll()
+        left = processes_of(leader.pid)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        if not left:
+            break
+        time.sleep(0.1)
