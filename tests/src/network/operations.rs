@@ -6,7 +6,7 @@ use super::kind::Kind;
 use super::plan::{MS, draw_mux, draw_pool};
 use super::platform::Sim;
 use super::state::{Command, State};
-use super::truth::{Deployment, HOSTS};
+use super::truth::{Deployment};
 use crate::choices::Choices;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -165,8 +165,9 @@ impl State {
     /// Draws a command.
     fn draw_command(&mut self, is_write: bool, mode: ReadMode, timeout: Option<Duration>) -> CommandPlan {
         let is_idempotent = self.draws.tasks.one_in(2);
-        // One attempt, one after a transient error or some after overloads.
-        let executions_max = if is_idempotent { 2 + self.plan.client.max_adaptive_retries } else { 1 };
+        // An attempt that ends with an overload was not executed.
+        let client = &self.plan.client;
+        let executions_max = if is_idempotent && client.retries { client.max_adaptive_retries.max(2) } else { 1 };
         let number = self.number(executions_max, false);
         CommandPlan { number, is_write, is_idempotent, mode, timeout }
     }
@@ -239,7 +240,8 @@ impl State {
             0..=7 => {
                 let is_idempotent = self.draws.tasks.one_in(2);
                 // One on each host.
-                let executions_max = if is_idempotent { u32::try_from(HOSTS.len()).unwrap_or(u32::MAX) } else { 1 };
+                let hosts = u32::try_from(self.truth.config.len()).unwrap_or(u32::MAX);
+                let executions_max = if is_idempotent { hosts } else { 1 };
                 let number = self.number(executions_max, false);
                 // A timeout of zero is none.
                 let timeout = timeout.filter(|timeout| !timeout.is_zero());
@@ -294,7 +296,8 @@ impl State {
             _ => None,
         };
         let hangs = number.is_some_and(|number| self.commands[&number].hangs);
-        let is_remote = matches!(work, Work::Command(_) | Work::Session { .. } | Work::WarmUp { .. });
+        let is_remote =
+            matches!(work, Work::Command(_) | Work::Session { .. } | Work::WarmUp { .. } | Work::Query { .. });
         self.trace_line(|| format!("operation {id}: {work:?}"));
         let text = format!("{work:?}");
         self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, is_remote, text });
@@ -425,6 +428,9 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                     Err(error) => {
                         // The connection is still usable only if the command was not executed.
                         let again = connection.run_command("test", command.document()).await;
+                        if let Ok(reply) = &again {
+                            sim.with(|state| state.replied(command.number, command.is_answered_by(reply)));
+                        }
                         if matches!(again, Err(Error::Operation(OperationError::Broken(_)))) {
                             sim.with(|state| state.counters.count(Kind::OpBroken));
                         }

@@ -224,9 +224,13 @@ impl Simulation {
     pub(super) fn stop(&mut self) {
         self.subject = None;
         self.operations.clear();
+        let before = self.polls;
         while let Some(runnable) = self.sim.next_ready() {
+            self.polls += 1;
+            assert!(self.polls - before < POLLS_MAX, "tasks are ready again and again at one instant");
             runnable.run();
         }
+        self.check();
     }
 
     /// Fails if the last poll or event was wrong.
@@ -258,6 +262,7 @@ impl Simulation {
     /// Polls all tasks although nothing has happened. If one makes progress, it was not woken
     /// before.
     fn disturb(&mut self) {
+        let polls = self.polls;
         let before = self.sim.with(|state| {
             state.note(Kind::Spurious, 0);
             state.is_disturbing = true;
@@ -266,6 +271,7 @@ impl Simulation {
         self.sim.wake_all();
         while let Some(runnable) = self.sim.next_ready() {
             self.polls += 1;
+            assert!(self.polls - polls < POLLS_MAX, "tasks are ready again and again at one instant");
             runnable.run();
             self.check();
         }
