@@ -6,7 +6,7 @@ use super::kind::Kind;
 use super::plan::{MS, draw_mux, draw_pool};
 use super::platform::Sim;
 use super::state::{Command, State};
-use super::truth::{Deployment};
+use super::truth::Deployment;
 use crate::choices::Choices;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -319,7 +319,7 @@ impl State {
         let jumped = self.jumped_at.is_some_and(|at| at >= operation.begun);
         if let Some(deadline) = operation.deadline.filter(|_| !jumped) {
             self.counters.checks.add("P19");
-            let late = if self.peace && operation.must_succeed { MS } else { LATE_MAX };
+            let late = if self.peace && (operation.must_succeed || operation.hangs) { MS } else { LATE_MAX };
             if clock > deadline + late {
                 self.violate(|| format!("P19: an operation ends late: {}", operation.text));
             }
@@ -354,6 +354,12 @@ impl State {
         } else if executed == 0 {
             self.violate(|| format!("command {number} succeeds, but no member has executed it"));
         }
+    }
+}
+
+impl Operation {
+    pub(super) const fn has_deadline(&self) -> bool {
+        self.deadline.is_some()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::kind::Kind;
 use super::links::Purpose;
-use super::operations::{DropPoint, Subject};
+use super::operations::{DropPoint, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
 use super::simulation::Simulation;
 use super::state::State;
@@ -69,11 +69,17 @@ impl Simulation {
             assert_eq!(self.generations(), generations, "S12: a pool was cleared without a fault");
         }
         if let Some(hung) = hung {
-            self.sim.with(|state| state.counters.checks.add("P54"));
+            self.sim.with(|state| {
+                state.counters.checks.add("P54");
+                let is_late = state.operations.get(&hung).is_some_and(Operation::has_deadline);
+                assert!(!is_late, "P19: an operation without a reply does not end at its limit");
+            });
             // The application drops it. Its connection waits for the late reply for a short time.
             self.operations.remove(&hung);
             self.step_until(self.now() + REST);
         }
+        self.settle();
+        self.disturb();
         self.at_rest(hung.is_some());
         let elapsed_ms = (self.now() - begun) / MS;
         self.sim.with(|state| {

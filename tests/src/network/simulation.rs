@@ -261,7 +261,7 @@ impl Simulation {
 
     /// Polls all tasks although nothing has happened. If one makes progress, it was not woken
     /// before.
-    fn disturb(&mut self) {
+    pub(super) fn disturb(&mut self) {
         let polls = self.polls;
         let before = self.sim.with(|state| {
             state.note(Kind::Spurious, 0);
