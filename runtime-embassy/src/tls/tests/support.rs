@@ -261,10 +261,10 @@ impl Read for Wire {
             for (to, from) in buf.iter_mut().zip(far.output.drain(..count)) {
                 *to = from;
             }
-            if let Some((at, change)) = far.damage {
-                if let Some(byte) = at.checked_sub(far.given).and_then(|at| buf[..count].get_mut(at)) {
-                    *byte ^= change;
-                }
+            if let Some((at, change)) = far.damage
+                && let Some(byte) = at.checked_sub(far.given).and_then(|at| buf[..count].get_mut(at))
+            {
+                *byte ^= change;
             }
             far.given += count;
             Poll::Ready(Ok(count))
