@@ -1,7 +1,8 @@
 //! For each id, the shortest sequence of events that breaks only that invariant; and correct ones,
 //! which pass.
 
-use super::{Event, Oracle};
+use super::Oracle;
+use crate::machines::pool::Event;
 use crate::oracle::tests::breaks;
 use crate::oracle::{Checks, Violation};
 use core::time::Duration;

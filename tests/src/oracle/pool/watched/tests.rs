@@ -1,8 +1,8 @@
 //! For each id, a difference between the pool and the model that breaks only that invariant.
 
 use super::{Call, Watched, difference, number};
+use crate::machines::pool::Event;
 use crate::model::pool::{Model, Outcome};
-use crate::oracle::pool::Event;
 use crate::sim::caught;
 use core::time::Duration;
 use poolhouse_core::pool::{
