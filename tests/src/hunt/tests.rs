@@ -1,17 +1,14 @@
 /// The budget of each generator that judges steps with a model or an oracle. All of them together
 /// take a few seconds, even in a build without optimization.
-const SHORT: [(&str, u64); 11] = [
-    ("pool", 600),
-    ("mux", 200),
-    ("monitor", 400),
-    ("topology", 300),
-    ("control", 150),
-    ("search_pool", 4_000),
-    ("search_mux", 3_000),
-    ("search_monitor", 3_000),
-    ("search_control", 1_000),
+const SHORT: [(&str, u64); 8] = [
+    ("pool", 300),
+    ("mux", 100),
+    ("monitor", 300),
+    ("topology", 150),
+    ("control", 80),
+    ("search_control", 600),
     ("fuzz_selection", 2_000),
-    ("fuzz_topology", 200),
+    ("fuzz_topology", 100),
 ];
 
 #[test]

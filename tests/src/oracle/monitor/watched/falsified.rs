@@ -110,24 +110,24 @@ fn any_action(rng: &mut Rng) -> Action {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a cause is wrong: S15 38, S16 93, S18 28, S2 31
-        a check has another connection: S1 146, S18 45, nothing 2
-        a current report is stale: S21 184
-        a duration is wrong: S2 189
-        a failure is reported as a success: S15 42, S16 85, S18 23, S2 34
-        a hello is of another kind: S1 6, S15 14, S17 160
-        a round-trip time is wrong: S13 210
-        a stale report is current: S21 208
-        an action is another: S1 66, S14 77, S15 7, S17 4, S18 45
-        an action is for another connection: S1 95, S15 13, S17 32, S18 48
-        an action is missing, or one is too much: S1 48, S14 49, S15 2, S18 33, S21 78
-        an event has another time: S21 193
-        an event is emitted twice: S1 93, S2 98
-        an event is missing: S15 3, S16 18, S18 6, S2 70, S4 89, S6 1
-        awaited is wrong: S14 7, S15 6, S2 93, S3 87, S6 1
-        streaming is wrong: S14 210
-        the next deadline is wrong: S16 98, S18 9, S21 25, S4 65, S5 13
-        the state or the outcome is wrong: S2 94, S7 116
+        a cause is wrong: S15 25, S16 76, S18 21, S2 21
+        a check has another connection: S1 111, S18 31, nothing 2
+        a current report is stale: S21 138
+        a duration is wrong: S2 141
+        a failure is reported as a success: S15 30, S16 65, S18 13, S2 27
+        a hello is of another kind: S1 6, S15 13, S17 122
+        a round-trip time is wrong: S13 157
+        a stale report is current: S21 156
+        an action is another: S1 49, S14 63, S15 3, S17 3, S18 34
+        an action is for another connection: S1 71, S15 11, S17 19, S18 38
+        an action is missing, or one is too much: S1 35, S14 41, S15 2, S18 23, S21 57
+        an event has another time: S21 147
+        an event is emitted twice: S1 68, S2 73
+        an event is missing: S15 3, S16 13, S18 6, S2 48, S4 69, S6 1
+        awaited is wrong: S14 5, S15 5, S2 76, S3 58, S6 1
+        streaming is wrong: S14 158
+        the next deadline is wrong: S16 79, S18 6, S21 16, S4 47, S5 9
+        the state or the outcome is wrong: S2 69, S7 89
     "#]]
-    .assert_eq(&verdicts(4_000, 260, crate::fuzz::monitor));
+    .assert_eq(&verdicts(3_000, 260, crate::fuzz::monitor));
 }
