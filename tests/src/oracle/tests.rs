@@ -116,6 +116,7 @@ fn each_owner_of_an_invariant_names_it() {
 
 #[test]
 fn checks_are_counted_by_id() {
+    assert_eq!(size_of::<Checks>(), OWNERS.len() * size_of::<u64>(), "one counter for each id");
     let mut checks = Checks::default();
     checks.add("P54");
     checks.add("M1");
