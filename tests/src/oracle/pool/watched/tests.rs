@@ -129,7 +129,7 @@ fn actions_that_are_not_owed_or_not_polled_break_their_invariants() {
     let mut interrupted = used.clone();
     interrupted.clear(NOW, INTERRUPT, None, &mut ()).expect("its mode");
     let mut broken = used.clone();
-    broken.check_in(NOW, lease, Health::Broken, &mut ()).expect("its own");
+    broken.check_in(NOW, lease, Health::Broken(Cause::Network), &mut ()).expect("its own");
     // Whether establishments and other actions were polled, the action, and the id.
     let wrong = [
         (&used, true, true, Some(PoolAction::Close(conn)), "P5"),
