@@ -107,7 +107,7 @@ pub(super) fn twice<E: Copy>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
 }
 
 /// Emits the events in the opposite order.
-pub(super) fn reversed<E: Copy + PartialEq>(events: &mut [E], _: &mut Rng) -> bool {
+pub(super) fn reversed<E: Copy + PartialEq>(events: &mut [E]) -> bool {
     let (first, last) = (events.first().copied(), events.last().copied());
     events.reverse();
     first != last
