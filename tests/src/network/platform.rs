@@ -19,6 +19,7 @@ use poolhouse_core::Instant;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 
 /// A handle of a simulated network.
 #[derive(Clone, Debug)]
@@ -30,6 +31,58 @@ struct Shared {
     ready: Arc<Mutex<Vec<Runnable>>>,
     /// A waker of each task.
     tasks: Mutex<Vec<Waker>>,
+    /// The wakers of ended tasks, while there are clones of them.
+    ended: Mutex<Vec<Arc<TaskWaker>>>,
+}
+
+/// The payload of a panic that the run has drawn.
+pub(super) struct Planned;
+
+/// The waker of a task, whose clones are counted.
+#[derive(Debug)]
+struct TaskWaker {
+    task: Waker,
+    is_background: bool,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.task.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.task.wake_by_ref();
+    }
+}
+
+/// The work of a task. Its waker is judged when it has ended.
+struct Tracked<F> {
+    sim: Sim,
+    work: Option<Pin<Box<F>>>,
+    waker: Option<Arc<TaskWaker>>,
+    is_background: bool,
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { work, waker, is_background, .. } = &mut *self;
+        let new = || Arc::new(TaskWaker { task: context.waker().clone(), is_background: *is_background });
+        let waker = Waker::from(Arc::clone(waker.get_or_insert_with(new)));
+        let polled = work.as_mut().expect("it has not ended").as_mut().poll(&mut Context::from_waker(&waker));
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<F> Drop for Tracked<F> {
+    fn drop(&mut self) {
+        self.work = None;
+        lock(&self.sim.0.ended).extend(self.waker.take());
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,7 +92,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sim {
     pub(super) fn new(state: State) -> Self {
-        Self(Arc::new(Shared { state: Mutex::new(state), ready: Arc::default(), tasks: Mutex::default() }))
+        let (ready, tasks, ended) = Default::default();
+        Self(Arc::new(Shared { state: Mutex::new(state), ready, tasks, ended }))
     }
 
     /// Accesses the state, then wakes the tasks that wait for what happened. No code of the client
@@ -74,8 +128,34 @@ impl Sim {
         tasks.into_iter().for_each(Waker::wake);
     }
 
+    /// The number of wakers of ended tasks that the client keeps, of the application's tasks and of
+    /// its own.
+    pub(super) fn left_wakers(&self) -> (usize, usize) {
+        let mut ended = lock(&self.0.ended);
+        ended.retain(|waker| Arc::strong_count(waker) > 1);
+        let state = lock(&self.0.state);
+        let mut counts = (0, 0);
+        for waker in &*ended {
+            // The sockets and timers of the platform keep clones, too.
+            let clone = Waker::from(Arc::clone(waker));
+            let kept = state.wakers().filter(|kept| kept.will_wake(&clone)).count();
+            let left = Arc::strong_count(waker) - 2 - kept;
+            *if waker.is_background { &mut counts.1 } else { &mut counts.0 } += left;
+        }
+        counts
+    }
+
     /// Starts a task of the application.
     pub(super) fn start<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        self.start_as(work, false)
+    }
+
+    fn start_as<T, F>(&self, work: F, is_background: bool) -> Task<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let work = Tracked { sim: self.clone(), work: Some(Box::pin(work)), waker: None, is_background };
         let ready = Arc::clone(&self.0.ready);
         let (runnable, task) = async_task::spawn(work, move |runnable| lock(&ready).push(runnable));
         lock(&self.0.tasks).push(runnable.waker());
@@ -91,18 +171,30 @@ impl Sim {
 }
 
 /// Counts a background task.
-struct Counted(Sim);
+struct Counted {
+    sim: Sim,
+    id: u64,
+}
 
 impl Counted {
     fn new(sim: Sim) -> Self {
-        sim.with(|state| state.tasks_count += 1);
-        Self(sim)
+        let id = sim.with(|state| {
+            state.next_task += 1;
+            state.background.insert(state.next_task, false);
+            state.next_task
+        });
+        Self { sim, id }
+    }
+
+    /// Whether the executor drops the task.
+    fn is_dropped(&self) -> bool {
+        lock(&self.sim.0.state).background.get(&self.id).is_some_and(|is_dropped| *is_dropped)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.with(|state| state.tasks_count -= 1);
+        self.sim.with(|state| state.background.remove(&self.id));
     }
 }
 
@@ -191,10 +283,14 @@ impl Platform for Sim {
         F: Future<Output = ()> + Send + 'static,
     {
         let counted = Counted::new(self.clone());
-        self.start(async move {
-            work.await;
-            drop(counted);
-        })
+        let mut work = Some(Box::pin(work));
+        let work = poll_fn(move |context| {
+            if counted.is_dropped() {
+                work = None;
+            }
+            work.as_mut().map_or(Poll::Ready(()), |work| work.as_mut().poll(context))
+        });
+        self.start_as(work, true)
     }
 }
 
@@ -282,6 +378,11 @@ impl AsyncWrite for Socket {
             if is_stalled {
                 near.writer = Some(context.waker().clone());
                 if !core::mem::replace(&mut near.is_full, true) {
+                    let is_endless = state.draws.host.one_in(4) && state.comes(Kind::Blocked);
+                    if is_endless {
+                        state.net.links.get_mut(&id).expect("an open socket").is_broken = true;
+                        return Poll::Pending;
+                    }
                     let at = state.now + u64::from(state.draws.host.below(1_000)) * MS;
                     state.net.at(at, Event::Writable(id));
                 }

@@ -4,6 +4,7 @@
 use super::kind::{Counters, Kind};
 use super::links::{Event, Network, Packet};
 use super::operations::Operation;
+use super::plain::Attempts;
 use super::plan::{Draws, MS, Plan};
 use super::truth::{Deployment, HOSTS, Truth};
 use crate::choices::Choices;
@@ -85,8 +86,24 @@ pub(super) struct State {
     pub(super) effects: u64,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) commands: BTreeMap<i64, Command>,
-    /// Number of background tasks that have not ended.
-    pub(super) tasks_count: usize,
+    /// Background tasks that have not ended, and whether the executor drops them.
+    pub(super) background: BTreeMap<u64, bool>,
+    pub(super) next_task: u64,
+    /// The application has begun to close the client.
+    pub(super) is_closed: bool,
+    /// The ends of operations that begin now, if the client is closed.
+    pub(super) closed_by: &'static [Kind],
+    /// The executor has dropped a background task.
+    pub(super) is_abandoned: bool,
+    /// Number of requests to a cluster that were dropped or have failed: they may end without an
+    /// event of their pool.
+    pub(super) silent_max: usize,
+    /// When the faults have stopped.
+    pub(super) peace_from: Option<u64>,
+    /// A router that refuses new connections because it is overloaded.
+    pub(super) shedding: Option<usize>,
+    /// The attempts of a pool's manager to connect.
+    pub(super) attempts: Attempts,
     /// The last time at which the client closed a connection that a fault had broken.
     pub(super) broken_closed_at: u64,
     /// Connection attempts to members that stay dead.
@@ -121,7 +138,15 @@ impl State {
             effects: 0,
             operations: BTreeMap::new(),
             commands: BTreeMap::new(),
-            tasks_count: 0,
+            background: BTreeMap::new(),
+            next_task: 0,
+            is_closed: false,
+            closed_by: &[],
+            is_abandoned: false,
+            silent_max: 0,
+            peace_from: None,
+            shedding: None,
+            attempts: Attempts::default(),
             broken_closed_at: 0,
             dead_dials: BTreeMap::new(),
             violation: None,
@@ -179,6 +204,13 @@ impl State {
 
     pub(super) fn clear_timer(&mut self, key: (u64, u64)) {
         self.timers.remove(&key);
+    }
+
+    /// The wakers that the platform keeps.
+    pub(super) fn wakers(&self) -> impl Iterator<Item = &Waker> {
+        let near = self.net.links.values().map(|link| &link.near);
+        let of_links = near.flat_map(|near| near.reader.iter().chain(&near.writer));
+        of_links.chain(self.timers.values().map(|timer| &timer.waker))
     }
 
     pub(super) fn timers_count(&self) -> usize {
@@ -268,7 +300,7 @@ impl State {
         if known.silent && !known.up {
             return;
         }
-        if !known.up || known.way.refused {
+        if !known.up || known.way.refused || self.shedding == Some(link.member) {
             return self.connected(id, Err(ErrorKind::ConnectionRefused));
         }
         (link.up, link.process) = (true, known.process);
@@ -405,7 +437,7 @@ impl State {
     pub(super) fn is_writable(&self) -> bool {
         match (self.plan.direct, self.truth.deployment) {
             (Some(member), _) => self.truth.members[member].up && self.truth.members[member].is_writable(),
-            (None, Deployment::Standalone) => self.truth.members[0].up,
+            (None, Deployment::Standalone | Deployment::Plain) => self.truth.members[0].up,
             (None, Deployment::Sharded | Deployment::Cluster) => {
                 self.truth.config.iter().any(|&member| self.truth.members[member].up)
             }
