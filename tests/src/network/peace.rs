@@ -2,7 +2,7 @@
 //! state that must be left after the client has ended.
 
 use super::kind::Kind;
-use super::links::Purpose;
+use super::links::{Event, Purpose};
 use super::operations::{DropPoint, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
 use super::simulation::Simulation;
@@ -42,9 +42,11 @@ impl Simulation {
         self.reset_options();
         self.is_judged = true;
         self.peace_gap_ms = 100;
-        let (judged_from, generations) = (self.now(), self.generations());
+        let (judged_from, generations, mut is_awaited) = (self.now(), self.generations(), false);
         self.sim.with(|state| {
             state.dead_dials.clear();
+            // They may wait for a server that is dead, and request checks of it.
+            is_awaited = state.operations.values().any(|operation| operation.is_remote);
             state.shedding = state.draw_shedding();
             if state.shedding.is_some() {
                 state.note(Kind::Shedding, 0);
@@ -68,7 +70,15 @@ impl Simulation {
         self.sim.with(|state| state.shedding = None);
         self.step_until(self.now() + heartbeat + connect + REST);
         // Selections that began during the faults may wait for a server that stays dead, twice.
-        let bound = self.now() + self.sim.with(|state| 2 * nanos(state.plan.client.server_selection_timeout));
+        // Those of a pool of any connections may wait for one connection, one after the other.
+        let bound = self.sim.with(|state| {
+            let wait = match state.truth.deployment {
+                Deployment::Plain => state.operations.len() as u64 * 2_000 * MS,
+                _ => 2 * nanos(state.plan.client.server_selection_timeout),
+            };
+            state.net.at(state.now + wait, Event::Flush(0));
+            state.now + wait
+        });
         let is_over = |state: &mut State| state.operations.values().all(|operation| operation.hangs);
         while self.now() < bound && !self.sim.with(is_over) {
             self.step();
@@ -76,7 +86,7 @@ impl Simulation {
         self.sim.with(|state| {
             let left: Vec<_> = state.operations.values().filter(|operation| !operation.hangs).collect();
             state.counters.checks.add("P51");
-            assert!(left.is_empty(), "P51: operations do not end: {left:?}");
+            assert!(left.is_empty(), "P51: {} operations do not end, the first of them: {:?}", left.len(), left.first());
         });
         if self.sim.with(|state| state.broken_closed_at < judged_from) {
             self.sim.with(|state| state.counters.checks.add("S12"));
@@ -102,7 +112,7 @@ impl Simulation {
             // Checks of a server that is not required are a heartbeat apart. Those of an operation
             // that finds no server are 500 ms apart. A session that has failed for a minute pauses
             // for a minute.
-            let interval = match state.broken_closed_at < judged_from {
+            let interval = match state.broken_closed_at < judged_from && !is_awaited {
                 _ if is_session => 60_000 * MS,
                 true => heartbeat,
                 false => 500 * MS,
