@@ -4,7 +4,7 @@
 use super::cassandra::text_of;
 use super::kind::Kind;
 use super::plain::{PlainPool, on_pool};
-use super::plan::{MS, draw_mux, draw_pool};
+use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
 use super::state::{Command, State};
 use super::truth::Deployment;
@@ -409,7 +409,12 @@ impl State {
 
     /// An operation has ended; without a result, its future was dropped.
     pub(super) fn end_operation(&mut self, id: u64, result: Option<&Result<(), Failed>>) {
-        self.effects += 1;
+        let work = self.operations.get(&id).map(|operation| operation.text.clone()).unwrap_or_default();
+        self.affect(|| match result {
+            Some(Ok(())) => format!("an operation succeeds: {work}"),
+            Some(Err(error)) => format!("an operation fails: {work}: {}", error.text),
+            None => format!("an operation is dropped: {work}"),
+        });
         self.trace_line(|| match result {
             Some(Ok(())) => format!("operation {id} succeeds"),
             Some(Err(error)) => format!("operation {id} fails: {}", error.text),
@@ -475,6 +480,19 @@ impl State {
             Some(from) if self.now >= from + 1_000 * MS => MS,
             Some(_) | None => LATE_MAX,
         }
+    }
+
+    /// The time limits of a check-out and of commands on its connection, on the client's clock: the
+    /// end of all of them, the end of the check-out, and the time of each command.
+    fn session_limits(&self, timeout: Option<Duration>) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let (now, client) = (self.clock_ns(), &self.plan.client);
+        let after = |limit: Duration| now.checked_add(u64::try_from(limit.as_nanos()).ok()?);
+        let deadline = timeout.or(client.timeout).and_then(after);
+        // The options of pools may change while it waits.
+        let wait = self.plan.pool.wait_queue_timeout.filter(|_| !self.plan.reconfigures);
+        let check_out = wait.and_then(|wait| after(client.server_selection_timeout + wait));
+        let pace = client.socket_timeout.filter(|_| timeout.is_none()).map(nanos);
+        (deadline, check_out, pace)
     }
 
     /// Whether an operation after the faults may fail in this way.
@@ -575,9 +593,14 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
         }
         Work::Session { timeout, mode, commands, gives_up, pause } => {
+            let (deadline, check_out, pace) = sim.with(|state| state.session_limits(timeout));
+            let check_out_text = "the check-out of a connection";
             let mut connection = match timeout {
-                None => client.check_out_preferring(ReadPreference::of(mode)).await?,
-                Some(timeout) => client.check_out_timeout(timeout).await?,
+                None => {
+                    let work = client.check_out_preferring(ReadPreference::of(mode));
+                    timed(sim, check_out_text, deadline.or(check_out), work).await?
+                }
+                Some(timeout) => timed(sim, check_out_text, deadline, client.check_out_timeout(timeout)).await?,
             };
             let mut commands = commands.into_iter();
             if let (Some(polls), Some((_, command))) = (gives_up, commands.next()) {
@@ -606,7 +629,9 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                 if pause > 0 {
                     sim.sleep(pause).await;
                 }
-                match connection.run_command("test", command.document()).await {
+                let end = deadline.or_else(|| Some(sim.with(|state| state.clock_ns()).saturating_add(pace?)));
+                let text = "a command on a connection that is checked out";
+                match timed(sim, text, end, connection.run_command("test", command.document())).await {
                     Ok(reply) => sim.with(|state| state.replied(command.number, command.is_answered_by(&reply))),
                     Err(error) => {
                         // The connection is still usable only if the command was not executed.
@@ -639,6 +664,24 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// Runs a part of an operation, and checks that it ends in time.
+///
+/// - `end`: on the client's clock. A part that begins later ends at once.
+async fn timed<F: Future>(sim: &Sim, what: &str, end: Option<u64>, work: F) -> F::Output {
+    let (begun, begun_clock, late) = sim.with(|state| (state.now, state.clock_ns(), state.late_max()));
+    let result = work.await;
+    sim.with(|state| {
+        let jumped = state.jumped_at.is_some_and(|at| at >= begun);
+        let Some(end) = end.map(|end| end.max(begun_clock)).filter(|_| !jumped) else { return };
+        state.counters.checks.add("P19");
+        let clock = state.clock_ns();
+        if clock > end + late {
+            state.violate(|| format!("P19: {what} ends {} ns late", clock - end));
+        }
+    });
+    result
 }
 
 /// Polls a future at most this many times. `None`: it was dropped.

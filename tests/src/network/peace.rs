@@ -330,8 +330,21 @@ impl Simulation {
         if closing != Closing::TaskDropped {
             self.sim.with(|state| state.closed_by = &[Kind::OpClosed]);
         }
+        // During the faults, some tasks have been woken when the application closes the client and
+        // drops its operations.
+        let is_hasty = self.sim.with(|state| !state.peace && state.draws.tasks.one_in(2));
+        if is_hasty {
+            let polls = self.sim.with(|state| state.draws.tasks.below(4));
+            self.poll_some(polls);
+        }
         match closing {
-            Closing::Close => close = Some(self.begin_close()),
+            Closing::Close => {
+                close = Some(self.begin_close());
+                if is_hasty {
+                    self.poll_newest();
+                    self.operations.clear();
+                }
+            }
             Closing::CloseDropped => {
                 self.note(Kind::CloseDropped);
                 let mut subscription = subject.subscribe();

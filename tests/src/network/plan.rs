@@ -74,7 +74,7 @@ fn draw_options(choices: &mut Stream) -> Options {
     Options {
         max_size,
         min_size: choices.one_of(&[0, 0, 1, 2]).min(max_size),
-        max_connecting: choices.one_of(&[2, 1, 3]),
+        max_connecting: choices.one_of(&[2, 3, 1, 3]),
         wait_timeout: limit(choices, &[Some(5_000), None, Some(100)]),
         connect_timeout: limit(choices, &[Some(1_000), Some(200)]),
         idle_timeout: limit(choices, &[None, None, Some(100), Some(3_000)]),
@@ -275,7 +275,7 @@ impl Plan {
             faults,
             pause: u64::from(pause_ms) * MS,
             gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
-            closes_early: choices.one_in(8),
+            closes_early: choices.one_in(4),
             closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop, Closing::TaskDropped]),
             chances: choices.one_in(4),
             options: draw_options(choices),

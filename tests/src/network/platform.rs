@@ -118,6 +118,11 @@ impl Sim {
         Some(ready.remove(place))
     }
 
+    /// Takes the task that became ready last.
+    pub(super) fn newest_ready(&self) -> Option<Runnable> {
+        lock(&self.0.ready).pop()
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         !lock(&self.0.ready).is_empty()
     }
@@ -340,7 +345,11 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.sim.with(|state| {
             let is_short = state.comes(Kind::ShortRead);
-            let State { net, draws, effects, .. } = state;
+            let id = self.link;
+            if state.net.links.get(&id).is_some_and(|link| !link.near.input.is_empty()) {
+                state.affect(|| format!("connection {id} reads"));
+            }
+            let State { net, draws, .. } = state;
             let near = &mut net.links.get_mut(&self.link).expect("an open socket").near;
             let mut count = near.input.len().min(buf.len());
             if count > 0 {
@@ -349,7 +358,6 @@ impl AsyncRead for Socket {
                 } else if is_short {
                     count = draws.host.index(count) + 1;
                 }
-                *effects += 1;
                 buf.iter_mut().zip(near.input.drain(..count)).for_each(|(to, byte)| *to = byte);
                 Poll::Ready(Ok(count))
             } else if near.is_reset {

@@ -82,8 +82,9 @@ pub(super) struct State {
     next_timer: u64,
     /// Tasks to wake when the state is unlocked.
     wakes: Vec<Waker>,
-    /// Number of effects of the client so far: bytes, connections, results.
-    pub(super) effects: u64,
+    /// The first effect of the client while all tasks are being polled although nothing has
+    /// happened: bytes, connections, results.
+    pub(super) effect: Option<String>,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) commands: BTreeMap<i64, Command>,
     /// Background tasks that have not ended, and whether the executor drops them.
@@ -135,7 +136,7 @@ impl State {
             timers: BTreeMap::new(),
             next_timer: 0,
             wakes: Vec::new(),
-            effects: 0,
+            effect: None,
             operations: BTreeMap::new(),
             commands: BTreeMap::new(),
             background: BTreeMap::new(),
@@ -166,6 +167,13 @@ impl State {
     pub(super) fn trace_line(&mut self, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>9.3} {}", (self.now - START) as f64 / 1e9, text()));
+        }
+    }
+
+    /// Records an effect of the client.
+    pub(super) fn affect(&mut self, text: impl FnOnce() -> String) {
+        if self.is_disturbing {
+            self.effect.get_or_insert_with(text);
         }
     }
 
@@ -271,7 +279,7 @@ impl State {
     /// unless the request is lost.
     pub(super) fn dial(&mut self, member: usize) -> u64 {
         let id = self.net.connect(member);
-        self.effects += 1;
+        self.affect(|| format!("a connection to n{member} is begun"));
         self.trace_line(|| format!("{id} connects to n{member}"));
         if self.peace && !self.truth.members[member].up {
             *self.dead_dials.entry(member).or_default() += 1;
@@ -317,7 +325,7 @@ impl State {
     /// The client closes its socket, or abandons a connection attempt.
     pub(super) fn close_link(&mut self, id: u64) {
         let Some(gone) = self.net.links.remove(&id) else { return };
-        self.effects += 1;
+        self.affect(|| format!("connection {id} is closed"));
         self.trace_line(|| format!("{id} is closed"));
         if gone.is_broken {
             self.broken_closed_at = self.now;
@@ -333,7 +341,7 @@ impl State {
         if self.truth.members[member].way.lost_there {
             (link.lost_there, link.is_broken) = (true, true);
         }
-        self.effects += 1;
+        self.affect(|| format!("connection {id} writes"));
         self.counters.bytes += bytes.len() as u64;
         self.trace_line(|| format!("{id} -> n{member}: {} bytes, {:08x}", bytes.len(), crc32c::crc32c(bytes)));
         self.net.send_there(id, at, bytes.to_vec());
