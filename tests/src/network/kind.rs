@@ -138,6 +138,8 @@ kinds! {
     LateTimer,
     /// Bytes arrive before ready tasks are polled.
     Busy,
+    /// A task that is ready is not polled for some time.
+    Starved,
     /// All tasks are polled although nothing has happened.
     Spurious,
     /// The client has no subscriber.

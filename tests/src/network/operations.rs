@@ -490,7 +490,9 @@ impl State {
         let deadline = timeout.or(client.timeout).and_then(after);
         // The options of pools may change while it waits.
         let wait = self.plan.pool.wait_queue_timeout.filter(|_| !self.plan.reconfigures);
-        let check_out = wait.and_then(|wait| after(client.server_selection_timeout + wait));
+        // It does not limit the time in which a connection is established.
+        let connect = Duration::from_nanos(self.plan.connect);
+        let check_out = wait.and_then(|wait| after(client.server_selection_timeout + wait + connect));
         let pace = client.socket_timeout.filter(|_| timeout.is_none()).map(nanos);
         (deadline, check_out, pace)
     }

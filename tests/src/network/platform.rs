@@ -28,11 +28,20 @@ pub(super) struct Sim(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    ready: Arc<Mutex<Vec<Runnable>>>,
+    ready: Arc<Mutex<Vec<Ready>>>,
+    /// Tasks that are ready, and wait for the host until these times.
+    starved: Mutex<Vec<(u64, Ready)>>,
     /// A waker of each task.
     tasks: Mutex<Vec<Waker>>,
     /// The wakers of ended tasks, while there are clones of them.
     ended: Mutex<Vec<Arc<TaskWaker>>>,
+}
+
+/// A task that is ready.
+#[derive(Debug)]
+struct Ready {
+    is_background: bool,
+    task: Runnable,
 }
 
 /// The payload of a panic that the run has drawn.
@@ -92,8 +101,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sim {
     pub(super) fn new(state: State) -> Self {
-        let (ready, tasks, ended) = Default::default();
-        Self(Arc::new(Shared { state: Mutex::new(state), ready, tasks, ended }))
+        let (ready, starved, tasks, ended) = Default::default();
+        Self(Arc::new(Shared { state: Mutex::new(state), ready, starved, tasks, ended }))
     }
 
     /// Accesses the state, then wakes the tasks that wait for what happened. No code of the client
@@ -107,20 +116,41 @@ impl Sim {
         result
     }
 
-    /// Takes a task that is ready.
+    /// Takes a task that is ready. During the faults, some tasks have to wait for the host.
     pub(super) fn next_ready(&self) -> Option<Runnable> {
         let mut ready = lock(&self.0.ready);
-        let place = match ready.len() {
-            0 => return None,
-            1 => 0,
-            count => lock(&self.0.state).draws.schedule.index(count),
-        };
-        Some(ready.remove(place))
+        let mut state = lock(&self.0.state);
+        loop {
+            let place = match ready.len() {
+                0 => return None,
+                1 => 0,
+                count => state.draws.schedule.index(count),
+            };
+            let Ready { is_background, task } = ready.remove(place);
+            let Some(wait) = state.draw_wait() else { return Some(task) };
+            lock(&self.0.starved).push((state.now + wait, Ready { is_background, task }));
+        }
+    }
+
+    /// When the next task that waits for the host is ready.
+    pub(super) fn next_starved(&self) -> Option<u64> {
+        lock(&self.0.starved).iter().map(|(until, _)| *until).min()
+    }
+
+    /// Whether a task of the client waits for the host.
+    pub(super) fn is_client_starved(&self) -> bool {
+        lock(&self.0.starved).iter().any(|(_, ready)| ready.is_background)
+    }
+
+    /// Tasks no longer wait for the host.
+    pub(super) fn release(&self, now: u64) {
+        let mut starved = lock(&self.0.starved);
+        lock(&self.0.ready).extend(starved.extract_if(.., |(until, _)| *until <= now).map(|(_, ready)| ready));
     }
 
     /// Takes the task that became ready last.
     pub(super) fn newest_ready(&self) -> Option<Runnable> {
-        lock(&self.0.ready).pop()
+        lock(&self.0.ready).pop().map(|ready| ready.task)
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -162,7 +192,7 @@ impl Sim {
     {
         let work = Tracked { sim: self.clone(), work: Some(Box::pin(work)), waker: None, is_background };
         let ready = Arc::clone(&self.0.ready);
-        let (runnable, task) = async_task::spawn(work, move |runnable| lock(&ready).push(runnable));
+        let (runnable, task) = async_task::spawn(work, move |task| lock(&ready).push(Ready { is_background, task }));
         lock(&self.0.tasks).push(runnable.waker());
         runnable.schedule();
         task

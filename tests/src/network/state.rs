@@ -257,6 +257,18 @@ impl State {
         u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
     }
 
+    /// Draws how long a task that is ready waits for the host; `None`: it does not wait.
+    pub(super) fn draw_wait(&mut self) -> Option<u64> {
+        if self.peace || self.is_disturbing || !self.plan.comes(Kind::Starved, &mut self.draws.schedule) {
+            return None;
+        }
+        let waits = self.draws.schedule.one_in(8);
+        waits.then(|| {
+            self.counters.count(Kind::Starved);
+            u64::from(self.draws.schedule.below(500)) * MS + 1
+        })
+    }
+
     /// Whether a fault of the host occurs now.
     pub(super) fn comes(&mut self, kind: Kind) -> bool {
         let comes = !self.peace && self.plan.comes(kind, &mut self.draws.host);
