@@ -189,6 +189,8 @@ kinds! {
     TaskDropped,
     /// The manager of a pool panics.
     ManagerPanics,
+    /// The manager of a pool refuses to open a connection.
+    ManagerFails,
     // Results.
     /// An operation succeeds.
     OpDone,

@@ -330,12 +330,11 @@ impl Simulation {
         if closing != Closing::TaskDropped {
             self.sim.with(|state| state.closed_by = &[Kind::OpClosed]);
         }
-        // During the faults, some tasks have been woken when the application closes the client and
-        // drops its operations.
-        let is_hasty = self.sim.with(|state| !state.peace && state.draws.tasks.one_in(2));
+        // During the faults, the application may close the client and drop its operations when one
+        // of them has been woken.
+        let is_hasty = self.sim.with(|state| !state.peace && !state.draws.tasks.one_in(4));
         if is_hasty {
-            let polls = self.sim.with(|state| state.draws.tasks.below(4));
-            self.poll_some(polls);
+            self.step_until_woken();
         }
         match closing {
             Closing::Close => {

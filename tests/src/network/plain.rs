@@ -181,6 +181,13 @@ impl Manager for Dialer {
     async fn connect(&self) -> Result<Line, LineError> {
         let attempt = Attempt::begin(&self.0, false);
         self.may_panic();
+        let (wait, fails) = self.0.with(State::draw_connect);
+        if wait > 0 {
+            self.0.sleep(wait).await;
+        }
+        if fails {
+            return attempt.end(Err(io::ErrorKind::PermissionDenied.into()));
+        }
         let opened = async {
             let addresses = self.0.resolve("n0", 27_017).await?;
             let address = addresses.last().ok_or(io::ErrorKind::NotFound)?;
@@ -252,6 +259,18 @@ impl State {
             let failures = self.attempts.failures;
             self.violate(|| format!("P53: an attempt {} ns too early after {failures} failures", least - now));
         }
+    }
+
+    /// Draws the time that the manager needs in addition, and whether its attempt fails.
+    fn draw_connect(&mut self) -> (u64, bool) {
+        if self.peace || !self.plan.fails_often {
+            return (0, false);
+        }
+        let fails = self.draws.network.one_in(2);
+        if fails {
+            self.counters.count(Kind::ManagerFails);
+        }
+        (u64::from(self.draws.network.below(100)) * MS, fails)
     }
 
     /// Checks that each connection that is pending is being opened, unless earlier failures require

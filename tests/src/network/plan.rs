@@ -199,6 +199,8 @@ pub(super) struct Plan {
     pub(super) options: Options,
     /// A task reads the events of the client.
     pub(super) is_read: bool,
+    /// The manager of a pool of any connections fails in half of its attempts during the faults.
+    pub(super) fails_often: bool,
     /// Fault points of core are armed.
     pub(super) chances: bool,
 }
@@ -207,11 +209,11 @@ impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
     pub(super) fn draw(choices: &mut Stream) -> Self {
-        let deployment = match choices.below(12) {
+        let deployment = match choices.below(13) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
             3 | 4 => Deployment::Cluster,
-            10 | 11 => Deployment::Plain,
+            10..=12 => Deployment::Plain,
             _ => Deployment::Set,
         };
         let config: Vec<usize> = match deployment {
@@ -280,6 +282,7 @@ impl Plan {
             chances: choices.one_in(4),
             options: draw_options(choices),
             is_read: choices.one_in(2),
+            fails_often: choices.one_in(3),
         }
     }
 

@@ -148,6 +148,11 @@ impl Sim {
         lock(&self.0.ready).extend(starved.extract_if(.., |(until, _)| *until <= now).map(|(_, ready)| ready));
     }
 
+    /// Number of tasks of the application that are ready.
+    pub(super) fn ready_operations(&self) -> usize {
+        lock(&self.0.ready).iter().filter(|ready| !ready.is_background).count()
+    }
+
     /// Takes the task that became ready last.
     pub(super) fn newest_ready(&self) -> Option<Runnable> {
         lock(&self.0.ready).pop().map(|ready| ready.task)

@@ -34,6 +34,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 const NOTICES_MAX: usize = 1 << 16;
 /// Upper bound of the steps of a run. More steps mean an endless loop.
 const STEPS_MAX: u64 = 2_000_000;
+/// Maximum number of steps until a task wakes an operation.
+const WOKEN_STEPS_MAX: u32 = 200;
 /// Upper bound of the polls of tasks at one instant.
 const POLLS_MAX: u64 = 20_000;
 /// Upper bound of the polls of tasks in a virtual second without faults, in which operations are
@@ -307,12 +309,22 @@ impl Simulation {
         self.check_wakers();
     }
 
-    /// Polls some of the ready tasks.
-    pub(super) fn poll_some(&mut self, count: u32) {
-        for runnable in (0..count).map_while(|_| self.sim.next_ready()) {
-            runnable.run();
+    /// Steps until a task wakes an operation, which is not polled yet.
+    pub(super) fn step_until_woken(&mut self) {
+        for _ in 0..WOKEN_STEPS_MAX {
+            while let Some(runnable) = self.sim.next_ready() {
+                let before = self.sim.ready_operations();
+                runnable.run();
+                self.check();
+                if self.sim.ready_operations() > before {
+                    return;
+                }
+            }
+            if self.sim.with(|state| state.faults_left == 0) {
+                return;
+            }
+            self.step();
         }
-        self.check();
     }
 
     /// Polls the task that was woken last.
