@@ -397,13 +397,31 @@ impl State {
             _ => None,
         };
         let hangs = number.is_some_and(|number| self.commands[&number].hangs);
-        let is_remote =
-            !matches!(work, Work::Reconfigure(_) | Work::ReconfigureMux(_) | Work::Subscribe(_) | Work::Inspect | Work::Clear | Work::Resize(_));
+        let is_remote = !matches!(
+            work,
+            Work::Reconfigure(_)
+                | Work::ReconfigureMux(_)
+                | Work::Subscribe(_)
+                | Work::Inspect
+                | Work::Clear
+                | Work::Resize(_)
+        );
         self.trace_line(|| format!("operation {id}: {work:?}"));
         let text = format!("{work:?}");
         let closed_by = if is_remote { self.closed_by } else { &[] };
-        let operation =
-            Operation { begun, deadline, begun_clock, must_succeed, is_hurried: is_hurried && is_judged, late, hangs, is_remote, is_session: matches!(work, Work::Session { .. }), closed_by, text };
+        let operation = Operation {
+            begun,
+            deadline,
+            begun_clock,
+            must_succeed,
+            is_hurried: is_hurried && is_judged,
+            late,
+            hangs,
+            is_remote,
+            is_session: matches!(work, Work::Session { .. }),
+            closed_by,
+            text,
+        };
         self.operations.insert(id, operation);
     }
 
@@ -439,7 +457,9 @@ impl State {
             let is_right = matches!(result, Err(Failed { kind: Some(kind), .. }) if operation.closed_by.contains(kind));
             self.counters.checks.add("P42");
             if !is_right {
-                self.violate(|| format!("P42: an operation on a closed client ends with {result:?}: {}", operation.text));
+                self.violate(|| {
+                    format!("P42: an operation on a closed client ends with {result:?}: {}", operation.text)
+                });
             }
         }
         match result {
@@ -465,9 +485,12 @@ impl State {
                     self.violate(|| format!("P19: an operation times out early, after {after} ns: {}", operation.text));
                 }
                 let has_cause = self.is_excused(&operation, kind)
-                    || operation.is_hurried && matches!(kind, Kind::OpTimeout | Kind::NotSelected | Kind::CheckOutTimeout);
+                    || operation.is_hurried
+                        && matches!(kind, Kind::OpTimeout | Kind::NotSelected | Kind::CheckOutTimeout);
                 if (operation.must_succeed || operation.is_hurried) && !has_cause {
-                    self.violate(|| format!("P51: an operation fails without a fault: {kind:?}: {}: {error}", operation.text));
+                    self.violate(|| {
+                        format!("P51: an operation fails without a fault: {kind:?}: {}: {error}", operation.text)
+                    });
                 }
             }
         }
@@ -510,9 +533,10 @@ impl State {
             (Kind::CheckOutTimeout, Deployment::Plain) => {
                 self.plan.options.wait_timeout.is_some_and(|limit| limit < Duration::from_secs(1))
             }
-            (Kind::CheckOutFailed | Kind::NotSelected, Deployment::Set | Deployment::Sharded | Deployment::Standalone) => {
-                is_cleared
-            }
+            (
+                Kind::CheckOutFailed | Kind::NotSelected,
+                Deployment::Set | Deployment::Sharded | Deployment::Standalone,
+            ) => is_cleared,
             // A check-out is not retried.
             (Kind::Overloaded, _) => self.shedding.is_some() && operation.is_session,
             _ => false,
@@ -606,7 +630,9 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             };
             let mut commands = commands.into_iter();
             if let (Some(polls), Some((_, command))) = (gives_up, commands.next()) {
-                if let Some(result) = polled_at_most(sim, polls, connection.run_command("test", command.document())).await {
+                if let Some(result) =
+                    polled_at_most(sim, polls, connection.run_command("test", command.document())).await
+                {
                     let reply = result?;
                     sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
                 } else {

@@ -86,7 +86,12 @@ impl Simulation {
         self.sim.with(|state| {
             let left: Vec<_> = state.operations.values().filter(|operation| !operation.hangs).collect();
             state.counters.checks.add("P51");
-            assert!(left.is_empty(), "P51: {} operations do not end, the first of them: {:?}", left.len(), left.first());
+            assert!(
+                left.is_empty(),
+                "P51: {} operations do not end, the first of them: {:?}",
+                left.len(),
+                left.first()
+            );
         });
         if self.sim.with(|state| state.broken_closed_at < judged_from) {
             self.sim.with(|state| state.counters.checks.add("S12"));
@@ -210,7 +215,8 @@ impl Simulation {
             let held = (counts.available + counts.in_use) as usize;
             // A server that streams has a second connection for round-trip times.
             let (is_up, monitored) = self.sim.with(|state| {
-                let streams = state.plan.versioned && state.plan.monitor.server_monitoring_mode != ServerMonitoringMode::Poll;
+                let streams =
+                    state.plan.versioned && state.plan.monitor.server_monitoring_mode != ServerMonitoringMode::Poll;
                 (state.truth.members[member].up, if streams { 2 } else { 1 })
             });
             let (sockets, pending) = (pool + unknown + monitors, counts.pending as usize);
@@ -218,7 +224,10 @@ impl Simulation {
                 true => (held + monitored..=held + pending + monitored).contains(&sockets) && monitors <= monitored,
                 false => sockets <= held + pending + 2 && monitors == 0,
             };
-            assert!(is_right && pool <= held + pending, "P1: {counts:?} of n{member}, but {pool} connections of the pool, {monitors} of the monitor, {unknown} of either");
+            assert!(
+                is_right && pool <= held + pending,
+                "P1: {counts:?} of n{member}, but {pool} connections of the pool, {monitors} of the monitor, {unknown} of either"
+            );
             assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
             assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
         }
@@ -324,17 +333,17 @@ impl Simulation {
     /// Ends the client.
     pub(super) fn end(&mut self) {
         self.is_idle = true;
-        let closing = self.sim.with(|state| state.plan.closing);
+        // During the faults, the application may close the client and drop its operations when one
+        // of them has been woken.
+        let is_hasty = self.sim.with(|state| !state.peace && state.draws.tasks.one_in(2));
+        if is_hasty {
+            self.step_until_woken();
+        }
+        let closing = if is_hasty { Closing::Close } else { self.sim.with(|state| state.plan.closing) };
         let subject = self.subject().clone();
         let mut close = None;
         if closing != Closing::TaskDropped {
             self.sim.with(|state| state.closed_by = &[Kind::OpClosed]);
-        }
-        // During the faults, the application may close the client and drop its operations when one
-        // of them has been woken.
-        let is_hasty = self.sim.with(|state| !state.peace && !state.draws.tasks.one_in(4));
-        if is_hasty {
-            self.step_until_woken();
         }
         match closing {
             Closing::Close => {
@@ -409,7 +418,10 @@ impl Simulation {
             self.operations.clear();
             let mut late = self.subject().subscribe();
             let polled = late.poll_next(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(polled, Poll::Ready(None)), "P43: a subscription after the close does not end: {polled:?}");
+            assert!(
+                matches!(polled, Poll::Ready(None)),
+                "P43: a subscription after the close does not end: {polled:?}"
+            );
             self.subject = None;
         }
         self.settle();
@@ -434,7 +446,7 @@ impl State {
             && up.len() > 1
             && client.retries
             && client.max_adaptive_retries > 0;
-        (is_possible && self.draws.tasks.one_in(2)).then(|| up[self.draws.tasks.index(up.len())])
+        is_possible.then(|| up[self.draws.tasks.index(up.len())])
     }
 }
 

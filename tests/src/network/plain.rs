@@ -11,8 +11,8 @@ use crate::choices::Choices;
 use core::fmt;
 use futures_lite::future::or;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
-use poolhouse_client::pool::{Manager, Pool, PoolError};
 use poolhouse_client::Platform;
+use poolhouse_client::pool::{Manager, Pool, PoolError};
 use std::io;
 use std::panic::panic_any;
 use std::thread;
@@ -270,7 +270,8 @@ impl State {
         if fails {
             self.counters.count(Kind::ManagerFails);
         }
-        (u64::from(self.draws.network.below(100)) * MS, fails)
+        let wait = if self.draws.network.one_in(2) { 0 } else { self.draws.network.below(100) };
+        (u64::from(wait) * MS, fails)
     }
 
     /// Checks that each connection that is pending is being opened, unless earlier failures require
@@ -291,7 +292,12 @@ impl State {
     }
 
     fn begin_check_out(&self) -> Begun {
-        Begun { clock: self.clock_ns(), real: self.now, late: self.late_max(), missed_checks: self.attempts.missed_checks }
+        Begun {
+            clock: self.clock_ns(),
+            real: self.now,
+            late: self.late_max(),
+            missed_checks: self.attempts.missed_checks,
+        }
     }
 
     /// Checks that a check-out has ended within its time limit.
@@ -303,7 +309,8 @@ impl State {
         if jumped || self.attempts.missed_checks != begun.missed_checks {
             return;
         }
-        let check = if options.check_before_reuse && !is_timeout { options.connect_timeout.map_or(0, nanos) } else { 0 };
+        let check =
+            if options.check_before_reuse && !is_timeout { options.connect_timeout.map_or(0, nanos) } else { 0 };
         let took = self.clock_ns() - begun.clock;
         self.counters.checks.add("P22");
         if took > limit.saturating_add(check) + begun.late {

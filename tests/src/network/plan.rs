@@ -221,8 +221,8 @@ impl Plan {
             Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
-        let direct =
-            (choices.one_in(10) && !matches!(deployment, Deployment::Cluster | Deployment::Plain)).then(|| config[choices.index(config.len())]);
+        let direct = (choices.one_in(10) && !matches!(deployment, Deployment::Cluster | Deployment::Plain))
+            .then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
@@ -277,7 +277,7 @@ impl Plan {
             faults,
             pause: u64::from(pause_ms) * MS,
             gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
-            closes_early: choices.one_in(4),
+            closes_early: choices.one_in(if deployment == Deployment::Plain { 3 } else { 8 }),
             closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop, Closing::TaskDropped]),
             chances: choices.one_in(4),
             options: draw_options(choices),

@@ -185,12 +185,15 @@ impl Sim {
         counts
     }
 
-    /// Starts a task of the application.
+    /// Starts an operation, or the close of the client.
     pub(super) fn start<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         self.start_as(work, false)
     }
 
-    fn start_as<T, F>(&self, work: F, is_background: bool) -> Task<T>
+    /// Starts a task.
+    ///
+    /// - `is_background`: it is no operation.
+    pub(super) fn start_as<T, F>(&self, work: F, is_background: bool) -> Task<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,

@@ -2,18 +2,18 @@
 
 use super::kind::{Counters, Kind};
 use super::links::Event;
-use super::mux_events::{self, MuxTrace};
 use super::log::Log;
+use super::mux_events::{self, MuxTrace};
 use super::operations::{DropPoint, Running, Subject, Work, execute};
 use super::peace::is_usable;
-use super::plan::{Draws, MS, Plan};
 use super::plain::Dialer;
+use super::plan::{Draws, MS, Plan};
 use super::platform::{Planned, Sim};
 use super::state::{PASSWORD, START, State, USER};
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
-use crate::oracle::pool::Event as OwnedPoolEvent;
 use crate::oracle::mux::Event as OwnedMuxEvent;
+use crate::oracle::pool::Event as OwnedPoolEvent;
 use crate::oracle::trace::Trace;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -185,11 +185,12 @@ impl Simulation {
         let reader = (is_observed && is_read).then(|| {
             let (sim, mut subscription) = (sim.clone(), subject.subscribe());
             let reading = sim.clone();
-            sim.start(async move {
+            let work = async move {
                 while subscription.next().await.is_some() {
                     reading.with(|state| state.affect(|| "a subscription is read".to_owned()));
                 }
-            })
+            };
+            sim.start_as(work, true)
         });
         Self {
             sim,
