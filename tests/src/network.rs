@@ -1,12 +1,12 @@
 //! A simulated network with faults in virtual time: a deployment, and the client that ships.
 //!
-//! The deployment (`truth`) is a replica set, routers, a single server, a Cassandra cluster, or a server
-//! of a simple protocol (`plain`). Its members receive and
-//! send bytes; their decoder is independent of the client's (`member`). The faults of members, and
-//! of bytes and connections on the way, are drawn (`faults`, `links`). The client is a
-//! [`poolhouse_client::Client`], a session or a pool on a platform with virtual time (`platform`): a run draws which
-//! ready task is polled next, and how bytes are cut. The application begins operations, and drops
-//! some of their futures at any poll (`operations`).
+//! The deployment (`truth`) is a replica set, routers, a single server, a Cassandra cluster, or a
+//! server of a simple protocol (`plain`). Its members receive and send bytes; their decoder is
+//! independent of the client's (`member`). The faults of members, and of bytes and connections on
+//! the way, are drawn (`faults`, `links`). The client is a [`poolhouse_client::Client`], a session
+//! or a pool on a platform with virtual time (`platform`): a run draws which ready task is polled
+//! next, and how bytes are cut. The application begins operations, and drops some of their futures
+//! at any poll (`operations`).
 //!
 //! In the first phase faults occur. In a quarter of the runs fault points of core are also armed
 //! ([`POINTS`]). In the second phase the faults have stopped, and some members stay dead. Within a
@@ -17,9 +17,10 @@
 //!
 //! Checked in each run: each operation ends once, in time, and with the reply to its own request; a
 //! command is executed once, or again only if it may be repeated; the counts of pools agree with
-//! the open sockets; no task that could continue waits; no waker of a task that has ended is left; no
-//! panic in any task. Half of the runs have a subscriber. Its events are judged as well
-//! (`oracle::trace`, `mux_events`, `log`), those of pools only if the run does not change their options.
+//! the open sockets; no task that could continue waits; no waker of a task that has ended is left;
+//! no panic in any task. Half of the runs have a subscriber. Its events are judged as well
+//! (`oracle::trace`, `mux_events`, `log`), those of pools only if the run does not change their
+//! options.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 

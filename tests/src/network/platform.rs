@@ -8,6 +8,7 @@ use super::state::State;
 use super::truth::HOSTS;
 use crate::choices::Choices;
 use alloc::sync::Arc;
+use alloc::task::Wake;
 use async_task::{Runnable, Task};
 use core::future::poll_fn;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +20,6 @@ use poolhouse_core::Instant;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Wake;
 
 /// A handle of a simulated network.
 #[derive(Clone, Debug)]

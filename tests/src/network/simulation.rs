@@ -329,7 +329,7 @@ impl Simulation {
     }
 
     /// Polls the task that was woken last.
-    pub(super) fn poll_newest(&mut self) {
+    pub(super) fn poll_newest(&self) {
         if let Some(runnable) = self.sim.newest_ready() {
             runnable.run();
         }
