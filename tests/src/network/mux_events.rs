@@ -6,7 +6,7 @@
 //! The calls are unknown. A request that is dropped after it was granted a stream id, and before it
 //! is written, ends without an event: the caller knows how many those can be.
 
-use crate::oracle::mux::Event;
+use crate::machines::mux::Event;
 use crate::oracle::{Checks, Violation};
 use alloc::collections::{BTreeMap, BTreeSet};
 use poolhouse_core::Instant;
