@@ -458,7 +458,7 @@ impl<M: MuxMemory> Mux<M> {
                 // The heartbeat has not been sent yet, so this cannot be its reply.
                 return Err(self.refuse_reply(now, index, stream, observer));
             }
-            let duration = now.saturating_since(heartbeat.asked);
+            let duration = now.saturating_since(heartbeat.started);
             slot.heartbeat = None;
             self.note_reply(index);
             self.free_id(index, id, taken_for);

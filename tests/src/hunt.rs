@@ -144,3 +144,6 @@ fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     }
     data
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ pub mod handshake;
 pub mod hunt;
 pub mod invariants;
 pub mod lateness;
+pub mod machines;
 pub mod model;
 pub mod mongod;
 pub mod network;

@@ -1,23 +1,26 @@
 //! A simulated network with faults in virtual time: a deployment, and the client that ships.
 //!
-//! The deployment (`truth`) is a replica set, routers, or a single server. Its members receive and
-//! send bytes; their decoder is independent of the client's (`member`). The faults of members, and
-//! of bytes and connections on the way, are drawn (`faults`, `links`). The client is a
-//! [`poolhouse_client::Client`] on a platform with virtual time (`platform`): a run draws which
-//! ready task is polled next, and how bytes are cut. The application begins operations, and drops
-//! some of their futures at any poll (`operations`).
+//! The deployment (`truth`) is a replica set, routers, a single server, a Cassandra cluster, or a
+//! server of a simple protocol (`plain`). Its members receive and send bytes; their decoder is
+//! independent of the client's (`member`). The faults of members, and of bytes and connections on
+//! the way, are drawn (`faults`, `links`). The client is a [`poolhouse_client::Client`], a session
+//! or a pool on a platform with virtual time (`platform`): a run draws which ready task is polled
+//! next, and how bytes are cut. The application begins operations, and drops some of their futures
+//! at any poll (`operations`).
 //!
 //! In the first phase faults occur. In a quarter of the runs fault points of core are also armed
 //! ([`POINTS`]). In the second phase the faults have stopped, and some members stay dead. Within a
 //! bound in virtual time the client's view must match the deployment. From then on every operation
-//! must succeed, unless it uses a connection that broke before. Then the client is closed or
-//! dropped, and nothing may be left. Some runs are closed earlier.
+//! must succeed, unless it uses a connection that broke before, or has little time. Then the client
+//! is closed or dropped, or the executor drops one of its tasks, and nothing may be left. Some runs
+//! are closed earlier.
 //!
 //! Checked in each run: each operation ends once, in time, and with the reply to its own request; a
 //! command is executed once, or again only if it may be repeated; the counts of pools agree with
-//! the open sockets; no task that could continue waits; no panic in any task. Half of the runs
-//! have a subscriber. In those of MongoDB its events are judged as well, those of pools only if the run
-//! does not change their options.
+//! the open sockets; no task that could continue waits; no waker of a task that has ended is left;
+//! no panic in any task. Half of the runs have a subscriber. Its events are judged as well
+//! (`oracle::trace`, `mux_events`, `log`), those of pools only if the run does not change their
+//! options.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
@@ -27,8 +30,10 @@ mod kind;
 mod links;
 pub(crate) mod log;
 mod member;
+mod mux_events;
 mod operations;
 mod peace;
+mod plain;
 mod plan;
 mod platform;
 mod simulation;
@@ -52,8 +57,10 @@ pub const POINTS: [Point; 5] =
     [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 13] =
-    ["P1", "P5", "P8", "P19", "P43", "P51", "P53", "P54", "S12", "S15", "S17", "S18", "S19"];
+pub const CHECKED: [&str; 22] = [
+    "P1", "P5", "P8", "P10", "P11", "P19", "P22", "P42", "P43", "P51", "P53", "P54", "M1", "M2", "M3", "M4", "M6",
+    "S12", "S15", "S17", "S18", "S19",
+];
 
 /// Executes one run.
 ///

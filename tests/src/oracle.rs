@@ -18,6 +18,8 @@
 
 mod checks;
 pub mod control;
+#[cfg(test)]
+mod falsify;
 pub mod monitor;
 pub mod mux;
 mod owners;

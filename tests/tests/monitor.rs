@@ -7,8 +7,8 @@ use poolhouse_core::monitor::{
 };
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
+use poolhouse_tests::machines::monitor::Hosted;
 use poolhouse_tests::model::monitor::Counts;
-use poolhouse_tests::oracle::monitor::Hosted;
 use poolhouse_tests::reply::CheckReply;
 use poolhouse_wire::message::Matched;
 

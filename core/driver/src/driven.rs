@@ -623,19 +623,21 @@ pub(super) trait Drive {
     /// deadline.
     fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
         let mut waker = Some(waker.clone());
-        self.step(|state, observer| {
+        let (state, _left) = self.step(|state, observer| {
             while state.pool.poll_timeout().is_some_and(|at| at <= now) {
                 state.pool.handle_timeout(now, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return ClockState::Ended;
+                // A guard may keep the pool longer than its clock task lives.
+                return (ClockState::Ended, state.clock.take());
             }
             register(&mut state.clock, &mut waker);
             let operations = state.expire(now);
             let pool = state.timeout();
             state.armed = if is_earlier(operations, pool) { operations } else { pool };
-            ClockState::Armed(state.armed)
-        })
+            (ClockState::Armed(state.armed), None)
+        });
+        state
     }
 
     /// Whether the pool or an operation has an earlier deadline than the one until which the clock

@@ -27,6 +27,8 @@ pub(super) struct MuxConnSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Heartbeat {
     pub(super) stream: u16,
+    pub(super) started: Instant,
+    /// When it was started, or bytes were received after it was sent.
     pub(super) asked: Instant,
     /// Whether the driver has polled the action.
     pub(super) polled: bool,

@@ -51,7 +51,8 @@ impl<M: MuxMemory> Mux<M> {
             let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
             if !asked {
                 if let Some(stream) = self.take_id(index) {
-                    self.conns.get_mut(index).heartbeat = Some(Heartbeat { stream, asked: now, polled: false });
+                    self.conns.get_mut(index).heartbeat =
+                        Some(Heartbeat { stream, started: now, asked: now, polled: false });
                     self.heartbeats_owed += 1;
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;

@@ -10,7 +10,7 @@ mod trace;
 
 use core::time::Duration;
 
-use crate::oracle::monitor::Hosted;
+use crate::machines::monitor::Hosted;
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
     CheckOutcome, HeartbeatId, HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,

@@ -11,7 +11,7 @@ mod words;
 
 pub use commands::Acquired;
 
-use crate::oracle::mux::Event;
+use crate::machines::mux::Event;
 use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxOptions};
 use poolhouse_core::{Cause, Instant};

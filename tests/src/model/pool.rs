@@ -10,7 +10,7 @@ mod words;
 
 pub use commands::CheckedOut;
 
-use crate::oracle::pool::Event;
+use crate::machines::pool::Event;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pinned, PoolOptions, PoolState, Usage};

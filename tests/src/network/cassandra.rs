@@ -3,8 +3,10 @@
 
 use super::kind::Kind;
 use super::links::{Event, Packet};
+use super::plain;
 use super::plan::MS;
 use super::state::State;
+use super::truth::Deployment;
 use crate::choices::Choices;
 
 /// Version, flags, stream (2), opcode, length of the body (4).
@@ -159,7 +161,11 @@ impl State {
             return self.net.at(self.now + 50 * MS, Event::Answer(id, stream, bytes));
         }
         let is_lost = known.way.lost_back;
-        let fault = self.roll_back(id, &TO_BYTES);
+        let faults = match self.truth.deployment {
+            Deployment::Plain => &plain::TO_BYTES[..],
+            _ => &TO_BYTES[..],
+        };
+        let fault = self.roll_back(id, faults);
         let at = self.now + self.delay();
         let Some(link) = self.net.links.get_mut(&id) else { return };
         link.far.streams.remove(&stream);

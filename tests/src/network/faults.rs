@@ -299,6 +299,7 @@ impl State {
     /// dead are restarted, and all members learn the state of the set.
     fn end_faults(&mut self) {
         self.peace = true;
+        self.peace_from = Some(self.now);
         self.trace_line(|| "== peace".to_owned());
         for member in 0..HOSTS.len() {
             self.unclog(member);

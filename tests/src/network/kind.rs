@@ -76,6 +76,8 @@ kinds! {
     ShortWrite,
     /// A socket accepts no bytes for some time.
     WriteStall,
+    /// A socket accepts no bytes until it is closed.
+    Blocked,
     /// A connection is reset.
     Reset,
     /// The writes of the client are lost without an error.
@@ -136,6 +138,8 @@ kinds! {
     LateTimer,
     /// Bytes arrive before ready tasks are polled.
     Busy,
+    /// A task that is ready is not polled for some time.
+    Starved,
     /// All tasks are polled although nothing has happened.
     Spurious,
     /// The client has no subscriber.
@@ -153,6 +157,10 @@ kinds! {
     Session,
     /// A request to a Cassandra cluster.
     Query,
+    /// Requests on a connection of a pool of any connections.
+    Use,
+    /// A pool of any connections is cleared by the application.
+    Clear,
     /// The wait for established connections.
     WarmUp,
     /// A change of the pools' options.
@@ -165,12 +173,24 @@ kinds! {
     DropAfterPoll,
     /// The future of an operation is dropped when it was woken, before it is polled.
     DropWhenWoken,
+    /// The future of a command is dropped, and its connection is used again.
+    GivenUp,
+    /// An operation with little time after the faults.
+    Hurried,
+    /// A router refuses new connections after the faults, because it is overloaded.
+    Shedding,
     /// The future of an operation is dropped at any time.
     DropLater,
     /// The last handle of a client is dropped.
     ClientDropped,
     /// The future of a close is dropped.
     CloseDropped,
+    /// The executor drops a task of the client.
+    TaskDropped,
+    /// The manager of a pool panics.
+    ManagerPanics,
+    /// The manager of a pool refuses to open a connection.
+    ManagerFails,
     // Results.
     /// An operation succeeds.
     OpDone,
@@ -194,6 +214,8 @@ kinds! {
     NotSelected,
     /// An operation fails because the client is closed.
     OpClosed,
+    /// An operation fails because a task of the client was dropped.
+    OpAbandoned,
     /// An operation fails because its connection is not authenticated.
     NotAuthenticated,
     /// A command is executed by a member.

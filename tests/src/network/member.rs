@@ -61,8 +61,10 @@ impl Answer {
 impl State {
     /// A member processes all received bytes.
     pub(super) fn process_input(&mut self, id: u64) {
-        if self.truth.deployment == Deployment::Cluster {
-            return self.process_frames(id);
+        match self.truth.deployment {
+            Deployment::Cluster => return self.process_frames(id),
+            Deployment::Plain => return self.process_lines(id),
+            Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
         loop {
             let Some(link) = self.net.links.get_mut(&id) else { return };
@@ -403,6 +405,7 @@ impl State {
             Some(Kind::Garbage) => {
                 match self.truth.deployment {
                     Deployment::Cluster => self.spoil_frame(&mut bytes),
+                    Deployment::Plain => Self::spoil_line(&mut bytes),
                     _ => self.spoil(&mut bytes),
                 }
                 self.net.send_back(id, at, Packet::Bytes(bytes));
@@ -451,13 +454,15 @@ impl State {
 
     /// Sends unsolicited bytes.
     pub(super) fn send_unsolicited(&mut self, id: u64) {
-        if self.truth.deployment == Deployment::Cluster {
-            self.send_unsolicited_frame(id);
-        } else {
-            let mut bytes = Vec::new();
-            // A reply to an impossible request: ids of requests are never negative.
-            wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
-            self.net.send_back(id, self.now, Packet::Bytes(bytes));
+        match self.truth.deployment {
+            Deployment::Cluster => self.send_unsolicited_frame(id),
+            Deployment::Plain => drop(self.net.send_back(id, self.now, Packet::Bytes(b"?\n".to_vec()))),
+            Deployment::Set | Deployment::Sharded | Deployment::Standalone => {
+                let mut bytes = Vec::new();
+                // A reply to an impossible request: ids of requests are never negative.
+                wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
+                self.net.send_back(id, self.now, Packet::Bytes(bytes));
+            }
         }
         if let Some(link) = self.net.links.get_mut(&id) {
             link.is_broken = true;

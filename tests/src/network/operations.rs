@@ -3,12 +3,14 @@
 
 use super::cassandra::text_of;
 use super::kind::Kind;
-use super::plan::{MS, draw_mux, draw_pool};
+use super::plain::{PlainPool, on_pool};
+use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
 use super::state::{Command, State};
 use super::truth::Deployment;
 use crate::choices::Choices;
-use core::pin::Pin;
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_client::mux::{RequestError, RequestOptions, Session};
@@ -18,7 +20,7 @@ use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_cql::{Consistency, Parameters, Request, Response};
-use poolhouse_driver::OperationError;
+use poolhouse_driver::{OperationError, Subscription};
 
 /// The tolerance for the end of an operation in a run with late timers.
 const LATE_MAX: u64 = 4_000 * MS;
@@ -37,10 +39,18 @@ pub(super) struct Operation {
     /// The client's clock when it began.
     begun_clock: u64,
     must_succeed: bool,
+    /// It has little time: it may end by its limit, but by no other error.
+    is_hurried: bool,
+    /// The tolerance for its end.
+    late: u64,
     /// Its commands are not answered, so it ends only when it is dropped or times out.
     pub(super) hangs: bool,
     /// It needs a server.
     pub(super) is_remote: bool,
+    /// It is a check-out, and commands on its connection.
+    is_session: bool,
+    /// The kinds of errors of which it must end with one, because the client is closed.
+    closed_by: &'static [Kind],
     text: String,
 }
 
@@ -63,6 +73,8 @@ pub(super) enum Work {
         mode: ReadMode,
         /// Each with the pause before it.
         commands: Vec<(u64, CommandPlan)>,
+        /// The first command's future is dropped after this number of polls.
+        gives_up: Option<u32>,
         /// The pause before the connection is returned.
         pause: u64,
     },
@@ -74,6 +86,19 @@ pub(super) enum Work {
         is_idempotent: bool,
         timeout: Option<Duration>,
     },
+    /// Of a pool of any connections.
+    Use {
+        /// Only a connection that is available now is taken.
+        is_try: bool,
+        /// Each with the pause before it.
+        commands: Vec<(u64, i64)>,
+        /// The pause before the connection is returned.
+        pause: u64,
+        /// The connection is removed from the pool.
+        is_detached: bool,
+    },
+    Clear,
+    Resize(u32),
     Reconfigure(PoolOptions),
     ReconfigureMux(MuxOptions),
     Subscribe(u64),
@@ -85,13 +110,23 @@ pub(super) enum Work {
 pub(super) enum Subject {
     Client(Client<Sim>),
     Session(Session<Sim>),
+    Pool(PlainPool),
 }
 
 impl Subject {
+    pub(super) fn subscribe(&self) -> Subscription {
+        match self {
+            Self::Client(client) => client.subscribe(),
+            Self::Session(session) => session.subscribe(),
+            Self::Pool(pool) => pool.subscribe(),
+        }
+    }
+
     pub(super) async fn close(&self) {
         match self {
             Self::Client(client) => client.close().await,
             Self::Session(session) => session.close().await,
+            Self::Pool(pool) => pool.close().await,
         }
     }
 }
@@ -102,6 +137,17 @@ pub(super) struct Failed {
     /// `None` if no operation may fail in this way.
     kind: Option<Kind>,
     text: String,
+}
+
+impl Failed {
+    pub(super) const fn new(kind: Kind, text: String) -> Self {
+        Self { kind: Some(kind), text }
+    }
+
+    /// No operation may fail in this way.
+    pub(super) const fn unexpected(text: String) -> Self {
+        Self { kind: None, text }
+    }
 }
 
 impl From<Error> for Failed {
@@ -122,6 +168,7 @@ impl From<Error> for Failed {
                 OperationError::Timeout => Kind::OpTimeout,
                 OperationError::Interrupted(_) => Kind::OpInterrupted,
                 OperationError::Closed => Kind::OpClosed,
+                OperationError::Abandoned => Kind::OpAbandoned,
                 _ => return Self { kind: None, text },
             },
             _ => return Self { kind: None, text },
@@ -139,6 +186,7 @@ impl From<RequestError> for Failed {
             RequestError::Lost { .. } | RequestError::Reply(_) => Some(Kind::OpProtocol),
             RequestError::Server(_) => Some(Kind::OpRefused),
             RequestError::Closed => Some(Kind::OpClosed),
+            RequestError::Abandoned => Some(Kind::OpAbandoned),
             _ => None,
         };
         Self { kind, text: error.to_string() }
@@ -167,7 +215,11 @@ impl State {
         let is_idempotent = self.draws.tasks.one_in(2);
         // An attempt that ends with an overload was not executed.
         let client = &self.plan.client;
-        let executions_max = if is_idempotent && client.retries { client.max_adaptive_retries.max(2) } else { 1 };
+        let executions_max = match timeout {
+            Some(Duration::ZERO) => 0,
+            _ if is_idempotent && client.retries => client.max_adaptive_retries.max(2),
+            _ => 1,
+        };
         let number = self.number(executions_max, false);
         CommandPlan { number, is_write, is_idempotent, mode, timeout }
     }
@@ -191,7 +243,8 @@ impl State {
 
     fn draw_timeout(&mut self) -> Option<Duration> {
         if self.peace {
-            return Some(AMPLE);
+            let hurried = self.draws.tasks.one_in(8).then(|| Duration::from_millis(self.draws.tasks.below(30).into()));
+            return Some(hurried.unwrap_or(AMPLE));
         }
         self.draws.tasks.one_of(&[None, None, Some(0), Some(50), Some(1_000), Some(10_000)]).map(Duration::from_millis)
     }
@@ -199,8 +252,10 @@ impl State {
     /// Draws the next operation.
     pub(super) fn draw_work(&mut self) -> Work {
         let timeout = self.draw_timeout();
-        if self.truth.deployment == Deployment::Cluster {
-            return self.draw_request(timeout);
+        match self.truth.deployment {
+            Deployment::Cluster => return self.draw_request(timeout),
+            Deployment::Plain => return self.draw_use(),
+            Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
         let mode = self.draw_mode();
         let writes = !self.peace || self.is_writable();
@@ -217,8 +272,10 @@ impl State {
                     false => u64::from(state.draws.tasks.below(longest)) * MS,
                 };
                 let count = self.draws.tasks.below(4);
-                let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, None))).collect();
-                (Kind::Session, Work::Session { timeout, mode, commands, pause: pause(self) })
+                let of_command = timeout.filter(Duration::is_zero);
+                let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, of_command))).collect();
+                let gives_up = (!self.peace && self.draws.tasks.one_in(4)).then(|| self.draws.tasks.below(6));
+                (Kind::Session, Work::Session { timeout, mode, commands, gives_up, pause: pause(self) })
             }
             0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
             // Without a time limit, it waits for a server that stays dead.
@@ -234,6 +291,32 @@ impl State {
         work
     }
 
+    /// Draws an operation on a pool of any connections.
+    fn draw_use(&mut self) -> Work {
+        let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
+            0..=7 => {
+                let longest = if self.peace { 20 } else { 400 };
+                let pause = |state: &mut Self| match state.draws.tasks.one_in(2) {
+                    true => 0,
+                    false => u64::from(state.draws.tasks.below(longest)) * MS,
+                };
+                let count = self.draws.tasks.below(3);
+                let commands = (0..count).map(|_| (pause(self), self.number(1, false))).collect();
+                let (is_try, is_detached) = (!self.peace && self.draws.tasks.one_in(6), self.draws.tasks.one_in(8));
+                (Kind::Use, Work::Use { is_try, commands, pause: pause(self), is_detached })
+            }
+            8 => (Kind::Clear, Work::Clear),
+            9 if self.plan.reconfigures => {
+                let max_size = self.draws.tasks.one_of(&[1, 2, 3, 8]).max(self.plan.options.min_size);
+                (Kind::Reconfigure, Work::Resize(max_size))
+            }
+            10 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
+            _ => (Kind::Inspect, Work::Inspect),
+        };
+        self.counters.count(kind);
+        work
+    }
+
     /// Draws an operation on a Cassandra session.
     fn draw_request(&mut self, timeout: Option<Duration>) -> Work {
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 11 }) {
@@ -241,10 +324,12 @@ impl State {
                 let is_idempotent = self.draws.tasks.one_in(2);
                 // One on each host.
                 let hosts = u32::try_from(self.truth.config.len()).unwrap_or(u32::MAX);
-                let executions_max = if is_idempotent { hosts } else { 1 };
+                let executions_max = match timeout {
+                    Some(Duration::ZERO) => 0,
+                    _ if is_idempotent => hosts,
+                    _ => 1,
+                };
                 let number = self.number(executions_max, false);
-                // A timeout of zero is none.
-                let timeout = timeout.filter(|timeout| !timeout.is_zero());
                 (Kind::Query, Work::Query { number, is_idempotent, timeout })
             }
             8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
@@ -258,8 +343,14 @@ impl State {
     /// A command that is never answered.
     pub(super) fn hanging_work(&mut self) -> Work {
         let number = self.number(1, true);
-        if self.truth.deployment == Deployment::Cluster {
-            return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+        match self.truth.deployment {
+            Deployment::Cluster => {
+                return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+            }
+            Deployment::Plain => {
+                return Work::Use { is_try: false, commands: vec![(0, number)], pause: 0, is_detached: false };
+            }
+            Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
         let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
@@ -284,28 +375,64 @@ impl State {
     /// - `must_succeed`: no fault can affect it, except connections that were broken before.
     pub(super) fn begin_operation(&mut self, id: u64, work: &Work, must_succeed: bool) {
         let timeout = match work {
-            Work::Command(command) => command.timeout.or(self.plan.client.timeout),
-            Work::WarmUp { timeout } | Work::Query { timeout, .. } => *timeout,
+            Work::Command(CommandPlan { timeout, .. }) | Work::Query { timeout, .. } => {
+                timeout.or(self.plan.client.timeout)
+            }
+            Work::WarmUp { timeout } => *timeout,
             _ => None,
         };
+        let limit = if let Work::Session { timeout, .. } = work { *timeout } else { timeout };
+        let is_hurried = self.peace && limit.is_some_and(|limit| limit < AMPLE);
+        if is_hurried && must_succeed {
+            self.counters.count(Kind::Hurried);
+        }
+        let (is_judged, must_succeed) = (must_succeed, must_succeed && !is_hurried);
+        let late = self.late_max();
         let (begun, begun_clock) = (self.now, self.clock_ns());
         let deadline = timeout.and_then(|timeout| begun_clock.checked_add(u64::try_from(timeout.as_nanos()).ok()?));
         let number = match work {
             Work::Command(command) => Some(command.number),
             Work::Query { number, .. } => Some(*number),
+            Work::Use { commands, .. } => commands.first().map(|(_, number)| *number),
             _ => None,
         };
         let hangs = number.is_some_and(|number| self.commands[&number].hangs);
-        let is_remote =
-            matches!(work, Work::Command(_) | Work::Session { .. } | Work::WarmUp { .. } | Work::Query { .. });
+        let is_remote = !matches!(
+            work,
+            Work::Reconfigure(_)
+                | Work::ReconfigureMux(_)
+                | Work::Subscribe(_)
+                | Work::Inspect
+                | Work::Clear
+                | Work::Resize(_)
+        );
         self.trace_line(|| format!("operation {id}: {work:?}"));
         let text = format!("{work:?}");
-        self.operations.insert(id, Operation { begun, deadline, begun_clock, must_succeed, hangs, is_remote, text });
+        let closed_by = if is_remote { self.closed_by } else { &[] };
+        let operation = Operation {
+            begun,
+            deadline,
+            begun_clock,
+            must_succeed,
+            is_hurried: is_hurried && is_judged,
+            late,
+            hangs,
+            is_remote,
+            is_session: matches!(work, Work::Session { .. }),
+            closed_by,
+            text,
+        };
+        self.operations.insert(id, operation);
     }
 
     /// An operation has ended; without a result, its future was dropped.
     pub(super) fn end_operation(&mut self, id: u64, result: Option<&Result<(), Failed>>) {
-        self.effects += 1;
+        let work = self.operations.get(&id).map(|operation| operation.text.clone()).unwrap_or_default();
+        self.affect(|| match result {
+            Some(Ok(())) => format!("an operation succeeds: {work}"),
+            Some(Err(error)) => format!("an operation fails: {work}: {}", error.text),
+            None => format!("an operation is dropped: {work}"),
+        });
         self.trace_line(|| match result {
             Some(Ok(())) => format!("operation {id} succeeds"),
             Some(Err(error)) => format!("operation {id} fails: {}", error.text),
@@ -314,14 +441,25 @@ impl State {
         let Some(operation) = self.operations.remove(&id) else {
             return self.violate(|| format!("operation {id} ends twice"));
         };
+        // The time limit of a queued request ends it without an event, too.
+        self.silent_max += usize::from(!matches!(result, Some(Ok(()))));
         let Some(result) = result else { return };
         let clock = self.clock_ns();
         let jumped = self.jumped_at.is_some_and(|at| at >= operation.begun);
         if let Some(deadline) = operation.deadline.filter(|_| !jumped) {
             self.counters.checks.add("P19");
-            let late = if self.peace && (operation.must_succeed || operation.hangs) { MS } else { LATE_MAX };
+            let late = operation.late;
             if clock > deadline + late {
                 self.violate(|| format!("P19: an operation ends late: {}", operation.text));
+            }
+        }
+        if !operation.closed_by.is_empty() {
+            let is_right = matches!(result, Err(Failed { kind: Some(kind), .. }) if operation.closed_by.contains(kind));
+            self.counters.checks.add("P42");
+            if !is_right {
+                self.violate(|| {
+                    format!("P42: an operation on a closed client ends with {result:?}: {}", operation.text)
+                });
             }
         }
         match result {
@@ -331,6 +469,14 @@ impl State {
                     return self.violate(|| format!("no operation may fail in this way: {error}"));
                 };
                 self.counters.count(kind);
+                let has_cause = match kind {
+                    Kind::OpClosed => self.is_closed,
+                    Kind::OpAbandoned => self.is_abandoned,
+                    _ => true,
+                };
+                if !has_cause {
+                    self.violate(|| format!("P31: an operation fails for a reason that is not its own: {error}"));
+                }
                 let is_early = kind == Kind::OpTimeout
                     && operation.deadline.is_some_and(|deadline| clock < deadline)
                     && (self.plan.client.socket_timeout.is_none() || self.truth.deployment == Deployment::Cluster);
@@ -338,16 +484,67 @@ impl State {
                     let after = clock - operation.begun_clock;
                     self.violate(|| format!("P19: an operation times out early, after {after} ns: {}", operation.text));
                 }
-                let excused_from = operation.begun.saturating_sub(CHECKED_AGAIN);
-                if operation.must_succeed && self.broken_closed_at < excused_from {
-                    self.violate(|| format!("P51: an operation fails without a fault: {}: {error}", operation.text));
+                let has_cause = self.is_excused(&operation, kind)
+                    || operation.is_hurried
+                        && matches!(kind, Kind::OpTimeout | Kind::NotSelected | Kind::CheckOutTimeout);
+                if (operation.must_succeed || operation.is_hurried) && !has_cause {
+                    self.violate(|| {
+                        format!("P51: an operation fails without a fault: {kind:?}: {}: {error}", operation.text)
+                    });
                 }
             }
         }
     }
 
+    /// The tolerance for the end of a wait.
+    pub(super) const fn late_max(&self) -> u64 {
+        // A timer that was late when the faults stopped may fire later.
+        match self.peace_from {
+            Some(from) if self.now >= from + 1_000 * MS => MS,
+            Some(_) | None => LATE_MAX,
+        }
+    }
+
+    /// The time limits of a check-out and of commands on its connection, on the client's clock: the
+    /// end of all of them, the end of the check-out, and the time of each command.
+    fn session_limits(&self, timeout: Option<Duration>) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let (now, client) = (self.clock_ns(), &self.plan.client);
+        let after = |limit: Duration| now.checked_add(u64::try_from(limit.as_nanos()).ok()?);
+        let deadline = timeout.or(client.timeout).and_then(after);
+        // The options of pools may change while it waits.
+        let wait = self.plan.pool.wait_queue_timeout.filter(|_| !self.plan.reconfigures);
+        // It does not limit the time in which a connection is established.
+        let connect = Duration::from_nanos(self.plan.connect);
+        let check_out = wait.and_then(|wait| after(client.server_selection_timeout + wait + connect));
+        let pace = client.socket_timeout.filter(|_| timeout.is_none()).map(nanos);
+        (deadline, check_out, pace)
+    }
+
+    /// Whether an operation after the faults may fail in this way.
+    fn is_excused(&self, operation: &Operation, kind: Kind) -> bool {
+        // Its own connection was broken by a fault.
+        let is_broken = self.broken_closed_at >= operation.begun;
+        // Another operation has closed a broken connection: the pool was cleared, and the server is
+        // checked again.
+        let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
+        match (kind, self.truth.deployment) {
+            (Kind::OpNetwork, _) => is_broken,
+            (Kind::NoHost, Deployment::Cluster) => is_cleared,
+            (Kind::CheckOutTimeout, Deployment::Plain) => {
+                self.plan.options.wait_timeout.is_some_and(|limit| limit < Duration::from_secs(1))
+            }
+            (
+                Kind::CheckOutFailed | Kind::NotSelected,
+                Deployment::Set | Deployment::Sharded | Deployment::Standalone,
+            ) => is_cleared,
+            // A check-out is not retried.
+            (Kind::Overloaded, _) => self.shedding.is_some() && operation.is_session,
+            _ => false,
+        }
+    }
+
     /// A command has succeeded. Checks that its reply is its own.
-    fn replied(&mut self, number: i64, is_own: bool) {
+    pub(super) fn replied(&mut self, number: i64, is_own: bool) {
         let executed = self.commands[&number].executed;
         if !is_own {
             self.violate(|| format!("command {number} received the reply to another"));
@@ -382,6 +579,7 @@ pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<
     match subject {
         Subject::Client(client) => Ok(on_client(sim, client, work).await?),
         Subject::Session(session) => on_session(sim, session, work).await,
+        Subject::Pool(pool) => on_pool(sim, pool, work).await,
     }
 }
 
@@ -420,16 +618,48 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             let reply = client.run_command_with("test", command.document(), options).await?;
             sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
         }
-        Work::Session { timeout, mode, commands, pause } => {
+        Work::Session { timeout, mode, commands, gives_up, pause } => {
+            let (deadline, check_out, pace) = sim.with(|state| state.session_limits(timeout));
+            let check_out_text = "the check-out of a connection";
             let mut connection = match timeout {
-                None => client.check_out_preferring(ReadPreference::of(mode)).await?,
-                Some(timeout) => client.check_out_timeout(timeout).await?,
+                None => {
+                    let work = client.check_out_preferring(ReadPreference::of(mode));
+                    timed(sim, check_out_text, deadline.or(check_out), work).await?
+                }
+                Some(timeout) => timed(sim, check_out_text, deadline, client.check_out_timeout(timeout)).await?,
             };
+            let mut commands = commands.into_iter();
+            if let (Some(polls), Some((_, command))) = (gives_up, commands.next()) {
+                if let Some(result) =
+                    polled_at_most(sim, polls, connection.run_command("test", command.document())).await
+                {
+                    let reply = result?;
+                    sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
+                } else {
+                    sim.with(|state| state.counters.count(Kind::GivenUp));
+                    let Some((_, command)) = commands.next() else { return Ok(()) };
+                    // The connection is still usable only if nothing was sent.
+                    let again = connection.run_command("test", command.document()).await;
+                    return match again {
+                        Ok(reply) => {
+                            sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
+                            Ok(())
+                        }
+                        Err(Error::Operation(OperationError::Broken(_))) => {
+                            sim.with(|state| state.counters.count(Kind::OpBroken));
+                            Ok(())
+                        }
+                        Err(error) => Err(error),
+                    };
+                }
+            }
             for (pause, command) in commands {
                 if pause > 0 {
                     sim.sleep(pause).await;
                 }
-                match connection.run_command("test", command.document()).await {
+                let end = deadline.or_else(|| Some(sim.with(|state| state.clock_ns()).saturating_add(pace?)));
+                let text = "a command on a connection that is checked out";
+                match timed(sim, text, end, connection.run_command("test", command.document())).await {
                     Ok(reply) => sim.with(|state| state.replied(command.number, command.is_answered_by(&reply))),
                     Err(error) => {
                         // The connection is still usable only if the command was not executed.
@@ -454,12 +684,51 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             let _subscription = client.subscribe();
             sim.sleep(time).await;
         }
-        Work::Query { .. } | Work::ReconfigureMux(_) => unreachable!("these are for sessions"),
+        Work::Query { .. } | Work::ReconfigureMux(_) | Work::Use { .. } | Work::Clear | Work::Resize(_) => {
+            unreachable!("these are for others")
+        }
         Work::Inspect => {
             let _ = (format!("{client:?} {:?}", client.topology()), client.pool_options());
         }
     }
     Ok(())
+}
+
+/// Runs a part of an operation, and checks that it ends in time.
+///
+/// - `end`: on the client's clock. A part that begins later ends at once.
+async fn timed<F: Future>(sim: &Sim, what: &str, end: Option<u64>, work: F) -> F::Output {
+    let (begun, begun_clock, late) = sim.with(|state| (state.now, state.clock_ns(), state.late_max()));
+    let result = work.await;
+    sim.with(|state| {
+        let jumped = state.jumped_at.is_some_and(|at| at >= begun);
+        let Some(end) = end.map(|end| end.max(begun_clock)).filter(|_| !jumped) else { return };
+        state.counters.checks.add("P19");
+        let clock = state.clock_ns();
+        if clock > end + late {
+            state.violate(|| format!("P19: {what} ends {} ns late", clock - end));
+        }
+    });
+    result
+}
+
+/// Polls a future at most this many times. `None`: it was dropped.
+async fn polled_at_most<F: Future>(sim: &Sim, polls: u32, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        // A poll without a reason is not counted.
+        left -= u32::from(!sim.with(|state| state.is_disturbing));
+        match work.as_mut().poll(context) {
+            Poll::Pending if left > 0 => Poll::Pending,
+            Poll::Pending => Poll::Ready(None),
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+        }
+    })
+    .await
 }
 
 /// An operation, and when its future is dropped. Its end is recorded in the state.

@@ -2,7 +2,7 @@
 //! state that must be left after the client has ended.
 
 use super::kind::Kind;
-use super::links::Purpose;
+use super::links::{Event, Purpose};
 use super::operations::{DropPoint, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
 use super::simulation::Simulation;
@@ -10,9 +10,12 @@ use super::state::State;
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
 use alloc::collections::BTreeMap;
+use async_task::Task;
 use core::pin::pin;
-use core::task::{Context, Waker};
+use core::task::{Context, Poll, Waker};
 use poolhouse_core::ServerType;
+use poolhouse_core::monitor::ServerMonitoringMode;
+use poolhouse_core::mux::HostState;
 use poolhouse_core::pool::PoolState;
 use poolhouse_core::topology::TopologyType;
 
@@ -26,7 +29,6 @@ impl Simulation {
     pub(super) fn run_without_faults(&mut self) {
         let (heartbeat, connect, pool) =
             self.sim.with(|state| (state.plan.heartbeat, state.plan.connect, state.plan.pool));
-        let begun = self.now();
         self.reset_options();
         // The bound allows for detection of lost connections, and discovery of the servers one
         // after the other. A session connects to a failed host again after a minute at most.
@@ -40,10 +42,23 @@ impl Simulation {
         self.reset_options();
         self.is_judged = true;
         self.peace_gap_ms = 100;
-        let (judged_from, generations) = (self.now(), self.generations());
+        let (judged_from, generations, mut is_awaited) = (self.now(), self.generations(), false);
+        self.sim.with(|state| {
+            state.dead_dials.clear();
+            // They may wait for a server that is dead, and request checks of it.
+            is_awaited = state.operations.values().any(|operation| operation.is_remote);
+            state.shedding = state.draw_shedding();
+            if state.shedding.is_some() {
+                state.note(Kind::Shedding, 0);
+            }
+        });
         // One operation hangs, forever or until it times out. The others must not be affected
         // (P54).
-        let is_shared = pool.max_pool_size != 1 || matches!(self.subject(), Subject::Session(_));
+        let is_shared = match self.subject() {
+            Subject::Client(_) => pool.max_pool_size != 1,
+            Subject::Session(_) => true,
+            Subject::Pool(_) => self.sim.with(|state| state.plan.options.max_size > 1),
+        };
         let hangs = is_shared && self.sim.with(|state| is_usable(state) && state.draws.tasks.one_in(4));
         let hung = hangs.then(|| {
             self.note(Kind::OpHangs);
@@ -52,9 +67,18 @@ impl Simulation {
         });
         self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
         self.is_idle = true;
+        self.sim.with(|state| state.shedding = None);
         self.step_until(self.now() + heartbeat + connect + REST);
         // Selections that began during the faults may wait for a server that stays dead, twice.
-        let bound = self.now() + self.sim.with(|state| 2 * nanos(state.plan.client.server_selection_timeout));
+        // Those of a pool of any connections may wait for one connection, one after the other.
+        let bound = self.sim.with(|state| {
+            let wait = match state.truth.deployment {
+                Deployment::Plain => state.operations.len() as u64 * 2_000 * MS,
+                _ => 2 * nanos(state.plan.client.server_selection_timeout),
+            };
+            state.net.at(state.now + wait, Event::Flush(0));
+            state.now + wait
+        });
         let is_over = |state: &mut State| state.operations.values().all(|operation| operation.hangs);
         while self.now() < bound && !self.sim.with(is_over) {
             self.step();
@@ -62,7 +86,12 @@ impl Simulation {
         self.sim.with(|state| {
             let left: Vec<_> = state.operations.values().filter(|operation| !operation.hangs).collect();
             state.counters.checks.add("P51");
-            assert!(left.is_empty(), "P51: operations do not end: {left:?}");
+            assert!(
+                left.is_empty(),
+                "P51: {} operations do not end, the first of them: {:?}",
+                left.len(),
+                left.first()
+            );
         });
         if self.sim.with(|state| state.broken_closed_at < judged_from) {
             self.sim.with(|state| state.counters.checks.add("S12"));
@@ -81,13 +110,19 @@ impl Simulation {
         self.settle();
         self.disturb();
         self.at_rest(hung.is_some());
-        let elapsed_ms = (self.now() - begun) / MS;
+        let (elapsed, is_session) = (self.now() - judged_from, matches!(self.subject(), Subject::Session(_)));
         self.sim.with(|state| {
             state.counters.checks.add("P53");
             let each = if state.plan.dual { 2 } else { 1 };
-            // Checks are 500 ms apart or more. The margin is for pools before the first check
-            // fails.
-            let most = each * (elapsed_ms / 500 + 24);
+            // Checks of a server that is not required are a heartbeat apart. Those of an operation
+            // that finds no server are 500 ms apart. A session that has failed for a minute pauses
+            // for a minute.
+            let interval = match state.broken_closed_at < judged_from && !is_awaited {
+                _ if is_session => 60_000 * MS,
+                true => heartbeat,
+                false => 500 * MS,
+            };
+            let most = each * (elapsed / interval + 1);
             for (member, &dials) in &state.dead_dials {
                 assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
             }
@@ -107,6 +142,10 @@ impl Simulation {
         let reset = match self.subject() {
             Subject::Client(client) => client.set_pool_options(pool),
             Subject::Session(session) => session.set_mux_options(MUX_IN_PEACE),
+            Subject::Pool(pool) => {
+                let max_size = self.sim.with(|state| state.plan.options.max_size);
+                return pool.resize(max_size).expect("a valid size");
+            }
         };
         reset.expect("valid options");
     }
@@ -128,11 +167,35 @@ impl Simulation {
     fn at_rest(&self, has_hung: bool) {
         let servers = match self.subject() {
             Subject::Client(client) => client.servers(),
+            Subject::Pool(pool) => {
+                let (counts, options) = (pool.status().counts, self.sim.with(|state| state.plan.options));
+                let sockets = self.sim.with(|state| state.net.links.len());
+                let held = (counts.available + counts.in_use) as usize;
+                let is_right = (held..=held + counts.pending as usize).contains(&sockets);
+                assert!(is_right, "P1: {counts:?}, but {sockets} connections");
+                let is_filled = held + counts.pending as usize >= options.min_size as usize;
+                assert!(is_filled, "P4: {counts:?}, but min_size is {}", options.min_size);
+                assert_eq!((counts.in_use, counts.waiting), (0, 0), "P43: operations have ended, but {counts:?}");
+                return;
+            }
             Subject::Session(session) => {
                 let hosts = session.hosts();
                 let in_flight: u32 = hosts.iter().flat_map(|host| &host.connections).map(|open| open.in_flight).sum();
                 // The stream of a request that is never answered is never free.
                 assert!(in_flight <= u32::from(has_hung), "P43: requests stay in flight: {hosts:?}");
+                self.sim.with(|state| {
+                    let each = if state.plan.dual { 2 } else { 1 };
+                    for host in &hosts {
+                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
+                        let sockets = state.net.links.values().filter(|link| link.member == member).count();
+                        let HostState { open, trashed, retired, establishing, queued, .. } = host.state;
+                        let held = (open + trashed + retired) as usize;
+                        let most = if state.truth.members[member].up { 0 } else { establishing as usize * each };
+                        let is_right = (held..=held + most).contains(&sockets) && held == host.connections.len();
+                        assert!(is_right, "P1: {sockets} sockets of n{member} are open, but {host:?}");
+                        assert_eq!(queued, 0, "P43: requests stay in the queue: {host:?}");
+                    }
+                });
                 return;
             }
         };
@@ -150,8 +213,21 @@ impl Simulation {
                 continue;
             };
             let held = (counts.available + counts.in_use) as usize;
-            let is_right = (pool..=pool + unknown).any(|open| (held..=held + counts.pending as usize).contains(&open));
-            assert!(is_right, "P1: {counts:?} of n{member}, but {pool} connections");
+            // A server that streams has a second connection for round-trip times.
+            let (is_up, monitored) = self.sim.with(|state| {
+                let streams =
+                    state.plan.versioned && state.plan.monitor.server_monitoring_mode != ServerMonitoringMode::Poll;
+                (state.truth.members[member].up, if streams { 2 } else { 1 })
+            });
+            let (sockets, pending) = (pool + unknown + monitors, counts.pending as usize);
+            let is_right = match is_up {
+                true => (held + monitored..=held + pending + monitored).contains(&sockets) && monitors <= monitored,
+                false => sockets <= held + pending + 2 && monitors == 0,
+            };
+            assert!(
+                is_right && pool <= held + pending,
+                "P1: {counts:?} of n{member}, but {pool} connections of the pool, {monitors} of the monitor, {unknown} of either"
+            );
             assert_eq!(counts.in_use, 0, "P43: connections of n{member} stay in use: {counts:?}");
             assert_eq!(counts.waiting, 0, "P43: check-outs of n{member} stay: {counts:?}");
         }
@@ -161,6 +237,7 @@ impl Simulation {
     fn converged(&self) {
         let client = match self.subject() {
             Subject::Client(client) => client,
+            Subject::Pool(pool) => return assert_eq!(pool.status().state, PoolState::Ready, "P51: the pool"),
             Subject::Session(session) => {
                 assert_eq!(session.hosts().len(), self.sim.with(|state| state.truth.config.len()), "P51: the hosts");
                 for host in session.hosts() {
@@ -201,7 +278,7 @@ impl Simulation {
                 (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
                 (None, Deployment::Sharded) => TopologyType::Sharded,
                 (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
-                (None, Deployment::Set | Deployment::Cluster) => TopologyType::ReplicaSetNoPrimary,
+                (None, Deployment::Set | Deployment::Cluster | Deployment::Plain) => TopologyType::ReplicaSetNoPrimary,
             };
             assert_eq!(description.topology_type(), right_type, "S19: the client sees {see}");
             if right_type == TopologyType::ReplicaSetWithPrimary {
@@ -215,34 +292,94 @@ impl Simulation {
         }
     }
 
+    /// Closes the client. The task ends when the close is complete.
+    fn begin_close(&self) -> Task<()> {
+        let (sim, subject) = (self.sim.clone(), self.subject().clone());
+        self.sim.with(|state| state.is_closed = true);
+        self.sim.start(async move {
+            subject.close().await;
+            sim.with(|state| {
+                if !state.background.is_empty() {
+                    state.violate(|| "S18: the close ends before the background tasks".to_owned());
+                }
+            });
+        })
+    }
+
+    /// The executor drops one of the client's tasks. The client must be closed then.
+    fn drop_task(&mut self) {
+        self.settle();
+        self.note(Kind::TaskDropped);
+        let has_peace = self.sim.with(|state| {
+            let tasks: Vec<u64> = state.background.keys().copied().collect();
+            let task = tasks[state.draws.tasks.index(tasks.len())];
+            state.background.insert(task, true);
+            state.is_abandoned = true;
+            // During the faults it may be a task of a server that was removed.
+            state.closed_by = if state.peace { &[Kind::OpAbandoned] } else { &[Kind::OpAbandoned, Kind::OpClosed] };
+            state.peace
+        });
+        self.sim.wake_all();
+        self.settle();
+        if has_peace {
+            let work = self.sim.with(State::draw_work);
+            let id = self.begin_operation(work, DropPoint::Never, false);
+            self.settle();
+            let is_left = self.sim.with(|state| state.operations.contains_key(&id));
+            assert!(!is_left, "P42: an operation waits although a task of the client was dropped");
+        }
+    }
+
     /// Ends the client.
     pub(super) fn end(&mut self) {
         self.is_idle = true;
-        let closing = self.sim.with(|state| state.plan.closing);
+        // During the faults, the application may close the client and drop its operations when one
+        // of them has been woken.
+        let is_hasty = self.sim.with(|state| !state.peace && state.draws.tasks.one_in(2));
+        if is_hasty {
+            self.step_until_woken();
+        }
+        let closing = if is_hasty { Closing::Close } else { self.sim.with(|state| state.plan.closing) };
         let subject = self.subject().clone();
         let mut close = None;
+        if closing != Closing::TaskDropped {
+            self.sim.with(|state| state.closed_by = &[Kind::OpClosed]);
+        }
         match closing {
             Closing::Close => {
-                let sim = self.sim.clone();
-                close = Some(self.sim.start(async move {
-                    subject.close().await;
-                    sim.with(|state| {
-                        if state.tasks_count > 0 {
-                            state.violate(|| "S18: the close ends before the background tasks".to_owned());
-                        }
-                    });
-                }));
+                close = Some(self.begin_close());
+                if is_hasty {
+                    self.poll_newest();
+                    self.operations.clear();
+                }
             }
             Closing::CloseDropped => {
-                let _ = pin!(subject.close()).poll(&mut Context::from_waker(Waker::noop()));
                 self.note(Kind::CloseDropped);
+                let mut subscription = subject.subscribe();
+                self.sim.with(|state| state.is_closed = true);
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = pin!(subject.close()).poll(&mut context);
+                while subscription.try_next().is_some() {}
+                // The subscriptions of a pool of any connections end with its tasks.
+                let has_ended = matches!(subject, Subject::Pool(_)) || subscription.poll_next(&mut context).is_ready();
+                assert!(has_ended, "P43: a close was dropped, and a subscription has not ended");
+                // Another one is dropped later.
+                let second = self.begin_close();
+                self.settle();
+                drop(second);
+                close = Some(self.begin_close());
+            }
+            Closing::TaskDropped => {
+                self.drop_task();
+                close = Some(self.begin_close());
             }
             Closing::Drop => {
-                drop(subject);
+                self.sim.with(|state| state.is_closed = true);
                 self.subject = None;
                 self.note(Kind::ClientDropped);
             }
         }
+        drop(subject);
         // Commands that were sent may still be answered. The application drops the others.
         self.step_until(self.now() + 1_000 * MS);
         if closing != Closing::Drop {
@@ -268,15 +405,23 @@ impl Simulation {
             state.counters.checks.add("S18");
             let links: Vec<_> = state.net.links.keys().collect();
             assert!(links.is_empty(), "P43: sockets are left: {links:?}");
-            assert_eq!(state.tasks_count, 0, "P43: background tasks are left");
+            assert_eq!(state.background.len(), 0, "P43: background tasks are left");
             assert!(state.operations.is_empty(), "P43: operations are left: {:?}", state.operations);
         });
+        let is_read = self.reader.as_ref().is_none_or(Task::is_finished);
+        assert!(is_read, "P43: a subscription does not end with the client");
         if closing != Closing::Drop {
             self.begin_operation(self.sim.with(|state| state.draw_work()), DropPoint::Never, false);
             self.step_until(self.now() + REST);
             let left = self.sim.with(|state| format!("{:?}", state.operations));
             assert_eq!(left, "{}", "P42: an operation on a closed client does not end");
             self.operations.clear();
+            let mut late = self.subject().subscribe();
+            let polled = late.poll_next(&mut Context::from_waker(Waker::noop()));
+            assert!(
+                matches!(polled, Poll::Ready(None)),
+                "P43: a subscription after the close does not end: {polled:?}"
+            );
             self.subject = None;
         }
         self.settle();
@@ -288,6 +433,21 @@ impl Simulation {
 fn is_stranger(state: &State, member: usize) -> bool {
     let known = &state.truth.members[member];
     state.plan.named && state.plan.direct.is_some() && known.view.server_type == ServerType::RsGhost
+}
+
+impl State {
+    /// Draws a router that refuses new connections. The retries of an operation find another one.
+    fn draw_shedding(&mut self) -> Option<usize> {
+        let up: Vec<usize> =
+            self.truth.config.iter().copied().filter(|&member| self.truth.members[member].up).collect();
+        let client = &self.plan.client;
+        let is_possible = self.truth.deployment == Deployment::Sharded
+            && self.plan.direct.is_none()
+            && up.len() > 1
+            && client.retries
+            && client.max_adaptive_retries > 0;
+        is_possible.then(|| up[self.draws.tasks.index(up.len())])
+    }
 }
 
 /// Whether the client can run a command after the faults.

@@ -6,7 +6,8 @@ use crate::choices::{Choices, Decisions, Stream};
 use core::time::Duration;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::mux::{HostOptions, MuxOptions};
-use poolhouse_core::pool::PoolOptions;
+use poolhouse_core::pool::{PoolOptions, Reuse};
+use poolhouse_driver::pool::Options;
 
 /// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
@@ -66,6 +67,24 @@ pub(super) fn draw_pool(choices: &mut Stream) -> PoolOptions {
     }
 }
 
+/// Draws the options of a pool of any connections.
+fn draw_options(choices: &mut Stream) -> Options {
+    let limit = |choices: &mut Stream, limits: &[Option<u64>]| choices.one_of(limits).map(Duration::from_millis);
+    let max_size = choices.one_of(&[1, 2, 3, 8]);
+    Options {
+        max_size,
+        min_size: choices.one_of(&[0, 0, 1, 2]).min(max_size),
+        max_connecting: choices.one_of(&[2, 3, 1, 3]),
+        wait_timeout: limit(choices, &[Some(5_000), None, Some(100)]),
+        connect_timeout: limit(choices, &[Some(1_000), Some(200)]),
+        idle_timeout: limit(choices, &[None, None, Some(100), Some(3_000)]),
+        max_lifetime: limit(choices, &[None, Some(1_000)]),
+        reuse: choices.one_of(&[Reuse::Newest, Reuse::Oldest]),
+        check_before_reuse: !choices.one_in(3),
+        max_backoff: Duration::from_millis(choices.one_of(&[5_000, 200])),
+    }
+}
+
 /// Draws the options of the pools of a session. A lost connection is detected within seconds.
 pub(super) fn draw_mux(choices: &mut Stream) -> MuxOptions {
     let max_connections = choices.one_of(&[1, 1, 2, 4]);
@@ -95,6 +114,8 @@ pub(super) enum Closing {
     CloseDropped,
     /// The last handle of the client is dropped.
     Drop,
+    /// The executor drops one of the client's tasks.
+    TaskDropped,
 }
 
 /// The options of the client, except those of pools and monitors.
@@ -174,6 +195,12 @@ pub(super) struct Plan {
     /// The client is closed before the faults stop.
     pub(super) closes_early: bool,
     pub(super) closing: Closing,
+    /// The options of a pool of any connections.
+    pub(super) options: Options,
+    /// A task reads the events of the client.
+    pub(super) is_read: bool,
+    /// The manager of a pool of any connections fails in half of its attempts during the faults.
+    pub(super) fails_often: bool,
     /// Fault points of core are armed.
     pub(super) chances: bool,
 }
@@ -182,19 +209,20 @@ impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
     pub(super) fn draw(choices: &mut Stream) -> Self {
-        let deployment = match choices.below(10) {
+        let deployment = match choices.below(13) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
             3 | 4 => Deployment::Cluster,
+            10..=12 => Deployment::Plain,
             _ => Deployment::Set,
         };
         let config: Vec<usize> = match deployment {
-            Deployment::Standalone => vec![0],
+            Deployment::Standalone | Deployment::Plain => vec![0],
             Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
-        let direct =
-            (choices.one_in(10) && deployment != Deployment::Cluster).then(|| config[choices.index(config.len())]);
+        let direct = (choices.one_in(10) && !matches!(deployment, Deployment::Cluster | Deployment::Plain))
+            .then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
@@ -249,9 +277,12 @@ impl Plan {
             faults,
             pause: u64::from(pause_ms) * MS,
             gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
-            closes_early: choices.one_in(8),
-            closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop]),
+            closes_early: choices.one_in(if deployment == Deployment::Plain { 3 } else { 8 }),
+            closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop, Closing::TaskDropped]),
             chances: choices.one_in(4),
+            options: draw_options(choices),
+            is_read: choices.one_in(2),
+            fails_often: choices.one_in(3),
         }
     }
 

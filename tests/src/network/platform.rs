@@ -8,6 +8,7 @@ use super::state::State;
 use super::truth::HOSTS;
 use crate::choices::Choices;
 use alloc::sync::Arc;
+use alloc::task::Wake;
 use async_task::{Runnable, Task};
 use core::future::poll_fn;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,9 +28,70 @@ pub(super) struct Sim(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    ready: Arc<Mutex<Vec<Runnable>>>,
+    ready: Arc<Mutex<Vec<Ready>>>,
+    /// Tasks that are ready, and wait for the host until these times.
+    starved: Mutex<Vec<(u64, Ready)>>,
     /// A waker of each task.
     tasks: Mutex<Vec<Waker>>,
+    /// The wakers of ended tasks, while there are clones of them.
+    ended: Mutex<Vec<Arc<TaskWaker>>>,
+}
+
+/// A task that is ready.
+#[derive(Debug)]
+struct Ready {
+    is_background: bool,
+    task: Runnable,
+}
+
+/// The payload of a panic that the run has drawn.
+pub(super) struct Planned;
+
+/// The waker of a task, whose clones are counted.
+#[derive(Debug)]
+struct TaskWaker {
+    task: Waker,
+    is_background: bool,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.task.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.task.wake_by_ref();
+    }
+}
+
+/// The work of a task. Its waker is judged when it has ended.
+struct Tracked<F> {
+    sim: Sim,
+    work: Option<Pin<Box<F>>>,
+    waker: Option<Arc<TaskWaker>>,
+    is_background: bool,
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { work, waker, is_background, .. } = &mut *self;
+        let new = || Arc::new(TaskWaker { task: context.waker().clone(), is_background: *is_background });
+        let waker = Waker::from(Arc::clone(waker.get_or_insert_with(new)));
+        let polled = work.as_mut().expect("it has not ended").as_mut().poll(&mut Context::from_waker(&waker));
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<F> Drop for Tracked<F> {
+    fn drop(&mut self) {
+        self.work = None;
+        lock(&self.sim.0.ended).extend(self.waker.take());
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,7 +101,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sim {
     pub(super) fn new(state: State) -> Self {
-        Self(Arc::new(Shared { state: Mutex::new(state), ready: Arc::default(), tasks: Mutex::default() }))
+        let (ready, starved, tasks, ended) = Default::default();
+        Self(Arc::new(Shared { state: Mutex::new(state), ready, starved, tasks, ended }))
     }
 
     /// Accesses the state, then wakes the tasks that wait for what happened. No code of the client
@@ -53,15 +116,46 @@ impl Sim {
         result
     }
 
-    /// Takes a task that is ready.
+    /// Takes a task that is ready. During the faults, some tasks have to wait for the host.
     pub(super) fn next_ready(&self) -> Option<Runnable> {
         let mut ready = lock(&self.0.ready);
-        let place = match ready.len() {
-            0 => return None,
-            1 => 0,
-            count => lock(&self.0.state).draws.schedule.index(count),
-        };
-        Some(ready.remove(place))
+        let mut state = lock(&self.0.state);
+        loop {
+            let place = match ready.len() {
+                0 => return None,
+                1 => 0,
+                count => state.draws.schedule.index(count),
+            };
+            let Ready { is_background, task } = ready.remove(place);
+            let Some(wait) = state.draw_wait() else { return Some(task) };
+            lock(&self.0.starved).push((state.now + wait, Ready { is_background, task }));
+        }
+    }
+
+    /// When the next task that waits for the host is ready.
+    pub(super) fn next_starved(&self) -> Option<u64> {
+        lock(&self.0.starved).iter().map(|(until, _)| *until).min()
+    }
+
+    /// Whether a task of the client waits for the host.
+    pub(super) fn is_client_starved(&self) -> bool {
+        lock(&self.0.starved).iter().any(|(_, ready)| ready.is_background)
+    }
+
+    /// Tasks no longer wait for the host.
+    pub(super) fn release(&self, now: u64) {
+        let mut starved = lock(&self.0.starved);
+        lock(&self.0.ready).extend(starved.extract_if(.., |(until, _)| *until <= now).map(|(_, ready)| ready));
+    }
+
+    /// Number of tasks of the application that are ready.
+    pub(super) fn ready_operations(&self) -> usize {
+        lock(&self.0.ready).iter().filter(|ready| !ready.is_background).count()
+    }
+
+    /// Takes the task that became ready last.
+    pub(super) fn newest_ready(&self) -> Option<Runnable> {
+        lock(&self.0.ready).pop().map(|ready| ready.task)
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -74,10 +168,39 @@ impl Sim {
         tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// Starts a task of the application.
+    /// The number of wakers of ended tasks that the client keeps, of the application's tasks and of
+    /// its own.
+    pub(super) fn left_wakers(&self) -> (usize, usize) {
+        let mut ended = lock(&self.0.ended);
+        ended.retain(|waker| Arc::strong_count(waker) > 1);
+        let state = lock(&self.0.state);
+        let mut counts = (0, 0);
+        for waker in &*ended {
+            // The sockets and timers of the platform keep clones, too.
+            let clone = Waker::from(Arc::clone(waker));
+            let kept = state.wakers().filter(|kept| kept.will_wake(&clone)).count();
+            let left = Arc::strong_count(waker) - 2 - kept;
+            *if waker.is_background { &mut counts.1 } else { &mut counts.0 } += left;
+        }
+        counts
+    }
+
+    /// Starts an operation, or the close of the client.
     pub(super) fn start<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        self.start_as(work, false)
+    }
+
+    /// Starts a task.
+    ///
+    /// - `is_background`: it is no operation.
+    pub(super) fn start_as<T, F>(&self, work: F, is_background: bool) -> Task<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let work = Tracked { sim: self.clone(), work: Some(Box::pin(work)), waker: None, is_background };
         let ready = Arc::clone(&self.0.ready);
-        let (runnable, task) = async_task::spawn(work, move |runnable| lock(&ready).push(runnable));
+        let (runnable, task) = async_task::spawn(work, move |task| lock(&ready).push(Ready { is_background, task }));
         lock(&self.0.tasks).push(runnable.waker());
         runnable.schedule();
         task
@@ -91,18 +214,30 @@ impl Sim {
 }
 
 /// Counts a background task.
-struct Counted(Sim);
+struct Counted {
+    sim: Sim,
+    id: u64,
+}
 
 impl Counted {
     fn new(sim: Sim) -> Self {
-        sim.with(|state| state.tasks_count += 1);
-        Self(sim)
+        let id = sim.with(|state| {
+            state.next_task += 1;
+            state.background.insert(state.next_task, false);
+            state.next_task
+        });
+        Self { sim, id }
+    }
+
+    /// Whether the executor drops the task.
+    fn is_dropped(&self) -> bool {
+        lock(&self.sim.0.state).background.get(&self.id).is_some_and(|is_dropped| *is_dropped)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.with(|state| state.tasks_count -= 1);
+        self.sim.with(|state| state.background.remove(&self.id));
     }
 }
 
@@ -191,10 +326,14 @@ impl Platform for Sim {
         F: Future<Output = ()> + Send + 'static,
     {
         let counted = Counted::new(self.clone());
-        self.start(async move {
-            work.await;
-            drop(counted);
-        })
+        let mut work = Some(Box::pin(work));
+        let work = poll_fn(move |context| {
+            if counted.is_dropped() {
+                work = None;
+            }
+            work.as_mut().map_or(Poll::Ready(()), |work| work.as_mut().poll(context))
+        });
+        self.start_as(work, true)
     }
 }
 
@@ -244,7 +383,11 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.sim.with(|state| {
             let is_short = state.comes(Kind::ShortRead);
-            let State { net, draws, effects, .. } = state;
+            let id = self.link;
+            if state.net.links.get(&id).is_some_and(|link| !link.near.input.is_empty()) {
+                state.affect(|| format!("connection {id} reads"));
+            }
+            let State { net, draws, .. } = state;
             let near = &mut net.links.get_mut(&self.link).expect("an open socket").near;
             let mut count = near.input.len().min(buf.len());
             if count > 0 {
@@ -253,7 +396,6 @@ impl AsyncRead for Socket {
                 } else if is_short {
                     count = draws.host.index(count) + 1;
                 }
-                *effects += 1;
                 buf.iter_mut().zip(near.input.drain(..count)).for_each(|(to, byte)| *to = byte);
                 Poll::Ready(Ok(count))
             } else if near.is_reset {
@@ -282,6 +424,11 @@ impl AsyncWrite for Socket {
             if is_stalled {
                 near.writer = Some(context.waker().clone());
                 if !core::mem::replace(&mut near.is_full, true) {
+                    let is_endless = state.draws.host.one_in(4) && state.comes(Kind::Blocked);
+                    if is_endless {
+                        state.net.links.get_mut(&id).expect("an open socket").is_broken = true;
+                        return Poll::Pending;
+                    }
                     let at = state.now + u64::from(state.draws.host.below(1_000)) * MS;
                     state.net.at(at, Event::Writable(id));
                 }

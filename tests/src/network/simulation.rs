@@ -3,14 +3,18 @@
 use super::kind::{Counters, Kind};
 use super::links::Event;
 use super::log::Log;
+use super::mux_events::{self, MuxTrace};
 use super::operations::{DropPoint, Running, Subject, Work, execute};
 use super::peace::is_usable;
+use super::plain::Dialer;
 use super::plan::{Draws, MS, Plan};
-use super::platform::Sim;
+use super::platform::{Planned, Sim};
 use super::state::{PASSWORD, START, State, USER};
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
-use crate::oracle::trace::Recorder;
+use crate::machines::mux::Event as OwnedMuxEvent;
+use crate::machines::pool::Event as OwnedPoolEvent;
+use crate::oracle::trace::Trace;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use async_task::Task;
@@ -18,16 +22,20 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use poolhouse_auth::{Credential, Mechanism};
 use poolhouse_client::mux::{HostStatus, Session, SessionOptions};
-use poolhouse_client::{Client, ClientOptions, ServerStatus};
+use poolhouse_client::{Client, ClientOptions, Pool, ServerStatus};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::Observer;
 use poolhouse_cql::Version;
-use poolhouse_driver::{EventRef, Subscribers, Subscription};
+use poolhouse_driver::{Event as OwnedEvent, EventRef, Notice, Subscribers, Subscription};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+/// Maximum number of events that one step emits.
+const NOTICES_MAX: usize = 1 << 16;
 /// Upper bound of the steps of a run. More steps mean an endless loop.
 const STEPS_MAX: u64 = 2_000_000;
+/// Maximum number of steps until a task wakes an operation.
+const WOKEN_STEPS_MAX: u32 = 200;
 /// Upper bound of the polls of tasks at one instant.
 const POLLS_MAX: u64 = 20_000;
 /// Upper bound of the polls of tasks in a virtual second without faults, in which operations are
@@ -52,6 +60,9 @@ impl PanicWatch {
             panic::set_hook(Box::new(move |info| {
                 if !RUNNING.get() {
                     return before(info);
+                }
+                if info.payload().is::<Planned>() {
+                    return;
                 }
                 let place = info.location().map(|place| format!("{}:{}", place.file(), place.line()));
                 let payload = info.payload();
@@ -78,8 +89,15 @@ pub(super) struct Simulation {
     /// `None` once its last handle was dropped.
     pub(super) subject: Option<Subject>,
     log: Option<Arc<Mutex<Log>>>,
-    recorder: Option<Recorder>,
+    /// A subscription whose events are read whenever no task is ready.
+    prompt: Option<Subscription>,
+    /// The events of pools, if they are judged.
+    trace: Option<Trace>,
+    /// The events of multiplexed pools.
+    mux_trace: MuxTrace,
     _subscription: Option<Subscription>,
+    /// Reads a subscription to its end, in some runs.
+    pub(super) reader: Option<Task<()>>,
     pub(super) operations: BTreeMap<u64, Task<()>>,
     /// Connections of members that have left, which may be in use when they join again.
     former: BTreeSet<u64>,
@@ -137,10 +155,10 @@ impl Simulation {
         let watch = PanicWatch::new();
         let session = (plan.deployment == Deployment::Cluster).then(|| session_options(&plan));
         let (options, is_observed, reconfigures) = (options(&plan), plan.is_observed, plan.reconfigures);
+        let (deployment, pool_options, is_read) = (plan.deployment, plan.options, plan.is_read);
         let sim = Sim::new(State::new(plan, draws, is_traced));
         let events = Subscribers::default();
         let log = is_observed.then(Arc::<Mutex<Log>>::default);
-        let recorder = (is_observed && !reconfigures).then(|| Recorder::new(&events));
         let subscription = log.as_ref().map(|log| {
             if is_traced {
                 lock(log).lines = Some(Vec::new());
@@ -151,15 +169,37 @@ impl Simulation {
                 false
             })
         });
-        let subject = match session {
-            Some(options) => Session::with_platform(sim.clone(), options, events).map(Subject::Session),
-            None => Client::with_platform(sim.clone(), options, events).map(Subject::Client),
+        // The end of a lifetime is no event.
+        let is_recorded = is_observed && !reconfigures && pool_options.max_lifetime.is_none();
+        let mut prompt = is_observed.then(|| events.subscribe(NOTICES_MAX, |_| true));
+        let subject = match (deployment, session) {
+            (Deployment::Plain, _) => {
+                let builder = Pool::builder_on(sim.clone(), Dialer(sim.clone())).options(pool_options);
+                prompt = is_observed.then(|| builder.subscribe());
+                builder.build().map(Subject::Pool)
+            }
+            (_, Some(options)) => Session::with_platform(sim.clone(), options, events).map(Subject::Session),
+            (_, None) => Client::with_platform(sim.clone(), options, events).map(Subject::Client),
         };
+        let subject = subject.expect("valid options");
+        let reader = (is_observed && is_read).then(|| {
+            let (sim, mut subscription) = (sim.clone(), subject.subscribe());
+            let reading = sim.clone();
+            let work = async move {
+                while subscription.next().await.is_some() {
+                    reading.with(|state| state.affect(|| "a subscription is read".to_owned()));
+                }
+            };
+            sim.start_as(work, true)
+        });
         Self {
             sim,
-            subject: Some(subject.expect("valid options")),
+            prompt,
+            trace: is_recorded.then(Trace::default),
+            mux_trace: MuxTrace::new(),
+            reader,
+            subject: Some(subject),
             log,
-            recorder,
             _subscription: subscription,
             operations: BTreeMap::new(),
             former: BTreeSet::new(),
@@ -196,6 +236,12 @@ impl Simulation {
             self.run_without_faults();
         } else {
             self.note(Kind::ClosedEarly);
+            // Not always right after a fault.
+            for _ in 0..self.sim.with(|state| state.draws.tasks.below(32)) {
+                if self.sim.with(|state| state.faults_left > 0) {
+                    self.step();
+                }
+            }
         }
         self.end();
         self.judge();
@@ -224,6 +270,7 @@ impl Simulation {
     pub(super) fn stop(&mut self) {
         self.subject = None;
         self.operations.clear();
+        self.sim.release(u64::MAX);
         let before = self.polls;
         while let Some(runnable) = self.sim.next_ready() {
             self.polls += 1;
@@ -250,23 +297,52 @@ impl Simulation {
             runnable.run();
             self.check();
             if self.sim.is_ready() && self.sim.with(|state| state.is_event_near() && state.comes(Kind::Busy)) {
-                return;
+                return self.record();
             }
         }
-        if self.sim.with(|state| core::mem::take(&mut state.is_disturbed) && !state.is_timer_late()) {
+        if self.sim.with(|state| core::mem::take(&mut state.is_disturbed) && !state.is_timer_late())
+            && !self.sim.is_client_starved()
+        {
             self.disturb();
         }
+        self.record();
         self.check_counts();
+        self.check_wakers();
+    }
+
+    /// Steps until a task wakes an operation, which is not polled yet.
+    pub(super) fn step_until_woken(&mut self) {
+        for _ in 0..WOKEN_STEPS_MAX {
+            while let Some(runnable) = self.sim.next_ready() {
+                let before = self.sim.ready_operations();
+                runnable.run();
+                self.check();
+                if self.sim.ready_operations() > before {
+                    return;
+                }
+            }
+            if self.sim.with(|state| state.faults_left == 0) {
+                return;
+            }
+            self.step();
+        }
+    }
+
+    /// Polls the task that was woken last.
+    pub(super) fn poll_newest(&self) {
+        if let Some(runnable) = self.sim.newest_ready() {
+            runnable.run();
+        }
+        self.check();
     }
 
     /// Polls all tasks although nothing has happened. If one makes progress, it was not woken
     /// before.
     pub(super) fn disturb(&mut self) {
         let polls = self.polls;
-        let before = self.sim.with(|state| {
+        self.sim.with(|state| {
             state.note(Kind::Spurious, 0);
             state.is_disturbing = true;
-            state.effects
         });
         self.sim.wake_all();
         while let Some(runnable) = self.sim.next_ready() {
@@ -275,12 +351,42 @@ impl Simulation {
             runnable.run();
             self.check();
         }
-        let after = self.sim.with(|state| {
+        let effect = self.sim.with(|state| {
             state.is_disturbing = false;
-            state.effects
+            state.counters.checks.add("P8");
+            state.effect.take()
         });
-        self.sim.with(|state| state.counters.checks.add("P8"));
-        assert_eq!(after, before, "P8: a task that could continue was not woken");
+        if let Some(effect) = effect {
+            panic!("P8: a task that could continue was not woken: {effect}");
+        }
+    }
+
+    /// Records the events since the last call. They are of the current time (LOG-01).
+    fn record(&mut self) {
+        let Some(prompt) = &mut self.prompt else { return };
+        let now = self.sim.with(|state| state.clock());
+        while let Some(notice) = prompt.try_next() {
+            let Notice::Event { at, event } = notice else { panic!("an event is lost: {notice:?}") };
+            assert_eq!(at, now, "LOG-01: an event has another time than the clock: {event:?}");
+            match event {
+                OwnedEvent::Pool(event) => {
+                    if let Some(Trace(events)) = &mut self.trace {
+                        events.push((at, event.pool().get(), OwnedPoolEvent::of(&event)));
+                    }
+                }
+                OwnedEvent::Mux(event) => self.mux_trace.push((at, event.mux().get(), OwnedMuxEvent::of(&event))),
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks that the client keeps no waker of a task that has ended: it may take the place of the
+    /// waker of a task that waits.
+    fn check_wakers(&self) {
+        let (of_operations, of_client) = self.sim.left_wakers();
+        self.sim.with(|state| state.counters.checks.add("P11"));
+        assert!(of_operations == 0, "P11: {of_operations} wakers of operations that have ended are left");
+        assert!(of_client == 0, "P11: {of_client} wakers of tasks of the client that have ended are left");
     }
 
     /// Checks that pools count the sockets that the network has (P1).
@@ -296,13 +402,27 @@ impl Simulation {
                 client.servers().into_iter().map(of).collect()
             }
             Some(Subject::Session(session)) => {
-                let most = |host: &HostStatus| host.config.options().local.max_connections as usize;
+                let most = |host: &HostStatus| host.state.establishing as usize;
                 let hosts = session.hosts().into_iter();
                 hosts.map(|host| (host.address.clone(), (host.connections.len(), most(&host)))).collect()
+            }
+            Some(Subject::Pool(pool)) => {
+                let counts = pool.status().counts;
+                let is_starved = self.sim.is_client_starved();
+                self.sim.with(|state| {
+                    if !state.is_timer_late() && !is_starved {
+                        state.check_attempts(counts.pending);
+                    }
+                });
+                self.check();
+                let held = (counts.available + counts.in_use) as usize;
+                BTreeMap::from([(HOSTS[0].to_owned(), (held, counts.pending as usize))])
             }
             None => return,
         };
         let Self { sim, former, .. } = self;
+        // A task that must close its connection may wait for the host.
+        let is_starved = sim.is_client_starved();
         sim.with(|state| {
             for (member, host) in HOSTS.iter().enumerate() {
                 let links = state.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
@@ -313,10 +433,9 @@ impl Simulation {
                 let sockets = links.filter(|link| !former.contains(link)).count();
                 let most = held + others * if state.plan.dual { 2 } else { 1 };
                 state.counters.checks.add("P1");
-                assert!(
-                    (held..=most).contains(&sockets),
-                    "P1: {sockets} sockets of n{member} are open, {held} to {most} are counted"
-                );
+                assert!(sockets >= held, "P1: n{member} has {held} connections, but only {sockets} sockets");
+                let surplus = if is_starved { 0 } else { sockets.saturating_sub(most) };
+                assert!(surplus == 0, "P1: n{member} has {surplus} more sockets than connections: {sockets}");
             }
         });
     }
@@ -327,6 +446,7 @@ impl Simulation {
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the run does not end");
         let next = self.sim.with(|state| state.next_time());
+        let next = [next, self.sim.next_starved()].into_iter().flatten().min();
         let next = next.expect("no task is ready and no timer is set, but operations wait");
         if next - self.second.0 >= 1_000 * MS {
             let polls = self.polls - self.second.1;
@@ -334,6 +454,7 @@ impl Simulation {
             assert!(!is_quiet || polls < POLLS_PER_SECOND_MAX, "tasks were polled {polls} times in a second");
             self.second = (next, self.polls);
         }
+        self.sim.release(next);
         let event = self.sim.with(|state| {
             state.now = next;
             if state.fire() { None } else { state.net.pop(next) }
@@ -405,7 +526,8 @@ impl Simulation {
 
     /// Checks the recorded events.
     fn judge(&mut self) {
-        let is_client = self.sim.with(|state| state.plan.deployment != Deployment::Cluster);
+        let is_client =
+            self.sim.with(|state| !matches!(state.plan.deployment, Deployment::Cluster | Deployment::Plain));
         if let Some(log) = &self.log {
             let mut log = lock(log);
             if is_client {
@@ -413,11 +535,16 @@ impl Simulation {
             }
             self.sim.with(|state| log.seen.drain(..).for_each(|kind| state.counters.count(kind)));
         }
-        if let Some(recorder) = &mut self.recorder {
-            let trace = recorder.take().expect("no event is lost");
-            let checked = self.sim.with(|state| trace.judge(&mut state.counters.checks));
-            checked.unwrap_or_else(|violation| panic!("{violation}"));
-        }
+        let (mux_trace, trace) = (core::mem::take(&mut self.mux_trace), self.trace.take());
+        let judged = self.sim.with(|state| {
+            let silent_max = state.silent_max;
+            let State { counters, .. } = state;
+            if let Some(trace) = trace {
+                trace.judge(&mut counters.checks)?;
+            }
+            mux_events::judge(&mux_trace, silent_max, &mut counters.checks)
+        });
+        judged.unwrap_or_else(|violation| panic!("{violation}"));
     }
 }
 

@@ -4,6 +4,7 @@
 use super::kind::{Counters, Kind};
 use super::links::{Event, Network, Packet};
 use super::operations::Operation;
+use super::plain::Attempts;
 use super::plan::{Draws, MS, Plan};
 use super::truth::{Deployment, HOSTS, Truth};
 use crate::choices::Choices;
@@ -81,12 +82,29 @@ pub(super) struct State {
     next_timer: u64,
     /// Tasks to wake when the state is unlocked.
     wakes: Vec<Waker>,
-    /// Number of effects of the client so far: bytes, connections, results.
-    pub(super) effects: u64,
+    /// The first effect of the client while all tasks are being polled although nothing has
+    /// happened: bytes, connections, results.
+    pub(super) effect: Option<String>,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) commands: BTreeMap<i64, Command>,
-    /// Number of background tasks that have not ended.
-    pub(super) tasks_count: usize,
+    /// Background tasks that have not ended, and whether the executor drops them.
+    pub(super) background: BTreeMap<u64, bool>,
+    pub(super) next_task: u64,
+    /// The application has begun to close the client.
+    pub(super) is_closed: bool,
+    /// The ends of operations that begin now, if the client is closed.
+    pub(super) closed_by: &'static [Kind],
+    /// The executor has dropped a background task.
+    pub(super) is_abandoned: bool,
+    /// Number of requests to a cluster that were dropped or have failed: they may end without an
+    /// event of their pool.
+    pub(super) silent_max: usize,
+    /// When the faults have stopped.
+    pub(super) peace_from: Option<u64>,
+    /// A router that refuses new connections because it is overloaded.
+    pub(super) shedding: Option<usize>,
+    /// The attempts of a pool's manager to connect.
+    pub(super) attempts: Attempts,
     /// The last time at which the client closed a connection that a fault had broken.
     pub(super) broken_closed_at: u64,
     /// Connection attempts to members that stay dead.
@@ -118,10 +136,18 @@ impl State {
             timers: BTreeMap::new(),
             next_timer: 0,
             wakes: Vec::new(),
-            effects: 0,
+            effect: None,
             operations: BTreeMap::new(),
             commands: BTreeMap::new(),
-            tasks_count: 0,
+            background: BTreeMap::new(),
+            next_task: 0,
+            is_closed: false,
+            closed_by: &[],
+            is_abandoned: false,
+            silent_max: 0,
+            peace_from: None,
+            shedding: None,
+            attempts: Attempts::default(),
             broken_closed_at: 0,
             dead_dials: BTreeMap::new(),
             violation: None,
@@ -141,6 +167,13 @@ impl State {
     pub(super) fn trace_line(&mut self, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>9.3} {}", (self.now - START) as f64 / 1e9, text()));
+        }
+    }
+
+    /// Records an effect of the client.
+    pub(super) fn affect(&mut self, text: impl FnOnce() -> String) {
+        if self.is_disturbing {
+            self.effect.get_or_insert_with(text);
         }
     }
 
@@ -181,6 +214,13 @@ impl State {
         self.timers.remove(&key);
     }
 
+    /// The wakers that the platform keeps.
+    pub(super) fn wakers(&self) -> impl Iterator<Item = &Waker> {
+        let near = self.net.links.values().map(|link| &link.near);
+        let of_links = near.flat_map(|near| near.reader.iter().chain(&near.writer));
+        of_links.chain(self.timers.values().map(|timer| &timer.waker))
+    }
+
     pub(super) fn timers_count(&self) -> usize {
         self.timers.len()
     }
@@ -217,6 +257,18 @@ impl State {
         u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
     }
 
+    /// Draws how long a task that is ready waits for the host; `None`: it does not wait.
+    pub(super) fn draw_wait(&mut self) -> Option<u64> {
+        if self.peace || self.is_disturbing || !self.plan.comes(Kind::Starved, &mut self.draws.schedule) {
+            return None;
+        }
+        let waits = self.draws.schedule.one_in(8);
+        waits.then(|| {
+            self.counters.count(Kind::Starved);
+            u64::from(self.draws.schedule.below(500)) * MS + 1
+        })
+    }
+
     /// Whether a fault of the host occurs now.
     pub(super) fn comes(&mut self, kind: Kind) -> bool {
         let comes = !self.peace && self.plan.comes(kind, &mut self.draws.host);
@@ -239,7 +291,7 @@ impl State {
     /// unless the request is lost.
     pub(super) fn dial(&mut self, member: usize) -> u64 {
         let id = self.net.connect(member);
-        self.effects += 1;
+        self.affect(|| format!("a connection to n{member} is begun"));
         self.trace_line(|| format!("{id} connects to n{member}"));
         if self.peace && !self.truth.members[member].up {
             *self.dead_dials.entry(member).or_default() += 1;
@@ -268,7 +320,7 @@ impl State {
         if known.silent && !known.up {
             return;
         }
-        if !known.up || known.way.refused {
+        if !known.up || known.way.refused || self.shedding == Some(link.member) {
             return self.connected(id, Err(ErrorKind::ConnectionRefused));
         }
         (link.up, link.process) = (true, known.process);
@@ -285,7 +337,7 @@ impl State {
     /// The client closes its socket, or abandons a connection attempt.
     pub(super) fn close_link(&mut self, id: u64) {
         let Some(gone) = self.net.links.remove(&id) else { return };
-        self.effects += 1;
+        self.affect(|| format!("connection {id} is closed"));
         self.trace_line(|| format!("{id} is closed"));
         if gone.is_broken {
             self.broken_closed_at = self.now;
@@ -301,7 +353,7 @@ impl State {
         if self.truth.members[member].way.lost_there {
             (link.lost_there, link.is_broken) = (true, true);
         }
-        self.effects += 1;
+        self.affect(|| format!("connection {id} writes"));
         self.counters.bytes += bytes.len() as u64;
         self.trace_line(|| format!("{id} -> n{member}: {} bytes, {:08x}", bytes.len(), crc32c::crc32c(bytes)));
         self.net.send_there(id, at, bytes.to_vec());
@@ -405,7 +457,7 @@ impl State {
     pub(super) fn is_writable(&self) -> bool {
         match (self.plan.direct, self.truth.deployment) {
             (Some(member), _) => self.truth.members[member].up && self.truth.members[member].is_writable(),
-            (None, Deployment::Standalone) => self.truth.members[0].up,
+            (None, Deployment::Standalone | Deployment::Plain) => self.truth.members[0].up,
             (None, Deployment::Sharded | Deployment::Cluster) => {
                 self.truth.config.iter().any(|&member| self.truth.members[member].up)
             }

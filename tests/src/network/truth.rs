@@ -19,6 +19,8 @@ pub(super) enum Deployment {
     Standalone,
     /// A Cassandra cluster.
     Cluster,
+    /// One server of a simple protocol, for a pool of any connections.
+    Plain,
 }
 
 /// Faults of the path between the client and a member.
@@ -129,7 +131,7 @@ impl Truth {
         let nothing = |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
         match self.deployment {
             // The types of nodes of a cluster have no meaning.
-            Deployment::Standalone | Deployment::Cluster => nothing(ServerType::Standalone),
+            Deployment::Standalone | Deployment::Cluster | Deployment::Plain => nothing(ServerType::Standalone),
             Deployment::Sharded => nothing(ServerType::Mongos),
             Deployment::Set if !self.config.contains(&member) => nothing(ServerType::RsGhost),
             Deployment::Set => {

@@ -2,7 +2,6 @@
 
 mod about;
 mod book;
-mod host;
 mod lines;
 mod result;
 #[cfg(test)]
@@ -11,7 +10,6 @@ mod watched;
 
 pub use about::{Action, Answer, Input, Outputs, Seen, Wire};
 pub use book::Oracle;
-pub use host::Hosted;
 pub use watched::Watched;
 
 /// Invariants that this oracle checks in the steps of a run with all kinds of input.

@@ -1,13 +1,11 @@
 //! Checks of a pool. The oracle judges its events; a watched pool is compared with the
 //! [model](crate::model::pool) after each call.
 
-mod event;
 mod history;
 #[cfg(test)]
 mod tests;
 mod watched;
 
-pub use event::Event;
 pub use history::Oracle;
 pub use watched::{Bounded, Watched};
 

@@ -4,8 +4,9 @@
 //! The calls are unknown. Only the events can be checked: their grammar and order, limits,
 //! durations, numbers.
 
-use super::pool::{Event, Oracle};
+use super::pool::Oracle;
 use super::{Checks, Violation};
+use crate::machines::pool::Event;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};

@@ -1,4 +1,6 @@
 use super::*;
+use core::fmt::Write;
+use expect_test::expect;
 
 /// Two counters from 0 to 3, the first of which can be reset; with `broken` the state 3, 2 fails.
 struct Counters {
@@ -105,4 +107,32 @@ fn different_states_that_count_as_equal_are_detected() {
     let _two = search.enter(two, 1, Some("right"));
     let error = search.compare(&[0, 1], two, 0, "right").expect_err("not the same").to_string();
     assert!(error.contains("two different states count as equal"), "{error}");
+}
+
+/// The complete figures of small scopes. They change with each check, and with each value that
+/// decides whether two states are equal.
+#[test]
+fn small_scopes_have_these_states_and_checks() {
+    let mut text = String::new();
+    let mut run = |name: &str, run: &dyn Fn() -> Result<Figures, Stopped>| {
+        let Figures { states, transitions, checks, .. } = run().expect("a complete search");
+        let _ = writeln!(text, "{name}: {states} states, {transitions} transitions, {}", checks.json());
+    };
+    let pools = ["cancelled everywhere", "other options", "no subscriber"];
+    for shape in pool::scopes().iter().filter(|shape| pools.contains(&shape.name)) {
+        run(shape.name, &|| shape.run());
+    }
+    for shape in mux::scopes().iter().filter(|shape| shape.name == "a host that is down") {
+        run(shape.name, &|| shape.run());
+    }
+    for shape in monitor::scopes().iter().filter(|shape| shape.name == "polling") {
+        run(shape.name, &|| shape.run());
+    }
+    expect![[r#"
+        other options: 1497 states, 9669 transitions, {"P1":20425,"P10":710,"P11":661,"P12":363,"P13":502,"P14":59,"P15":762,"P16":800,"P17":275,"P2":275,"P20":20425,"P24":1426,"P25":4921,"P26":1236,"P27":2893,"P28":765,"P29":25352,"P3":275,"P31":980,"P32":2173,"P34":66892,"P35":638,"P36":1665,"P37":280,"P38":281,"P39":3,"P4":102125,"P45":66892,"P46":316,"P47":17234,"P5":11867,"P6":275,"P8":3317,"P9":1276}
+        cancelled everywhere: 850 states, 4558 transitions, {"P1":5339,"P10":119,"P11":643,"P12":237,"P13":1000,"P14":150,"P15":584,"P16":606,"P17":10,"P2":10,"P20":5339,"P25":3362,"P26":802,"P27":2119,"P28":585,"P29":8703,"P3":10,"P31":644,"P32":1776,"P34":15966,"P35":802,"P36":990,"P37":13,"P38":12,"P39":1,"P4":26695,"P45":15966,"P47":3437,"P5":998,"P6":10,"P8":2412,"P9":1604}
+        no subscriber: 5152 states, 29015 transitions, {"P1":68396,"P10":2203,"P11":974,"P12":453,"P13":1966,"P14":96,"P15":2846,"P16":11122,"P17":652,"P2":652,"P20":68396,"P25":35548,"P26":1514,"P27":19183,"P28":3309,"P29":112674,"P3":652,"P31":8869,"P32":5757,"P33":3530,"P34":327848,"P35":3447,"P36":2803,"P37":656,"P38":1760,"P39":3670,"P4":341980,"P40":1115,"P42":14528,"P45":327848,"P47":55145,"P5":48142,"P6":652,"P8":10834,"P9":3028}
+        a host that is down: 934 states, 2955 transitions, {"M1":170,"M2":222,"M4":42869,"M5":265,"M6":33586,"P1":7320,"P18":94,"P19":363,"P2":369,"P20":7320,"P25":170,"P32":427,"P6":369,"P8":282}
+        polling: 953 states, 7704 transitions, {"S1":766,"S13":18896,"S14":9013,"S15":162,"S16":2079,"S17":18,"S18":4167,"S2":13281,"S21":15794,"S3":504,"S4":3832,"S5":3609,"S6":288,"S7":8586}
+    "#]].assert_eq(&text);
 }

@@ -3,7 +3,8 @@
 use super::kind::{Counters, Kind};
 use super::{Shape, Trace, next_kind};
 use crate::choices::Choices;
-use crate::oracle::pool::{Bounded, Event, Watched};
+use crate::machines::pool::Event;
+use crate::oracle::pool::{Bounded, Watched};
 use poolhouse_core::pool::{
     Claim, ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
 };

@@ -104,6 +104,11 @@ impl<P: Platform> Session<P> {
                 // The hosts may have been replaced while removed ones were tried.
                 if plan.renew(shared, &rejections) { continue } else { break }
             };
+            // Without time nothing is sent.
+            if is_over(now) {
+                shared.check_open()?;
+                return Err(RequestError::TimedOut { address: host.address.clone(), sent: false });
+            }
             let reason = match (Flight { shared, host, slot: None }).wait(message, now, deadline).await? {
                 Ok(answer) => match understood(shared, host, answer)? {
                     Ok(reply) => return Ok(reply),

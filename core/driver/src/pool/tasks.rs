@@ -160,7 +160,9 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             let pause = BACKOFF_FIRST.saturating_mul(1 << state.failures.min(16));
             let pause = pause.min(self.config.options().max_backoff);
             state.failures = state.failures.saturating_add(1);
-            state.retry_at = Some(now.saturating_add(pause - self.share(pause / 4)));
+            let retry_at = now.saturating_add(pause - self.share(pause / 4));
+            // Tasks that pause sleep until the time before, so a further failure sets no earlier one.
+            state.retry_at = state.retry_at.max(Some(retry_at));
             state.is_error_last = error.is_some();
             if error.is_some() {
                 // The error before is dropped without the lock.

@@ -191,6 +191,9 @@ fn peer_that_sends_a_long_reply_is_alive() {
     assert_eq!(rig.count("HeartbeatFailed"), 0);
     let reply = rig.act(|mux, now, seen| mux.handle_reply(now, asked, i32::from(id), seen));
     assert_eq!(reply, Ok(Reply::Heartbeat));
+    let took = 3 * (options.heartbeat_timeout - SECOND);
+    let is_it = |event: &MuxEvent| matches!(event, MuxEvent::HeartbeatSucceeded { duration, .. } if *duration == took);
+    assert!(rig.events.iter().any(|(_, event)| is_it(event)), "the time since it was started");
     let gone = stream.conn();
     rig.act(|mux, now, seen| mux.handle_failed(now, gone, Cause::Network, seen)).expect("it is open");
     assert_eq!(rig.act(|mux, now, _| mux.handle_received(now, gone)), Err(Stale));

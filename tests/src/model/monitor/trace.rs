@@ -117,3 +117,6 @@ impl Trace {
         self.seen.ends += 1;
     }
 }
+
+#[cfg(test)]
+mod tests;

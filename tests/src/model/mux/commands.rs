@@ -1,7 +1,7 @@
 //! Calls of the application.
 
 use super::{Model, Outcome, Place, Stand, Waiter, later};
-use crate::oracle::mux::Event;
+use crate::machines::mux::Event;
 use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
 

@@ -1,7 +1,7 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
 use super::{Heartbeat, Model, Outcome, Place, Stand, count};
-use crate::oracle::mux::Event;
+use crate::machines::mux::Event;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxClosed, Reply, ReplyError};
 

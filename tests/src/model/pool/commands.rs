@@ -1,7 +1,7 @@
 //! Calls of the application.
 
 use super::{Conn, Model, Outcome, Place, Waiter, nanos, reason_of};
-use crate::oracle::pool::Event;
+use crate::machines::pool::Event;
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState, Reuse};

@@ -1,7 +1,7 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
 use super::{BACKOFF_FIRST_MS, BACKOFF_LAST_MS, Model, Place};
-use crate::oracle::pool::Event;
+use crate::machines::pool::Event;
 use poolhouse_core::pool::{CheckOutError, ClosedReason, EstablishError, PoolState, ServiceError};
 use poolhouse_core::{Cause, ObjectId};
 

@@ -39,7 +39,7 @@ fn bad(cause: Cause) -> Event {
     Event::Beat(MonitorEvent::HeartbeatFailed { id: id(), awaited: false, duration: Duration::ZERO, cause })
 }
 
-const fn version(counter: i64) -> TopologyVersion {
+pub(super) const fn version(counter: i64) -> TopologyVersion {
     TopologyVersion { process_id: ObjectId([1; 12]), counter }
 }
 

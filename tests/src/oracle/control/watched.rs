@@ -93,6 +93,8 @@ impl<M: Memory> Watched<M> {
     fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
         let topology = self.control.topology().description().topology_type();
         let seen = Seen { topology, timeout: self.control.poll_timeout() };
+        #[cfg(test)]
+        let (answer, seen) = falsified::step(answer, &mut self.events, seen);
         let outputs = Outputs { answer, events: &self.events, seen };
         if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
             panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
@@ -247,3 +249,6 @@ impl<M: Memory> core::fmt::Debug for Watched<M> {
         f.debug_struct("Watched").field("control", &self.control).field("oracle", &self.oracle).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod falsified;

@@ -1,7 +1,7 @@
 //! A multiplexed pool and its model. Each call is applied to both, and everything observable is
 //! compared.
 
-use super::Event;
+use crate::machines::mux::Event;
 use crate::model::mux::{Acquired, Model, Outcome, Place, Room};
 use crate::oracle::{Checks, Violation};
 use core::fmt::Debug;
@@ -169,6 +169,8 @@ impl<M: Bounded> Watched<M> {
     ///
     /// - `id`: the invariant that a wrong result breaks.
     fn judge<A: PartialEq + Debug>(&mut self, id: &'static str, actual: A, expected: A) {
+        #[cfg(test)]
+        crate::oracle::falsify::step(self, &falsified::kinds());
         let judged = self.judge_events().and_then(|()| self.checks.same(id, "result", &actual, &expected));
         if let Err(violation) = judged.and_then(|()| self.judge_state()) {
             panic!("{violation}\n  result {actual:?}, events {:?}", self.events);
@@ -560,5 +562,7 @@ fn difference(actual: &[(Instant, Event)], expected: &[(Instant, Event)], model:
     Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
 }
 
+#[cfg(test)]
+mod falsified;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! The calls are not visible, so the caller's deadlines, the causes of failures and the services of
 //! connections are not checked.
 
-use super::Event;
+use crate::machines::pool::Event;
 use crate::oracle::{Checks, Violation};
 use alloc::collections::BTreeMap;
 use core::time::Duration;

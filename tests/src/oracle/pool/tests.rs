@@ -1,7 +1,8 @@
 //! For each id, the shortest sequence of events that breaks only that invariant; and correct ones,
 //! which pass.
 
-use super::{Event, Oracle};
+use super::Oracle;
+use crate::machines::pool::Event;
 use crate::oracle::tests::breaks;
 use crate::oracle::{Checks, Violation};
 use core::time::Duration;
@@ -87,6 +88,7 @@ fn each_wrong_event_breaks_only_its_invariant() {
         ("P25", vec![(5, Event::PoolCreated(ONE))], (4, Event::PoolReady)),
         ("P26", idle(idling, &[]), (10, closed(1, ClosedReason::Idle))),
         ("P26", [idle(idling, &[]), vec![(11, Event::Started)]].concat(), (11, Event::CheckedOut(1, ms(0)))),
+        ("P26", idle(PoolOptions { max_pool_size: 0, ..ONE }, &[]), (0, closed(1, ClosedReason::Idle))),
         ("P27", waiting(ONE, &[]), (0, Event::CheckedOut(1, ms(0)))),
         ("P27", in_use(ONE, &[]), (0, closed(1, ClosedReason::Error))),
         ("P27", idle(ONE, &[]), (0, Event::CheckedIn(1))),

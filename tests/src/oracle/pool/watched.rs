@@ -1,7 +1,8 @@
 //! A pool, its model and its oracle. Each call is applied to the pool and to the model. The events
 //! are checked by the oracle, and everything observable is compared with the model.
 
-use super::{Event, Oracle};
+use super::Oracle;
+use crate::machines::pool::Event;
 use crate::model::pool::{CheckedOut, Model, Outcome, Place, Room};
 use crate::oracle::{Checks, Violation};
 use core::fmt::Debug;
@@ -287,6 +288,8 @@ impl<M: Bounded> Watched<M> {
 
     /// Compares the results of a call, its events, and the state after it.
     fn judge<A: PartialEq + Debug>(&mut self, call: Call, actual: A, expected: A) {
+        #[cfg(test)]
+        crate::oracle::falsify::step(self, &falsified::kinds());
         let judged = self.judge_events(call).and_then(|()| {
             self.checks.check(call.of_result(), actual == expected, || {
                 format!("the pool returned {actual:?}, the model {expected:?}")
@@ -805,5 +808,7 @@ fn difference(call: Call, actual: &[(Instant, Event)], expected: &[(Instant, Eve
     Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
 }
 
+#[cfg(test)]
+mod falsified;
 #[cfg(test)]
 mod tests;

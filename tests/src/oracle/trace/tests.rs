@@ -1,6 +1,6 @@
 use super::Trace;
+use crate::machines::pool::Event;
 use crate::oracle::Checks;
-use crate::oracle::pool::Event;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};

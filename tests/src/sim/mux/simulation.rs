@@ -5,8 +5,9 @@ use super::book::{Book, Entry};
 use super::kind::{Counters, Kind};
 use super::{Shape, Trace};
 use crate::choices::Choices;
+use crate::machines::mux::Event;
 use crate::model::mux::Place;
-use crate::oracle::mux::{Bounded, Event, Watched};
+use crate::oracle::mux::{Bounded, Watched};
 use crate::sim::next_kind;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{

@@ -403,6 +403,22 @@ fn request_refused_by_hosts_until_its_deadline_has_timed_out() {
     assert!(matches!(&error, RequestError::TimedOut { sent: false, .. }), "{error}");
 }
 
+/// Also if a connection could take it at once.
+#[test]
+fn request_without_time_is_not_sent() {
+    let stage = Stage::new(options(), [handshake(&[], &[])]);
+    stage.platform.run();
+    assert_eq!(stage.connections(), 1);
+    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
+    let timeout = RequestOptions { timeout: Some(Duration::ZERO), ..RequestOptions::default() };
+    let Poll::Ready(Err(error)) = poll(&mut Box::pin(stage.session.request_with(&query, timeout))) else {
+        panic!("its time is over")
+    };
+    assert!(matches!(error, RequestError::TimedOut { sent: false, .. }), "{error}");
+    let state = stage.session.hosts()[0].state;
+    assert_eq!((state.in_flight, state.orphaned, state.queued), (0, 0, 0));
+}
+
 #[test]
 fn request_continues_with_replaced_hosts() {
     let stage = Stage::new(options(), []);

@@ -1,8 +1,8 @@
 //! For each id, a difference between the pool and the model that breaks only that invariant.
 
 use super::{Watched, difference};
+use crate::machines::mux::Event;
 use crate::model::mux::{Model, Room};
-use crate::oracle::mux::Event;
 use crate::sim::caught;
 use core::time::Duration;
 use poolhouse_core::Instant;

@@ -1,8 +1,8 @@
 //! For each id, a difference between the pool and the model that breaks only that invariant.
 
 use super::{Call, Watched, difference, number};
+use crate::machines::pool::Event;
 use crate::model::pool::{Model, Outcome};
-use crate::oracle::pool::Event;
 use crate::sim::caught;
 use core::time::Duration;
 use poolhouse_core::pool::{
@@ -114,6 +114,42 @@ fn results_that_differ_break_their_invariants() {
     drop(watched.pool.check_out(NOW, None, &mut ()));
     watched.pool.clear(NOW, INTERRUPT, None, &mut ()).expect("its mode");
     breaks("P40", || watched.poll_prompt());
+}
+
+#[test]
+fn actions_that_are_not_owed_or_not_polled_break_their_invariants() {
+    let (used, lease) = in_use();
+    let conn = lease.conn();
+    let mut waiting = ready();
+    let _waiting = waiting.check_out(NOW, None, &mut ());
+    let (new, (waiter, _)) = (waiting.conns[0], waiting.waiters()[0]);
+    let mut granted = waiting.clone();
+    let _establish = granted.poll_establish();
+    granted.handle_established(NOW, new, &mut ()).expect("it is pending");
+    let mut interrupted = used.clone();
+    interrupted.clear(NOW, INTERRUPT, None, &mut ()).expect("its mode");
+    let mut broken = used.clone();
+    broken.check_in(NOW, lease, Health::Broken(Cause::Network), &mut ()).expect("its own");
+    // Whether establishments and other actions were polled, the action, and the id.
+    let wrong = [
+        (&used, true, true, Some(PoolAction::Close(conn)), "P5"),
+        (&used, true, true, Some(PoolAction::Interrupt(conn)), "P40"),
+        (&used, true, true, Some(PoolAction::Establish(conn)), "P5"),
+        (&used, true, true, Some(PoolAction::Wake(waiter)), "P8"),
+        (&waiting, false, true, Some(PoolAction::Establish(new)), "P5"),
+        (&waiting, true, false, None, "P5"),
+        (&granted, true, false, Some(PoolAction::Wake(waiter)), "P8"),
+        (&granted, false, true, None, "P8"),
+        (&interrupted, true, false, Some(PoolAction::Interrupt(conn)), "P40"),
+        (&interrupted, false, true, None, "P40"),
+        (&broken, true, false, Some(PoolAction::Close(conn)), "P5"),
+        (&broken, false, true, None, "P5"),
+    ];
+    for (watched, establish, prompt, action, id) in wrong {
+        breaks(id, || watched.clone().polled(establish, prompt, action));
+    }
+    waiting.polled(false, true, None);
+    broken.polled(true, false, None);
 }
 
 #[test]

@@ -1,0 +1,25 @@
+use super::{hunt, random, seeds};
+use crate::fuzz;
+use std::path::Path;
+
+/// The budget of each generator that judges steps with a model or an oracle. All of them together
+/// take a few seconds, even in a build without optimization.
+const SHORT: [(&str, u64); 5] =
+    [("pool", 300), ("mux", 150), ("monitor", 300), ("control", 80), ("search_control", 600)];
+
+#[test]
+fn short_hunts_find_nothing_without_a_planted_bug() {
+    for (generator, budget) in SHORT {
+        let hunted = hunt(generator, budget, Path::new("no corpus")).expect("a generator");
+        assert_eq!(hunted.found, None, "{generator}");
+    }
+}
+
+/// A selection needs more bytes than most inputs of the corpus have, and a topology changes in most
+/// ways only after many reports.
+#[test]
+fn long_random_inputs_agree_with_the_models() {
+    let (_, selection) = fuzz::TARGETS.iter().find(|(name, _)| *name == "selection").expect("a target");
+    assert_eq!(seeds(3_000, |seed| random(seed, 300, *selection)).found, None);
+    assert_eq!(seeds(60, |seed| random(seed, 1_500, fuzz::topology)).found, None);
+}

@@ -1,0 +1,78 @@
+use super::{Counts, Trace};
+use crate::fuzz;
+use crate::rng::Rng;
+use crate::sim::caught;
+use core::time::Duration;
+use expect_test::expect;
+use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+use poolhouse_core::{Cause, Instant, ServerId};
+
+/// The time in milliseconds, and the event.
+type Step = (u64, MonitorEvent);
+
+const fn id(connection: u64) -> HeartbeatId {
+    HeartbeatId { server: ServerId::new(1), connection, server_connection: None }
+}
+
+const fn begun(at: u64, awaited: bool) -> Step {
+    (at, MonitorEvent::HeartbeatStarted { id: id(1), awaited })
+}
+
+const fn good(at: u64, awaited: bool) -> Step {
+    (at, MonitorEvent::HeartbeatSucceeded { id: id(1), awaited, duration: Duration::ZERO })
+}
+
+const fn bad(at: u64, cause: Cause) -> Step {
+    (at, MonitorEvent::HeartbeatFailed { id: id(1), awaited: false, duration: Duration::ZERO, cause })
+}
+
+fn judge(steps: &[Step]) -> Result<(), String> {
+    let mut trace = Trace::default();
+    caught(|| steps.iter().for_each(|(at, event)| trace.event(Instant::from_nanos(at * 1_000_000), event)))
+}
+
+#[test]
+fn each_wrong_event_breaks_its_invariant() {
+    let other = MonitorEvent::HeartbeatSucceeded { id: id(2), awaited: false, duration: Duration::ZERO };
+    let network = Cause::Network;
+    let wrong: [(&str, &[Step], Step); 11] = [
+        ("S1", &[begun(0, false)], begun(0, false)),
+        ("S2", &[], good(0, false)),
+        ("S2", &[begun(0, false)], good(0, true)),
+        ("S2", &[begun(0, false)], (0, other)),
+        ("S15", &[begun(0, false), bad(0, network)], begun(0, true)),
+        ("S15", &[begun(0, false), good(0, false)], begun(1, true)),
+        ("S3", &[begun(0, false), good(0, false)], begun(499, false)),
+        ("S3", &[begun(0, false), bad(0, Cause::Protocol)], begun(0, false)),
+        ("S6", &[begun(0, false), bad(0, network)], begun(1, false)),
+        ("S20", &[begun(0, false), bad(0, network), begun(0, false), bad(0, network)], begun(0, false)),
+        ("S20", &[begun(0, false), bad(0, network), begun(0, false), bad(499, network)], begun(499, false)),
+    ];
+    for (id, right, wrong) in wrong {
+        judge(right).expect(id);
+        let error = judge(&[right, &[wrong]].concat()).expect_err(id);
+        assert!(error.contains(id), "{id}: {error}");
+    }
+    let right = [begun(0, false), bad(0, network), begun(0, false), bad(500, network), begun(500, false)];
+    judge(&right).expect("retries in intervals of half a second");
+    judge(&[begun(0, false), good(0, false), begun(500, false)]).expect("the shortest pause");
+}
+
+#[test]
+fn check_without_an_end_is_an_error() {
+    let mut trace = Trace::default();
+    trace.assert_ended();
+    trace.event(Instant::ORIGIN, &begun(0, false).1);
+    caught(|| trace.assert_ended()).expect_err("it is in flight");
+}
+
+#[test]
+fn runs_of_two_hundred_seeds_have_these_counts() {
+    let mut seen = Counts::default();
+    for seed in 0..200 {
+        let mut rng = Rng::stream(seed, "trace");
+        let bytes: Vec<u8> = (0..300).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        seen.add(&fuzz::monitor::run(&bytes));
+    }
+    expect!["Counts { starts: 2157, ends: 2157, streamed: 377, failed: 1150, timeouts: 759, cancelled: 193, closed: 56, retries: 167, stale: 1370, measured: 40 }"].assert_eq(&format!("{seen:?}"));
+}

@@ -1,0 +1,111 @@
+//! One falsified output of a multiplexed pool: an event, or a call that does not reach the model.
+
+use super::Watched;
+use crate::choices::Choices;
+use crate::machines::mux::Event;
+use crate::oracle::falsify::{Kind, at_another_time, change, missing, next, reversed, twice, verdicts};
+use crate::oracle::mux::Bounded;
+use core::time::Duration;
+use expect_test::expect;
+use poolhouse_core::mux::{AcquireError, MuxClosed};
+use poolhouse_core::{Cause, Instant};
+
+pub(super) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
+    [
+        ("an event is missing", |it, rng| missing(&mut it.events, rng)),
+        ("an event is emitted twice", |it, rng| twice(&mut it.events, rng)),
+        ("events are in another order", |it, _| reversed(&mut it.events)),
+        ("an event has another time", |it, rng| at_another_time(&mut it.events, rng)),
+        ("an event is of another connection", |it, _| match it.events.last_mut() {
+            Some((_, Event::Created(conn) | Event::Ready(conn, _) | Event::Closed(conn, ..))) => next(conn),
+            Some((_, Event::Trashed(conn, _) | Event::Acquired(conn, ..) | Event::Reply(conn, _))) => next(conn),
+            _ => false,
+        }),
+        ("an event is of another stream", |it, _| match it.events.last_mut() {
+            Some((_, Event::Reply(_, id) | Event::Late(_, id) | Event::Orphaned(_, id, _))) => change(id, *id + 1),
+            _ => false,
+        }),
+        ("a stream id is used twice", |it, _| match it.events.last_mut() {
+            Some((_, Event::Acquired(conn, id, _))) => {
+                let conn = it.model.conn(*conn);
+                let used = conn.and_then(|conn| conn.requests.iter().find_map(|request| request.id));
+                used.is_some_and(|used| change(id, u64::from(used)))
+            }
+            _ => false,
+        }),
+        ("a duration is wrong", |it, _| match it.events.last_mut() {
+            Some((_, Event::Ready(_, duration) | Event::Acquired(.., duration) | Event::Failed(_, duration))) => {
+                change(duration, *duration + Duration::from_micros(1))
+            }
+            _ => false,
+        }),
+        ("a reason is wrong", |it, rng| match it.events.last_mut() {
+            Some((_, Event::Closed(_, reason, _))) => {
+                change(reason, rng.one_of(&[MuxClosed::Idle, MuxClosed::PoolClosed]))
+            }
+            Some((_, Event::Failed(error, _))) => {
+                let late = AcquireError::TimedOut { in_flight: 0, queued: 0 };
+                change(error, rng.one_of(&[AcquireError::Closed, late]))
+            }
+            _ => false,
+        }),
+        ("a number of requests is wrong", |it, _| match it.events.last_mut() {
+            Some((_, Event::Closed(.., count) | Event::Trashed(_, count) | Event::Queued(count))) => {
+                change(count, *count + 1)
+            }
+            _ => false,
+        }),
+        ("an event is added", |it, rng| {
+            let event = rng.one_of(&[
+                Event::PoolClosed,
+                Event::Created(it.conns.len() as u64 + 1),
+                Event::Queued(1),
+                Event::HeartbeatFailed(1),
+                Event::Failed(AcquireError::TimedOut { in_flight: 0, queued: 0 }, Duration::ZERO),
+            ]);
+            it.events.push((Instant::from_nanos(it.model.now()), event));
+            true
+        }),
+        ("a stream is also acquired", |it, _| {
+            it.mux.acquire(Instant::from_nanos(it.model.now()), None, &mut ()).is_ok()
+        }),
+        ("a connection also fails", |it, rng| {
+            let now = Instant::from_nanos(it.model.now());
+            let conn = it.conns.get(rng.index(it.conns.len().max(1))).copied();
+            conn.is_some_and(|conn| it.mux.handle_failed(now, conn, Cause::Network, &mut ()).is_ok())
+        }),
+        ("the pool is also closed", |it, _| {
+            it.mux.close(Instant::from_nanos(it.model.now()), &mut ());
+            true
+        }),
+        ("an action is also polled", |it, _| it.mux.poll_action(Instant::from_nanos(it.model.now())).is_some()),
+        ("the time of the pool also advances", |it, rng| {
+            let later = it.model.now() + rng.one_of(&[1, 1_000_000, 1_000_000_000]);
+            it.mux.handle_timeout(Instant::from_nanos(later), &mut ());
+            true
+        }),
+    ]
+}
+
+#[test]
+fn falsified_outputs_break_these_invariants() {
+    expect![[r#"
+        a connection also fails: P1 57
+        a duration is wrong: M4 36, M5 9, P19 13, P32 5
+        a number of requests is wrong: M4 20, M5 32, M6 4
+        a reason is wrong: M4 42, P19 19
+        a stream id is used twice: M1 29
+        a stream is also acquired: P1 58
+        an action is also polled: M6 46, P20 1, P8 7, nothing 8
+        an event has another time: P25 63
+        an event is added: M5 12, M6 37, P18 13
+        an event is emitted twice: M4 27, M5 18, M6 13, P18 5
+        an event is missing: M2 1, M3 1, M4 27, M5 18, M6 11, P19 4, P6 1
+        an event is of another connection: M2 1, M4 12, M6 10, P32 21, P6 13
+        an event is of another stream: M2 34, M3 5
+        events are in another order: M2 3, M3 1, M4 1, M5 9, M6 38, P19 7
+        the pool is also closed: M6 4, P1 56, P20 2
+        the time of the pool also advances: M4 1, M5 1, P1 8, P20 5, P25 36, P32 3, nothing 8
+    "#]]
+    .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
+}
