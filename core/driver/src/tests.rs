@@ -51,7 +51,7 @@ use core::future::{pending, poll_fn};
 use core::ops::Deref;
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use embedded_io_async::{ErrorType, Read, Write};
@@ -120,6 +120,8 @@ pub(super) struct Bench {
     faulty: Arc<Mutex<Option<(Part, usize)>>>,
     /// The instant until which the last sleep lasts.
     last_sleep: Arc<AtomicU64>,
+    /// All random bits.
+    entropy: Arc<AtomicU32>,
 }
 
 /// The operations of a runtime that can panic.
@@ -341,7 +343,7 @@ impl BaseRuntime for Bench {
     }
 
     fn entropy(&self) -> u32 {
-        0
+        self.entropy.load(Ordering::Relaxed)
     }
 
     async fn sleep_until(&self, at: Instant) {
@@ -420,6 +422,7 @@ impl Bench {
             left: Arc::default(),
             faulty: Arc::default(),
             last_sleep: Arc::default(),
+            entropy: Arc::default(),
         }
     }
 

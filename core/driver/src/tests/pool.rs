@@ -345,6 +345,33 @@ fn pause_ends_when_another_connection_is_opened() {
     assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))), "no time has passed");
 }
 
+/// The pauses are as long as `max_backoff`, and the second one is shortened at random.
+#[test]
+fn pause_is_not_shortened_by_a_further_failure() {
+    let options = Options { max_connecting: 2, max_backoff: 50 * MS, wait_timeout: None, ..PLAIN };
+    let mut house = House::open(options);
+    house.peer(|peer| peer.hangs = true);
+    let mut first = house.begin();
+    assert!(poll(&mut first).is_pending());
+    house.run();
+    house.peer(|peer| (peer.hangs, peer.refuses) = (false, true));
+    let until = house.now().saturating_add(50 * MS);
+    let mut second = house.begin();
+    assert!(poll(&mut second).is_pending());
+    house.run();
+    house.pass(MS);
+    house.bench.entropy.store(u32::MAX, Ordering::Relaxed);
+    let hanging = house.peer(|peer| {
+        peer.releases = true;
+        core::mem::take(&mut peer.hanging)
+    });
+    hanging.into_iter().for_each(Waker::wake);
+    let mut third = house.begin();
+    assert!(poll(&mut third).is_pending());
+    house.run();
+    assert_eq!(house.bench.last_sleep.load(Ordering::Relaxed), until.as_nanos(), "both workers pause until then");
+}
+
 /// The failure sets an earlier time for the next attempt than the one for which the worker pauses.
 #[test]
 fn pause_is_shortened_by_a_success_and_the_failure_after_it() {
