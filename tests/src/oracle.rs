@@ -18,8 +18,6 @@
 
 mod checks;
 pub mod control;
-#[cfg(test)]
-mod falsify;
 pub mod monitor;
 pub mod mux;
 mod owners;

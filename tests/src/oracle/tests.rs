@@ -1,5 +1,7 @@
 //! Each invariant must have a check.
 
+pub(super) mod falsify;
+
 use super::{Checks, OWNERS, Owner, Violation, control, monitor, mux, owner_of, pool};
 use crate::choices::Decisions;
 use crate::network;

@@ -94,7 +94,7 @@ impl<M: Memory> Watched<M> {
         let topology = self.control.topology().description().topology_type();
         let seen = Seen { topology, timeout: self.control.poll_timeout() };
         #[cfg(test)]
-        let (answer, seen) = falsified::step(answer, &mut self.events, seen);
+        let (answer, seen) = tests::falsified::step(answer, &mut self.events, seen);
         let outputs = Outputs { answer, events: &self.events, seen };
         if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
             panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
@@ -251,4 +251,4 @@ impl<M: Memory> core::fmt::Debug for Watched<M> {
 }
 
 #[cfg(test)]
-mod falsified;
+mod tests;

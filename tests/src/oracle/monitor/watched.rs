@@ -76,7 +76,7 @@ impl Watched {
             minimum: rtt.minimum(),
         };
         #[cfg(test)]
-        let (answer, seen) = falsified::step(answer, &mut self.events, seen);
+        let (answer, seen) = tests::falsified::step(answer, &mut self.events, seen);
         let outputs = Outputs { answer, events: &self.events, seen: Some(seen) };
         if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
             panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
@@ -216,4 +216,4 @@ impl Deref for Watched {
 }
 
 #[cfg(test)]
-mod falsified;
+mod tests;

@@ -170,7 +170,7 @@ impl<M: Bounded> Watched<M> {
     /// - `id`: the invariant that a wrong result breaks.
     fn judge<A: PartialEq + Debug>(&mut self, id: &'static str, actual: A, expected: A) {
         #[cfg(test)]
-        crate::oracle::falsify::step(self, &falsified::kinds());
+        crate::oracle::tests::falsify::step(self, &tests::falsified::kinds());
         let judged = self.judge_events().and_then(|()| self.checks.same(id, "result", &actual, &expected));
         if let Err(violation) = judged.and_then(|()| self.judge_state()) {
             panic!("{violation}\n  result {actual:?}, events {:?}", self.events);
@@ -562,7 +562,5 @@ fn difference(actual: &[(Instant, Event)], expected: &[(Instant, Event)], model:
     Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
 }
 
-#[cfg(test)]
-mod falsified;
 #[cfg(test)]
 mod tests;

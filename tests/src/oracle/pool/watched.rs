@@ -289,7 +289,7 @@ impl<M: Bounded> Watched<M> {
     /// Compares the results of a call, its events, and the state after it.
     fn judge<A: PartialEq + Debug>(&mut self, call: Call, actual: A, expected: A) {
         #[cfg(test)]
-        crate::oracle::falsify::step(self, &falsified::kinds());
+        crate::oracle::tests::falsify::step(self, &tests::falsified::kinds());
         let judged = self.judge_events(call).and_then(|()| {
             self.checks.check(call.of_result(), actual == expected, || {
                 format!("the pool returned {actual:?}, the model {expected:?}")
@@ -808,7 +808,5 @@ fn difference(call: Call, actual: &[(Instant, Event)], expected: &[(Instant, Eve
     Violation { id, what: format!("events of the pool: {actual:?}, of the model: {expected:?}") }
 }
 
-#[cfg(test)]
-mod falsified;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! For each id, a difference between the pool and the model that breaks only that invariant.
 
+pub(super) mod falsified;
+
 use super::{Watched, difference};
 use crate::machines::mux::Event;
 use crate::model::mux::{Model, Room};

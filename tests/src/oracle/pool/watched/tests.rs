@@ -1,5 +1,7 @@
 //! For each id, a difference between the pool and the model that breaks only that invariant.
 
+pub(super) mod falsified;
+
 use super::{Call, Watched, difference, number};
 use crate::machines::pool::Event;
 use crate::model::pool::{Model, Outcome};

@@ -13,7 +13,7 @@ use poolhouse_core::Instant;
 
 /// A way to falsify the outputs of a step: its name, and a function that returns whether there was
 /// such an output.
-pub(super) type Kind<S> = (&'static str, fn(&mut S, &mut Rng) -> bool);
+pub(in crate::oracle) type Kind<S> = (&'static str, fn(&mut S, &mut Rng) -> bool);
 
 struct Plan {
     /// Number of steps before the one that may be falsified.
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// Falsifies the outputs of a step if that is due. Called before each step is judged.
-pub(super) fn step<S>(outputs: &mut S, kinds: &[Kind<S>]) {
+pub(in crate::oracle) fn step<S>(outputs: &mut S, kinds: &[Kind<S>]) {
     PLAN.with_borrow_mut(|plan| {
         let Some(plan) = plan.as_mut().filter(|plan| plan.applied.is_none()) else { return };
         if plan.steps > 0 {
@@ -42,7 +42,7 @@ pub(super) fn step<S>(outputs: &mut S, kinds: &[Kind<S>]) {
 }
 
 /// For each kind of falsification, which invariants its runs break, and how many runs break none.
-pub(super) fn verdicts(runs: u32, bytes: u32, body: Body) -> String {
+pub(in crate::oracle) fn verdicts(runs: u32, bytes: u32, body: Body) -> String {
     let mut verdicts: BTreeMap<&str, BTreeMap<String, u32>> = BTreeMap::new();
     for draw in 0..runs {
         let mut rng = Rng::stream(u64::from(draw), "falsified");
@@ -74,24 +74,24 @@ fn id_in(error: &str) -> String {
 }
 
 /// Replaces a value. Returns whether it was another.
-pub(super) fn change<T: PartialEq>(value: &mut T, other: T) -> bool {
+pub(in crate::oracle) fn change<T: PartialEq>(value: &mut T, other: T) -> bool {
     core::mem::replace(value, other) != *value
 }
 
 /// Negates a value.
-pub(super) const fn flip(value: &mut bool) -> bool {
+pub(in crate::oracle) const fn flip(value: &mut bool) -> bool {
     *value = !*value;
     true
 }
 
 /// Increases a number.
-pub(super) const fn next(number: &mut u64) -> bool {
+pub(in crate::oracle) const fn next(number: &mut u64) -> bool {
     *number += 1;
     true
 }
 
 /// Removes one event.
-pub(super) fn missing<E>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
+pub(in crate::oracle) fn missing<E>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
     !events.is_empty() && {
         events.remove(rng.index(events.len()));
         true
@@ -99,7 +99,7 @@ pub(super) fn missing<E>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
 }
 
 /// Emits one event again.
-pub(super) fn twice<E: Copy>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
+pub(in crate::oracle) fn twice<E: Copy>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
     !events.is_empty() && {
         events.push(events[rng.index(events.len())]);
         true
@@ -107,14 +107,14 @@ pub(super) fn twice<E: Copy>(events: &mut Vec<E>, rng: &mut Rng) -> bool {
 }
 
 /// Emits the events in the opposite order.
-pub(super) fn reversed<E: Copy + PartialEq>(events: &mut [E]) -> bool {
+pub(in crate::oracle) fn reversed<E: Copy + PartialEq>(events: &mut [E]) -> bool {
     let (first, last) = (events.first().copied(), events.last().copied());
     events.reverse();
     first != last
 }
 
 /// Emits the last event at another time.
-pub(super) fn at_another_time<E>(events: &mut [(Instant, E)], rng: &mut Rng) -> bool {
+pub(in crate::oracle) fn at_another_time<E>(events: &mut [(Instant, E)], rng: &mut Rng) -> bool {
     let (earlier, later) = (rng.one_in(2), Duration::from_millis(1));
     events.last_mut().is_some_and(|(at, _)| {
         let other = if earlier { Instant::from_nanos(at.as_nanos() - 1) } else { at.saturating_add(later) };

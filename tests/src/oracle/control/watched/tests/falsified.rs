@@ -1,10 +1,10 @@
 //! One falsified output of a control machine.
 
-use super::{Answer, Event, Seen};
 use crate::choices::Choices;
 use crate::oracle::control::tests::version;
-use crate::oracle::falsify::{self, Kind, at_another_time, change, flip, missing, reversed, twice, verdicts};
+use crate::oracle::control::watched::{Answer, Event, Seen};
 use crate::oracle::monitor::{Action, Wire};
+use crate::oracle::tests::falsify::{self, Kind, at_another_time, change, flip, missing, reversed, twice, verdicts};
 use crate::rng::Rng;
 use expect_test::expect;
 use poolhouse_core::control::ControlAction;
@@ -16,7 +16,11 @@ use poolhouse_core::{Cause, Instant, ServerId};
 
 type Step<'e> = (Answer, &'e mut Vec<(Instant, Event)>, Seen);
 
-pub(super) fn step(answer: Answer, events: &mut Vec<(Instant, Event)>, seen: Seen) -> (Answer, Seen) {
+pub(in crate::oracle::control) fn step(
+    answer: Answer,
+    events: &mut Vec<(Instant, Event)>,
+    seen: Seen,
+) -> (Answer, Seen) {
     let mut step = (answer, events, seen);
     falsify::step(&mut step, &kinds());
     (step.0, step.2)

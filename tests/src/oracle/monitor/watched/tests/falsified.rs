@@ -1,8 +1,10 @@
 //! One falsified output of a monitor.
 
-use super::{Action, Answer, Seen, Wire};
 use crate::choices::Choices;
-use crate::oracle::falsify::{self, Kind, at_another_time, change, flip, missing, next, reversed, twice, verdicts};
+use crate::oracle::monitor::watched::{Action, Answer, Seen, Wire};
+use crate::oracle::tests::falsify::{
+    self, Kind, at_another_time, change, flip, missing, next, reversed, twice, verdicts,
+};
 use crate::rng::Rng;
 use core::time::Duration;
 use expect_test::expect;
@@ -12,7 +14,11 @@ use poolhouse_core::{Cause, Instant};
 
 type Step<'e> = (Answer, &'e mut Vec<(Instant, MonitorEvent)>, Seen);
 
-pub(super) fn step(answer: Answer, events: &mut Vec<(Instant, MonitorEvent)>, seen: Seen) -> (Answer, Seen) {
+pub(in crate::oracle::monitor) fn step(
+    answer: Answer,
+    events: &mut Vec<(Instant, MonitorEvent)>,
+    seen: Seen,
+) -> (Answer, Seen) {
     let mut step = (answer, events, seen);
     falsify::step(&mut step, &kinds());
     (step.0, step.2)

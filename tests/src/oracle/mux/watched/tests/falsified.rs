@@ -1,16 +1,16 @@
 //! One falsified output of a multiplexed pool: an event, or a call that does not reach the model.
 
-use super::Watched;
 use crate::choices::Choices;
 use crate::machines::mux::Event;
-use crate::oracle::falsify::{Kind, at_another_time, change, missing, next, reversed, twice, verdicts};
 use crate::oracle::mux::Bounded;
+use crate::oracle::mux::watched::Watched;
+use crate::oracle::tests::falsify::{Kind, at_another_time, change, missing, next, reversed, twice, verdicts};
 use core::time::Duration;
 use expect_test::expect;
 use poolhouse_core::mux::{AcquireError, MuxClosed};
 use poolhouse_core::{Cause, Instant};
 
-pub(super) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
+pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
     [
         ("an event is missing", |it, rng| missing(&mut it.events, rng)),
         ("an event is emitted twice", |it, rng| twice(&mut it.events, rng)),

@@ -1,16 +1,16 @@
 //! One falsified output of a pool: an event, or a call that does not reach the model.
 
-use super::Watched;
 use crate::choices::Choices;
 use crate::machines::pool::Event;
-use crate::oracle::falsify::{Kind, at_another_time, change, missing, reversed, twice, verdicts};
 use crate::oracle::pool::Bounded;
+use crate::oracle::pool::watched::Watched;
+use crate::oracle::tests::falsify::{Kind, at_another_time, change, missing, reversed, twice, verdicts};
 use core::time::Duration;
 use expect_test::expect;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, Clear, ClosedReason};
 use poolhouse_core::{Cause, Instant};
 
-pub(super) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 18] {
+pub(in crate::oracle::pool) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 18] {
     [
         ("an event is missing", |it, rng| missing(&mut it.events, rng)),
         ("an event is emitted twice", |it, rng| twice(&mut it.events, rng)),

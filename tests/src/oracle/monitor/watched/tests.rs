@@ -1,0 +1,3 @@
+//! Runs with one falsified output, and what they break.
+
+pub(super) mod falsified;
