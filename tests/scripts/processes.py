@@ -1,4 +1,4 @@
-"""Ends the processes of a session."""
+"""Runs commands in sessions of their own, and ends their processes."""
 
 import contextlib
 import os
@@ -30,3 +30,18 @@ def end_session(leader):
         if not left:
             break
         time.sleep(0.1)
+
+
+def run_session(command, limit, **options):
+    """Runs a command in a session of its own, and ends what is left of it at its end or after `limit` seconds.
+
+    Returns its status, or None if the limit ended it, and the output and the errors, if they are pipes.
+    """
+    leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
+    try:
+        output, errors = leader.communicate(timeout=limit)
+        return leader.returncode, output, errors
+    except subprocess.TimeoutExpired:
+        return None, "", ""
+    finally:
+        end_session(leader)

@@ -50,16 +50,22 @@ use simulation::Simulation;
 
 /// Rare behaviour of core that is forced in a quarter of the runs.
 ///
-/// The points of multiplexed pools are left out, because a run has none. Also left out are points
-/// that the pool's oracle reports as violations: `ServeOne` (P10), `PopulateLater` (P4) and
-/// `RefuseConn` (P31).
-pub const POINTS: [Point; 5] =
-    [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
+/// Left out are points that are violations here: `ServeOne` (P10), `PopulateLater` (P4),
+/// `RefuseConn` (P31), `RefuseWaiter` and `RefuseRequest` (P51).
+pub const POINTS: [Point; 7] = [
+    Point::OtherPlace,
+    Point::OtherStream,
+    Point::OtherTimeout,
+    Point::OtherAction,
+    Point::WakeSelectors,
+    Point::OldestAvailable,
+    Point::NewestOfEqual,
+];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 22] = [
-    "P1", "P5", "P8", "P10", "P11", "P19", "P22", "P42", "P43", "P51", "P53", "P54", "M1", "M2", "M3", "M4", "M6",
-    "S12", "S15", "S17", "S18", "S19",
+pub const CHECKED: [&str; 24] = [
+    "P1", "P5", "P8", "P10", "P11", "P15", "P19", "P22", "P31", "P42", "P43", "P51", "P53", "P54", "M1", "M2", "M3",
+    "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
 /// Executes one run.

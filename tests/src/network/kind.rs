@@ -226,6 +226,8 @@ kinds! {
     CheckOutFailed,
     /// A check-out times out.
     CheckOutTimeout,
+    /// A check-out of a pool of any connections times out while the pool has its maximum size.
+    PoolFull,
     /// A connection is established.
     Established,
     /// A connection is not established because the server is overloaded.

@@ -4,7 +4,7 @@
 //! before (P1, P2, P6, P32).
 //!
 //! The calls are unknown. A request that is dropped after it was granted a stream id, and before it
-//! is written, ends without an event: the caller knows how many those can be.
+//! is written, ends without an event: the caller knows when those can have ended.
 
 use crate::machines::mux::Event;
 use crate::oracle::{Checks, Violation};
@@ -41,25 +41,26 @@ struct Conn {
 
 /// The events of one pool so far.
 #[derive(Debug, Default)]
-struct Judge {
+struct Judge<'s> {
     options: Option<MuxOptions>,
     /// The largest number of requests of a connection, of all options so far.
     requests_max: u32,
     is_closed: bool,
     newest: u64,
     conns: BTreeMap<u64, Conn>,
-    /// Number of requests that have ended without an event, and its maximum.
+    /// Number of requests that have ended without an event.
     silent: usize,
-    silent_max: usize,
+    /// When requests have ended, of all pools, that may have had no event.
+    ends: &'s [Instant],
 }
 
 /// Checks the events of all pools. They must be closed at the end.
 ///
-/// - `silent_max`: the maximum number of requests that end without an event.
-pub(super) fn judge(trace: &MuxTrace, silent_max: usize, checks: &mut Checks) -> Judged {
-    let mut pools: BTreeMap<u32, Judge> = BTreeMap::new();
+/// - `ends`: when requests have ended that may have no event of their end, in order.
+pub(super) fn judge(trace: &MuxTrace, ends: &[Instant], checks: &mut Checks) -> Judged {
+    let mut pools: BTreeMap<u32, Judge<'_>> = BTreeMap::new();
     for (place, (at, pool, event)) in trace.iter().enumerate() {
-        let judge = pools.entry(*pool).or_insert_with(|| Judge { silent_max, ..Judge::default() });
+        let judge = pools.entry(*pool).or_insert_with(|| Judge { ends, ..Judge::default() });
         judge.event(*at, event, checks).map_err(|found| Violation {
             what: format!("{} (pool {pool}, event {place}: {event:?})", found.what),
             ..found
@@ -70,12 +71,12 @@ pub(super) fn judge(trace: &MuxTrace, silent_max: usize, checks: &mut Checks) ->
         checks.check("M6", is_over, || format!("connections are left at the end: {:?}", judge.conns))?;
     }
     let silent: usize = pools.values().map(|judge| judge.silent).sum();
-    checks.check("M4", silent <= silent_max, || {
-        format!("{silent} requests end without an event, but only {silent_max} were dropped or failed")
+    checks.check("M4", silent <= ends.len(), || {
+        format!("{silent} requests end without an event, but only {} were dropped or failed", ends.len())
     })
 }
 
-impl Judge {
+impl Judge<'_> {
     fn event(&mut self, at: Instant, event: &Event, checks: &mut Checks) -> Judged {
         let is_first = matches!(event, Event::PoolCreated(_));
         checks.check("M6", is_first == self.options.is_none(), || "the first event is PoolCreated".to_owned())?;
@@ -115,7 +116,9 @@ impl Judge {
             Event::Ready(number, duration) => {
                 let conn = self.conn(number, &[Stage::Establishing], checks)?;
                 conn.stage = Stage::Open;
-                checks.check("P32", at.saturating_since(conn.created) == duration, || "the duration".to_owned())?;
+                checks.check("P32", at.saturating_since(conn.created) == duration, || {
+                    "another duration of the establishment".to_owned()
+                })?;
             }
             Event::Trashed(number, in_flight) => {
                 self.conn(number, &[Stage::Open], checks)?.stage = Stage::Trashed;
@@ -147,8 +150,9 @@ impl Judge {
             Event::HeartbeatFailed(number) => self.established(number, checks)?.must_close = true,
             Event::Acquired(number, stream, _) => {
                 // Requests that have ended without an event still count here.
-                let max = self.requests_max as usize + self.silent_max;
+                let max = self.requests_max as usize + self.ends.partition_point(|end| *end <= at);
                 let conn = self.conn(number, &[Stage::Open], checks)?;
+                checks.check("M2", !conn.must_close, || format!("{number} must be closed"))?;
                 checks.check("M3", !conn.late.contains(&stream), || "the id waits for a late reply".to_owned())?;
                 let is_new = conn.in_flight.insert(stream);
                 let count = conn.in_flight.len();

@@ -51,7 +51,7 @@ pub(super) struct Operation {
     is_session: bool,
     /// The kinds of errors of which it must end with one, because the client is closed.
     closed_by: &'static [Kind],
-    text: String,
+    pub(super) text: String,
 }
 
 /// A command, and how it is run.
@@ -442,7 +442,9 @@ impl State {
             return self.violate(|| format!("operation {id} ends twice"));
         };
         // The time limit of a queued request ends it without an event, too.
-        self.silent_max += usize::from(!matches!(result, Some(Ok(()))));
+        if self.truth.deployment == Deployment::Cluster && operation.is_remote && !matches!(result, Some(Ok(()))) {
+            self.silent_ends.push(self.clock());
+        }
         let Some(result) = result else { return };
         let clock = self.clock_ns();
         let jumped = self.jumped_at.is_some_and(|at| at >= operation.begun);
@@ -474,6 +476,7 @@ impl State {
                     Kind::OpAbandoned => self.is_abandoned,
                     _ => true,
                 };
+                self.counters.checks.add("P31");
                 if !has_cause {
                     self.violate(|| format!("P31: an operation fails for a reason that is not its own: {error}"));
                 }
@@ -498,7 +501,7 @@ impl State {
 
     /// The tolerance for the end of a wait.
     pub(super) const fn late_max(&self) -> u64 {
-        // A timer that was late when the faults stopped may fire later.
+        // A task that was ready when the faults stopped may wait for the host.
         match self.peace_from {
             Some(from) if self.now >= from + 1_000 * MS => MS,
             Some(_) | None => LATE_MAX,
@@ -522,7 +525,7 @@ impl State {
 
     /// Whether an operation after the faults may fail in this way.
     fn is_excused(&self, operation: &Operation, kind: Kind) -> bool {
-        // Its own connection was broken by a fault.
+        // A connection that a fault had broken was closed meanwhile.
         let is_broken = self.broken_closed_at >= operation.begun;
         // Another operation has closed a broken connection: the pool was cleared, and the server is
         // checked again.
@@ -530,7 +533,8 @@ impl State {
         match (kind, self.truth.deployment) {
             (Kind::OpNetwork, _) => is_broken,
             (Kind::NoHost, Deployment::Cluster) => is_cleared,
-            (Kind::CheckOutTimeout, Deployment::Plain) => {
+            // Other operations keep the connections for longer.
+            (Kind::PoolFull, Deployment::Plain) => {
                 self.plan.options.wait_timeout.is_some_and(|limit| limit < Duration::from_secs(1))
             }
             (

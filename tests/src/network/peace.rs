@@ -86,12 +86,7 @@ impl Simulation {
         self.sim.with(|state| {
             let left: Vec<_> = state.operations.values().filter(|operation| !operation.hangs).collect();
             state.counters.checks.add("P51");
-            assert!(
-                left.is_empty(),
-                "P51: {} operations do not end, the first of them: {:?}",
-                left.len(),
-                left.first()
-            );
+            assert!(left.is_empty(), "P51: {} operations do not end, the first of them: {}", left.len(), left[0].text);
         });
         if self.sim.with(|state| state.broken_closed_at < judged_from) {
             self.sim.with(|state| state.counters.checks.add("S12"));

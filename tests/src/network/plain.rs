@@ -79,6 +79,8 @@ pub(super) struct Attempts {
     open: u32,
     /// Number of attempts that have failed since the last success.
     failures: u32,
+    /// The next attempts fail.
+    is_failing: bool,
     /// The last failure.
     failed_at: u64,
     /// The last attempt that ended at its time limit.
@@ -266,12 +268,13 @@ impl State {
         if self.peace || !self.plan.fails_often {
             return (0, false);
         }
-        let fails = self.draws.network.one_in(2);
+        // Several failures cause a long pause, and a slow attempt that succeeds ends it.
+        self.attempts.is_failing ^= self.draws.network.one_in(4);
+        let (fails, longest) = (self.attempts.is_failing, self.draws.network.one_of(&[1, 1, 100, 800]));
         if fails {
             self.counters.count(Kind::ManagerFails);
         }
-        let wait = if self.draws.network.one_in(2) { 0 } else { self.draws.network.below(100) };
-        (u64::from(wait) * MS, fails)
+        (u64::from(self.draws.network.below(longest)) * MS, fails)
     }
 
     /// Checks that each connection that is pending is being opened, unless earlier failures require
@@ -327,15 +330,18 @@ impl State {
             PoolError::Interrupted => {
                 (Kind::OpInterrupted, attempts.panics.last().is_some_and(|at| *at >= begun.clock))
             }
-            PoolError::WaitTimeout { .. } => {
-                let limit = self.plan.options.wait_timeout.map(nanos);
+            PoolError::WaitTimeout { counts, .. } => {
+                let options = &self.plan.options;
+                let limit = options.wait_timeout.map(nanos);
                 let is_over = limit.is_some_and(|limit| self.clock_ns() >= begun.clock.saturating_add(limit));
-                (Kind::CheckOutTimeout, is_try || is_over)
+                let is_full = counts.in_use + counts.pending >= options.max_size;
+                (if is_full { Kind::PoolFull } else { Kind::CheckOutTimeout }, is_try || is_over)
             }
             PoolError::Closed => (Kind::OpClosed, self.is_closed),
             PoolError::Abandoned => (Kind::OpAbandoned, self.is_abandoned),
             _ => (Kind::OpProtocol, false),
         };
+        self.counters.checks.add("P31");
         if !is_own {
             self.violate(|| format!("P31: a check-out fails for a reason that is not its own: {error:?}"));
         }
@@ -358,6 +364,7 @@ pub(super) async fn on_pool(sim: &Sim, pool: &PlainPool, work: Work) -> Result<(
             };
             sim.with(|state| {
                 state.judge_check_out(begun, false);
+                state.counters.checks.add("P15");
                 if !is_try && line.is_unchecked && state.plan.options.check_before_reuse {
                     state.violate(|| "P15: a connection that was used before is not checked".to_owned());
                 }
@@ -413,7 +420,10 @@ impl State {
             let Some(end) = link.far.input.iter().position(|byte| *byte == b'\n') else { return };
             let line: Vec<u8> = link.far.input.drain(..=end).collect();
             let unread = link.flying as usize + link.near.input.len() + link.near.held.len();
-            assert!(unread == 0 || link.is_broken, "P5: a request before the reply to the previous one was read");
+            assert!(
+                unread == 0 || link.is_broken,
+                "P5: a request was sent before the reply to the previous one was read"
+            );
             if self.roll_back(id, &[Kind::ResetBefore]).is_some() {
                 let at = self.now + self.delay();
                 return self.cut(id, at);

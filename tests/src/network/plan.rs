@@ -282,7 +282,7 @@ impl Plan {
             chances: choices.one_in(4),
             options: draw_options(choices),
             is_read: choices.one_in(2),
-            fails_often: choices.one_in(3),
+            fails_often: choices.one_in(2),
         }
     }
 

@@ -537,12 +537,11 @@ impl Simulation {
         }
         let (mux_trace, trace) = (core::mem::take(&mut self.mux_trace), self.trace.take());
         let judged = self.sim.with(|state| {
-            let silent_max = state.silent_max;
-            let State { counters, .. } = state;
+            let State { counters, silent_ends, .. } = state;
             if let Some(trace) = trace {
                 trace.judge(&mut counters.checks)?;
             }
-            mux_events::judge(&mux_trace, silent_max, &mut counters.checks)
+            mux_events::judge(&mux_trace, silent_ends, &mut counters.checks)
         });
         judged.unwrap_or_else(|violation| panic!("{violation}"));
     }

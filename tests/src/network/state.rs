@@ -48,6 +48,8 @@ pub(super) struct Command {
 struct Timer {
     /// The time for which it was set, on the client's clock.
     at: u64,
+    /// How much later it fires.
+    late: u64,
     waker: Waker,
 }
 
@@ -78,8 +80,8 @@ pub(super) struct State {
     pub(super) is_disturbing: bool,
     /// Timers by the time at which they fire on the client's clock, which is not earlier than that
     /// for which they were set.
-    timers: BTreeMap<(u64, u64), Timer>,
-    next_timer: u64,
+    timers: BTreeMap<u64, Timer>,
+    timers_set: u64,
     /// Tasks to wake when the state is unlocked.
     wakes: Vec<Waker>,
     /// The first effect of the client while all tasks are being polled although nothing has
@@ -96,9 +98,9 @@ pub(super) struct State {
     pub(super) closed_by: &'static [Kind],
     /// The executor has dropped a background task.
     pub(super) is_abandoned: bool,
-    /// Number of requests to a cluster that were dropped or have failed: they may end without an
-    /// event of their pool.
-    pub(super) silent_max: usize,
+    /// When requests to a cluster were dropped or have failed: they may end without an event of
+    /// their pool.
+    pub(super) silent_ends: Vec<Instant>,
     /// When the faults have stopped.
     pub(super) peace_from: Option<u64>,
     /// A router that refuses new connections because it is overloaded.
@@ -134,7 +136,7 @@ impl State {
             is_disturbed: false,
             is_disturbing: false,
             timers: BTreeMap::new(),
-            next_timer: 0,
+            timers_set: 0,
             wakes: Vec::new(),
             effect: None,
             operations: BTreeMap::new(),
@@ -144,7 +146,7 @@ impl State {
             is_closed: false,
             closed_by: &[],
             is_abandoned: false,
-            silent_max: 0,
+            silent_ends: Vec::new(),
             peace_from: None,
             shedding: None,
             attempts: Attempts::default(),
@@ -187,21 +189,25 @@ impl State {
     }
 
     /// Sets a timer. Returns its key.
-    pub(super) fn set_timer(&mut self, at: Instant, waker: Waker) -> (u64, u64) {
-        let at = at.as_nanos();
-        let mut due = at;
+    pub(super) fn set_timer(&mut self, at: Instant, waker: Waker) -> u64 {
+        let mut late = 0;
         if !self.peace && self.plan.comes(Kind::LateTimer, &mut self.draws.host) {
             self.counters.count(Kind::LateTimer);
-            due = due.saturating_add(u64::from(self.draws.host.below(800)) * MS);
+            late = u64::from(self.draws.host.below(800)) * MS;
         }
-        self.next_timer += 1;
-        let key = (due, self.next_timer);
-        self.timers.insert(key, Timer { at, waker });
-        key
+        self.timers_set += 1;
+        self.timers.insert(self.timers_set, Timer { at: at.as_nanos(), late, waker });
+        self.timers_set
+    }
+
+    /// The next timer that fires: its time, and its key. After the faults, none is late.
+    fn next_timer(&self) -> Option<(u64, u64)> {
+        let due = |timer: &Timer| timer.at.saturating_add(if self.peace { 0 } else { timer.late });
+        self.timers.iter().map(|(key, timer)| (due(timer), *key)).min()
     }
 
     /// Whether a timer has not fired. Its waker is replaced.
-    pub(super) fn is_set(&mut self, key: (u64, u64), waker: &Waker) -> bool {
+    pub(super) fn is_set(&mut self, key: u64, waker: &Waker) -> bool {
         let timer = self.timers.get_mut(&key);
         let is_set = timer.is_some();
         if let Some(timer) = timer {
@@ -210,7 +216,7 @@ impl State {
         is_set
     }
 
-    pub(super) fn clear_timer(&mut self, key: (u64, u64)) {
+    pub(super) fn clear_timer(&mut self, key: u64) {
         self.timers.remove(&key);
     }
 
@@ -232,7 +238,7 @@ impl State {
 
     /// The time of the next event or timer.
     pub(super) fn next_time(&self) -> Option<u64> {
-        let timer = self.timers.first_key_value().map(|(key, _)| key.0.saturating_sub(self.skew).max(self.now));
+        let timer = self.next_timer().map(|(at, _)| at.saturating_sub(self.skew).max(self.now));
         [timer, self.net.next_time()].into_iter().flatten().min()
     }
 
@@ -244,9 +250,11 @@ impl State {
     /// Fires the next timer, if it is due.
     pub(super) fn fire(&mut self) -> bool {
         let clock = self.clock_ns();
-        let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= clock) else { return false };
-        self.wakes.push(entry.remove().waker);
-        true
+        let key = self.next_timer().filter(|(at, _)| *at <= clock).map(|(_, key)| key);
+        let timer = key.and_then(|key| self.timers.remove(&key));
+        let fires = timer.is_some();
+        self.wakes.extend(timer.map(|timer| timer.waker));
+        fires
     }
 
     /// The latency of a message.
@@ -447,7 +455,8 @@ impl State {
     pub(super) fn is_executed(&mut self, number: i64) -> bool {
         let command = self.commands.get_mut(&number).expect("a command of the application");
         command.executed += 1;
-        assert!(command.executed <= command.executions_max, "command {number} was executed {} times", command.executed);
+        let (executed, max) = (command.executed, command.executions_max);
+        assert!(executed <= max, "command {number} was executed {executed} times, but at most {max} is allowed");
         let (is_first, hangs) = (command.executed == 1, command.hangs);
         self.counters.count(if is_first { Kind::Executed } else { Kind::ExecutedAgain });
         !hangs
