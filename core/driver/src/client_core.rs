@@ -438,7 +438,12 @@ impl<R: Runtime> ClientCore<R> {
     ///
     /// Source: Client Side Operations Timeout, "Server Selection" (CMAP-28).
     pub fn check_out_limit(&self, deadline: Option<Instant>) -> Option<Instant> {
-        deadline.map(|at| at.min(self.now().saturating_add(self.config.server_selection_timeout)))
+        deadline.and_then(|_| self.limit_at(self.now(), deadline))
+    }
+
+    /// [`ClientCore::check_out_limit`] of an attempt that begins at `now`.
+    fn limit_at(&self, now: Instant, deadline: Option<Instant>) -> Option<Instant> {
+        deadline.map(|at| at.min(now.saturating_add(self.config.server_selection_timeout)))
     }
 
     /// Selects a server and checks a connection out of its pool.
@@ -458,13 +463,17 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        let limit = self.check_out_limit(deadline);
-        // A cached server needs no selection future.
-        let server = match self.suitable_server(request)? {
-            Some(server) => server,
-            None => self.wait_for_server(request, limit).await?,
+        let Some(server) = self.suitable_server(request)? else {
+            let limit = self.check_out_limit(deadline);
+            let server = self.wait_for_server(request, limit).await?;
+            return CheckingOut::new(self, server, limit, deadline).await;
         };
-        CheckingOut::new(self, server, limit, deadline).await
+        let mut checking_out = CheckingOut::new(self, server, None, deadline);
+        // Most check-outs end here.
+        match checking_out.begin(|now| self.limit_at(now, deadline)) {
+            Some(outcome) => outcome,
+            None => checking_out.await,
+        }
     }
 
     /// Checks a connection out of the pool of a selected server.

@@ -429,11 +429,12 @@ pub(super) trait Drive {
     /// [`Drive::poll_claim`] registers it.
     ///
     /// - `clock`: read under the lock, and only if the time matters.
+    /// - `deadline`: called under the lock, with the time, if no connection is available.
     #[inline]
     fn check_out(
         &self,
         clock: impl FnOnce() -> Instant,
-        deadline: Option<Instant>,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
     ) -> Result<Begun<Self::Connection>, CheckOutError> {
         self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
             CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),

@@ -249,7 +249,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     {
         pool.check_fork()?;
         // A deadline in the past: the check-out does not wait.
-        match pool.check_out(|| pool.runtime.now(), Some(Instant::ORIGIN)) {
+        match pool.check_out(|| pool.runtime.now(), |_| Some(Instant::ORIGIN)) {
             Ok(Begun::Granted(connection, lease)) => {
                 let mut pooled = Pooled::new(pool, lease, connection);
                 pooled.mark_used();
@@ -274,7 +274,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 begun.set(Some(now));
                 now
             };
-            let outcome = match self.check_out(clock, deadline) {
+            let outcome = match self.check_out(clock, |_| deadline) {
                 Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
                 Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
                 Err(error) => Err(error),

@@ -190,7 +190,20 @@ impl<R: Runtime> ClientCore<R> {
         Ok(self.state.with(|state| state.choose(request, || self.runtime().entropy())))
     }
 
-    pub(super) async fn wait_for_server(
+    /// With a heap, the future is boxed: few operations wait for a server, and the futures of the
+    /// others are smaller.
+    pub(super) fn wait_for_server(
+        &self,
+        request: &SelectionRequest<'_>,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
+        let waiting = self.wait_for_suitable(request, deadline);
+        #[cfg(feature = "alloc")]
+        let waiting = alloc::boxed::Box::pin(waiting);
+        waiting
+    }
+
+    async fn wait_for_suitable(
         &self,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,

@@ -8,7 +8,7 @@ use crate::driven::{Begun, Drive};
 use poolhouse_core::pool::{ConnId, EstablishError, Health, WaiterId};
 
 fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<crate::connection::Held<Bench>> {
-    server.check_out(|| bench.now(), None).expect("a free waiter slot")
+    server.check_out(|| bench.now(), |_| None).expect("a free waiter slot")
 }
 
 fn queue(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> WaiterId {

@@ -22,7 +22,7 @@ fn clock_is_read_only_if_idle_connections_perish() {
         let returned = rig.pool.check_in_with(|| clock(now), lease, Health::Healthy, &mut ());
         returned.expect("a lease of this pool");
         assert_eq!(rig.counts(), [0, 1, 0, 0]);
-        let granted = rig.pool.check_out_with(|| clock(now), None, &mut ());
+        let granted = rig.pool.check_out_with(|| clock(now), |_| None, &mut ());
         assert!(matches!(granted, Ok(CheckOut::Granted(_))));
         assert_eq!(count, 2 * reads);
     }
@@ -39,9 +39,9 @@ fn clock_is_read_once_for_an_enabled_observer_and_for_a_waiter() {
         at(1)
     };
     rig.pool.check_in_with(&mut clock, lease, Health::Healthy, &mut rig.seen).expect("a lease of this pool");
-    let granted = rig.pool.check_out_with(&mut clock, None, &mut rig.seen);
+    let granted = rig.pool.check_out_with(&mut clock, |_| None, &mut rig.seen);
     assert!(matches!(granted, Ok(CheckOut::Granted(_))));
-    while let Ok(CheckOut::Granted(_)) = rig.pool.check_out_with(&mut clock, None, &mut ()) {}
+    while let Ok(CheckOut::Granted(_)) = rig.pool.check_out_with(&mut clock, |_| None, &mut ()) {}
     assert_eq!(count, 3);
 }
 

@@ -512,7 +512,7 @@ impl<M: Bounded> Watched<M> {
     pub fn check_out_without_clock(&mut self) -> Lease {
         let now = Instant::from_nanos(self.model.now());
         let fired = chance::fired();
-        let outcome = self.pool.check_out_with(|| panic!("the clock was read"), None, &mut ());
+        let outcome = self.pool.check_out_with(|| panic!("the clock was read"), |_| None, &mut ());
         self.note_fired(fired);
         let Ok(CheckOut::Granted(lease)) = outcome else { panic!("a connection is available, but: {outcome:?}") };
         let conn = number(lease.conn());
