@@ -378,9 +378,9 @@ impl<M: Memory> Pool<M> {
 
     /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once. It is not read if the connection becomes available,
-    /// `maxIdleTimeMS` is not set and the observer is not [enabled](Observer::is_enabled). The time
-    /// of the call is then that of the last reading.
+    /// The clock is read at most once. It is not read if the connection becomes available or goes to
+    /// a waiter, no waiter has a time limit, `maxIdleTimeMS` is not set and the observer is not
+    /// [enabled](Observer::is_enabled). The time of the call is then that of the last reading.
     ///
     /// # Errors
     ///
@@ -394,9 +394,11 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
         let conn = lease.conn;
-        if !self.becomes_available(&lease, health) {
+        if self.has_waiters() || !self.is_reusable(&lease, health) {
             let Some(index) = self.leased(&lease) else { return Err(ForeignLease(lease)) };
-            self.return_conn(clock(), index, health, observer);
+            let is_timed = self.deadlines.earliest().is_some() || self.is_timed(observer);
+            let now = if is_timed || !self.is_reusable(&lease, health) { clock() } else { self.now };
+            self.return_conn(now, index, health, observer);
             return Ok(());
         }
         let mut now = self.now;

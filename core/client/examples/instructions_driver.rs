@@ -69,7 +69,6 @@ fn main() {
         }
         drop(black_box(held));
     }
-    sizes(&client);
     let before = ASKED.load(Ordering::Relaxed);
     match case.as_str() {
         "pool" => {
@@ -108,8 +107,4 @@ fn hand_over<'c>(client: &'c Client<Memory>, held: Guard<'c, Net<Memory>>) -> Gu
         Poll::Ready(guard) => guard.expect("a connection"),
         Poll::Pending => panic!("the connection was returned"),
     }
-}
-#[allow(dead_code)]
-fn sizes(client: &Client<Memory>) {
-    eprintln!("check_out {} core {} guard {} operr {} err {} conn {} res {} checking {}", size_of_val(&client.check_out()), size_of_val(&client.core().check_out(&SelectionRequest::WRITE, None)), size_of::<Guard<'_, Net<Memory>>>(), size_of::<poolhouse_driver::OperationError>(), size_of::<poolhouse_client::Error>(), size_of::<poolhouse_client::Connection<'_, Memory>>(), size_of::<Result<poolhouse_client::Connection<'_, Memory>, poolhouse_client::Error>>(), size_of::<poolhouse_driver::CheckingOut<'_, Net<Memory>>>());
 }

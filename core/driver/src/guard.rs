@@ -353,7 +353,8 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.core.check_fork()?;
         let limit = self.limit;
-        if self.waiter.is_none() {
+        let is_queued = self.waiter.is_some();
+        if !is_queued {
             if let Some(outcome) = self.begin(|_| limit) {
                 return Poll::Ready(outcome);
             }
@@ -361,7 +362,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
         let (Some(server), Some(id)) = (&self.server, self.waiter) else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
-        let Poll::Ready(claimed) = server.poll_claim(id, context.waker()) else { return Poll::Pending };
+        let Poll::Ready(claimed) = server.poll_claim(id, context.waker(), is_queued) else { return Poll::Pending };
         self.waiter = None;
         Poll::Ready(self.finish(claimed))
     }

@@ -422,12 +422,14 @@ struct Waiting<'p, M: Manager, R: BaseRuntime> {
 
 impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
     async fn outcome(mut self) -> Result<(Option<Held<M::Connection>>, Lease), CheckOutError> {
+        let mut is_registered = false;
         poll_fn(|context| {
             // In the child of a fork no outcome is ever decided.
             let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
                 return Poll::Ready(Err(CheckOutError::Cancelled));
             };
-            let claimed = self.pool.poll_claim(id, context.waker());
+            let claimed = self.pool.poll_claim(id, context.waker(), is_registered);
+            is_registered = true;
             if claimed.is_ready() {
                 self.id = None;
             }

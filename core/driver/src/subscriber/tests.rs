@@ -134,3 +134,25 @@ fn debug_of_a_subscription_shows_its_backlog() {
     let shown = alloc::format!("{subscription:?}");
     assert!(shown.contains("Queue { len: 2, lost: 3, .. }") && !shown.contains("PoolReady"), "{shown}");
 }
+
+#[test]
+fn subscription_receives_only_events_of_its_kinds() {
+    let subscribers = Subscribers::default();
+    let mut pools = subscribers.subscribe(EventKinds::POOLS, 8, |_| true);
+    let mut check_outs = subscribers.subscribe(EventKinds::CHECK_OUTS, 8, |_| true);
+    let kinds = |one: EventKinds| [EventKinds::POOLS, EventKinds::CHECK_OUTS].map(|other| one.intersects(other));
+    assert_eq!(kinds(subscribers.kinds()), [true, true]);
+    let pool = PoolId::new(1);
+    for event in [PoolEvent::PoolReady { pool }, PoolEvent::ConnectionCheckOutStarted { pool }] {
+        subscribers.publish(Instant::ORIGIN, EventRef::Pool(&event));
+    }
+    for (subscription, name) in [(&mut pools, "PoolReady"), (&mut check_outs, "ConnectionCheckOutStarted")] {
+        let Some(Notice::Event { event, .. }) = subscription.try_next() else { panic!("published") };
+        assert_eq!(alloc::format!("{event}"), name);
+        assert!(subscription.try_next().is_none());
+    }
+    drop(check_outs);
+    assert_eq!(kinds(subscribers.kinds()), [true, false]);
+    drop(pools);
+    assert_eq!(subscribers.kinds(), EventKinds::NONE);
+}

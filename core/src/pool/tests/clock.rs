@@ -100,3 +100,31 @@ fn check_in_changes_the_timeout_only_if_no_connection_is_available() {
     });
     assert_eq!(changes, [true, false]);
 }
+
+/// Without time limits and observers, a hand-over needs no time.
+#[test]
+fn hand_over_reads_the_clock_only_for_limits_and_observers() {
+    for (deadline, wait_queue_timeout, is_observed, reads) in
+        [(None, None, false, 0), (Some(at(50)), None, false, 1), (None, Some(ms(50)), false, 1), (None, None, true, 1)]
+    {
+        let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 1, wait_queue_timeout, ..DEFAULT });
+        rig.ready();
+        let lease = rig.lease();
+        let Ok(CheckOut::Queued(waiter)) = rig.pool.check_out(at(1), deadline, &mut ()) else {
+            panic!("the connection is in use")
+        };
+        let mut count = 0;
+        let clock = || {
+            count += 1;
+            at(2)
+        };
+        let returned = if is_observed {
+            rig.pool.check_in_with(clock, lease, Health::Healthy, &mut rig.seen)
+        } else {
+            rig.pool.check_in_with(clock, lease, Health::Healthy, &mut ())
+        };
+        returned.expect("a lease of this pool");
+        assert_eq!(count, reads);
+        assert!(matches!(rig.pool.claim(at(3), waiter), Claim::Granted(_)));
+    }
+}

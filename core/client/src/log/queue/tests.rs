@@ -282,3 +282,16 @@ fn visible_failures_each_fact_of_a_pool_has_one_line() {
     ];
     assert_eq!(lines, expected);
 }
+
+/// Messages about check-outs have the level *debug*.
+#[test]
+fn log_of_warnings_does_not_observe_check_outs() {
+    let warnings = LogOptions { connection: LevelFilter::WARN, topology: LevelFilter::WARN, ..LogOptions::DEFAULT };
+    for (options, is_observed) in [(LogOptions::DEFAULT, true), (warnings, false)] {
+        let queue = LogQueue::new(options);
+        capture(|| {
+            assert!(queue.kinds().intersects(EventKinds::POOLS) && queue.kinds().intersects(EventKinds::TOPOLOGY));
+            assert_eq!(queue.kinds().intersects(EventKinds::CHECK_OUTS), is_observed);
+        });
+    }
+}
