@@ -59,8 +59,8 @@ use host::{Change, Effects, Host};
 use plan::Hosts;
 use poolhouse_core::{Instant, ServerId};
 use poolhouse_driver::{
-    BaseRuntime as _, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
-    TaskGuard,
+    BaseRuntime as _, EventKinds, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers,
+    Subscription, TaskGuard,
 };
 use std::hash::RandomState;
 use std::sync::Mutex;
@@ -123,7 +123,7 @@ impl<P: Platform + Default> Session<P> {
     /// As [`Session::new`].
     pub fn new_subscribed(options: SessionOptions) -> Result<(Self, Subscription), Error> {
         let events = Subscribers::default();
-        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        let subscription = events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true);
         Ok((Self::with_platform(P::default(), options, events)?, subscription))
     }
 }
@@ -250,7 +250,7 @@ impl<P: Platform> Session<P> {
     /// subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.shared.events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
     /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`,

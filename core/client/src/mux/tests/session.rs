@@ -11,7 +11,7 @@ use core::pin::Pin;
 use core::task::Context;
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_cql::Response;
-use poolhouse_driver::{Event, Notice, Subscription};
+use poolhouse_driver::{Event, EventKinds, Notice, Subscription};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -180,7 +180,7 @@ impl Stage {
         let platform = Still::default();
         platform.with(|rig| rig.scripts = scripts.into_iter().collect());
         let events = Subscribers::default();
-        let heard = events.subscribe(64, |_| true);
+        let heard = events.subscribe(EventKinds::ALL, 64, |_| true);
         let session = Session::with_platform(platform.clone(), options.version(Version::V4), events);
         Self { platform, session: session.expect("the options are right"), events: heard }
     }
