@@ -6,7 +6,8 @@
 //! any order. The caller encodes requests and decodes replies: see [`poolhouse_cql`].
 //!
 //! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
-//!   cancels the request at any point.
+//!   cancels the request at any point. [`Session::request_all`] sends many requests by one future,
+//!   at less cost for each.
 //! - Each connection has a task. It establishes the connection, then writes the envelopes that
 //!   requests have queued and passes replies to their requests. One more task, the keeper, handles
 //!   the timeouts of all pools and starts the connection tasks.
@@ -28,6 +29,7 @@ mod options;
 mod plan;
 mod reply;
 mod request;
+mod request_all;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -349,6 +351,19 @@ impl<P: Platform> Shared<P> {
         let result = host.change(now, &self.events, &mut effects, change);
         self.run_effects(effects);
         result
+    }
+
+    /// [`Self::step`] in the drop of a request's future.
+    #[cold]
+    fn step_in_drop(&self, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>)) {
+        // In the child of a fork, the request belongs to the parent process.
+        if self.is_forked() {
+            return;
+        }
+        // The drop may run during a panic of the clock. A time in the past is safe: a pool replaces
+        // it by the latest time that it has received.
+        let now = Net::<P>::contain(|| self.now()).unwrap_or(Instant::ORIGIN);
+        self.step_at(now, host, change);
     }
 
     /// Runs the effects of changes. Returns the empty buffer of the wakers, for reuse.

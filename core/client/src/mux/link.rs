@@ -9,6 +9,7 @@
 use super::Shared;
 use super::host::{Effects, Host, Output};
 use super::options::PORT_DEFAULT;
+use super::reply::{Reply, copy_body};
 use crate::Platform;
 use crate::net::{Net, Stream};
 use crate::resolver::before;
@@ -16,6 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use bytes::BytesMut;
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
@@ -24,7 +26,7 @@ use poolhouse_core::mux::MuxConnId;
 use poolhouse_core::{Cause, HostAddress};
 use poolhouse_cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
-    Header, Password, Version,
+    Password, Version,
 };
 use poolhouse_driver::{BaseRuntime as _, Runtime as _};
 use poolhouse_wire::peer_text::one_line;
@@ -36,12 +38,6 @@ const INPUT_BYTES: usize = 32 * 1024;
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
 /// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
-
-/// An envelope that was received.
-pub(super) struct Incoming {
-    pub(super) header: Header,
-    pub(super) body: Vec<u8>,
-}
 
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
@@ -259,15 +255,18 @@ struct Io<'a, P: Platform> {
     sent: usize,
     flush_is_due: bool,
     input: Vec<u8>,
-    batch: Vec<Incoming>,
+    batch: Vec<Reply>,
+    /// The bodies of small replies are taken from it.
+    bodies: BytesMut,
     wakers: Vec<Waker>,
 }
 
 impl<'a, P: Platform> Io<'a, P> {
     fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
         let (envelopes, segments, batch, wakers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let input = vec![0; INPUT_BYTES];
-        Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
+        let (input, bodies) = (vec![0; INPUT_BYTES], BytesMut::new());
+        let (sent, flush_is_due) = (0, false);
+        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, wakers }
     }
 
     /// Writes and reads. Ready when the pool closes the connection, or with the cause of its
@@ -377,10 +376,8 @@ impl<'a, P: Platform> Io<'a, P> {
             if envelope.header.stream == EVENT_STREAM {
                 continue;
             }
-            let mut body = Vec::new();
-            body.try_reserve_exact(envelope.body.len()).map_err(|_| Cause::Resources)?;
-            body.extend_from_slice(envelope.body);
-            self.batch.push(Incoming { header: envelope.header, body });
+            let body = copy_body(envelope.body, &mut self.bodies).map_err(|_| Cause::Resources)?;
+            self.batch.push(Reply { host: self.host.id, header: envelope.header, body });
         }
     }
 }

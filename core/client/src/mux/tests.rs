@@ -2,11 +2,10 @@
 
 mod session;
 
-use super::host::{Answer, Change, Effects, Failure, Host, Message, Output};
-use super::link::Incoming;
+use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
-use super::{Rejection, RejectionReason, RequestError};
+use super::{Rejection, RejectionReason, Reply, RequestError};
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -89,7 +88,7 @@ impl Rig {
         self.step(|change| change.begin(Message { request: &request, flags }, deadline, waker))
     }
 
-    fn poll(&mut self, slot: u32, text: &str) -> Poll<Result<Answer, Failure>> {
+    fn poll(&mut self, slot: u32, text: &str) -> Poll<Outcome> {
         if let Some(outcome) = self.host.outcome(slot) {
             return Poll::Ready(outcome);
         }
@@ -125,7 +124,7 @@ impl Rig {
                 opcode: Opcode::Result,
                 length_bytes: 2,
             };
-            batch.push(Incoming { header, body: stream.to_be_bytes().to_vec() });
+            batch.push(Reply { host: self.host.id, header, body: stream.to_be_bytes().to_vec().into() });
         }
         self.step(|change| change.dispatch(conn, &mut batch));
     }
@@ -152,7 +151,7 @@ fn replies_reach_their_requests_in_any_order() {
     assert!(matches!(rig.poll(slots[1], "a"), Poll::Pending));
     for place in [0, 2] {
         let Poll::Ready(Ok(answer)) = rig.poll(slots[place], "a") else { panic!("it is answered") };
-        assert_eq!(answer.body, sent[place].to_be_bytes());
+        assert_eq!(answer.body(), sent[place].to_be_bytes());
     }
     rig.reply(conn, &[sent[1]]);
     assert!(matches!(rig.poll(slots[1], "a"), Poll::Ready(Ok(_))));
@@ -311,8 +310,9 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
         host(Distance::Local, 3),
     ]));
     let asked = |turn, chosen: Option<&[MuxId]>| {
-        let mut plan = Plan::of(Arc::clone(&hosts), turn, chosen);
-        let mut asked = Vec::new();
+        let Some(first) = hosts.first(turn, chosen) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen);
+        let mut asked = vec![first.id.get()];
         while let Some(host) = plan.next() {
             asked.push(host.id.get());
         }
@@ -322,6 +322,8 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
     assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
     assert_eq!(asked(0, Some(&[MuxId::new(11), MuxId::new(99), MuxId::new(20)])), [11, 20]);
+    assert_eq!(asked(0, Some(&[99, 2, 99, 2, 1].map(MuxId::new))), [2, 2, 1]);
+    assert_eq!(asked(0, Some(&[MuxId::new(99)])), []);
     assert_eq!(asked(0, Some(&[])), []);
 }
 
@@ -427,14 +429,14 @@ fn a_plan_continues_with_replaced_hosts() {
     };
     let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1), host(Distance::Local, 2)]));
     let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2), host(Distance::Local, 3)]));
-    let mut plan = Plan::of(Arc::clone(&before), 0, None);
-    for id in [Some(1), Some(2), None] {
+    let mut plan = Plan::after(MuxId::new(1), Arc::clone(&before), 0, None);
+    for id in [Some(2), None] {
         assert_eq!(plan.next().map(|host| host.id.get()), id);
     }
     let rejections = [closed(1), closed(2)];
-    assert!(!plan.renew_by(&before, &rejections), "they are the same");
-    assert!(!plan.renew_by(&after, &[]), "nobody is gone");
-    assert!(plan.renew_by(&after, &rejections));
+    assert!(!plan.renew(Arc::clone(&before), &rejections), "they are the same");
+    assert!(!plan.renew(Arc::clone(&after), &[]), "no host was removed");
+    assert!(plan.renew(Arc::clone(&after), &rejections));
     assert_eq!(plan.next().map(|host| host.id.get()), Some(3));
     assert!(plan.next().is_none());
 }
@@ -581,7 +583,7 @@ fn reply_of(opcode: Opcode, body: &[u8]) -> super::Reply {
         opcode,
         length_bytes: u32::try_from(body.len()).expect("short"),
     };
-    super::Reply { host: MuxId::new(7), header, body: body.to_vec() }
+    super::Reply { host: MuxId::new(7), header, body: body.to_vec().into() }
 }
 
 #[test]

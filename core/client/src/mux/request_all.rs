@@ -1,0 +1,243 @@
+//! Many requests by one future.
+
+use super::error::RequestError;
+use super::host::{Host, Outcome};
+use super::request::{RequestOptions, Terms, Tried, check_opcode};
+use super::{Reply, Session};
+use crate::Platform;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker, ready};
+use poolhouse_core::Instant;
+use poolhouse_cql::Request;
+
+/// The number of requests that begin under one lock of a host. More would delay the other users of
+/// the host.
+const BEGIN_MAX: usize = 1024;
+
+impl<P: Platform> Session<P> {
+    /// Sends many requests, and waits for all answers. Returns the result of each request, in the
+    /// order of the requests.
+    ///
+    /// The requests go to one host, the next in the query plan; the requests of the next call go to
+    /// the host after it. Each request then is on its own, as by [`Session::request`]: it waits for
+    /// a stream id, goes to further hosts if a host does not take it, and succeeds or fails. The
+    /// requests that one host does not take are divided among the others. A pool's queue limits
+    /// apply: `max_requests_per_connection` and `max_queue_size` of a host bound the number of
+    /// requests that it takes from one call, too.
+    ///
+    /// - `requests`: as [`Session::request`] takes them, any number. The server may execute them in
+    ///   any order.
+    ///
+    /// Dropping the future cancels the requests that have no result, as with [`Session::request`];
+    /// results that have arrived are lost.
+    ///
+    /// Cost: a third to a half of that of a future for each request: the requests begin under one
+    /// lock of the host (one for each 1,024), the replies of one read wake the task once, and are
+    /// taken under one lock. Some 200 bytes for each request until the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Each request has its own [`RequestError`]. The time limit is that of each request, from the
+    /// first poll; when it has passed, the results that have arrived are returned, and
+    /// [`RequestError::TimedOut`] for each of the others.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use poolhouse_client::Platform;
+    /// use poolhouse_client::mux::{RequestError, Session};
+    /// use poolhouse_cql::{Consistency, Parameters, Request};
+    ///
+    /// /// Returns the bodies of the answers to these statements.
+    /// async fn read<P: Platform>(session: &Session<P>, statements: &[&str]) -> Result<Vec<Vec<u8>>, RequestError> {
+    ///     let query = |text: &&'static str| Request::Query { text, parameters: Parameters::new(Consistency::One) };
+    ///     # let query = |text| Request::Query { text, parameters: Parameters::new(Consistency::One) };
+    ///     let requests: Vec<_> = statements.iter().map(|text| query(text)).collect();
+    ///     let results = session.request_all(&requests).await;
+    ///     results.into_iter().map(|result| result.map(|reply| reply.into_body())).collect()
+    /// }
+    /// ```
+    pub fn request_all<'a>(
+        &'a self,
+        requests: &'a [Request<'a>],
+    ) -> impl Future<Output = Vec<Result<Reply, RequestError>>> + use<'a, P> {
+        self.request_all_with(requests, RequestOptions::default())
+    }
+
+    /// [`Session::request_all`] with options, which apply to each request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request_all`].
+    pub fn request_all_with<'a>(
+        &'a self,
+        requests: &'a [Request<'a>],
+        options: RequestOptions<'a>,
+    ) -> impl Future<Output = Vec<Result<Reply, RequestError>>> + use<'a, P> {
+        RequestAll {
+            terms: Terms::new(&self.inner.shared, options),
+            requests,
+            results: None,
+            missing: requests.len(),
+            batches: Vec::new(),
+            tried: BTreeMap::new(),
+            outcomes: Vec::new(),
+        }
+    }
+}
+
+/// The requests of one call. Dropping it cancels those that have no result.
+struct RequestAll<'a, P: Platform> {
+    terms: Terms<'a, P>,
+    requests: &'a [Request<'a>],
+    /// The results so far; `None` before the first poll.
+    results: Option<Vec<Option<Result<Reply, RequestError>>>>,
+    /// The number of results that are missing.
+    missing: usize,
+    /// The hosts that have, or had, requests of this call, and the slot of the batch at each.
+    batches: Vec<(Arc<Host>, u32)>,
+    /// The hosts that did not take a request, by the index of the request.
+    tried: BTreeMap<usize, Box<Tried<'a>>>,
+    /// Empty; kept for its memory.
+    outcomes: Vec<(usize, Outcome)>,
+}
+
+/// A request that goes to another host: the host, and the index of the request.
+type Next = (Arc<Host>, usize);
+
+impl<P: Platform> RequestAll<'_, P> {
+    fn advance(&mut self, waker: &Waker) -> Poll<()> {
+        if let Err(error) = self.terms.shared.check_fork() {
+            self.fail_all(&error);
+            return Poll::Ready(());
+        }
+        if self.results.is_none() {
+            self.start();
+        }
+        loop {
+            let mut refused = Vec::new();
+            for place in 0..self.batches.len() {
+                self.take_outcomes(place, waker, &mut refused);
+            }
+            if refused.is_empty() {
+                break;
+            }
+            refused.sort_by_key(|(host, _)| host.id);
+            for requests in refused.chunk_by(|(one, _), (other, _)| one.id == other.id) {
+                if let [(host, _), ..] = requests {
+                    self.begin(host, requests.iter().map(|(_, index)| *index), self.terms.shared.now());
+                }
+            }
+        }
+        if self.missing == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Sends all requests to the first host.
+    fn start(&mut self) {
+        let requests = self.requests;
+        self.results = Some(requests.iter().map(|_| None).collect());
+        for (index, request) in requests.iter().enumerate() {
+            if let Err(error) = check_opcode(request) {
+                self.finish(index, Err(error));
+            }
+        }
+        if self.missing == 0 {
+            return;
+        }
+        match self.terms.start() {
+            Ok((host, now)) => {
+                let valid = requests.iter().enumerate().filter(|(_, request)| check_opcode(request).is_ok());
+                self.begin(&host, valid.map(|(index, _)| index), now);
+            }
+            Err(error) => self.fail_all(&error),
+        }
+    }
+
+    /// Begins requests at a host.
+    fn begin(&mut self, host: &Arc<Host>, indices: impl Iterator<Item = usize>, now: Instant) {
+        let Self { terms, requests, batches, .. } = self;
+        let mut indices = indices.peekable();
+        while indices.peek().is_some() {
+            let known = batches.iter().find(|(known, _)| Arc::ptr_eq(known, host)).map(|(_, batch)| *batch);
+            let some = indices.by_ref().take(BEGIN_MAX);
+            let messages = some.map(|index| (index, terms.message(&requests[index])));
+            let batch = terms.shared.step_at(now, host, |change| change.begin_all(known, messages, terms.deadline));
+            if known.is_none() {
+                batches.push((Arc::clone(host), batch));
+            }
+        }
+    }
+
+    /// Takes the outcomes of the requests at a host. Requests that go to another host are added to
+    /// `refused`.
+    fn take_outcomes(&mut self, place: usize, waker: &Waker, refused: &mut Vec<Next>) {
+        let Some((host, batch)) = self.batches.get(place).map(|(host, batch)| (Arc::clone(host), *batch)) else {
+            return;
+        };
+        loop {
+            let mut outcomes = core::mem::take(&mut self.outcomes);
+            let are_granted = host.take_outcomes(batch, &mut outcomes, &mut Some(waker.clone()));
+            for (index, outcome) in outcomes.drain(..) {
+                let tried = self.tried.get(&index).map(Box::as_ref);
+                match self.terms.judge(&host, tried, outcome) {
+                    ControlFlow::Break(result) => self.finish(index, result),
+                    ControlFlow::Continue(reason) => {
+                        let mut tried = self.tried.remove(&index);
+                        match self.terms.pass_on(&mut tried, &host, index, reason) {
+                            Ok((next, _)) => {
+                                refused.push((next, index));
+                                self.tried.extend(tried.map(|tried| (index, tried)));
+                            }
+                            Err(error) => self.finish(index, Err(error)),
+                        }
+                    }
+                }
+            }
+            self.outcomes = outcomes;
+            if !are_granted {
+                return;
+            }
+            let Self { terms, requests, .. } = &*self;
+            terms.shared.step(&host, |change| change.send_granted(batch, |index| terms.message(&requests[index])));
+        }
+    }
+
+    fn finish(&mut self, index: usize, result: Result<Reply, RequestError>) {
+        if let Some(place @ None) = self.results.as_mut().and_then(|results| results.get_mut(index)) {
+            *place = Some(result);
+            self.missing -= 1;
+        }
+    }
+
+    /// Fails the requests that have no result.
+    fn fail_all(&mut self, error: &RequestError) {
+        for index in 0..self.requests.len() {
+            self.finish(index, Err(error.clone()));
+        }
+    }
+}
+
+impl<P: Platform> Future for RequestAll<'_, P> {
+    type Output = Vec<Result<Reply, RequestError>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        ready!(this.advance(context.waker()));
+        let results = this.results.replace(Vec::new()).unwrap_or_default();
+        assert_eq!(results.len(), this.requests.len(), "the future of requests is polled after it was ready");
+        Poll::Ready(results.into_iter().flatten().collect())
+    }
+}
+
+impl<P: Platform> Drop for RequestAll<'_, P> {
+    fn drop(&mut self) {
+        for (host, batch) in &self.batches {
+            self.terms.shared.step_in_drop(host, |change| change.cancel_all(*batch));
+        }
+    }
+}
