@@ -54,7 +54,7 @@ use core::fmt;
 use core::future::pending;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use core::task::{Poll, Waker};
+use core::task::Poll;
 use event_listener::Event;
 use hashbrown::{HashMap, HashSet};
 use host::{Change, Effects, Host};
@@ -236,7 +236,7 @@ impl<P: Platform> Session<P> {
                 host.change(now, &shared.events, &mut effects, |change| change.reconfigure(config));
             }
         }
-        shared.run_effects(effects);
+        shared.run_effects(&mut effects);
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl<P: Platform> Shared<P> {
     fn step_at<T>(&self, now: Instant, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
         let mut effects = Effects::default();
         let result = host.change(now, &self.events, &mut effects, change);
-        self.run_effects(effects);
+        self.run_effects(&mut effects);
         result
     }
 
@@ -366,16 +366,17 @@ impl<P: Platform> Shared<P> {
         self.step_at(now, host, change);
     }
 
-    /// Runs the effects of changes. Returns the empty buffer of the wakers, for reuse.
+    /// Runs the effects of changes.
     #[inline]
-    fn run_effects(&self, mut effects: Effects) -> Vec<Waker> {
+    fn run_effects(&self, effects: &mut Effects) {
         if effects.wake_keeper {
+            effects.wake_keeper = false;
             lock(&self.starting).append(&mut effects.establish);
             self.keeper.notify(usize::MAX);
         }
-        let buffer = effects.wake_all();
+        effects.wake_all();
+        effects.dropped = None;
         self.events.deliver();
-        buffer
     }
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
@@ -410,7 +411,7 @@ impl<P: Platform> Shared<P> {
             host.change(now, &self.events, &mut effects, |change| change.close());
         }
         drop(mux);
-        self.run_effects(effects);
+        self.run_effects(&mut effects);
         if self.closed.load(Ordering::Acquire) {
             self.close();
         }

@@ -158,12 +158,14 @@ impl Opcode {
     /// The number of the opcode.
     ///
     /// Source: Native Protocol, "opcode".
+    #[inline]
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
     /// The opcode with this number.
+    #[inline]
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -211,6 +213,7 @@ impl Opcode {
     }
 
     /// The direction in which the message is sent.
+    #[inline]
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
@@ -234,6 +237,7 @@ impl Opcode {
     }
 
     /// Whether a message of this kind can have this stream id.
+    #[inline]
     pub(super) const fn can_have(self, stream: i16) -> bool {
         match self {
             Self::Event => stream == EVENT_STREAM,
@@ -336,6 +340,7 @@ pub struct Header {
 
 impl Header {
     /// The header as its bytes.
+    #[inline]
     #[must_use]
     pub const fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let direction = match self.direction {
@@ -385,6 +390,7 @@ pub fn decode_header<'a>(
 }
 
 /// Checks a complete header.
+#[inline]
 pub(super) fn check_header(
     bytes: &[u8; HEADER_BYTES],
     expected: Expected,
@@ -417,6 +423,7 @@ pub(super) fn check_front(bytes: &[u8], expected: Expected) -> Result<(), CqlErr
     Ok(())
 }
 
+#[inline]
 fn check_version(byte: u8, expected: Expected) -> Result<Version, CqlError> {
     let number = byte & !RESPONSE;
     let Some(found) = Version::from_number(number) else {
@@ -432,6 +439,7 @@ fn check_version(byte: u8, expected: Expected) -> Result<Version, CqlError> {
     }
 }
 
+#[inline]
 fn check_opcode(number: u8, stream: i16, expected: Expected) -> Result<Opcode, CqlError> {
     let Some(opcode) = Opcode::from_number(number) else {
         return Err(CqlError::new(CqlErrorKind::OpcodeUnknown { opcode: number }, OPCODE_AT));

@@ -174,7 +174,7 @@ pub(super) struct Effects {
     waker: Option<Waker>,
     wakers: Vec<Waker>,
     /// A waker to drop.
-    dropped: Option<Waker>,
+    pub(super) dropped: Option<Waker>,
     /// Connections to establish.
     pub(super) establish: Vec<(Arc<Host>, MuxConnId)>,
     /// Whether the keeper task must establish connections, or read the deadlines again.
@@ -182,11 +182,6 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// With an empty buffer for wakers, for reuse.
-    pub(super) fn with_buffer(wakers: Vec<Waker>) -> Self {
-        Self { wakers, ..Self::default() }
-    }
-
     fn wake(&mut self, waker: &mut Option<Waker>) {
         let Some(waker) = waker.take() else { return };
         match &mut self.waker {
@@ -195,13 +190,14 @@ impl Effects {
         }
     }
 
-    /// Wakes all tasks. Returns the empty buffer of the wakers, for reuse.
-    pub(super) fn wake_all(mut self) -> Vec<Waker> {
-        for waker in self.waker.into_iter().chain(self.wakers.drain(..)) {
+    /// Wakes all tasks.
+    #[inline]
+    pub(super) fn wake_all(&mut self) {
+        if let Some(first) = self.waker.take() {
+            let mut wakers = core::iter::once(first).chain(self.wakers.drain(..));
             // The other tasks are woken even if a waker panics.
-            let _ = contain(|| waker.wake());
+            while contain(|| wakers.by_ref().for_each(Waker::wake)).is_none() {}
         }
-        self.wakers
     }
 }
 

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use core::future::poll_fn;
 use core::pin::pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
 use poolhouse_core::{Cause, HostAddress};
@@ -258,15 +258,16 @@ struct Io<'a, P: Platform> {
     batch: Vec<Reply>,
     /// The bodies of small replies are taken from it.
     bodies: BytesMut,
-    wakers: Vec<Waker>,
+    /// Empty; kept for its memory.
+    effects: Effects,
 }
 
 impl<'a, P: Platform> Io<'a, P> {
     fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
-        let (envelopes, segments, batch, wakers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (envelopes, segments, batch, effects) = (Vec::new(), Vec::new(), Vec::new(), Effects::default());
         let (input, bodies) = (vec![0; INPUT_BYTES], BytesMut::new());
         let (sent, flush_is_due) = (0, false);
-        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, wakers }
+        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, effects }
     }
 
     /// Writes and reads. Ready when the pool closes the connection, or with the cause of its
@@ -353,11 +354,10 @@ impl<'a, P: Platform> Io<'a, P> {
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
-            let mut effects = Effects::with_buffer(core::mem::take(&mut self.wakers));
-            let (shared, conn, batch) = (self.shared, self.conn, &mut self.batch);
-            self.host.change(shared.now(), &shared.events, &mut effects, |change| change.dispatch(conn, batch));
-            self.wakers = shared.run_effects(effects);
-            self.batch.clear();
+            let Self { shared, host, conn, batch, effects, .. } = self;
+            host.change(shared.now(), &shared.events, effects, |change| change.dispatch(*conn, batch));
+            shared.run_effects(effects);
+            batch.clear();
         }
         if let Some(memory) = self.socket.decoder.idle_memory() {
             for buffer in memory {

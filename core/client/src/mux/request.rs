@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 use core::ops::ControlFlow;
 use core::pin::Pin;
 use core::sync::atomic::Ordering;
@@ -66,8 +67,13 @@ impl<P: Platform> Session<P> {
     /// # Errors
     ///
     /// As [`Session::request`].
-    pub async fn query(&self, text: &str, consistency: Consistency) -> Result<Reply, RequestError> {
-        self.request(&Request::Query { text, parameters: Parameters::new(consistency) }).await
+    pub fn query<'a>(
+        &'a self,
+        text: &'a str,
+        consistency: Consistency,
+    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
+        let request = Request::Query { text, parameters: Parameters::new(consistency) };
+        Flight::new(&self.inner.shared, request, RequestOptions::default())
     }
 
     /// [`Session::request`] with options.
@@ -80,14 +86,7 @@ impl<P: Platform> Session<P> {
         request: &'a Request<'a>,
         options: RequestOptions<'a>,
     ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
-        Flight {
-            terms: Terms::new(&self.inner.shared, options),
-            request,
-            host: None,
-            slot: None,
-            tried: None,
-            has_ended: false,
-        }
+        Flight::new(&self.inner.shared, request, options)
     }
 }
 
@@ -263,9 +262,11 @@ pub(super) const fn check_opcode(request: &Request<'_>) -> Result<(), RequestErr
 }
 
 /// A request. Dropping it cancels the attempt at the current host.
-struct Flight<'a, P: Platform> {
+///
+/// - `R`: the request, or a reference to it.
+struct Flight<'a, P: Platform, R> {
     terms: Terms<'a, P>,
-    request: &'a Request<'a>,
+    request: R,
     /// The current host; `None` before the first poll.
     host: Option<Arc<Host>>,
     /// The slot at the current host, until its outcome is taken.
@@ -274,12 +275,22 @@ struct Flight<'a, P: Platform> {
     has_ended: bool,
 }
 
-impl<P: Platform> Flight<'_, P> {
+impl<'a, P: Platform, R> Flight<'a, P, R> {
+    const fn new(shared: &'a Shared<P>, request: R, options: RequestOptions<'a>) -> Self {
+        let terms = Terms::new(shared, options);
+        Self { terms, request, host: None, slot: None, tried: None, has_ended: false }
+    }
+}
+
+impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
     /// Begins an attempt at the current host. The outcome is available at once only if it fails.
     fn begin(&mut self, now: Instant, waker: &Waker) -> Poll<Outcome> {
         let Self { terms, request, host: Some(host), slot, .. } = self else { return Poll::Pending };
         let waker = waker.clone();
-        match terms.shared.step_at(now, host, |change| change.begin(terms.message(request), terms.deadline, waker)) {
+        match terms
+            .shared
+            .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), terms.deadline, waker))
+        {
             Ok(begun) => {
                 *slot = Some(begun);
                 Poll::Pending
@@ -295,7 +306,11 @@ impl<P: Platform> Flight<'_, P> {
             Some(outcome) => outcome,
             None => {
                 let mut waker = Some(waker.clone());
-                ready!(terms.shared.step(host, |change| change.poll(*slot, terms.message(request), &mut waker)))
+                ready!(terms.shared.step(host, |change| change.poll(
+                    *slot,
+                    terms.message((*request).borrow()),
+                    &mut waker
+                )))
             }
         };
         self.slot = None;
@@ -307,7 +322,7 @@ impl<P: Platform> Flight<'_, P> {
         let mut outcome = if self.host.is_some() {
             ready!(self.poll_slot(waker))
         } else {
-            check_opcode(self.request)?;
+            check_opcode(self.request.borrow())?;
             let (host, now) = self.terms.start()?;
             self.host = Some(host);
             ready!(self.begin(now, waker))
@@ -325,7 +340,7 @@ impl<P: Platform> Flight<'_, P> {
     }
 }
 
-impl<P: Platform> Future for Flight<'_, P> {
+impl<'a, P: Platform, R: Borrow<Request<'a>> + Unpin> Future for Flight<'a, P, R> {
     type Output = Result<Reply, RequestError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -337,7 +352,7 @@ impl<P: Platform> Future for Flight<'_, P> {
     }
 }
 
-impl<P: Platform> Drop for Flight<'_, P> {
+impl<P: Platform, R> Drop for Flight<'_, P, R> {
     fn drop(&mut self) {
         if let (Some(slot), Some(host)) = (self.slot.take(), &self.host) {
             self.terms.shared.step_in_drop(host, |change| change.cancel(slot));
