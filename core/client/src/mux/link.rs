@@ -369,7 +369,7 @@ impl<'a, P: Platform> Io<'a, P> {
 
     fn decode(&mut self, mut bytes: &[u8]) -> Result<(), Cause> {
         loop {
-            let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
+            let step = self.socket.decoder.decode(bytes)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
             let Some(envelope) = step.envelope else { return Ok(()) };
             // Events are unexpected: the session does not register for them.
