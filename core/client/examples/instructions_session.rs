@@ -145,7 +145,7 @@ impl<F: Future + ?Sized> Task<F> {
     }
 }
 
-/// A platform whose sockets answer each request as soon as it is written.
+/// A platform with sockets that answer each request as soon as it is written.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<Task<dyn Future<Output = ()> + Send>>>>);
 

@@ -50,7 +50,8 @@ impl<P: Platform> Session<P> {
     /// that is not polled any more keeps its stream id or its position in the queue. A connection
     /// with more than 64 MiB of output, because its server does not read, takes no more requests.
     ///
-    /// Cost: two short locks of the host; no allocation except for the answer's body.
+    /// Cost: two short locks of the host. Allocates only the answer's body, or a share of a buffer:
+    /// see [`Reply`].
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl<P: Platform> Session<P> {
     }
 }
 
-/// What the attempts of a request at several hosts have in common.
+/// The data that all attempts of a request share.
 pub(super) struct Terms<'a, P: Platform> {
     pub(super) shared: &'a Shared<P>,
     timeout: Option<Duration>,

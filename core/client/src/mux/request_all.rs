@@ -23,28 +23,28 @@ impl<P: Platform> Session<P> {
     /// Sends many requests, and waits for all answers. Returns the result of each request, in the
     /// order of the requests.
     ///
-    /// The requests go to one host, the next in the query plan; the requests of the next call go to
-    /// the host after it. Each request then is on its own, as by [`Session::request`]: it waits for
-    /// a stream id, goes to further hosts if a host does not take it, and succeeds or fails. The
-    /// requests that one host does not take are divided among the others. A pool's queue limits
-    /// apply: `max_requests_per_connection` and `max_queue_size` of a host bound the number of
-    /// requests that it takes from one call, too.
+    /// All requests of a call go to one host, the next in the query plan; those of the next call go
+    /// to the host after it. From then on each request is independent, as with
+    /// [`Session::request`]: it waits for a stream id, goes to the next host if a host does not take
+    /// it, and succeeds or fails. The requests that the first host does not take are divided among
+    /// the other hosts. The limits of the pools apply: at each host, the requests beyond
+    /// `max_requests_per_connection` wait, at most `max_queue_size` of them.
     ///
-    /// - `requests`: as [`Session::request`] takes them, any number. The server may execute them in
-    ///   any order.
+    /// - `requests`: as [`Session::request`] takes them, any number. Servers execute them in any
+    ///   order.
     ///
-    /// Dropping the future cancels the requests that have no result, as with [`Session::request`];
-    /// results that have arrived are lost.
+    /// Dropping the future cancels the requests without a result, as with [`Session::request`], and
+    /// drops the results.
     ///
-    /// Cost: a third to a half of that of a future for each request: the requests begin under one
-    /// lock of the host (one for each 1,024), the replies of one read wake the task once, and are
-    /// taken under one lock. Some 200 bytes for each request until the future is dropped.
+    /// Cost: about half of that of a future for each request. One lock of a host begins up to 1,024
+    /// requests, and one lock takes the replies that one read has received; for these the task is
+    /// woken once. Each request takes about 300 bytes until the future is dropped.
     ///
     /// # Errors
     ///
-    /// Each request has its own [`RequestError`]. The time limit is that of each request, from the
-    /// first poll; when it has passed, the results that have arrived are returned, and
-    /// [`RequestError::TimedOut`] for each of the others.
+    /// Each request has its own [`RequestError`]. The time limit begins for all of them at the first
+    /// poll. After it the results are those that have arrived, and [`RequestError::TimedOut`] for
+    /// each of the others.
     ///
     /// # Example
     ///
@@ -53,13 +53,13 @@ impl<P: Platform> Session<P> {
     /// use poolhouse_client::mux::{RequestError, Session};
     /// use poolhouse_cql::{Consistency, Parameters, Request};
     ///
-    /// /// Returns the bodies of the answers to these statements.
-    /// async fn read<P: Platform>(session: &Session<P>, statements: &[&str]) -> Result<Vec<Vec<u8>>, RequestError> {
-    ///     let query = |text: &&'static str| Request::Query { text, parameters: Parameters::new(Consistency::One) };
-    ///     # let query = |text| Request::Query { text, parameters: Parameters::new(Consistency::One) };
-    ///     let requests: Vec<_> = statements.iter().map(|text| query(text)).collect();
+    /// /// Returns the number of statements that have succeeded, and the first error.
+    /// async fn run<P: Platform>(session: &Session<P>, statements: &[&str]) -> (usize, Option<RequestError>) {
+    ///     let parameters = Parameters::new(Consistency::One);
+    ///     let requests: Vec<_> = statements.iter().map(|text| Request::Query { text, parameters }).collect();
     ///     let results = session.request_all(&requests).await;
-    ///     results.into_iter().map(|result| result.map(|reply| reply.into_body())).collect()
+    ///     let succeeded = results.iter().filter(|result| result.is_ok()).count();
+    ///     (succeeded, results.into_iter().find_map(Result::err))
     /// }
     /// ```
     pub fn request_all<'a>(

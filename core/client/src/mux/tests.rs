@@ -1,5 +1,6 @@
 //! Hosts and plans without a network: the tests act as the connections.
 
+mod batch;
 mod session;
 
 use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
@@ -379,6 +380,36 @@ fn load_during_a_pause_opens_a_connection_after_the_pause() {
     for slot in slots {
         rig.step(|change| change.cancel(slot));
     }
+}
+
+/// The slot of a request keeps the deadline of its last request as a lower bound.
+#[test]
+fn a_slot_that_is_used_again_has_its_new_deadline() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let begun = rig.now;
+    let after = |seconds| Some(begun.saturating_add(Duration::from_secs(seconds)));
+    let mut slots = Vec::new();
+    for deadline in [after(2), after(4), after(1), None] {
+        let slot = rig.begin("a", deadline).expect("a slot");
+        let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+        assert!(rig.host.armed() <= deadline || deadline.is_none(), "the keeper wakes in time");
+        rig.reply(conn, &[stream]);
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+        slots.push(slot);
+    }
+    assert_eq!(slots, [slots[0]; 4], "one slot is used");
+    let slot = rig.begin("a", after(3)).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 1);
+    // The bound is that of the earliest of these requests.
+    for (seconds, next) in [(1, after(3)), (2, after(3))] {
+        rig.now = begun.saturating_add(Duration::from_secs(seconds));
+        assert_eq!(rig.step(|change| change.expire()), next);
+        assert!(rig.poll(slot, "a").is_pending(), "its time is not over after {seconds} s");
+    }
+    rig.now = begun.saturating_add(Duration::from_secs(3));
+    rig.step(|change| change.expire());
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
 }
 
 /// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It

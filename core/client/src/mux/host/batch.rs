@@ -1,7 +1,7 @@
 //! Batches: many requests of one future at a host.
 //!
-//! The outcomes of a batch are collected in one place, from which its future takes all of them at
-//! once. The future is woken once for all that one read has brought.
+//! The outcomes of a batch are collected in one list, and its future takes all of them at once. Its
+//! task is woken once for all replies of one read.
 
 use super::{Change, Failure, Host, Message, Outcome, Slot, SlotState};
 use crate::lock;
@@ -16,9 +16,9 @@ use poolhouse_driver::register;
 /// its requests.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The slots of its requests. A slot whose request has ended may belong to another one.
+    /// The slots of its requests. After a request has ended, another one may have its slot.
     slots: Vec<u32>,
-    /// The slots of requests whose wait in the pool's queue has ended.
+    /// The slots of requests that the pool's queue has released: granted an id, or failed.
     granted: Vec<u32>,
     /// The outcomes that the future has not taken, each with the index of its request.
     outcomes: Vec<(usize, Outcome)>,
@@ -34,8 +34,8 @@ pub(super) struct Member {
 }
 
 impl Host {
-    /// Takes the outcomes of a batch. Later ones wake `waker`. Returns whether the pool has ended
-    /// the wait of requests: [`Change::send_granted`] sends them.
+    /// Takes the outcomes of a batch. Later ones wake `waker`. Returns whether the pool's queue has
+    /// released requests: [`Change::send_granted`] sends them.
     ///
     /// - `into`: is empty, and receives the outcomes.
     /// - `waker`: as [`register`] takes it.
@@ -88,7 +88,7 @@ impl Change<'_> {
         slot
     }
 
-    /// Sends the requests to which the pool has granted stream ids, and ends those whose wait was in
+    /// Sends the requests that the pool has granted stream ids, and ends those that have waited in
     /// vain.
     pub(in crate::mux) fn send_granted<'r>(&mut self, batch: u32, message: impl Fn(usize) -> Message<'r>) {
         let Some(Slot { batch: Some(waiting), .. }) = self.state.slots.get_mut(batch as usize) else {
@@ -141,7 +141,7 @@ impl Change<'_> {
         true
     }
 
-    /// Records the outcome of a request whose slot is free again.
+    /// Records the outcome of a request. Its slot is free again.
     pub(super) fn end_member(&mut self, member: Member, outcome: Outcome) {
         if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
             batch.outcomes.push((member.index, outcome));
@@ -149,7 +149,7 @@ impl Change<'_> {
         }
     }
 
-    /// Records that the pool has ended the wait of a request.
+    /// Records that the pool's queue has released a request.
     pub(super) fn grant_member(&mut self, member: Member, slot: u32) {
         if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
             batch.granted.push(slot);
