@@ -139,22 +139,17 @@ impl<P: Platform> RequestAll<'_, P> {
 
     /// Sends all requests to the first host.
     fn start(&mut self) {
-        let requests = self.requests;
-        self.results = Some(requests.iter().map(|_| None).collect());
-        for (index, request) in requests.iter().enumerate() {
-            if let Err(error) = check_opcode(request) {
-                self.finish(index, Err(error));
-            }
-        }
-        if self.missing == 0 {
-            return;
-        }
-        match self.terms.start() {
-            Ok((host, now)) => {
-                let valid = requests.iter().enumerate().filter(|(_, request)| check_opcode(request).is_ok());
-                self.begin(&host, valid.map(|(index, _)| index), now);
-            }
-            Err(error) => self.fail_all(&error),
+        let results: Vec<_> = self.requests.iter().map(|request| check_opcode(request).err().map(Err)).collect();
+        let valid = || results.iter().enumerate().filter(|(_, result)| result.is_none()).map(|(index, _)| index);
+        self.missing = valid().count();
+        let started = if self.missing == 0 {
+            Ok(())
+        } else {
+            self.terms.start().map(|(host, now)| self.begin(&host, valid(), now))
+        };
+        self.results = Some(results);
+        if let Err(error) = started {
+            self.fail_all(&error);
         }
     }
 
