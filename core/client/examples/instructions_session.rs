@@ -196,7 +196,9 @@ impl AsyncWrite for Socket {
             self.answers.extend_from_slice(&[0x84, 0, high, low, opcode, 0, 0, 0, length]);
             self.answers.extend_from_slice(body);
         }
-        self.reader.take().map(Waker::wake);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
         Poll::Ready(Ok(buf.len()))
     }
 

@@ -42,6 +42,10 @@ const UNSENT: u32 = u32::MAX - 1;
 /// does not read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The maximum number of deadlines that one call of [`Change::expire`] handles. More would delay the
+/// other users of the host.
+const EXPIRE_MAX: usize = 1024;
+
 /// A host of a session.
 pub(super) struct Host {
     pub(super) id: MuxId,
@@ -622,9 +626,12 @@ impl Change<'_> {
 /// Operations of the session.
 impl Change<'_> {
     /// Fails the requests that have passed their deadline, and handles the pool's timeout. Returns
-    /// the next deadline.
+    /// the next deadline, which has passed if more than [`EXPIRE_MAX`] were due.
     pub(super) fn expire(&mut self) -> Option<Instant> {
-        while self.state.deadlines.earliest().is_some_and(|at| at <= self.now) {
+        for _ in 0..EXPIRE_MAX {
+            if self.state.deadlines.earliest().is_none_or(|at| at > self.now) {
+                break;
+            }
             let Some(slot) = self.state.deadlines.first() else { break };
             self.state.deadlines.remove(slot);
             match self.state.slots.get(slot as usize).and_then(|slot| slot.deadline) {

@@ -412,6 +412,21 @@ fn a_slot_that_is_used_again_has_its_new_deadline() {
     assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
 }
 
+#[test]
+fn more_deadlines_than_one_call_handles_expire_at_the_next_call() {
+    let mut rig = Rig::new(one_connection(3000));
+    let conn = rig.establish();
+    let at = rig.now.saturating_add(Duration::from_secs(1));
+    let slots: Vec<u32> = (0..3000).map(|_| rig.begin("a", Some(at)).expect("a slot")).collect();
+    assert_eq!(rig.take(conn).len(), 3000);
+    rig.now = at;
+    let calls = (1..10).find(|_| rig.step(|change| change.expire()).is_some_and(|next| next > at));
+    assert_eq!(calls, Some(3));
+    for slot in slots {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
+    }
+}
+
 /// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It
 /// returns to the usual interval when an id is free.
 #[test]
