@@ -300,7 +300,7 @@ fn errors_of_servers_are_returned_and_a_starting_server_is_skipped() {
 fn request_all_returns_the_result_of_each_request() {
     let (one, two) = (server(), server());
     for server in [&one, &two] {
-        server.add(Rule::statements(Act::Error(ErrorCode::OVERLOADED, "too much".into())).text("echo 13"));
+        server.add(Rule::statements(Act::Error(ErrorCode::OVERLOADED, "too much".into())).text("echo 130"));
     }
     run(async {
         let hosts = HostOptions {
@@ -323,7 +323,7 @@ fn request_all_returns_the_result_of_each_request() {
                     assert_eq!(cell_of(reply.body()), Some(number.to_string().as_bytes()));
                     answered += 1;
                 }
-                Err(RequestError::Server(error)) if number == 13 => assert_eq!(error.code, ErrorCode::OVERLOADED),
+                Err(RequestError::Server(error)) if number == 130 => assert_eq!(error.code, ErrorCode::OVERLOADED),
                 Err(RequestError::NoHost(hosts)) => {
                     let is_busy = |reason| matches!(reason, RejectionReason::Pool(AcquireError::Busy { .. }));
                     assert!(hosts.len() == 2 && hosts.iter().all(|host| is_busy(host.reason)), "{hosts:?}");
