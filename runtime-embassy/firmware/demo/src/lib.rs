@@ -24,7 +24,8 @@ use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
 use poolhouse_embassy::poolhouse_core::observe::EventContext;
 use poolhouse_embassy::{
-    Buffers, Client, Config, CoreRunner, EventKinds, EventRef, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
+    Buffers, Client, Config, CoreRunner, EventKinds, EventRef, Layout, Publish, Resources, ServerRunner, SetupError,
+    Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 use typed::Reading;
