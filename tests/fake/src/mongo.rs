@@ -51,7 +51,6 @@ use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-
 pub use self::auth::{FakeUser, ScramLie};
 pub use self::client::{BlockingClient, Reply, hello};
 pub use self::compress::{Algorithm, ReplyCompression, compressed, compressed_raw};

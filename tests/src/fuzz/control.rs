@@ -144,6 +144,7 @@ impl<M: Memory> Run<M> {
             _ => self.pass(choices),
         }
         self.control.assert_invariants();
+        self.log.assert_failed_are_unknown();
         assert!(self.log.latest() <= Some(Instant::from_nanos(self.latest)), "S21: an event of a later time");
         if self.eager || choices.one_in(4) {
             let ended =

@@ -306,21 +306,22 @@ impl ModelMonitor {
         None
     }
 
-    /// The earliest instant at which something is due, and the invariant that has it.
+    /// The exact instant of the next deadline (S4, S5, S7, S14, S16, S21).
     #[must_use]
-    pub fn next_due(&self) -> Option<(Instant, &'static str)> {
+    pub fn next_due(&self) -> Option<Instant> {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
         let all = [
             // The outcome is applied at once.
-            (self.pending.and(self.last_end), "S7"),
-            (self.sleeping_until.flatten(), "S4"),
-            (deadline(MonitorConnKind::Check), "S16"),
-            (deadline(MonitorConnKind::Rtt), "S16"),
-            (self.ping_due, "S14"),
+            self.pending.and(self.last_end),
+            self.sleeping_until.flatten(),
+            deadline(MonitorConnKind::Check),
+            deadline(MonitorConnKind::Rtt),
+            self.ping_due,
         ];
-        let (due, id) = all.into_iter().filter_map(|(due, id)| Some((due?, id))).min_by_key(|(due, _)| *due)?;
-        let due = u64::try_from(due).expect("deadlines beyond the range of the clock are never due");
-        Some((Instant::from_nanos(due), id))
+        let earliest = all.into_iter().flatten().min()?;
+        Some(Instant::from_nanos(
+            u64::try_from(earliest).expect("deadlines beyond the range of the clock are never due"),
+        ))
     }
 
     /// The state, as the events imply it.

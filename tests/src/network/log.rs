@@ -21,6 +21,8 @@ pub(crate) struct Log {
     pub(crate) seen: Vec<Kind>,
     /// Number of events.
     pub(crate) count: u64,
+    /// Servers with a check that has failed.
+    pub(crate) failed: Vec<u32>,
     /// Log lines, if they are requested.
     pub(crate) lines: Option<Vec<String>>,
 }
@@ -38,6 +40,14 @@ impl Log {
     /// The instant of the last event.
     pub(crate) const fn latest(&self) -> Option<Instant> {
         self.latest
+    }
+
+    /// Checks, after one call, that servers with a failed check have become Unknown.
+    pub(crate) fn assert_failed_are_unknown(&mut self) {
+        for server in self.failed.drain(..) {
+            let known = self.types.get(&server).filter(|known| known.is_known());
+            assert_eq!(known, None, "S7: a check of server {server} failed");
+        }
     }
 
     /// Checks that each check has ended (LOG-11).
@@ -86,6 +96,7 @@ impl Observer<MonitorEvent> for Log {
             MonitorEvent::HeartbeatFailed { cause, .. } => {
                 let is_given_up = matches!(cause, Cause::Cancelled | Cause::Closed);
                 self.seen.push(if is_given_up { Kind::CheckCancelled } else { Kind::CheckFailed });
+                self.failed.extend((!is_given_up).then_some(server));
             }
             _ => unreachable!("an unknown event"),
         }

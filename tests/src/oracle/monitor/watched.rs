@@ -203,7 +203,6 @@ impl Watched {
     ///
     /// - `was_known`: whether the server was known before the call.
     fn judge_after(&mut self, call: Call, answer: Answer, expected: Answer, was_known: bool) {
-        self.monitor.assert_invariants();
         let rtt = self.monitor.rtt();
         let average = rtt.average_femtos().map(|femtos| femtos as f64 / 1e6);
         let outputs = Outputs {
@@ -221,6 +220,7 @@ impl Watched {
         for (now, event) in &outputs.events {
             self.oracle.event(*now, event, was_known);
         }
+        self.monitor.assert_invariants();
     }
 
     fn compare(&mut self, call: Call, actual: &Outputs, expected: Answer) {
@@ -242,8 +242,14 @@ impl Watched {
         same("S7", "outcome", &actual.outcome, &model.outcome(), actual.outcome == model.outcome());
         let streaming = model.is_streaming();
         same("S14", "streaming", &actual.streaming, &streaming, actual.streaming == streaming);
-        let (due, id) = model.next_due().map_or((None, "S18"), |(due, id)| (Some(due), id));
-        let id = if call == Call::Request { "S5" } else { id };
+        let due = model.next_due();
+        let id = match model.state() {
+            _ if call == Call::Request => "S5",
+            MonitorState::Waiting => "S4",
+            MonitorState::Checking => "S16",
+            MonitorState::Ended => "S7",
+            MonitorState::New | MonitorState::Closed => "S18",
+        };
         same(id, "next deadline", &actual.due, &due, actual.due == due);
         let (average, minimum) = model.round_trip();
         // The machine counts whole femtoseconds.
@@ -260,8 +266,8 @@ impl Watched {
 const fn of_action(expected: Option<ModelAction>) -> &'static str {
     match expected {
         None => "S21",
-        Some(ModelAction { what: What::Hangup, .. }) => "S18",
         Some(ModelAction { kind: MonitorConnKind::Rtt, .. }) => "S14",
+        Some(ModelAction { what: What::Hangup, .. }) => "S18",
         Some(ModelAction { what: What::Hello(HelloKind::Handshake { .. }), .. }) => "S17",
         Some(ModelAction { what: What::Read | What::Hello(HelloKind::Awaitable { .. }), .. }) => "S15",
         Some(ModelAction { what: What::Dial | What::Hello(HelloKind::Poll { .. }), .. }) => "S1",

@@ -93,24 +93,22 @@ const KINDS: [Kind<Outputs>; 16] = [
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a cause is wrong: S15 25, S16 76, S18 21, S2 21
-        a check has another connection: S1 111, S18 31, nothing 2
-        a current report is stale: S21 138
-        a duration is wrong: S2 141
-        a failure is reported as a success: S15 30, S16 65, S18 13, S2 27
-        a hello is of another kind: S1 6, S15 13, S17 122
-        a round-trip time is wrong: S13 157
-        a stale report is current: S21 156
-        an action is another: S1 49, S14 63, S15 3, S17 3, S18 34
-        an action is for another connection: S1 71, S15 11, S17 19, S18 38
-        an action is missing, or one is too much: S1 35, S14 41, S15 2, S18 23, S21 57
-        an event has another time: S21 147
-        an event is emitted twice: S1 68, S2 73
-        an event is missing: S15 3, S16 13, S18 6, S2 48, S4 69, S6 1
-        awaited is wrong: S14 5, S15 5, S2 76, S3 58, S6 1
-        streaming is wrong: S14 158
-        the next deadline is wrong: S16 79, S18 6, S21 16, S4 47, S5 9
-        the state or the outcome is wrong: S2 69, S7 89
+        a cause is wrong: S16 77, S18 24, S2 68
+        a check has another connection: S15 21, S2 7, S4 138, S6 4
+        a duration is wrong: S16 57, S18 13, S2 103
+        a failure is reported as a success: S16 65, S18 29, S2 71
+        a report is stale, or is not: S21 187
+        a round-trip time is wrong: S13 187
+        an action is another, or one too much: S1 50, S14 39, S15 18, S17 26, S18 54
+        an action is missing: S1 78, S14 3, S15 17, S17 20, S18 50
+        an event has another time: S16 28, S18 8, S2 68, S4 62, S6 2
+        an event is emitted twice: S15 5, S16 27, S18 6, S2 53, S4 79
+        an event is missing: S15 3, S16 31, S18 7, S2 48, S4 77
+        awaited is wrong: S15 2, S16 29, S18 6, S2 67, S4 74, S6 2
+        streaming is wrong: S14 187
+        the next deadline is wrong: S14 2, S16 77, S4 73, S5 2, S7 22
+        the outcome is wrong: S7 187
+        the state is wrong: S2 187
     "#]]
     .assert_eq(&verdicts(3_000, 260, crate::fuzz::monitor));
 }
