@@ -252,10 +252,12 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
         let now = self.advance(now);
-        self.check_out_with(|| now, deadline, observer)
+        self.check_out_with(|| now, |_| deadline, observer)
     }
 
     /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
+    ///
+    /// - `deadline`: called with the time if no connection is available.
     ///
     /// The clock is read at most once. It is not read if a current connection is available, the
     /// pool works in the background and reuses the newest connection, `maxIdleTimeMS` is not set
@@ -269,21 +271,22 @@ impl<M: Memory> Pool<M> {
     pub fn check_out_with(
         &mut self,
         clock: impl FnOnce() -> Instant,
-        deadline: Option<Instant>,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
         let Some(available_since) = self.newest_current() else {
-            return self.find_or_wait(clock(), deadline, observer);
+            let now = clock();
+            return self.find_or_wait(now, deadline(now), observer);
         };
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
             if self.is_idle_too_long(now, available_since) {
-                return self.find_or_wait(now, deadline, observer);
+                return self.find_or_wait(now, deadline(now), observer);
             }
         }
         let Some(key) = self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE) else {
-            return self.find_or_wait(now, deadline, observer);
+            return self.find_or_wait(now, deadline(now), observer);
         };
         let lease = Lease { conn: ConnId(key), pool: self.id };
         if observer.is_enabled() {
@@ -375,9 +378,9 @@ impl<M: Memory> Pool<M> {
 
     /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
-    /// The clock is read at most once. It is not read if the connection becomes available,
-    /// `maxIdleTimeMS` is not set and the observer is not [enabled](Observer::is_enabled). The time
-    /// of the call is then that of the last reading.
+    /// The clock is read at most once. It is not read if the connection becomes available or goes to
+    /// a waiter, no waiter has a time limit, `maxIdleTimeMS` is not set and the observer is not
+    /// [enabled](Observer::is_enabled). The time of the call is then that of the last reading.
     ///
     /// # Errors
     ///
@@ -391,9 +394,11 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
         let conn = lease.conn;
-        if !self.becomes_available(&lease, health) {
+        if self.has_waiters() || !self.is_reusable(&lease, health) {
             let Some(index) = self.leased(&lease) else { return Err(ForeignLease(lease)) };
-            self.return_conn(clock(), index, health, observer);
+            let is_timed = self.deadlines.earliest().is_some() || self.is_timed(observer);
+            let now = if is_timed || !self.is_reusable(&lease, health) { clock() } else { self.now };
+            self.return_conn(now, index, health, observer);
             return Ok(());
         }
         let mut now = self.now;

@@ -39,7 +39,7 @@ pub(crate) mod tests;
 mod wait;
 
 pub use candidate::{Candidate, Candidates};
-pub use choice::{Selection, has_readable_server, has_writable_server, select};
+pub use choice::{Selection, draw_two, has_readable_server, has_writable_server, select};
 pub use criteria::{
     IDLE_WRITE_PERIOD, LOCAL_THRESHOLD, MAX_STALENESS_MIN, Operation, ReadMode, ReadPreference, ReadPreferenceOptions,
     SelectionCriteria, TagSet,

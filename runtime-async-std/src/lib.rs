@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use poolhouse_async_std::bson::doc;
-//! use poolhouse_async_std::{Client, ClientOptions, Error, EventRef, Notice};
+//! use poolhouse_async_std::{Client, ClientOptions, Error, EventKinds, Notice};
 //! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), Error> {
@@ -17,7 +17,7 @@
 //! # let uri = server.uri(); // mongodb://127.0.0.1:27017
 //! async_std::task::block_on(async {
 //!     let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
-//!     let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
+//!     let mut pools = client.subscribe_to(EventKinds::POOLS);
 //!
 //!     // A handle: clones share the same client, and each task may own one.
 //!     let task = async_std::task::spawn({

@@ -134,7 +134,7 @@ pub use poolhouse_core::topology::SdamEvent;
 pub use poolhouse_core::{Cause, ConfigError, Instant};
 pub use poolhouse_driver;
 pub use poolhouse_driver::{
-    CheckOutFailure, CommandOptions, EventRef, ExchangeError, LoginFailure, OperationError, Publish,
+    CheckOutFailure, CommandOptions, EventKinds, EventRef, ExchangeError, LoginFailure, OperationError, Publish,
 };
 pub use poolhouse_wire;
 pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};

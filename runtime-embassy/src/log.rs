@@ -3,7 +3,7 @@
 use defmt::{Display2Format, debug};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
-use poolhouse_driver::{EventRef, Publish};
+use poolhouse_driver::{EventKinds, EventRef, Publish};
 
 /// Logs each event at level *debug*, as one line: milliseconds since the start, the server's
 /// address if it is known, the event's name and its fields, in the same text as on other platforms.
@@ -17,8 +17,8 @@ pub struct DefmtEvents;
 
 impl Publish for DefmtEvents {
     #[inline]
-    fn is_active(&self) -> bool {
-        true
+    fn kinds(&self) -> EventKinds {
+        EventKinds::ALL
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {

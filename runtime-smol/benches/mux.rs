@@ -10,7 +10,9 @@
 //!   and bodies in one lock, and a task of smol's for each request in flight. It has no pool, no
 //!   time limits and no errors, and its futures must not be dropped;
 //! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the
-//!   protocol, and in version 5 (which has checksums).
+//!   protocol, and in version 5 (which has checksums);
+//! - the same in version 4, with the host of each request chosen among 1,000;
+//! - `Session::request_all` in version 4: one future for all requests in flight.
 //!
 //! `tests/compare` measures the `scylla` crate beside them.
 //!
@@ -32,7 +34,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_smol::mux::cql::{Consistency, HEADER_BYTES, Limits, Outgoing, Parameters, Request, Version};
-use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
+use poolhouse_smol::mux::{CqlHost, Distance, HostOptions, MuxId, MuxOptions, RequestOptions, Session, SessionOptions};
 use poolhouse_tests::cql_exchange::{Bare, INPUT_BYTES, envelope};
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
 use poolhouse_tests::exchange::median;
@@ -97,11 +99,21 @@ enum Case {
     Session,
     /// A session, in version 5.
     Session5,
+    /// A session with 1,000 hosts, of which each request names one.
+    Chosen,
+    /// A session, one future for all requests in flight.
+    All,
 }
 
 impl Case {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Bare, "bare"), (Self::Futures, "futures"), (Self::Session, "session"), (Self::Session5, "session5")];
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Bare, "bare"),
+        (Self::Futures, "futures"),
+        (Self::Session, "session"),
+        (Self::Session5, "session5"),
+        (Self::Chosen, "chosen"),
+        (Self::All, "all"),
+    ];
 
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(case, _)| *case)
@@ -113,6 +125,8 @@ impl Case {
             Self::Futures => "bare, a future each",
             Self::Session => "Session, v4",
             Self::Session5 => "Session, v5",
+            Self::Chosen => "Session, 1,000 hosts",
+            Self::All => "Session::request_all",
         }
     }
 }
@@ -150,11 +164,13 @@ enum Bench {
     Bare(Mutex<Option<Bare<Async<TcpStream>>>>),
     Futures(Arc<Mutex<Common>>),
     Session(Session),
+    Chosen(Session, Arc<[MuxId]>),
+    All(Session),
 }
 
 impl Bench {
     fn new(address: SocketAddr, case: Case) -> Self {
-        let session = |version| {
+        let session = |version, others: u16| {
             let most = 32_768;
             let host = HostOptions {
                 core_connections: 1,
@@ -163,17 +179,26 @@ impl Bench {
                 new_connection_threshold: most,
             };
             let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
-            let options = SessionOptions::new([address.to_string()]).version(version).mux(mux);
+            let mut options = SessionOptions::new([address.to_string()]).version(version).mux(mux);
+            let other = |number| CqlHost { address: format!("host{number}"), distance: Distance::Ignored };
+            options.hosts.extend((0..others).map(other));
             let session = Session::new(options).expect("a session");
             // Establishes its connection.
             smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
-            Self::Session(session)
+            session
         };
         match case {
             Case::Bare => Self::Bare(Mutex::new(Some(smol::block_on(connect(address))))),
             Case::Futures => Self::Futures(share(smol::block_on(connect(address)).into_stream())),
-            Case::Session => session(Version::V4),
-            Case::Session5 => session(Version::V5),
+            Case::Session => Self::Session(session(Version::V4, 0)),
+            Case::Session5 => Self::Session(session(Version::V5, 0)),
+            Case::Chosen => {
+                let session = session(Version::V4, 999);
+                let chosen =
+                    session.hosts().iter().find(|host| host.address == address.to_string()).map(|host| host.id);
+                Self::Chosen(session, chosen.into_iter().collect())
+            }
+            Case::All => Self::All(session(Version::V4, 0)),
         }
     }
 
@@ -211,6 +236,19 @@ impl Bench {
                     }
                 });
             }
+            Self::Chosen(session, host) => {
+                let ask = |_| smol::spawn(ask_chosen(session.clone(), Arc::clone(host), Arc::clone(&left)));
+                let running: Vec<_> = (0..in_flight).map(ask).collect();
+                smol::future::block_on(async {
+                    for task in running {
+                        task.await;
+                    }
+                });
+            }
+            Self::All(session) => {
+                let asking = ask_all(session.clone(), in_flight as usize, operations as usize);
+                smol::future::block_on(smol::spawn(asking));
+            }
         }
         start.elapsed().as_secs_f64() * 1e9 / f64::from(operations)
     }
@@ -225,6 +263,26 @@ async fn ask_session(session: Session, left: Arc<AtomicU32>) {
     while take(&left) {
         let reply = session.query(STATEMENT, Consistency::One).await.expect("an answer");
         debug_assert_eq!(cell_of(reply.body()), Some(CELL));
+    }
+}
+
+async fn ask_chosen(session: Session, host: Arc<[MuxId]>, left: Arc<AtomicU32>) {
+    let options = RequestOptions { hosts: Some(&host), ..RequestOptions::default() };
+    while take(&left) {
+        let request = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
+        let reply = session.request_with(&request, options).await.expect("an answer");
+        debug_assert_eq!(cell_of(reply.body()), Some(CELL));
+    }
+}
+
+async fn ask_all(session: Session, in_flight: usize, operations: usize) {
+    let request = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
+    let requests = vec![request; in_flight];
+    for begun in (0..operations).step_by(in_flight) {
+        let some = &requests[..in_flight.min(operations - begun)];
+        for reply in session.request_all(some).await {
+            debug_assert_eq!(cell_of(reply.expect("an answer").body()), Some(CELL));
+        }
     }
 }
 

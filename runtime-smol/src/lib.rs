@@ -111,14 +111,14 @@
 //!
 //! ```
 //! use poolhouse_smol::bson::doc;
-//! use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
+//! use poolhouse_smol::{Client, ClientOptions, EventKinds, Notice};
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
 //! // Receives all events from the first one; `client.subscribe()` starts later.
 //! let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
-//! let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
+//! let mut pools = client.subscribe_to(EventKinds::POOLS | EventKinds::CHECK_OUTS);
 //! client.run_command("admin", doc! { "ping": 1 }).await?;
 //! let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
 //! println!("{at:?} {event}");

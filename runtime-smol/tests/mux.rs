@@ -294,6 +294,84 @@ fn errors_of_servers_are_returned_and_a_starting_server_is_skipped() {
     });
 }
 
+/// More than two hosts take at a time: the ids and the queues of both are full, and some requests
+/// are rejected. Each has its own result.
+#[test]
+fn request_all_returns_the_result_of_each_request() {
+    let (one, two) = (server(), server());
+    for server in [&one, &two] {
+        server.add(Rule::statements(Act::Error(ErrorCode::OVERLOADED, "too much".into())).text("echo 130"));
+    }
+    run(async {
+        let hosts = HostOptions {
+            core_connections: 1,
+            max_connections: 1,
+            max_requests_per_connection: 200,
+            new_connection_threshold: 200,
+        };
+        let mux = MuxOptions { local: hosts, max_queue_size: 150, ..MuxOptions::DEFAULT };
+        let session = Session::new(options(&[&one, &two]).mux(mux)).expect("a session");
+        eventually("both are connected", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        let texts: Vec<String> = (0..900).map(|number| format!("echo {number}")).collect();
+        let parameters = Parameters::new(Consistency::One);
+        let requests: Vec<_> = texts.iter().map(|text| Request::Query { text, parameters }).collect();
+        let results = session.request_all(&requests).await;
+        let (mut answered, mut rejected) = (0, 0);
+        for (number, result) in results.iter().enumerate() {
+            match result {
+                Ok(reply) => {
+                    assert_eq!(cell_of(reply.body()), Some(number.to_string().as_bytes()));
+                    answered += 1;
+                }
+                Err(RequestError::Server(error)) if number == 130 => assert_eq!(error.code, ErrorCode::OVERLOADED),
+                Err(RequestError::NoHost(hosts)) => {
+                    let is_busy = |reason| matches!(reason, RejectionReason::Pool(AcquireError::Busy { .. }));
+                    assert!(hosts.len() == 2 && hosts.iter().all(|host| is_busy(host.reason)), "{hosts:?}");
+                    rejected += 1;
+                }
+                Err(error) => panic!("{number}: {error:?}"),
+            }
+        }
+        assert_eq!((answered, rejected, results.len()), (699, 200, 900));
+        assert_eq!((statements(&one), statements(&two)), (350, 350));
+        for host in session.hosts() {
+            let state = host.state;
+            assert_eq!((state.in_flight, state.queued, state.orphaned), (0, 0, 0), "{state:?}");
+        }
+    });
+}
+
+/// The connection of one host fails after some answers: idempotent requests are sent to the other.
+#[test]
+fn request_all_repeats_idempotent_requests_when_a_host_is_lost() {
+    for idempotent in [true, false] {
+        let (one, two) = (server(), server());
+        one.add(Rule::statements(Act::Close(Cut::Reset)).text("echo 50"));
+        run(async {
+            let session = Session::new(options(&[&one, &two])).expect("a session");
+            eventually("both are connected", || session.hosts().iter().all(|host| host.state.open > 0)).await;
+            let id_of = |server: &CqlServer| {
+                let address = server.address().to_string();
+                session.hosts().iter().find(|host| host.address == address).expect("a host").id
+            };
+            let hosts = [id_of(&one), id_of(&two)];
+            let texts: Vec<String> = (0..100).map(|number| format!("echo {number}")).collect();
+            let parameters = Parameters::new(Consistency::One);
+            let requests: Vec<_> = texts.iter().map(|text| Request::Query { text, parameters }).collect();
+            let options = RequestOptions { idempotent, hosts: Some(&hosts), ..RequestOptions::default() };
+            let results = session.request_all_with(&requests, options).await;
+            for (number, result) in results.iter().enumerate() {
+                match result {
+                    Ok(reply) => assert_eq!(cell_of(reply.body()), Some(number.to_string().as_bytes())),
+                    Err(RequestError::Lost { .. }) if !idempotent => {}
+                    Err(error) => panic!("{number}: {error:?}"),
+                }
+            }
+            assert_eq!(results[50].is_ok(), idempotent);
+        });
+    }
+}
+
 /// B1: sockets take no bytes until all requests are in flight. The requests are then written
 /// together, even on a busy machine.
 #[test]

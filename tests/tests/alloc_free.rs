@@ -14,7 +14,7 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::topology::{self, RoundTrip, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::{Cause, Instant, Observer};
-use poolhouse_driver::{EventRef, Publish};
+use poolhouse_driver::{EventKinds, EventRef, Publish};
 use poolhouse_tests::reply::Lists;
 use poolhouse_wire::compress::{Compressor, Compressors, Packer, Unpacked};
 use poolhouse_wire::hello::HelloReply;
@@ -471,7 +471,7 @@ fn log_queue_without_a_reader_allocates_nothing() {
     let event = PoolEvent::ConnectionCheckOutStarted { pool: PoolId::new(1) };
     let (count, ()) = allocations(|| {
         for _ in 0..1_000 {
-            if queue.is_active() {
+            if queue.kinds() != EventKinds::NONE {
                 queue.publish(Instant::ORIGIN, EventRef::Pool(&event));
             }
             queue.deliver();

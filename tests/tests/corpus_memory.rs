@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use poolhouse_core::topology::{OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::{Instant, Observer};
 use poolhouse_cql::{Decoder, Direction, Limits as CqlLimits, Version};
-use poolhouse_driver::{EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
+use poolhouse_driver::{EventKinds, EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
 use poolhouse_tests::fuzz::TARGETS;
 use poolhouse_tests::hunt::files;
 use poolhouse_tests::reply::Lists;
@@ -110,7 +110,7 @@ fn secondary(lists: &Lists, set_version: i64) -> HelloReply<'_> {
 fn security_5_unread_events_hold_no_more_than_their_limit() {
     for (count, bytes) in [(400, 9_500), (400, 200), (300, 20)] {
         let subscribers = Subscribers::default();
-        let mut subscription = subscribers.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        let mut subscription = subscribers.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true);
         let config = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }.validate().expect("valid");
         let now = Instant::ORIGIN;
         let name = |number: usize| (format!("{number}"), "x".repeat(bytes));

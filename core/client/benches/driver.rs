@@ -18,11 +18,11 @@ use std::time::Instant;
 const ROUNDS: usize = 9;
 /// Cycles of each thread per round.
 const CYCLES: u32 = 400_000;
-const CONNECTIONS: usize = 10;
+const CONNECTIONS: u32 = 10;
 
 fn main() {
     println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
-    let client = memory::warm(CONNECTIONS);
+    let client = memory::warm(1, CONNECTIONS);
     let floor = Mutex::new((0..CONNECTIONS).collect::<Vec<_>>());
     let driver = || drop(black_box(memory::guard(&client)));
     let whole = || drop(black_box(memory::now(client.check_out()).expect("a connection")));

@@ -6,7 +6,7 @@ use crate::log::{LogOptions, LogQueue, Logs};
 use crate::metrics::Metrics;
 use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
-use poolhouse_driver::{EventRef, Publish, Subscribers};
+use poolhouse_driver::{EventKinds, EventRef, Publish, Subscribers};
 
 /// Forwards the events of a client or of a pool to its subscribers. With the feature `tracing` they
 /// are also logged; with `metrics` they are also recorded as metrics.
@@ -45,16 +45,13 @@ impl Events {
 
 impl Publish for Events {
     #[inline]
-    fn is_active(&self) -> bool {
+    fn kinds(&self) -> EventKinds {
+        let kinds = self.subscribers.kinds();
         #[cfg(feature = "tracing")]
-        if self.logs.is_active() {
-            return true;
-        }
+        let kinds = kinds | self.logs.kinds();
         #[cfg(feature = "metrics")]
-        if self.metrics.is_active() {
-            return true;
-        }
-        self.subscribers.is_active()
+        let kinds = kinds | self.metrics.kinds();
+        kinds
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -70,7 +67,7 @@ impl Publish for Events {
         self.metrics.publish(now, event);
         #[cfg(feature = "tracing")]
         self.logs.publish_in(now, event, context);
-        if self.subscribers.is_active() {
+        if self.subscribers.kinds().intersects(event.kind()) {
             self.subscribers.publish(now, event);
         }
     }

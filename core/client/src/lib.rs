@@ -78,8 +78,8 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::topology::OwnedTopologyDescription;
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{
-    BaseRuntime as _, ClientCore, CoreConfig, EventRef, ForkReset, OperationError, PoolSnapshot, SUBSCRIPTION_EVENTS,
-    Subscribers, Subscription, TaskGuard,
+    BaseRuntime as _, ClientCore, CoreConfig, EventKinds, EventRef, ForkReset, OperationError, PoolSnapshot,
+    SUBSCRIPTION_EVENTS, Subscribers, Subscription, TaskGuard,
 };
 use poolhouse_uri::dns::SrvPoll;
 use poolhouse_wire::hello::Environment;
@@ -178,7 +178,7 @@ impl<P: Platform + Default> Client<P> {
     /// As [`Client::with_options`].
     pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
         let events = Subscribers::default();
-        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        let subscription = events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true);
         Ok((Self::with_platform(P::default(), options, events)?, subscription))
     }
 }
@@ -294,7 +294,14 @@ impl<P: Platform> Client<P> {
     /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)).
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        self.subscribe_where(|_| true)
+        self.subscribe_to(EventKinds::ALL)
+    }
+
+    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`], check-outs cost
+    /// as little as without a subscription.
+    #[must_use]
+    pub fn subscribe_to(&self, kinds: EventKinds) -> Subscription {
+        self.inner.core.events().subscribers().subscribe(kinds, SUBSCRIPTION_EVENTS, |_| true)
     }
 
     /// Subscribes to the events for which `filter` returns true. The filter is called under a lock:
@@ -302,7 +309,7 @@ impl<P: Platform> Client<P> {
     /// subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.core.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.core.events().subscribers().subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
     /// Returns the warnings about the TLS options, which an application should show prominently;

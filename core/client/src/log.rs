@@ -81,6 +81,7 @@ use poolhouse_core::observe::{EventContext, Truncated};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::{SdamEvent, TopologyId};
 use poolhouse_core::{Instant, Reason};
+use poolhouse_driver::EventKinds;
 use poolhouse_wire::bson::RelaxedJson;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -254,6 +255,15 @@ impl Logs {
     #[must_use]
     fn logs_deployment(&self) -> bool {
         self.options.deployment >= LevelFilter::WARN && tracing::enabled!(target: DEPLOYMENT, Level::WARN)
+    }
+
+    /// The kinds of events that are of use.
+    fn kinds(&self) -> EventKinds {
+        let when = |is_logged: bool, kinds: EventKinds| if is_logged { kinds } else { EventKinds::NONE };
+        when(self.logs_connections(), EventKinds::POOLS | EventKinds::CHECK_OUTS)
+            | when(self.logs_topology(), EventKinds::HEARTBEATS | EventKinds::TOPOLOGY)
+            | when(self.warns_of_topology(), EventKinds::TOPOLOGY)
+            | when(self.logs_deployment(), EventKinds::POOLS | EventKinds::TOPOLOGY)
     }
 
     /// Whether a subscriber receives this fact about the deployment.

@@ -6,7 +6,8 @@
 //! any order. The caller encodes requests and decodes replies: see [`poolhouse_cql`].
 //!
 //! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
-//!   cancels the request at any point.
+//!   cancels the request at any point. [`Session::request_all`] sends many requests by one future,
+//!   at less cost for each.
 //! - Each connection has a task. It establishes the connection, then writes the envelopes that
 //!   requests have queued and passes replies to their requests. One more task, the keeper, handles
 //!   the timeouts of all pools and starts the connection tasks.
@@ -28,6 +29,7 @@ mod options;
 mod plan;
 mod reply;
 mod request;
+mod request_all;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -52,15 +54,15 @@ use core::fmt;
 use core::future::pending;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use core::task::{Poll, Waker};
+use core::task::Poll;
 use event_listener::Event;
 use hashbrown::{HashMap, HashSet};
 use host::{Change, Effects, Host};
 use plan::Hosts;
 use poolhouse_core::{Instant, ServerId};
 use poolhouse_driver::{
-    BaseRuntime as _, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
-    TaskGuard,
+    BaseRuntime as _, EventKinds, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers,
+    Subscription, TaskGuard,
 };
 use std::hash::RandomState;
 use std::sync::Mutex;
@@ -123,7 +125,7 @@ impl<P: Platform + Default> Session<P> {
     /// As [`Session::new`].
     pub fn new_subscribed(options: SessionOptions) -> Result<(Self, Subscription), Error> {
         let events = Subscribers::default();
-        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        let subscription = events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true);
         Ok((Self::with_platform(P::default(), options, events)?, subscription))
     }
 }
@@ -234,7 +236,7 @@ impl<P: Platform> Session<P> {
                 host.change(now, &shared.events, &mut effects, |change| change.reconfigure(config));
             }
         }
-        shared.run_effects(effects);
+        shared.run_effects(&mut effects);
         Ok(())
     }
 
@@ -250,7 +252,7 @@ impl<P: Platform> Session<P> {
     /// subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.shared.events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
     /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`,
@@ -347,20 +349,34 @@ impl<P: Platform> Shared<P> {
     fn step_at<T>(&self, now: Instant, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
         let mut effects = Effects::default();
         let result = host.change(now, &self.events, &mut effects, change);
-        self.run_effects(effects);
+        self.run_effects(&mut effects);
         result
     }
 
-    /// Runs the effects of changes. Returns the empty buffer of the wakers, for reuse.
+    /// [`Self::step`] in the drop of a request's future.
+    #[cold]
+    fn step_in_drop(&self, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>)) {
+        // In the child of a fork, the request belongs to the parent process.
+        if self.is_forked() {
+            return;
+        }
+        // The drop may run during a panic of the clock. A time in the past is safe: a pool replaces
+        // it by the latest time that it has received.
+        let now = Net::<P>::contain(|| self.now()).unwrap_or(Instant::ORIGIN);
+        self.step_at(now, host, change);
+    }
+
+    /// Runs the effects of changes.
     #[inline]
-    fn run_effects(&self, mut effects: Effects) -> Vec<Waker> {
+    fn run_effects(&self, effects: &mut Effects) {
         if effects.wake_keeper {
+            effects.wake_keeper = false;
             lock(&self.starting).append(&mut effects.establish);
             self.keeper.notify(usize::MAX);
         }
-        let buffer = effects.wake_all();
+        effects.wake_all();
+        effects.dropped = None;
         self.events.deliver();
-        buffer
     }
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
@@ -395,7 +411,7 @@ impl<P: Platform> Shared<P> {
             host.change(now, &self.events, &mut effects, |change| change.close());
         }
         drop(mux);
-        self.run_effects(effects);
+        self.run_effects(&mut effects);
         if self.closed.load(Ordering::Acquire) {
             self.close();
         }

@@ -22,7 +22,7 @@ use core::time::Duration;
 use poolhouse_core::ConfigError;
 use poolhouse_core::pool::{PoolCounts, PoolId, PoolState, Reuse};
 use poolhouse_driver::pool::{Options, Pool as Core};
-use poolhouse_driver::{BaseRuntime as _, EventRef, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use poolhouse_driver::{BaseRuntime as _, EventKinds, EventRef, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 
 /// Opens and checks connections. The methods may be written as `async fn`.
 ///
@@ -222,7 +222,14 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     /// that lags behind.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        self.subscribe_where(|_| true)
+        self.subscribe_to(EventKinds::ALL)
+    }
+
+    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`], check-outs cost
+    /// as little as without a subscription.
+    #[must_use]
+    pub fn subscribe_to(&self, kinds: EventKinds) -> Subscription {
+        self.inner.core.events().subscribers().subscribe(kinds, SUBSCRIPTION_EVENTS, |_| true)
     }
 
     /// Subscribes to the events for which `filter` returns true. The filter is called under a lock:
@@ -230,7 +237,7 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     /// ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.core.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.core.events().subscribers().subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
     fn is_forked(&self) -> bool {
@@ -368,7 +375,7 @@ impl<M, P> Builder<M, P> {
 
     /// Subscribes to all events, including those emitted while the pool is created.
     pub fn subscribe(&self) -> Subscription {
-        self.subscribers.subscribe(SUBSCRIPTION_EVENTS, |_| true)
+        self.subscribers.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true)
     }
 }
 

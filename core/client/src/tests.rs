@@ -4,7 +4,7 @@ use super::resolver::tests::timers::Hasty;
 use super::*;
 use alloc::format;
 use poolhouse_core::pool::{PoolEvent, PoolId};
-use poolhouse_driver::{Event, EventRef, Notice, Publish};
+use poolhouse_driver::{Event, EventKinds, EventRef, Notice, Publish};
 
 fn client(options: ClientOptions) -> Client<Hasty> {
     Client::with_platform(Hasty::default(), options, Subscribers::default()).expect("the options are right")
@@ -26,8 +26,8 @@ fn events_with_and_without_context_reach_subscribers() {
         #[cfg(feature = "tracing")]
         ClientOptions::new("a").log,
     );
-    let mut subscription = events.subscribers().subscribe(8, |_| true);
-    assert!(events.is_active());
+    let mut subscription = events.subscribers().subscribe(EventKinds::ALL, 8, |_| true);
+    assert!(events.kinds() != EventKinds::NONE);
     let event = PoolEvent::PoolReady { pool: PoolId::new(77) };
     events.publish(Instant::ORIGIN, EventRef::Pool(&event));
     events.of_server("a:1").publish(Instant::ORIGIN, EventRef::Pool(&event));

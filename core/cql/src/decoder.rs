@@ -173,6 +173,9 @@ impl<S: Sink> Decoder<S> {
         if let Some(error) = self.failed {
             return Err(error);
         }
+        if let Some(step) = self.borrow_whole(input) {
+            return Ok(step);
+        }
         let mut at = 0;
         let found = match self.advance(input, &mut at) {
             Ok(found) => found,
@@ -217,6 +220,21 @@ impl<S: Sink> Decoder<S> {
         }
         self.place = Place::Between;
         Some([self.received.emptied(), self.assembled.emptied()])
+    }
+
+    /// The first envelope, if it is complete in the input and nothing of it has to be stored: nearly
+    /// every envelope of v3 and v4. Errors are left to [`Self::advance`].
+    #[inline]
+    fn borrow_whole<'a>(&self, input: &'a [u8]) -> Option<Step<'a>> {
+        if self.framed || self.place != Place::Between || self.received.len() > 0 {
+            return None;
+        }
+        let header = check_header(input.first_chunk()?, self.expected, &self.limits).ok()?;
+        let end = whole_bytes(header);
+        let body = input.get(HEADER_BYTES..end)?;
+        // In v5 this flag has no meaning.
+        let is_plain = header.version.has_segments() || !header.flags.contains(Flags::COMPRESSION);
+        is_plain.then_some(Step { consumed_bytes: end, envelope: Some(Envelope { header, body }) })
     }
 
     fn advance(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Found>, CqlError> {

@@ -101,37 +101,37 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// A request failed.
-    Error,
+    Error = 0x00,
     /// Begins the use of the connection.
-    Startup,
+    Startup = 0x01,
     /// The connection is ready, or a subscription to events was accepted.
-    Ready,
+    Ready = 0x02,
     /// The server requires authentication.
-    Authenticate,
+    Authenticate = 0x03,
     /// Asks for the options that STARTUP supports.
-    Options,
+    Options = 0x05,
     /// The options that STARTUP supports.
-    Supported,
+    Supported = 0x06,
     /// A statement.
-    Query,
+    Query = 0x07,
     /// The result of a statement.
-    Result,
+    Result = 0x08,
     /// Prepares a statement for later execution.
-    Prepare,
+    Prepare = 0x09,
     /// Executes a prepared statement.
-    Execute,
+    Execute = 0x0a,
     /// Subscribes to events.
-    Register,
+    Register = 0x0b,
     /// A cluster event.
-    Event,
+    Event = 0x0c,
     /// A batch of statements.
-    Batch,
+    Batch = 0x0d,
     /// The server's token of an authentication.
-    AuthChallenge,
+    AuthChallenge = 0x0e,
     /// The client's token of an authentication.
-    AuthResponse,
+    AuthResponse = 0x0f,
     /// The end of an authentication.
-    AuthSuccess,
+    AuthSuccess = 0x10,
 }
 
 impl Opcode {
@@ -158,32 +158,35 @@ impl Opcode {
     /// The number of the opcode.
     ///
     /// Source: Native Protocol, "opcode".
+    #[inline]
     #[must_use]
     pub const fn number(self) -> u8 {
-        match self {
-            Self::Error => 0x00,
-            Self::Startup => 0x01,
-            Self::Ready => 0x02,
-            Self::Authenticate => 0x03,
-            Self::Options => 0x05,
-            Self::Supported => 0x06,
-            Self::Query => 0x07,
-            Self::Result => 0x08,
-            Self::Prepare => 0x09,
-            Self::Execute => 0x0a,
-            Self::Register => 0x0b,
-            Self::Event => 0x0c,
-            Self::Batch => 0x0d,
-            Self::AuthChallenge => 0x0e,
-            Self::AuthResponse => 0x0f,
-            Self::AuthSuccess => 0x10,
-        }
+        self as u8
     }
 
     /// The opcode with this number.
+    #[inline]
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|opcode| opcode.number() == number)
+        Some(match number {
+            0x00 => Self::Error,
+            0x01 => Self::Startup,
+            0x02 => Self::Ready,
+            0x03 => Self::Authenticate,
+            0x05 => Self::Options,
+            0x06 => Self::Supported,
+            0x07 => Self::Query,
+            0x08 => Self::Result,
+            0x09 => Self::Prepare,
+            0x0a => Self::Execute,
+            0x0b => Self::Register,
+            0x0c => Self::Event,
+            0x0d => Self::Batch,
+            0x0e => Self::AuthChallenge,
+            0x0f => Self::AuthResponse,
+            0x10 => Self::AuthSuccess,
+            _ => return None,
+        })
     }
 
     /// The name of the opcode.
@@ -210,6 +213,7 @@ impl Opcode {
     }
 
     /// The direction in which the message is sent.
+    #[inline]
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
@@ -233,6 +237,7 @@ impl Opcode {
     }
 
     /// Whether a message of this kind can have this stream id.
+    #[inline]
     pub(super) const fn can_have(self, stream: i16) -> bool {
         match self {
             Self::Event => stream == EVENT_STREAM,
@@ -335,6 +340,7 @@ pub struct Header {
 
 impl Header {
     /// The header as its bytes.
+    #[inline]
     #[must_use]
     pub const fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let direction = match self.direction {
@@ -384,6 +390,7 @@ pub fn decode_header<'a>(
 }
 
 /// Checks a complete header.
+#[inline]
 pub(super) fn check_header(
     bytes: &[u8; HEADER_BYTES],
     expected: Expected,
@@ -416,6 +423,7 @@ pub(super) fn check_front(bytes: &[u8], expected: Expected) -> Result<(), CqlErr
     Ok(())
 }
 
+#[inline]
 fn check_version(byte: u8, expected: Expected) -> Result<Version, CqlError> {
     let number = byte & !RESPONSE;
     let Some(found) = Version::from_number(number) else {
@@ -431,6 +439,7 @@ fn check_version(byte: u8, expected: Expected) -> Result<Version, CqlError> {
     }
 }
 
+#[inline]
 fn check_opcode(number: u8, stream: i16, expected: Expected) -> Result<Opcode, CqlError> {
     let Some(opcode) = Opcode::from_number(number) else {
         return Err(CqlError::new(CqlErrorKind::OpcodeUnknown { opcode: number }, OPCODE_AT));

@@ -200,10 +200,10 @@ impl<'a> Parameters<'a> {
             | set(flag::SERIAL_CONSISTENCY, self.serial_consistency.is_some())
             | set(flag::TIMESTAMP, self.timestamp_us.is_some());
         let version = body.version();
-        body.short(self.consistency.number())?;
+        let [high, low] = self.consistency.number().to_be_bytes();
         match version {
-            Version::V3 | Version::V4 => body.byte(flags)?,
-            Version::V5 => body.int(i32::from(flags))?,
+            Version::V3 | Version::V4 => body.raw(&[high, low, flags])?,
+            Version::V5 => body.raw(&[high, low, 0, 0, 0, flags])?,
         };
         if !self.values.is_empty() {
             body.count(self.values.len())?;

@@ -19,7 +19,7 @@ use super::guard::{CheckingOut, Guard};
 use super::login::Keys;
 use super::login::Login;
 use super::runtime::{Lock, Locked, Runtime, register};
-use super::select::{SelectionRequest, WakerSlot};
+use super::select::{SelectionRequest, WakerSlot, Window};
 use super::server::{PoolSnapshot, Server};
 use super::task::{ServerTask, workers_of};
 use super::task_guard::TaskGuard;
@@ -99,9 +99,8 @@ pub(super) struct State<R: Runtime> {
     pub(super) selectors_taken: usize,
     /// The index of the next selector to wake; `None` when all were woken.
     pub(super) wake_selectors: Option<usize>,
-    /// The only server that accepts writes, cached because most operations need it. Found again
-    /// after each update of the topology.
-    pub(super) suitable: Option<R::ServerHandle>,
+    /// The latency windows of writes and reads of the primary, and of other reads.
+    pub(super) windows: [Window<R>; 2],
     /// Wakers of tasks that wait in [`ClientCore::next_server`]. Bounded by the maximum number of
     /// servers; further tasks are never woken.
     pub(super) starters: <R::Topology as topology::Memory>::PerServer<WakerSlot>,
@@ -169,9 +168,8 @@ impl<R: Runtime> State<R> {
                 ControlAction::Pool(id, command) => self.command(id, |server| server.command(now, command)),
                 ControlAction::WakeSelectors => {
                     self.wake_selectors = Some(0);
-                    // Each change of the description emits this action, so the cache needs no other
-                    // update.
-                    self.suitable = self.find_suitable();
+                    // Each change of the description emits this action.
+                    self.windows.iter_mut().for_each(Window::forget);
                 }
             }
         }
@@ -323,7 +321,7 @@ impl<R: Runtime> ClientCore<R> {
             selectors: Store::empty(),
             selectors_taken: 0,
             wake_selectors: None,
-            suitable: None,
+            windows: [Window::new(), Window::new()],
             starters: Store::empty(),
             clock: None,
             armed: None,
@@ -440,7 +438,12 @@ impl<R: Runtime> ClientCore<R> {
     ///
     /// Source: Client Side Operations Timeout, "Server Selection" (CMAP-28).
     pub fn check_out_limit(&self, deadline: Option<Instant>) -> Option<Instant> {
-        deadline.map(|at| at.min(self.now().saturating_add(self.config.server_selection_timeout)))
+        deadline.and_then(|_| self.limit_at(self.now(), deadline))
+    }
+
+    /// [`ClientCore::check_out_limit`] of an attempt that begins at `now`.
+    fn limit_at(&self, now: Instant, deadline: Option<Instant>) -> Option<Instant> {
+        deadline.map(|at| at.min(now.saturating_add(self.config.server_selection_timeout)))
     }
 
     /// Selects a server and checks a connection out of its pool.
@@ -460,13 +463,17 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        let limit = self.check_out_limit(deadline);
-        // A cached server needs no selection future.
-        let server = match self.suitable_server(request)? {
-            Some(server) => server,
-            None => self.wait_for_server(request, limit).await?,
+        let Some(server) = self.suitable_server(request)? else {
+            let limit = self.check_out_limit(deadline);
+            let server = self.wait_for_server(request, limit).await?;
+            return CheckingOut::new(self, server, limit, deadline).await;
         };
-        CheckingOut::new(self, server, limit, deadline).await
+        let mut checking_out = CheckingOut::new(self, server, None, deadline);
+        // Most check-outs end here.
+        match checking_out.begin(|now| self.limit_at(now, deadline)) {
+            Some(outcome) => outcome,
+            None => checking_out.await,
+        }
     }
 
     /// Checks a connection out of the pool of a selected server.

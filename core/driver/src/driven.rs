@@ -429,11 +429,12 @@ pub(super) trait Drive {
     /// [`Drive::poll_claim`] registers it.
     ///
     /// - `clock`: read under the lock, and only if the time matters.
+    /// - `deadline`: called under the lock, with the time, if no connection is available.
     #[inline]
     fn check_out(
         &self,
         clock: impl FnOnce() -> Instant,
-        deadline: Option<Instant>,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
     ) -> Result<Begun<Self::Connection>, CheckOutError> {
         self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
             CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
@@ -443,17 +444,29 @@ pub(super) trait Drive {
 
     /// The outcome of a waiting check-out. While there is none, registers `waker`, which is woken
     /// when there is. The clock is not read, because other calls decide the outcome.
-    fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<Self::Connection>> {
-        let mut waker = Some(waker.clone());
-        let (claimed, _left) = self.step(|state, _| {
+    ///
+    /// - `is_registered`: an earlier call has registered a waker. The task was probably woken
+    ///   because there is an outcome, so the waker is cloned only if there is none.
+    fn poll_claim(&self, id: WaiterId, waker: &Waker, is_registered: bool) -> Poll<Claimed<Self::Connection>> {
+        if is_registered {
+            if let claimed @ Poll::Ready(_) = self.claim(id, None) {
+                return claimed;
+            }
+        }
+        self.claim(id, Some(waker.clone()))
+    }
+
+    fn claim(&self, id: WaiterId, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
+        // A claim has no effects and no events.
+        let (claimed, _left) = self.with(|state| {
             let claim = state.pool.claim(Instant::ORIGIN, id);
             let mut left = None;
             match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
-                (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
+                (Claim::Waiting, Some(slot)) if waker.is_some() => register(slot, &mut waker),
                 // The claim revokes the waking that is owed.
                 (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
                 // The slot belongs to another waiter now.
-                (Claim::Stale, _) | (_, None) => {}
+                (Claim::Waiting | Claim::Stale, _) | (_, None) => {}
             }
             let claimed = match claim {
                 Claim::Waiting => Poll::Pending,

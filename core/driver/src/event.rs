@@ -1,5 +1,6 @@
 //! Publishing events to subscribers.
 
+use core::ops::BitOr;
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Observer;
 use poolhouse_core::monitor::MonitorEvent;
@@ -20,6 +21,79 @@ pub enum EventRef<'a> {
     Sdam(&'a SdamEvent<'a>),
     /// An event of a multiplexed pool.
     Mux(&'a MuxEvent),
+}
+
+/// Kinds of events, as a set: `EventKinds::POOLS | EventKinds::TOPOLOGY`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EventKinds(u8);
+
+impl EventKinds {
+    /// No events.
+    pub const NONE: Self = Self(0);
+    /// Events of each check-out: `ConnectionCheckOutStarted`, `ConnectionCheckOutFailed`,
+    /// `ConnectionCheckedOut` and `ConnectionCheckedIn`. Only these are emitted for each operation.
+    pub const CHECK_OUTS: Self = Self(1);
+    /// All other events of pools.
+    pub const POOLS: Self = Self(2);
+    /// Events of the servers' monitors.
+    pub const HEARTBEATS: Self = Self(4);
+    /// Events of the topology.
+    pub const TOPOLOGY: Self = Self(8);
+    /// Events of multiplexed pools.
+    pub const MUX: Self = Self(16);
+    /// All events.
+    pub const ALL: Self = Self(31);
+
+    /// Whether the two sets have a common kind.
+    #[inline]
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The kinds of a set whose [`EventKinds::to_bits`] these are.
+    #[cfg(feature = "std")]
+    pub(super) const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
+    #[cfg(feature = "std")]
+    pub(super) const fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    const fn of_pool(event: &PoolEvent) -> Self {
+        let is_of_check_out = matches!(
+            event,
+            PoolEvent::ConnectionCheckOutStarted { .. }
+                | PoolEvent::ConnectionCheckOutFailed { .. }
+                | PoolEvent::ConnectionCheckedOut { .. }
+                | PoolEvent::ConnectionCheckedIn { .. }
+        );
+        if is_of_check_out { Self::CHECK_OUTS } else { Self::POOLS }
+    }
+}
+
+impl BitOr for EventKinds {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl EventRef<'_> {
+    /// The kind of the event.
+    #[must_use]
+    pub const fn kind(&self) -> EventKinds {
+        match self {
+            Self::Pool(event) => EventKinds::of_pool(event),
+            Self::Heartbeat(_) => EventKinds::HEARTBEATS,
+            Self::Sdam(_) => EventKinds::TOPOLOGY,
+            Self::Mux(_) => EventKinds::MUX,
+        }
+    }
 }
 
 /// An owned event of a client.
@@ -92,8 +166,9 @@ impl core::fmt::Display for Event {
 /// panic of another method, or without `std`, unwinds through the driver, which may lose a
 /// connection or an action.
 pub trait Publish: Clone {
-    /// Whether there is a subscriber. If not, no event is published.
-    fn is_active(&self) -> bool;
+    /// The kinds of events that have a subscriber. Others are not published, and a check-out costs
+    /// nothing in addition unless [`EventKinds::CHECK_OUTS`] is among them.
+    fn kinds(&self) -> EventKinds;
 
     /// Stores an event.
     fn publish(&self, now: Instant, event: EventRef<'_>);
@@ -120,8 +195,8 @@ pub trait Publish: Clone {
 
 /// A publisher without subscribers.
 impl Publish for () {
-    fn is_active(&self) -> bool {
-        false
+    fn kinds(&self) -> EventKinds {
+        EventKinds::NONE
     }
 
     fn publish(&self, _now: Instant, _event: EventRef<'_>) {}
@@ -130,8 +205,8 @@ impl Publish for () {
 /// Publishes to both.
 impl<A: Publish, B: Publish> Publish for Tee<A, B> {
     #[inline]
-    fn is_active(&self) -> bool {
-        self.0.is_active() || self.1.is_active()
+    fn kinds(&self) -> EventKinds {
+        self.0.kinds() | self.1.kinds()
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -139,10 +214,10 @@ impl<A: Publish, B: Publish> Publish for Tee<A, B> {
     }
 
     fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
-        if self.0.is_active() {
+        if self.0.kinds().intersects(event.kind()) {
             self.0.publish_in(now, event, context);
         }
-        if self.1.is_active() {
+        if self.1.kinds().intersects(event.kind()) {
             self.1.publish_in(now, event, context);
         }
     }
@@ -163,7 +238,7 @@ impl<A: Publish, B: Publish> Publish for Tee<A, B> {
 #[doc(hidden)]
 pub struct Tap<'a, E> {
     events: &'a E,
-    active: bool,
+    kinds: EventKinds,
     /// The server of the pool that the events belong to.
     address: Option<&'a str>,
 }
@@ -171,25 +246,32 @@ pub struct Tap<'a, E> {
 impl<'a, E: Publish> Tap<'a, E> {
     #[inline]
     pub(crate) fn new(events: &'a E) -> Self {
-        Self { events, active: events.is_active(), address: None }
+        Self { events, kinds: events.kinds(), address: None }
     }
 
     /// Creates the observer for the pool of the server at this address.
     #[doc(hidden)]
     #[inline]
     pub fn of_server(events: &'a E, address: &'a str) -> Self {
-        Self { events, active: events.is_active(), address: Some(address) }
+        Self { events, kinds: events.kinds(), address: Some(address) }
     }
 
-    /// Whether events are published.
+    /// Whether any event is published.
     #[inline]
-    pub(super) const fn is_active(&self) -> bool {
-        self.active
+    pub(super) fn is_active(&self) -> bool {
+        self.kinds != EventKinds::NONE
+    }
+
+    #[inline]
+    fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        if self.kinds.intersects(event.kind()) {
+            self.publish_to_subscribers(now, event, context);
+        }
     }
 
     /// Not inlined: most events have no subscriber.
     #[inline(never)]
-    fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+    fn publish_to_subscribers(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         let mut own = EventContext::NONE;
         own.address = self.address;
         let publish = || self.events.publish_in(now, event, &context.or(&own));
@@ -206,16 +288,15 @@ impl<E: Publish> Observer<PoolEvent> for Tap<'_, E> {
         self.on_event_in(now, event, &EventContext::NONE);
     }
 
+    /// A pool needs an enabled observer only for the events of check-outs.
     #[inline]
     fn is_enabled(&self) -> bool {
-        self.active
+        self.kinds.intersects(EventKinds::CHECK_OUTS)
     }
 
     #[inline]
     fn on_event_in(&mut self, now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
-        if self.active {
-            self.publish(now, EventRef::Pool(event), context);
-        }
+        self.publish(now, EventRef::Pool(event), context);
     }
 }
 
@@ -227,9 +308,7 @@ impl<E: Publish> Observer<MonitorEvent> for Tap<'_, E> {
 
     #[inline]
     fn on_event_in(&mut self, now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
-        if self.active {
-            self.publish(now, EventRef::Heartbeat(event), context);
-        }
+        self.publish(now, EventRef::Heartbeat(event), context);
     }
 }
 
@@ -241,17 +320,13 @@ impl<'e, E: Publish> Observer<SdamEvent<'e>> for Tap<'_, E> {
 
     #[inline]
     fn on_event_in(&mut self, now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
-        if self.active {
-            self.publish(now, EventRef::Sdam(event), context);
-        }
+        self.publish(now, EventRef::Sdam(event), context);
     }
 }
 
 impl<E: Publish> Observer<MuxEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
-        if self.active {
-            self.publish(now, EventRef::Mux(event), &EventContext::NONE);
-        }
+        self.publish(now, EventRef::Mux(event), &EventContext::NONE);
     }
 }

@@ -309,6 +309,26 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
+    /// Begins the check-out. Returns its outcome, or `None` if it waits.
+    ///
+    /// - `limit`: returns its time limit for the current time.
+    #[inline(always)]
+    pub(super) fn begin(
+        &mut self,
+        limit: impl FnOnce(Instant) -> Option<Instant>,
+    ) -> Option<Result<Guard<'h, R>, OperationError>> {
+        let core = self.core;
+        let claimed = match self.server.as_ref()?.check_out(|| core.now(), limit) {
+            Ok(Begun::Queued(id)) => {
+                self.waiter = Some(id);
+                return None;
+            }
+            Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+            Err(error) => Err(error),
+        };
+        Some(self.finish(claimed))
+    }
+
     /// Converts the outcome of the check-out, which is complete.
     #[inline(always)]
     fn finish(&mut self, claimed: Claimed<Held<R>>) -> Result<Guard<'h, R>, OperationError> {
@@ -331,24 +351,18 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
     /// After it has returned an outcome, it returns [`CheckOutError::Cancelled`] without a server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let core = self.core;
-        core.check_fork()?;
-        let Some(server) = &self.server else {
+        self.core.check_fork()?;
+        let limit = self.limit;
+        let is_queued = self.waiter.is_some();
+        if !is_queued {
+            if let Some(outcome) = self.begin(|_| limit) {
+                return Poll::Ready(outcome);
+            }
+        }
+        let (Some(server), Some(id)) = (&self.server, self.waiter) else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
-        let id = match self.waiter {
-            Some(id) => id,
-            None => match server.check_out(|| core.now(), self.limit) {
-                Ok(Begun::Granted(connection, lease)) => return Poll::Ready(self.finish(Ok((connection, lease)))),
-                Ok(Begun::Queued(id)) => id,
-                Err(error) => return Poll::Ready(self.finish(Err(error))),
-            },
-        };
-        // Set before the waker is cloned, because that may panic: the drop then cancels the
-        // check-out.
-        self.waiter = Some(id);
-        let claimed = self.server.as_ref().map(|server| server.poll_claim(id, context.waker()));
-        let Some(Poll::Ready(claimed)) = claimed else { return Poll::Pending };
+        let Poll::Ready(claimed) = server.poll_claim(id, context.waker(), is_queued) else { return Poll::Pending };
         self.waiter = None;
         Poll::Ready(self.finish(claimed))
     }

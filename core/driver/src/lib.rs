@@ -95,7 +95,7 @@ pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress}
 pub use event::Event;
 #[doc(hidden)]
 pub use event::Tap;
-pub use event::{EventRef, Publish};
+pub use event::{EventKinds, EventRef, Publish};
 #[doc(hidden)]
 #[cfg(feature = "std")]
 pub use fork::ForkGuard;

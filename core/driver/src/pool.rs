@@ -249,7 +249,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     {
         pool.check_fork()?;
         // A deadline in the past: the check-out does not wait.
-        match pool.check_out(|| pool.runtime.now(), Some(Instant::ORIGIN)) {
+        match pool.check_out(|| pool.runtime.now(), |_| Some(Instant::ORIGIN)) {
             Ok(Begun::Granted(connection, lease)) => {
                 let mut pooled = Pooled::new(pool, lease, connection);
                 pooled.mark_used();
@@ -274,7 +274,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 begun.set(Some(now));
                 now
             };
-            let outcome = match self.check_out(clock, deadline) {
+            let outcome = match self.check_out(clock, |_| deadline) {
                 Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
                 Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
                 Err(error) => Err(error),
@@ -422,12 +422,14 @@ struct Waiting<'p, M: Manager, R: BaseRuntime> {
 
 impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
     async fn outcome(mut self) -> Result<(Option<Held<M::Connection>>, Lease), CheckOutError> {
+        let mut is_registered = false;
         poll_fn(|context| {
             // In the child of a fork no outcome is ever decided.
             let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
                 return Poll::Ready(Err(CheckOutError::Cancelled));
             };
-            let claimed = self.pool.poll_claim(id, context.waker());
+            let claimed = self.pool.poll_claim(id, context.waker(), is_registered);
+            is_registered = true;
             if claimed.is_ready() {
                 self.id = None;
             }

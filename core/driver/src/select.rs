@@ -11,10 +11,12 @@ use super::runtime::{Locked, Runtime};
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Poll, Waker};
+use core::time::Duration;
 use poolhouse_core::selection::{
-    Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
+    Candidate, Candidates, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, draw_two, select,
 };
 use poolhouse_core::storage::Store;
+use poolhouse_core::topology;
 use poolhouse_core::{Instant, ServerId};
 
 /// The slot of a task that waits for a suitable server, or for a new one.
@@ -47,24 +49,69 @@ impl WakerSlot {
     }
 }
 
+/// The servers in the latency window of a read preference without tag sets and staleness, kept until
+/// the description of the deployment changes: an operation draws two of them without a search.
+pub(super) struct Window<R: Runtime> {
+    /// `None` if the servers have to be found.
+    key: Option<(ReadMode, Duration)>,
+    servers: <R::Topology as topology::Memory>::PerServer<ServerId>,
+}
+
+impl<R: Runtime> Window<R> {
+    pub(super) fn new() -> Self {
+        Self { key: None, servers: Store::empty() }
+    }
+
+    pub(super) const fn forget(&mut self) {
+        self.key = None;
+    }
+
+    /// Finds the servers again. The memory is kept, so this allocates only if there are more servers
+    /// than before.
+    #[cold]
+    fn find<T>(&mut self, description: T, criteria: &SelectionCriteria<'_>)
+    where
+        T: Candidates<Server: Candidate<Id = ServerId>>,
+    {
+        while self.servers.pop().is_some() {}
+        let Ok(selection) = Selection::new(description, criteria, &[]) else { return };
+        for server in selection.in_window() {
+            if self.servers.try_push(server.id()).is_err() {
+                return;
+            }
+        }
+        self.key = Some(key_of(criteria));
+    }
+}
+
+fn key_of(criteria: &SelectionCriteria<'_>) -> (ReadMode, Duration) {
+    (criteria.read_preference().options().mode, criteria.local_threshold())
+}
+
 impl<R: Runtime> State<R> {
-    /// The server for all writes, if there is exactly one; `None` once the client is closed.
-    pub(super) fn find_suitable(&mut self) -> Option<R::ServerHandle> {
-        if self.closed {
-            return None;
+    /// [`State::select`] for a plain request, without a search unless the description has changed;
+    /// `None` if no server is suitable.
+    fn choose(&mut self, request: &SelectionRequest<'_>, entropy: impl FnOnce() -> u32) -> Option<R::ServerHandle> {
+        let Self { windows: [primary, other], control, servers, closed, .. } = self;
+        let key = key_of(&request.criteria);
+        let window = if key.0 == ReadMode::Primary { primary } else { other };
+        if window.key != Some(key) {
+            let description = control.topology().description();
+            if *closed || !description.is_compatible() {
+                return None;
+            }
+            window.find(description, &request.criteria);
         }
-        let description = self.control.topology().description();
-        if !description.is_compatible() {
-            return None;
-        }
-        let criteria = SelectionCriteria::write();
-        let selection = Selection::new(description, &criteria, &[]).ok()?;
-        let id = {
-            let mut servers = selection.suitable();
-            let id = servers.next()?.id();
-            servers.next().is_none().then_some(id)
+        let window = window.servers.slots();
+        let server_at = |place: usize| {
+            let id = *window.get(place)?;
+            let entry = servers.slots().get(id.index() as usize)?.as_ref()?;
+            (entry.id == id).then_some(&entry.server)
         };
-        self.entry(id?).map(|entry| entry.server.clone())
+        let drawn = if window.len() < 2 { None } else { draw_two(window.len(), entropy()) };
+        let Some((first, second)) = drawn else { return server_at(0).cloned() };
+        let (one, other) = (server_at(first)?, server_at(second)?);
+        Some(if other.operation_count() < one.operation_count() { other.clone() } else { one.clone() })
     }
 
     /// Selects a suitable server in the latency window, by load among random candidates.
@@ -76,10 +123,7 @@ impl<R: Runtime> State<R> {
         let Self { control, servers, .. } = self;
         let load = |id: ServerId| {
             let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
-            entry.map_or(u32::MAX, |entry| {
-                let counts = entry.server.pool_snapshot().counts;
-                counts.in_use.saturating_add(counts.waiting)
-            })
+            entry.map_or(u32::MAX, |entry| entry.server.operation_count())
         };
         let description = control.topology().description();
         let id = select(description, &request.criteria, request.deprioritized, load, entropy)?;
@@ -133,17 +177,33 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// Returns the suitable server if it is cached, without searching.
+    /// Returns a suitable server if that needs no waiting and the request is plain.
     #[inline]
     pub(super) fn suitable_server(
         &self,
         request: &SelectionRequest<'_>,
     ) -> Result<Option<R::ServerHandle>, OperationError> {
         self.check_fork()?;
-        Ok(if request.is_plain() { self.state.with(|state| state.suitable.clone()) } else { None })
+        if !request.is_plain() {
+            return Ok(None);
+        }
+        Ok(self.state.with(|state| state.choose(request, || self.runtime().entropy())))
     }
 
-    pub(super) async fn wait_for_server(
+    /// With a heap, the future is boxed: few operations wait for a server, and the futures of the
+    /// others are smaller.
+    pub(super) fn wait_for_server(
+        &self,
+        request: &SelectionRequest<'_>,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
+        let waiting = self.wait_for_suitable(request, deadline);
+        #[cfg(feature = "alloc")]
+        let waiting = alloc::boxed::Box::pin(waiting);
+        waiting
+    }
+
+    async fn wait_for_suitable(
         &self,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
@@ -191,10 +251,10 @@ impl SelectionRequest<'_> {
     /// A server that accepts writes.
     pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
 
-    /// Whether the only requirement is that the server accepts writes.
+    /// Whether the servers in its latency window can be kept.
     fn is_plain(&self) -> bool {
-        let primary = self.criteria.read_preference().options().mode == ReadMode::Primary;
-        self.deprioritized.is_empty() && (primary || self.criteria.operation() == Operation::Write)
+        let options = self.criteria.read_preference().options();
+        self.deprioritized.is_empty() && options.tag_sets.is_empty() && options.max_staleness_seconds.is_none()
     }
 }
 

@@ -112,6 +112,14 @@ impl<R: Runtime> Server<R> {
         self.state.with(|state| state.snapshot())
     }
 
+    /// The number of operations in progress, those that wait for a connection included.
+    pub(super) fn operation_count(&self) -> u32 {
+        self.with(|state| {
+            let counts = state.pool.counts();
+            counts.in_use.saturating_add(counts.waiting)
+        })
+    }
+
     /// Executes a command of the topology, under the client core's lock.
     pub(super) fn command(&self, now: Instant, command: PoolCommand) {
         match command {

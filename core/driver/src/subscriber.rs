@@ -8,14 +8,14 @@
 mod tests;
 
 use super::backlog::{Backlog, Next};
-use super::event::{Event, EventRef, Publish};
+use super::event::{Event, EventKinds, EventRef, Publish};
 use super::fork::ForkGuard;
 use super::runtime::register;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::task::{Context, Poll, Waker};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::contain;
@@ -39,7 +39,8 @@ pub struct Subscribers {
 #[derive(Debug, Default)]
 struct Shared {
     birth: ForkGuard,
-    active: AtomicBool,
+    /// The kinds of events of all subscriptions.
+    kinds: AtomicU8,
     /// An event was published since readers were last woken.
     unread: AtomicBool,
     list: Mutex<List>,
@@ -47,7 +48,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct List {
-    queues: Vec<Weak<Mutex<Queue>>>,
+    queues: Vec<(EventKinds, Weak<Mutex<Queue>>)>,
     /// The topology's last description that was copied: consecutive events share it.
     last: Option<OwnedTopologyDescription>,
     /// No event will be published any more.
@@ -94,16 +95,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscribers {
-    /// Subscribes to the events that pass a filter. After [`Subscribers::close`], and in the child
-    /// of a fork, the subscription has no events.
+    /// Subscribes to the events of these kinds that pass a filter. After [`Subscribers::close`], and
+    /// in the child of a fork, the subscription has no events.
     ///
+    /// - `kinds`: events of other kinds cost nothing.
     /// - `limit`: the maximum number of events that are kept for a reader that lags; at least 1.
     ///   Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of the state that is being changed, so it must only
     ///   inspect the event, and must not call the client or session. If it panics, the subscription
     ///   ends before that event.
     #[must_use]
-    pub fn subscribe(&self, limit: usize, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
+    pub fn subscribe(
+        &self,
+        kinds: EventKinds,
+        limit: usize,
+        filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static,
+    ) -> Subscription {
         let (limit, filter) = (limit.max(1), Box::new(filter));
         let birth = self.shared.birth.clone();
         let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_forked(), waker: None };
@@ -113,8 +120,8 @@ impl Subscribers {
             if list.closed {
                 lock(&queue).closed = true;
             } else {
-                list.queues.push(Arc::downgrade(&queue));
-                self.shared.active.store(true, Ordering::Release);
+                list.queues.push((kinds, Arc::downgrade(&queue)));
+                self.shared.count_kinds(&list);
             }
         }
         Subscription { birth, queue, shared: Arc::downgrade(&self.shared) }
@@ -128,16 +135,17 @@ impl Subscribers {
         let queues = {
             let mut list = lock(&self.shared.list);
             list.closed = true;
-            self.shared.active.store(false, Ordering::Release);
-            core::mem::take(&mut list.queues)
+            let queues = core::mem::take(&mut list.queues);
+            self.shared.count_kinds(&list);
+            queues
         };
         end(&queues);
     }
 }
 
 /// Ends the subscriptions of these queues.
-fn end(queues: &[Weak<Mutex<Queue>>]) {
-    for queue in queues.iter().filter_map(Weak::upgrade) {
+fn end(queues: &[(EventKinds, Weak<Mutex<Queue>>)]) {
+    for queue in queues.iter().filter_map(|(_, queue)| queue.upgrade()) {
         let waker = {
             let mut queue = lock(&queue);
             queue.closed = true;
@@ -152,8 +160,8 @@ fn end(queues: &[Weak<Mutex<Queue>>]) {
 
 impl Publish for Subscribers {
     #[inline]
-    fn is_active(&self) -> bool {
-        self.shared.active.load(Ordering::Acquire)
+    fn kinds(&self) -> EventKinds {
+        EventKinds::from_bits(self.shared.kinds.load(Ordering::Acquire))
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -164,7 +172,8 @@ impl Publish for Subscribers {
         let List { queues, last, .. } = &mut *list;
         // All subscriptions share one copy.
         let mut copy = None;
-        for queue in queues.iter().filter_map(Weak::upgrade) {
+        let observing = queues.iter().filter(|(kinds, _)| kinds.intersects(event.kind()));
+        for queue in observing.filter_map(|(_, queue)| queue.upgrade()) {
             let mut queue = lock(&queue);
             if queue.closed {
                 continue;
@@ -205,10 +214,16 @@ impl Publish for Subscribers {
 }
 
 impl Shared {
+    /// Stores the kinds of events of all subscriptions. Called under the lock of the list.
+    fn count_kinds(&self, list: &List) {
+        let kinds = list.queues.iter().fold(EventKinds::NONE, |all, (kinds, _)| all | *kinds);
+        self.kinds.store(kinds.to_bits(), Ordering::Release);
+    }
+
     /// Takes the waker of a reader that waits although its queue has items.
     fn next_reader(&self) -> Option<Waker> {
         let list = lock(&self.list);
-        let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
+        let waker = list.queues.iter().filter_map(|(_, queue)| queue.upgrade()).find_map(|queue| {
             let mut queue = lock(&queue);
             if queue.notices.is_empty() && !queue.closed { None } else { queue.waker.take() }
         });
@@ -286,10 +301,10 @@ impl Drop for Subscription {
         }
         let Some(shared) = self.shared.upgrade() else { return };
         let mut list = lock(&shared.list);
-        list.queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
+        list.queues.retain(|(_, queue)| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
         if list.queues.is_empty() {
             list.last = None;
-            shared.active.store(false, Ordering::Release);
         }
+        shared.count_kinds(&list);
     }
 }

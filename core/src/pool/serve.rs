@@ -448,17 +448,20 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionCheckOutFailed { pool, reason, error, duration });
     }
 
-    /// Whether a returned connection becomes available and the pool owes no further action for it:
-    /// the fast path of a check-in.
+    /// Whether a returned connection becomes available, or goes to a waiter, and nothing else happens.
     #[inline(always)]
-    pub(super) fn becomes_available(&self, lease: &Lease, health: Health) -> bool {
+    pub(super) fn is_reusable(&self, lease: &Lease, health: Health) -> bool {
         let Some(slot) = self.conns.find_on(lease.conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
             return false;
         };
         let is_healthy = health == Health::Healthy && slot.fate == Fate::Reusable;
-        let is_reusable = is_healthy && slot.pinned == Pinned::No && !self.shrunk;
-        let has_waiters = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) != 0;
-        is_reusable && self.state != PoolState::Closed && self.is_plainly_current(slot) && !has_waiters
+        let is_plain = is_healthy && slot.pinned == Pinned::No && !self.shrunk;
+        is_plain && self.state != PoolState::Closed && self.is_plainly_current(slot)
+    }
+
+    #[inline(always)]
+    pub(super) const fn has_waiters(&self) -> bool {
+        self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) != 0
     }
 
     /// Takes back a connection that was in use: closes it, hands it to a waiter, or makes it

@@ -129,13 +129,9 @@ impl<'c, T: Candidates> Selection<'c, T> {
         mut operation_count: impl FnMut(<T::Server as Candidate>::Id) -> u32,
         entropy: u32,
     ) -> Option<T::Server> {
-        let count = self.in_window().count();
-        if count < 2 {
+        let Some((first, second)) = draw_two(self.in_window().count(), entropy) else {
             return self.in_window().next();
-        }
-        let (first, rest) = draw(entropy, count);
-        let (second, _) = draw(rest, count - 1);
-        let second = if second < first { second } else { second + 1 };
+        };
         let one = self.in_window().nth(first)?;
         let other = self.in_window().nth(second)?;
         if operation_count(other.id()) < operation_count(one.id()) { Some(other) } else { Some(one) }
@@ -234,6 +230,22 @@ fn nanos_at(at: Instant) -> i128 {
 
 fn nanos_of(duration: Duration) -> i128 {
     i128::from(duration.as_secs()) * 1_000_000_000 + i128::from(duration.subsec_nanos())
+}
+
+/// Draws two different numbers below `count` at random; `None` if there are no two. For hosts that
+/// keep the servers of a latency window: [`Selection::choose`] without a search.
+///
+/// - `entropy`: 32 uniformly distributed random bits.
+///
+/// Source: Server Selection, "operationCount-based selection within the latency window".
+#[must_use]
+pub fn draw_two(count: usize, entropy: u32) -> Option<(usize, usize)> {
+    if count < 2 {
+        return None;
+    }
+    let (first, rest) = draw(entropy, count);
+    let (second, _) = draw(rest, count - 1);
+    Some((first, if second < first { second } else { second + 1 }))
 }
 
 /// Returns a number below `count` from uniform bits, and bits for the next draw.

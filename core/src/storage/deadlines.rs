@@ -119,8 +119,9 @@ impl<S: Store<Instant>> Deadlines<S> {
     }
 
     /// The deadline of an owner.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn of(&self, owner: u32) -> Option<Instant> {
+    pub fn of(&self, owner: u32) -> Option<Instant> {
         self.leaves.slots().get(owner as usize).copied().filter(|at| *at != NEVER)
     }
 

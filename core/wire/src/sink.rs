@@ -125,7 +125,10 @@ impl Sink for alloc::vec::Vec<u8> {
 
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        self.try_reserve(bytes.len()).map_err(|_| Full)?;
+        // `try_reserve` is a call, and most buffers have room.
+        if self.capacity() - self.len() < bytes.len() {
+            self.try_reserve(bytes.len()).map_err(|_| Full)?;
+        }
         self.extend_from_slice(bytes);
         Ok(())
     }

@@ -15,8 +15,8 @@ use poolhouse_embassy::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
 use poolhouse_embassy::poolhouse_driver::{Event, PoolSnapshot};
 use poolhouse_embassy::{
-    Buffers, Client, DocumentWriter, EventRef, Layout, MonitorOptions, OperationError, Options, Publish, RawDocument,
-    Resources, Runner, ServerMonitoringMode, Sizes,
+    Buffers, Client, DocumentWriter, EventKinds, EventRef, Layout, MonitorOptions, OperationError, Options, Publish,
+    RawDocument, Resources, Runner, ServerMonitoringMode, Sizes,
 };
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused};
@@ -59,8 +59,8 @@ pub(crate) fn options(server: &FakeServer) -> Options {
 pub(crate) struct Log(Rc<RefCell<Vec<(Instant, Event)>>>);
 
 impl Publish for Log {
-    fn is_active(&self) -> bool {
-        true
+    fn kinds(&self) -> EventKinds {
+        EventKinds::ALL
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use poolhouse_smol::ClientOptions;
 use poolhouse_smol::poolhouse_client::{Client, Platform};
-use poolhouse_smol::poolhouse_driver::Subscribers;
+use poolhouse_smol::poolhouse_driver::{EventKinds, Subscribers};
 use poolhouse_tests::figures;
 use poolhouse_tests::mongod::{Mongod, MongodReplicaSet};
 use poolhouse_tests::proxy::{Fault, Proxy};
@@ -66,7 +66,7 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let base = samples::descriptors();
     let platform = Detour::new(ways);
     let subscribers = Subscribers::default();
-    let subscription = subscribers.subscribe(events::KEPT, |_| true);
+    let subscription = subscribers.subscribe(EventKinds::ALL, events::KEPT, |_| true);
     let client = Client::with_platform(platform.clone(), options, subscribers)?;
     let reader = thread::spawn(|| smol::block_on(events::read(subscription)));
     let load = Load::start(&client, plan.seed);

@@ -269,10 +269,19 @@ impl Model {
         self.queue().filter(|waiter| waiter.bound.is_none()).count()
     }
 
+    fn limits(&self) -> impl Iterator<Item = u64> + '_ {
+        self.queue().filter_map(|waiter| self.due(waiter))
+    }
+
+    /// Whether a waiter has a time limit.
+    fn has_limits(&self) -> bool {
+        self.limits().next().is_some()
+    }
+
     /// The earliest deadline (P20).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
+        let deadlines = self.limits();
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.in_background());
         let perishing = perishing.filter_map(|conn| self.idle_at(conn));
         let run = (self.run_due && self.in_background()).then_some(self.now);

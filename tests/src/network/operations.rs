@@ -594,7 +594,16 @@ async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(),
             let parameters = Parameters::new(Consistency::One);
             let mut options = RequestOptions::default();
             (options.timeout, options.idempotent) = (timeout, is_idempotent);
-            let reply = session.request_with(&Request::Query { text: &text, parameters }, options).await?;
+            let query = Request::Query { text: &text, parameters };
+            // Both kinds of future follow the same rules.
+            let reply = if number % 2 == 0 {
+                session.request_with(&query, options).await?
+            } else {
+                let Some(result) = session.request_all_with(&[query], options).await.pop() else {
+                    unreachable!("one result for one request")
+                };
+                result?
+            };
             let keyspace = match reply.response() {
                 Ok(Response::Result(outcome)) => outcome.keyspace().ok().flatten(),
                 _ => None,

@@ -268,13 +268,15 @@ impl State {
         if self.peace || !self.plan.fails_often {
             return (0, false);
         }
-        // Several failures cause a long pause, and a slow attempt that succeeds ends it.
+        // Fast attempts fail in streaks, which causes a long pause; slow ones end within it, often
+        // at the same instant.
         self.attempts.is_failing ^= self.draws.network.one_in(4);
-        let (fails, longest) = (self.attempts.is_failing, self.draws.network.one_of(&[1, 1, 100, 800]));
+        let takes = self.draws.network.one_of(&[0, 0, 100, 800]);
+        let fails = if takes == 0 { self.attempts.is_failing } else { self.draws.network.one_in(2) };
         if fails {
             self.counters.count(Kind::ManagerFails);
         }
-        (u64::from(self.draws.network.below(longest)) * MS, fails)
+        (takes * MS, fails)
     }
 
     /// Checks that each connection that is pending is being opened, unless earlier failures require

@@ -199,7 +199,7 @@ pub(super) struct Plan {
     pub(super) options: Options,
     /// A task reads the events of the client.
     pub(super) is_read: bool,
-    /// The manager of a pool of any connections fails in half of its attempts during the faults.
+    /// The manager of a pool of any connections fails in streaks during the faults.
     pub(super) fails_often: bool,
     /// Fault points of core are armed.
     pub(super) chances: bool,
@@ -276,7 +276,9 @@ impl Plan {
             trouble: choices.one_of(&[0, 5, 30, 100, 300]),
             faults,
             pause: u64::from(pause_ms) * MS,
-            gap_ms: (span_ms / choices.one_of(&[10, 40, 120])).max(1),
+            gap_ms: (span_ms
+                / choices.one_of(if deployment == Deployment::Plain { &[40, 120, 400] } else { &[10, 40, 120] }))
+            .max(1),
             closes_early: choices.one_in(if deployment == Deployment::Plain { 3 } else { 8 }),
             closing: choices.one_of(&[Closing::Close, Closing::CloseDropped, Closing::Drop, Closing::TaskDropped]),
             chances: choices.one_in(4),

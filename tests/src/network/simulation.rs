@@ -26,7 +26,7 @@ use poolhouse_client::{Client, ClientOptions, Pool, ServerStatus};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::Observer;
 use poolhouse_cql::Version;
-use poolhouse_driver::{Event as OwnedEvent, EventRef, Notice, Subscribers, Subscription};
+use poolhouse_driver::{Event as OwnedEvent, EventKinds, EventRef, Notice, Subscribers, Subscription};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -91,6 +91,8 @@ pub(super) struct Simulation {
     log: Option<Arc<Mutex<Log>>>,
     /// A subscription whose events are read whenever no task is ready.
     prompt: Option<Subscription>,
+    /// A subscription to other events than those of check-outs, which is never read.
+    _unread: Option<Subscription>,
     /// The events of pools, if they are judged.
     trace: Option<Trace>,
     /// The events of multiplexed pools.
@@ -164,14 +166,16 @@ impl Simulation {
                 lock(log).lines = Some(Vec::new());
             }
             let (log, sim) = (Arc::clone(log), sim.clone());
-            events.subscribe(1, move |event| {
+            events.subscribe(EventKinds::ALL, 1, move |event| {
                 record(&sim, &log, event);
                 false
             })
         });
         // The end of a lifetime is no event.
         let is_recorded = is_observed && !reconfigures && pool_options.max_lifetime.is_none();
-        let mut prompt = is_observed.then(|| events.subscribe(NOTICES_MAX, |_| true));
+        let mut prompt = is_observed.then(|| events.subscribe(EventKinds::ALL, NOTICES_MAX, |_| true));
+        let others = EventKinds::POOLS | EventKinds::TOPOLOGY;
+        let unread = (!is_observed && is_read).then(|| events.subscribe(others, 16, |_| true));
         let subject = match (deployment, session) {
             (Deployment::Plain, _) => {
                 let builder = Pool::builder_on(sim.clone(), Dialer(sim.clone())).options(pool_options);
@@ -195,6 +199,7 @@ impl Simulation {
         Self {
             sim,
             prompt,
+            _unread: unread,
             trace: is_recorded.then(Trace::default),
             mux_trace: MuxTrace::new(),
             reader,

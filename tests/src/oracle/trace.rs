@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};
 use poolhouse_core::{Cause, Instant};
-use poolhouse_driver::{EventRef, Notice, Subscribers, Subscription};
+use poolhouse_driver::{EventKinds, Notice, Subscribers, Subscription};
 use serde_json::{Value, json};
 
 /// Maximum number of queued events. A case emits fewer.
@@ -34,7 +34,7 @@ impl Recorder {
     /// Starts to record. Call it before the client is created, so the trace is complete.
     #[must_use]
     pub fn new(subscribers: &Subscribers) -> Self {
-        let subscription = subscribers.subscribe(NOTICES_MAX, |event| matches!(event, EventRef::Pool(_)));
+        let subscription = subscribers.subscribe(EventKinds::POOLS | EventKinds::CHECK_OUTS, NOTICES_MAX, |_| true);
         Self { subscription, trace: Trace::default(), lost: false }
     }
 

@@ -218,8 +218,8 @@ impl<M: Bounded> Simulation<'_, M> {
                         now
                     };
                     let outcomes = (
-                        observed.check_out_with(|| now, None, &mut Vec::new()),
-                        unobserved.check_out_with(clock, None, &mut ()),
+                        observed.check_out_with(|| now, |_| None, &mut Vec::new()),
+                        unobserved.check_out_with(clock, |_| None, &mut ()),
                     );
                     assert_eq!(reads, 1, "an unobserved check-out that needs the time reads the clock");
                     // Armed fault points fire in one of the two only.

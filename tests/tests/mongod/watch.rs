@@ -172,8 +172,9 @@ pub(super) fn program() -> Result<&'static Path, String> {
 
 fn build() -> Result<PathBuf, String> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With the arguments of `./tests/run`, so nothing is built twice.
-    cargo.args(["build", "--workspace", "--all-features", "--bin", "poolhouse-watch", "--message-format", "json"]);
+    // A test target selects the features of the build of the tests, so nothing is built twice.
+    let targets = ["--bin", "poolhouse-watch", "--test", "watch_program"];
+    cargo.args(["build", "--workspace", "--all-features", "--message-format", "json"]).args(targets);
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
     // Cargo's variables about this test: build scripts that read them would run again.
     for (name, _) in env::vars_os() {

@@ -24,7 +24,7 @@ pub(crate) struct Memory {
     tasks: Arc<Mutex<Vec<Work>>>,
 }
 
-/// A peer that replies to every message at once with a valid hello reply.
+/// A peer that replies to every message at once with the hello reply of a mongos.
 #[derive(Default)]
 pub(crate) struct Peer {
     unread: Vec<u8>,
@@ -51,7 +51,10 @@ impl AsyncWrite for Peer {
         let outgoing = Outgoing::reply(1, message.header().request_id);
         encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
             message.body(|body| {
-                body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                body.boolean("ismaster", true)?
+                    .str("msg", "isdbgrid")?
+                    .int32("maxWireVersion", 21)?
+                    .int32("minWireVersion", 6)?;
                 body.double("ok", 1.0).map(drop)
             })
         })
@@ -121,26 +124,21 @@ impl Memory {
         tasks.retain_mut(|task| task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         self.tasks.lock().expect("not poisoned").append(&mut tasks);
     }
-
-    /// Runs a future and the tasks until the future is ready.
-    fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return output;
-            }
-            self.turn();
-        }
-    }
 }
 
-/// A client with this number of idle connections, and without pending background work.
-pub(crate) fn warm(connections: usize) -> Client<Memory> {
+/// A client of this number of servers, with this number of idle connections to each at least, and
+/// without pending background work.
+pub(crate) fn warm(servers: u16, connections: u32) -> Client<Memory> {
     let platform = Memory::default();
-    let client = Client::with_platform(platform.clone(), ClientOptions::new("127.0.0.1:27017"), Default::default());
+    let hosts: Vec<String> = (0..servers).map(|server| format!("127.0.0.1:{}", 27017 + server)).collect();
+    let mut options = ClientOptions::new("").min_pool_size(connections).max_pool_size(connections);
+    options.hosts = hosts;
+    let client = Client::with_platform(platform.clone(), options, Default::default());
     let client = client.expect("good options");
-    let held: Vec<_> = (0..connections).map(|_| platform.run(client.check_out()).expect("a connection")).collect();
-    drop(held);
+    let is_filled = || client.servers().iter().all(|server| server.pool.counts.available == connections);
+    while !is_filled() {
+        platform.turn();
+    }
     for _ in 0..10 {
         platform.turn();
     }

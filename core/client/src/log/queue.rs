@@ -13,7 +13,7 @@ use poolhouse_core::observe::{EventContext, contain};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::{OwnedTopologyDescription, TopologyId};
 use poolhouse_core::{Instant, Reason};
-use poolhouse_driver::{Backlog, Event, EventRef, Next, Publish};
+use poolhouse_driver::{Backlog, Event, EventKinds, EventRef, Next, Publish};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -171,16 +171,12 @@ impl LogQueue {
 
 impl Publish for LogQueue {
     #[inline]
-    fn is_active(&self) -> bool {
+    fn kinds(&self) -> EventKinds {
         // The level is checked first, because that does not call a subscriber.
-        LevelFilter::current() >= LevelFilter::WARN
-            && contain(|| {
-                self.logs.logs_connections()
-                    || self.logs.logs_topology()
-                    || self.logs.warns_of_topology()
-                    || self.logs.logs_deployment()
-            })
-            .unwrap_or(false)
+        if LevelFilter::current() < LevelFilter::WARN {
+            return EventKinds::NONE;
+        }
+        contain(|| self.logs.kinds()).unwrap_or_default()
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Observer;
 use poolhouse_core::observe::contain;
-use poolhouse_driver::{EventRef, Publish};
+use poolhouse_driver::{EventKinds, EventRef, Publish};
 use std::sync::{Mutex, PoisonError};
 
 /// Publishes [`PoolMetrics`] for each server of the driver. A panic of the recorder is caught. If
@@ -28,8 +28,8 @@ impl Metrics {
 
 impl Publish for Metrics {
     #[inline]
-    fn is_active(&self) -> bool {
-        self.pool.is_some()
+    fn kinds(&self) -> EventKinds {
+        if self.pool.is_some() { EventKinds::POOLS | EventKinds::CHECK_OUTS } else { EventKinds::NONE }
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {

@@ -6,14 +6,19 @@
 //! released.
 //!
 //! A request has a *slot* while the pool queues it or it has a stream id, and until its future
-//! takes the outcome. A connection, called a *link* here, maps stream ids to slots.
+//! takes the outcome. A connection, called a *link* here, maps stream ids to slots. Many requests of
+//! one future are a [batch], which also has a slot.
 
-use super::link::Incoming;
+mod batch;
+
+use super::Reply;
 use super::options::{CqlHost, LOWER_VERSION_FOR};
 use crate::lock;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use batch::{Batch, Member};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
@@ -24,7 +29,7 @@ use poolhouse_core::observe::contain;
 use poolhouse_core::storage::Heap;
 use poolhouse_core::storage::deadlines::Deadlines;
 use poolhouse_core::{Cause, Instant};
-use poolhouse_cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Version};
+use poolhouse_cql::{CqlEncodeError, Flags, Limits, Outgoing, Request, Version};
 use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
 use std::sync::Mutex;
 
@@ -36,6 +41,10 @@ const UNSENT: u32 = u32::MAX - 1;
 /// The maximum output of a connection in bytes. A connection with more output, because its peer
 /// does not read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The maximum number of deadlines that one call of [`Change::expire`] handles. More would delay the
+/// other users of the host.
+const EXPIRE_MAX: usize = 1024;
 
 /// A host of a session.
 pub(super) struct Host {
@@ -60,7 +69,9 @@ struct State {
     free: Vec<u32>,
     /// The slots of the requests in the pool's queue, by the waiter's slot index.
     queued: Vec<u32>,
-    /// The deadlines of requests, by slot.
+    /// A lower bound of each slot's deadline. The bound of a request that has ended stays: it is
+    /// correct for the next request in the slot, which usually has a later deadline. To remove and
+    /// to insert it would be a fifth of a request's cost.
     deadlines: Deadlines<Heap<Instant>>,
     /// The latest time at which the keeper task wakes up and calls [`Change::expire`].
     armed: Option<Instant>,
@@ -96,14 +107,26 @@ impl Link {
     }
 }
 
-/// A request, from [`Change::begin`] until its outcome is taken.
+/// A request, from [`Change::begin`] until its outcome is taken; or a batch.
+#[derive(Default)]
 struct Slot {
     state: SlotState,
     waker: Option<Waker>,
+    deadline: Option<Instant>,
+    /// Set if the request is one of a batch. Then it has no waker, and its slot is free as soon as it
+    /// has ended.
+    member: Option<Member>,
+    /// The outcome that the request's future has not taken.
+    outcome: Option<Outcome>,
+    /// Set if the slot is that of a batch.
+    batch: Option<Box<Batch>>,
 }
 
+#[derive(Default)]
 enum SlotState {
-    Free,
+    /// The slot is free, or that of a batch, or its request has ended.
+    #[default]
+    Idle,
     Queued(MuxWaiterId),
     /// Its envelope is in the connection's output, or was sent.
     Sent {
@@ -112,15 +135,10 @@ enum SlotState {
         /// connection's task has taken the envelope if this is less than `Link::taken`.
         start: u64,
     },
-    Answered(Answer),
-    Failed(Failure),
 }
 
-/// A server's answer.
-pub(super) struct Answer {
-    pub(super) header: Header,
-    pub(super) body: Vec<u8>,
-}
+/// How a request at a host ended.
+pub(super) type Outcome = Result<Reply, Failure>;
 
 /// Why a request has no answer from a host.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +178,7 @@ pub(super) struct Effects {
     waker: Option<Waker>,
     wakers: Vec<Waker>,
     /// A waker to drop.
-    dropped: Option<Waker>,
+    pub(super) dropped: Option<Waker>,
     /// Connections to establish.
     pub(super) establish: Vec<(Arc<Host>, MuxConnId)>,
     /// Whether the keeper task must establish connections, or read the deadlines again.
@@ -168,11 +186,6 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// With an empty buffer for wakers, for reuse.
-    pub(super) fn with_buffer(wakers: Vec<Waker>) -> Self {
-        Self { wakers, ..Self::default() }
-    }
-
     fn wake(&mut self, waker: &mut Option<Waker>) {
         let Some(waker) = waker.take() else { return };
         match &mut self.waker {
@@ -181,13 +194,14 @@ impl Effects {
         }
     }
 
-    /// Wakes all tasks. Returns the empty buffer of the wakers, for reuse.
-    pub(super) fn wake_all(mut self) -> Vec<Waker> {
-        for waker in self.waker.into_iter().chain(self.wakers.drain(..)) {
+    /// Wakes all tasks.
+    #[inline]
+    pub(super) fn wake_all(&mut self) {
+        if let Some(first) = self.waker.take() {
+            let mut wakers = core::iter::once(first).chain(self.wakers.drain(..));
             // The other tasks are woken even if a waker panics.
-            let _ = contain(|| waker.wake());
+            while contain(|| wakers.by_ref().for_each(Waker::wake)).is_none() {}
         }
-        self.wakers
     }
 }
 
@@ -262,17 +276,9 @@ impl Host {
 
     /// Takes the outcome of a request, if it is available, and frees the slot. Needs no
     /// [`Change`], because the pool does not change.
-    pub(super) fn outcome(&self, slot: u32) -> Option<Result<Answer, Failure>> {
+    pub(super) fn outcome(&self, slot: u32) -> Option<Outcome> {
         let mut state = lock(&self.state);
-        let place = state.slots.get_mut(slot as usize)?;
-        let outcome = match core::mem::replace(&mut place.state, SlotState::Free) {
-            SlotState::Answered(answer) => Ok(answer),
-            SlotState::Failed(failure) => Err(failure),
-            waiting @ (SlotState::Free | SlotState::Queued(_) | SlotState::Sent { .. }) => {
-                place.state = waiting;
-                return None;
-            }
-        };
+        let outcome = state.slots.get_mut(slot as usize)?.outcome.take()?;
         // A request with an outcome has neither deadline nor waker.
         state.free.push(slot);
         Some(outcome)
@@ -355,22 +361,25 @@ impl Change<'_> {
         deadline: Option<Instant>,
         waker: Waker,
     ) -> Result<u32, Failure> {
-        let acquired = match self.state.mux.acquire(self.now, deadline, &mut self.observer) {
-            Ok(acquired) => acquired,
-            Err(error) => {
+        let slot = match self.start(message, deadline) {
+            Ok(slot) => slot,
+            Err(failure) => {
                 self.effects.dropped = Some(waker);
-                return Err(Failure::Rejected(error));
+                return Err(failure);
             }
         };
-        let slot = self.state.free.pop().unwrap_or_else(|| {
-            self.state.slots.push(Slot { state: SlotState::Free, waker: None });
-            // Slots are reused: there is at most one for each request until its outcome is taken.
-            u32::try_from(self.state.slots.len() - 1).unwrap_or(NONE)
-        });
+        self.state.slots[slot as usize].waker = Some(waker);
+        self.put_deadline(slot, deadline);
+        Ok(slot)
+    }
+
+    /// Sends a request, or enters the pool's queue. Returns its slot.
+    fn start(&mut self, message: Message<'_>, deadline: Option<Instant>) -> Result<u32, Failure> {
+        let acquired = self.state.mux.acquire(self.now, deadline, &mut self.observer).map_err(Failure::Rejected)?;
+        let slot = self.take_slot();
         match acquired {
             Acquire::Granted(stream) => {
                 if let Err(failure) = self.send(slot, stream, message) {
-                    self.effects.dropped = Some(waker);
                     self.state.free.push(slot);
                     return Err(failure);
                 }
@@ -384,37 +393,43 @@ impl Change<'_> {
                 self.state.slots[slot as usize].state = SlotState::Queued(waiter);
             }
         }
-        self.state.slots[slot as usize].waker = Some(waker);
-        if let Some(at) = deadline {
+        Ok(slot)
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.state.free.pop().unwrap_or_else(|| {
+            self.state.slots.push(Slot::default());
+            // Slots are reused: there is at most one for each request until its outcome is taken.
+            u32::try_from(self.state.slots.len() - 1).unwrap_or(NONE)
+        })
+    }
+
+    #[inline]
+    fn put_deadline(&mut self, slot: u32, deadline: Option<Instant>) {
+        let State { slots, deadlines, .. } = &mut *self.state;
+        slots[slot as usize].deadline = deadline;
+        let Some(at) = deadline else { return };
+        if deadlines.of(slot).is_none_or(|bound| bound > at) {
+            deadlines.remove(slot);
             // If there is no memory for the entry, the request has no deadline here; the pool's
             // timeouts still end it.
-            let _ = self.state.deadlines.insert(slot, at);
+            let _ = deadlines.insert(slot, at);
         }
-        Ok(slot)
     }
 
     /// [`Host::outcome`]; if there is none yet, stores the waker. If the pool has granted a stream
     /// id to a queued request, sends the request.
     ///
     /// - `waker`: as [`register`] takes it.
-    pub(super) fn poll(
-        &mut self,
-        slot: u32,
-        message: Message<'_>,
-        waker: &mut Option<Waker>,
-    ) -> Poll<Result<Answer, Failure>> {
+    pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(place) = self.state.slots.get_mut(slot as usize) else {
             return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }));
         };
-        match core::mem::replace(&mut place.state, SlotState::Free) {
-            SlotState::Answered(answer) => {
-                self.free(slot);
-                return Poll::Ready(Ok(answer));
-            }
-            SlotState::Failed(failure) => {
-                self.free(slot);
-                return Poll::Ready(Err(failure));
-            }
+        if let Some(outcome) = place.outcome.take() {
+            self.free(slot);
+            return Poll::Ready(outcome);
+        }
+        match core::mem::take(&mut place.state) {
             SlotState::Queued(waiter) => match self.state.mux.claim(self.now, waiter) {
                 MuxClaim::Waiting => self.state.slots[slot as usize].state = SlotState::Queued(waiter),
                 MuxClaim::Granted(stream) => {
@@ -432,8 +447,7 @@ impl Change<'_> {
                     return Poll::Ready(Err(Failure::Rejected(AcquireError::Closed)));
                 }
             },
-            state @ SlotState::Sent { .. } => place.state = state,
-            SlotState::Free => {}
+            state @ (SlotState::Sent { .. } | SlotState::Idle) => place.state = state,
         }
         register(&mut self.state.slots[slot as usize].waker, waker);
         Poll::Pending
@@ -442,7 +456,7 @@ impl Change<'_> {
     /// Cancels a request after its future was dropped.
     pub(super) fn cancel(&mut self, slot: u32) {
         if let Some(place) = self.state.slots.get_mut(slot as usize) {
-            let state = core::mem::replace(&mut place.state, SlotState::Free);
+            let state = core::mem::take(&mut place.state);
             self.release(state);
             self.free(slot);
         }
@@ -469,16 +483,40 @@ impl Change<'_> {
                 debug_assert!(foreign.is_ok(), "the stream is of this pool");
                 true
             }
-            SlotState::Free | SlotState::Answered(_) | SlotState::Failed(_) => false,
+            SlotState::Idle => false,
         }
     }
 
     fn free(&mut self, slot: u32) {
-        self.state.deadlines.remove(slot);
         if let Some(place) = self.state.slots.get_mut(slot as usize) {
-            self.effects.dropped = place.waker.take();
+            (place.deadline, place.member, place.outcome) = (None, None, None);
+            if let Some(waker) = place.waker.take() {
+                self.effects.dropped = Some(waker);
+            }
         }
         self.state.free.push(slot);
+    }
+
+    /// Passes the outcome of a request to its future, and wakes its task. The slot is idle.
+    fn end(&mut self, slot: u32, outcome: Outcome) {
+        let Some(ended) = self.state.slots.get_mut(slot as usize) else { return };
+        debug_assert!(matches!(ended.state, SlotState::Idle), "its stream id or waiter was returned");
+        ended.deadline = None;
+        if let Some(member) = ended.member.take() {
+            self.state.free.push(slot);
+            self.end_member(member, outcome);
+        } else {
+            ended.outcome = Some(outcome);
+            self.effects.wake(&mut ended.waker);
+        }
+    }
+
+    /// Ends a request that has passed its deadline.
+    fn time_out(&mut self, slot: u32) {
+        let Some(place) = self.state.slots.get_mut(slot as usize) else { return };
+        let state = core::mem::take(&mut place.state);
+        let sent = self.release(state);
+        self.end(slot, Err(Failure::TimedOut { sent }));
     }
 
     /// Appends a request to the output of its connection.
@@ -547,14 +585,14 @@ impl Change<'_> {
 
     /// Passes received replies to their requests. A reply that no request waits for, or that
     /// arrives before its request was sent, closes the connection.
-    pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Incoming>) {
+    pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Reply>) {
         // If the connection is already closed, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);
-        for incoming in batch.drain(..) {
-            let Incoming { header, body } = incoming;
-            let State { links, slots, mux, deadlines, .. } = &mut *self.state;
+        for reply in batch.drain(..) {
+            let stream = reply.header.stream;
+            let State { links, slots, mux, .. } = &mut *self.state;
             let Some(link) = link_of(links, conn) else { return };
-            let owner = usize::try_from(header.stream).ok().and_then(|id| link.owners.get_mut(id));
+            let owner = usize::try_from(stream).ok().and_then(|id| link.owners.get_mut(id));
             let slot = owner.as_ref().and_then(|slot| slots.get_mut(**slot as usize));
             let sent = match slot.as_deref() {
                 Some(Slot { state: SlotState::Sent { start, .. }, .. }) => *start < link.taken,
@@ -564,7 +602,7 @@ impl Change<'_> {
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             }
-            match mux.handle_reply(self.now, conn, header.stream.into(), &mut self.observer) {
+            match mux.handle_reply(self.now, conn, stream.into(), &mut self.observer) {
                 Ok(poolhouse_core::mux::Reply::Request) => {}
                 Ok(poolhouse_core::mux::Reply::Late | poolhouse_core::mux::Reply::Heartbeat) => continue,
                 Err(_) => return,
@@ -575,14 +613,12 @@ impl Change<'_> {
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             };
-            deadlines.remove(core::mem::replace(owner, NONE));
-            if let SlotState::Sent { stream, .. } =
-                core::mem::replace(&mut slot.state, SlotState::Answered(Answer { header, body }))
-            {
+            if let SlotState::Sent { stream, .. } = core::mem::take(&mut slot.state) {
                 let foreign = mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
                 debug_assert!(foreign.is_ok(), "the stream is of this pool");
             }
-            self.effects.wake(&mut slot.waker);
+            let slot = core::mem::replace(owner, NONE);
+            self.end(slot, Ok(reply));
         }
     }
 }
@@ -590,16 +626,19 @@ impl Change<'_> {
 /// Operations of the session.
 impl Change<'_> {
     /// Fails the requests that have passed their deadline, and handles the pool's timeout. Returns
-    /// the next deadline.
+    /// the next deadline, which has passed if more than [`EXPIRE_MAX`] were due.
     pub(super) fn expire(&mut self) -> Option<Instant> {
-        while self.state.deadlines.earliest().is_some_and(|at| at <= self.now) {
+        for _ in 0..EXPIRE_MAX {
+            if self.state.deadlines.earliest().is_none_or(|at| at > self.now) {
+                break;
+            }
             let Some(slot) = self.state.deadlines.first() else { break };
             self.state.deadlines.remove(slot);
-            let Some(place) = self.state.slots.get_mut(slot as usize) else { continue };
-            self.effects.wake(&mut place.waker);
-            let state = core::mem::replace(&mut place.state, SlotState::Free);
-            let sent = self.release(state);
-            self.state.slots[slot as usize].state = SlotState::Failed(Failure::TimedOut { sent });
+            match self.state.slots.get(slot as usize).and_then(|slot| slot.deadline) {
+                Some(at) if at > self.now => self.put_deadline(slot, Some(at)),
+                Some(_) if !self.time_out_batch(slot) => self.time_out(slot),
+                Some(_) | None => {}
+            }
         }
         self.state.mux.handle_timeout(self.now, &mut self.observer);
         self.execute_actions();
@@ -644,8 +683,10 @@ impl Change<'_> {
             match action {
                 MuxAction::Wake(waiter) => {
                     let slot = self.state.queued.get(waiter.index() as usize).copied().unwrap_or(NONE);
-                    if let Some(slot) = self.state.slots.get_mut(slot as usize) {
-                        self.effects.wake(&mut slot.waker);
+                    let Some(waiting) = self.state.slots.get_mut(slot as usize) else { continue };
+                    match waiting.member {
+                        Some(member) => self.grant_member(member, slot),
+                        None => self.effects.wake(&mut waiting.waker),
                     }
                 }
                 MuxAction::Establish(conn) => {
@@ -697,12 +738,10 @@ impl Change<'_> {
         let cause = reason.map_or(Cause::Closed, |(_, cause)| *cause);
         for owner in link.owners.into_iter().filter(|owner| *owner != NONE) {
             let Some(slot) = self.state.slots.get_mut(owner as usize) else { continue };
-            let SlotState::Sent { stream, start } = core::mem::replace(&mut slot.state, SlotState::Free) else {
+            let SlotState::Sent { stream, start } = core::mem::take(&mut slot.state) else {
                 continue;
             };
-            slot.state = SlotState::Failed(Failure::Lost { cause, sent: start < link.taken });
-            self.effects.wake(&mut slot.waker);
-            self.state.deadlines.remove(owner);
+            self.end(owner, Err(Failure::Lost { cause, sent: start < link.taken }));
             // The stream id is no longer valid after the close of its connection.
             let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
         }

@@ -9,6 +9,7 @@
 use super::Shared;
 use super::host::{Effects, Host, Output};
 use super::options::PORT_DEFAULT;
+use super::reply::{Reply, copy_body};
 use crate::Platform;
 use crate::net::{Net, Stream};
 use crate::resolver::before;
@@ -16,15 +17,16 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use bytes::BytesMut;
 use core::future::poll_fn;
 use core::pin::pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
 use poolhouse_core::{Cause, HostAddress};
 use poolhouse_cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
-    Header, Password, Version,
+    Password, Version,
 };
 use poolhouse_driver::{BaseRuntime as _, Runtime as _};
 use poolhouse_wire::peer_text::one_line;
@@ -36,12 +38,6 @@ const INPUT_BYTES: usize = 32 * 1024;
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
 /// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
-
-/// An envelope that was received.
-pub(super) struct Incoming {
-    pub(super) header: Header,
-    pub(super) body: Vec<u8>,
-}
 
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
@@ -259,15 +255,19 @@ struct Io<'a, P: Platform> {
     sent: usize,
     flush_is_due: bool,
     input: Vec<u8>,
-    batch: Vec<Incoming>,
-    wakers: Vec<Waker>,
+    batch: Vec<Reply>,
+    /// The bodies of small replies are taken from it.
+    bodies: BytesMut,
+    /// Empty; kept for its memory.
+    effects: Effects,
 }
 
 impl<'a, P: Platform> Io<'a, P> {
     fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
-        let (envelopes, segments, batch, wakers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let input = vec![0; INPUT_BYTES];
-        Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
+        let (envelopes, segments, batch, effects) = (Vec::new(), Vec::new(), Vec::new(), Effects::default());
+        let (input, bodies) = (vec![0; INPUT_BYTES], BytesMut::new());
+        let (sent, flush_is_due) = (0, false);
+        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, effects }
     }
 
     /// Writes and reads. Ready when the pool closes the connection, or with the cause of its
@@ -354,11 +354,10 @@ impl<'a, P: Platform> Io<'a, P> {
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
-            let mut effects = Effects::with_buffer(core::mem::take(&mut self.wakers));
-            let (shared, conn, batch) = (self.shared, self.conn, &mut self.batch);
-            self.host.change(shared.now(), &shared.events, &mut effects, |change| change.dispatch(conn, batch));
-            self.wakers = shared.run_effects(effects);
-            self.batch.clear();
+            let Self { shared, host, conn, batch, effects, .. } = self;
+            host.change(shared.now(), &shared.events, effects, |change| change.dispatch(*conn, batch));
+            shared.run_effects(effects);
+            batch.clear();
         }
         if let Some(memory) = self.socket.decoder.idle_memory() {
             for buffer in memory {
@@ -370,17 +369,15 @@ impl<'a, P: Platform> Io<'a, P> {
 
     fn decode(&mut self, mut bytes: &[u8]) -> Result<(), Cause> {
         loop {
-            let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
+            let step = self.socket.decoder.decode(bytes)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
             let Some(envelope) = step.envelope else { return Ok(()) };
             // Events are unexpected: the session does not register for them.
             if envelope.header.stream == EVENT_STREAM {
                 continue;
             }
-            let mut body = Vec::new();
-            body.try_reserve_exact(envelope.body.len()).map_err(|_| Cause::Resources)?;
-            body.extend_from_slice(envelope.body);
-            self.batch.push(Incoming { header: envelope.header, body });
+            let body = copy_body(envelope.body, &mut self.bodies).map_err(|_| Cause::Resources)?;
+            self.batch.push(Reply { host: self.host.id, header: envelope.header, body });
         }
     }
 }

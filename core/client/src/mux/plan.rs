@@ -1,12 +1,9 @@
 //! The query plan: the order in which hosts are tried.
 
-use super::Shared;
 use super::error::{Rejection, RejectionReason};
 use super::host::Host;
-use crate::Platform;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use poolhouse_core::mux::{AcquireError, Distance, MuxId};
 
 /// The hosts of a session: local, then remote, then ignored ones.
@@ -15,6 +12,8 @@ pub(super) struct Hosts {
     all: Vec<Arc<Host>>,
     local: usize,
     used: usize,
+    /// The index in `all` of each host, ascending by id.
+    places: Vec<(MuxId, usize)>,
 }
 
 impl Hosts {
@@ -22,11 +21,44 @@ impl Hosts {
         hosts.sort_by_key(|(distance, _)| *distance);
         let count = |farthest| hosts.iter().filter(|(distance, _)| *distance <= farthest).count();
         let (local, used) = (count(Distance::Local), count(Distance::Remote));
-        Self { all: hosts.into_iter().map(|(_, host)| host).collect(), local, used }
+        let all: Vec<_> = hosts.into_iter().map(|(_, host)| host).collect();
+        let mut places: Vec<_> = all.iter().enumerate().map(|(place, host)| (host.id, place)).collect();
+        places.sort_unstable();
+        Self { all, local, used, places }
     }
 
     pub(super) fn all(&self) -> &[Arc<Host>] {
         &self.all
+    }
+
+    /// Cost: O(log n). A caller that knows the location of its data names a host in each request.
+    fn by_id(&self, id: MuxId) -> Option<&Arc<Host>> {
+        let at = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.all.get(self.places.get(at)?.1)
+    }
+
+    /// Returns the first host of the plan with this number.
+    pub(super) fn first(&self, turn: usize, chosen: Option<&[MuxId]>) -> Option<&Arc<Host>> {
+        self.at(turn, chosen, &mut 0)
+    }
+
+    /// Returns the host at the position `asked` of a plan, or the next one, and advances `asked`
+    /// beyond it.
+    fn at(&self, turn: usize, chosen: Option<&[MuxId]>, asked: &mut usize) -> Option<&Arc<Host>> {
+        if let Some(chosen) = chosen {
+            let rest = chosen.get(*asked..)?;
+            return rest.iter().find_map(|id| {
+                *asked += 1;
+                self.by_id(*id)
+            });
+        }
+        let at = *asked;
+        if at >= self.used {
+            return None;
+        }
+        *asked += 1;
+        let (first, count) = if at < self.local { (0, self.local) } else { (self.local, self.used - self.local) };
+        self.all.get(first + (turn % count + (at - first)) % count)
     }
 }
 
@@ -38,33 +70,32 @@ pub(super) struct Plan<'o> {
     /// remote hosts.
     turn: usize,
     asked: usize,
-    /// Hosts that were tried before the last `renew`.
+    /// Hosts that are not returned, because they were tried before this plan was made.
     known: Vec<MuxId>,
 }
 
 impl<'o> Plan<'o> {
-    pub(super) fn new<P: Platform>(shared: &Shared<P>, chosen: Option<&'o [MuxId]>) -> Self {
-        let turn = shared.turns.fetch_add(1, Ordering::Relaxed);
-        Self::of(shared.hosts(), turn, chosen)
-    }
-
-    pub(super) const fn of(hosts: Arc<Hosts>, turn: usize, chosen: Option<&'o [MuxId]>) -> Self {
-        Self { hosts, chosen, turn, asked: 0, known: Vec::new() }
+    /// Creates a plan that continues after its first host.
+    pub(super) fn after(first: MuxId, hosts: Arc<Hosts>, turn: usize, chosen: Option<&'o [MuxId]>) -> Self {
+        match chosen {
+            // The ids before it were those of no host.
+            Some(ids) => {
+                let asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1);
+                Self { hosts, chosen, turn, asked, known: Vec::new() }
+            }
+            None => Self { hosts, chosen, turn, asked: 0, known: Vec::from([first]) },
+        }
     }
 
     /// If a tried host was removed meanwhile, continues with the current hosts, except those that
     /// were tried. Returns whether it continues.
-    pub(super) fn renew<P: Platform>(&mut self, shared: &Shared<P>, rejections: &[Rejection]) -> bool {
-        self.renew_by(&shared.hosts(), rejections)
-    }
-
-    pub(super) fn renew_by(&mut self, hosts: &Arc<Hosts>, rejections: &[Rejection]) -> bool {
+    pub(super) fn renew(&mut self, hosts: Arc<Hosts>, rejections: &[Rejection]) -> bool {
         let is_closed = |one: &Rejection| one.reason == RejectionReason::Pool(AcquireError::Closed);
-        if self.chosen.is_some() || Arc::ptr_eq(hosts, &self.hosts) || !rejections.iter().any(is_closed) {
+        if self.chosen.is_some() || Arc::ptr_eq(&hosts, &self.hosts) || !rejections.iter().any(is_closed) {
             return false;
         }
         let known = rejections.iter().map(|one| one.host).collect();
-        *self = Self { hosts: Arc::clone(hosts), known, asked: 0, chosen: None, turn: self.turn };
+        *self = Self { hosts, known, asked: 0, chosen: None, turn: self.turn };
         true
     }
 
@@ -72,25 +103,11 @@ impl<'o> Plan<'o> {
     /// twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
         let Self { hosts, chosen, turn, asked, known } = self;
-        if let Some(chosen) = chosen {
-            loop {
-                let id = chosen.get(*asked)?;
-                *asked += 1;
-                if let Some(host) = hosts.all.iter().find(|host| host.id == *id) {
-                    return Some(host);
-                }
-            }
-        }
-        while *asked < hosts.used {
-            let at = *asked;
-            *asked += 1;
-            let (first, count) =
-                if at < hosts.local { (0, hosts.local) } else { (hosts.local, hosts.used - hosts.local) };
-            let host = hosts.all.get(first + (*turn % count + (at - first)) % count)?;
+        loop {
+            let host = hosts.at(*turn, *chosen, asked)?;
             if !known.contains(&host.id) {
                 return Some(host);
             }
         }
-        None
     }
 }

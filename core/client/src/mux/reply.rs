@@ -1,16 +1,50 @@
 //! Answers to requests.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
+use bytes::{Bytes, BytesMut};
 use core::fmt;
 use poolhouse_core::mux::MuxId;
 use poolhouse_cql::{CqlError, Envelope, Header, Response};
 
+/// The maximum length in bytes of a body that shares a buffer.
+const SHARED_BYTES_MAX: usize = 512;
+/// The size in bytes of a shared buffer. A reply that is kept retains no more than this.
+const BUFFER_BYTES: usize = 4096;
+
 /// A server's answer: header and body as received, after decompression.
+///
+/// A body of at most 512 bytes shares a buffer of 4 KiB with other replies, which saves an allocation
+/// for each. The buffer is freed when the last of its replies is dropped, so a reply that is kept
+/// retains up to 4 KiB. [`Reply::into_body`] returns a copy without further memory. A longer body has
+/// its own memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     pub(super) host: MuxId,
     pub(super) header: Header,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
+}
+
+/// Copies the body of a received envelope.
+///
+/// - `buffer`: of the connection; the bodies of small replies are taken from it.
+///
+/// # Errors
+///
+/// There is no memory for a body with its own memory.
+pub(super) fn copy_body(body: &[u8], buffer: &mut BytesMut) -> Result<Bytes, TryReserveError> {
+    if body.len() <= SHARED_BYTES_MAX {
+        if buffer.capacity() < body.len() {
+            // If all replies of the last buffer are dropped, the buffer is used again.
+            buffer.reserve(BUFFER_BYTES);
+        }
+        buffer.extend_from_slice(body);
+        return Ok(buffer.split().freeze());
+    }
+    let mut own = Vec::new();
+    own.try_reserve_exact(body.len())?;
+    own.extend_from_slice(body);
+    Ok(own.into())
 }
 
 impl Reply {
@@ -44,10 +78,11 @@ impl Reply {
         &self.body
     }
 
-    /// Converts the answer to its body, as [`Self::body`] returns it.
+    /// Converts the answer to its body, as [`Self::body`] returns it. A body of at most 512 bytes is
+    /// copied.
     #[must_use]
     pub fn into_body(self) -> Vec<u8> {
-        self.body
+        if self.body.len() <= SHARED_BYTES_MAX { self.body.to_vec() } else { self.body.into() }
     }
 }
 

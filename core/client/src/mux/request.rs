@@ -1,20 +1,23 @@
 //! Requests: selection of the host, and the outcome.
 
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
-use super::host::{Answer, Failure, Host, Message};
+use super::host::{Failure, Host, Message, Outcome};
 use super::plan::Plan;
 use super::{Reply, Session, Shared};
-use crate::{Net, Platform};
+use crate::{Platform, lock};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::borrow::Borrow;
+use core::ops::ControlFlow;
+use core::pin::Pin;
+use core::sync::atomic::Ordering;
+use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{AcquireError, MuxId};
 use poolhouse_cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
-use poolhouse_driver::BaseRuntime as _;
 
 /// Options of one request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,13 +50,17 @@ impl<P: Platform> Session<P> {
     /// that is not polled any more keeps its stream id or its position in the queue. A connection
     /// with more than 64 MiB of output, because its server does not read, takes no more requests.
     ///
-    /// Cost: two short locks of the host; no allocation except for the answer's body.
+    /// Cost: two short locks of the host. Allocates only the answer's body, or a share of a buffer:
+    /// see [`Reply`].
     ///
     /// # Errors
     ///
     /// [`RequestError`]. An answer of the server that is an error is [`RequestError::Server`].
-    pub async fn request(&self, request: &Request<'_>) -> Result<Reply, RequestError> {
-        self.request_with(request, RequestOptions::default()).await
+    pub fn request<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
+        self.request_with(request, RequestOptions::default())
     }
 
     /// [`Session::request`] with a statement without values.
@@ -61,8 +68,13 @@ impl<P: Platform> Session<P> {
     /// # Errors
     ///
     /// As [`Session::request`].
-    pub async fn query(&self, text: &str, consistency: Consistency) -> Result<Reply, RequestError> {
-        self.request(&Request::Query { text, parameters: Parameters::new(consistency) }).await
+    pub fn query<'a>(
+        &'a self,
+        text: &'a str,
+        consistency: Consistency,
+    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
+        let request = Request::Query { text, parameters: Parameters::new(consistency) };
+        Flight::new(&self.inner.shared, request, RequestOptions::default())
     }
 
     /// [`Session::request`] with options.
@@ -70,177 +82,281 @@ impl<P: Platform> Session<P> {
     /// # Errors
     ///
     /// As [`Session::request`].
-    pub async fn request_with(
-        &self,
-        request: &Request<'_>,
-        options: RequestOptions<'_>,
-    ) -> Result<Reply, RequestError> {
-        let shared = &*self.inner.shared;
-        shared.check_fork()?;
-        let opcode = request.opcode();
-        match opcode {
-            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch | Opcode::Options => {}
-            Opcode::Startup
-            | Opcode::AuthResponse
-            | Opcode::Register
-            | Opcode::Error
-            | Opcode::Ready
-            | Opcode::Authenticate
-            | Opcode::Supported
-            | Opcode::Result
-            | Opcode::Event
-            | Opcode::AuthChallenge
-            | Opcode::AuthSuccess => return Err(RequestError::Unsupported(opcode)),
-        }
-        let message = Message { request, flags: options.flags };
-        let mut now = shared.now();
-        let timeout = options.timeout.or(shared.options.request_timeout);
-        let deadline = timeout.map(|timeout| now.saturating_add(timeout));
-        let mut plan = Plan::new(shared, options.hosts);
-        let mut rejections: Vec<Rejection> = Vec::new();
-        let is_over = |now| deadline.is_some_and(|at| at <= now);
-        loop {
-            let Some(host) = plan.next() else {
-                // The hosts may have been replaced while removed ones were tried.
-                if plan.renew(shared, &rejections) { continue } else { break }
-            };
-            // Without time nothing is sent.
-            if is_over(now) {
-                shared.check_open()?;
-                return Err(RequestError::TimedOut { address: host.address.clone(), sent: false });
-            }
-            let reason = match (Flight { shared, host, slot: None }).wait(message, now, deadline).await? {
-                Ok(answer) => match understood(shared, host, answer)? {
-                    Ok(reply) => return Ok(reply),
-                    Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
-                    Err(error) => return Err(RequestError::Server(error)),
-                },
-                Err(Failure::Rejected(error)) => RejectionReason::Pool(error),
-                Err(Failure::Lost { cause, sent }) if options.idempotent || !sent => {
-                    RejectionReason::Lost { cause, sent }
-                }
-                Err(Failure::Encode(error)) => return Err(RequestError::Encode(error)),
-                Err(Failure::TimedOut { sent }) => {
-                    let sent = sent || rejections.iter().any(Rejection::may_have_executed);
-                    return Err(RequestError::TimedOut { address: host.address.clone(), sent });
-                }
-                Err(Failure::Lost { cause, .. }) => {
-                    shared.check_open()?;
-                    return Err(RequestError::Lost { address: host.address.clone(), cause });
-                }
-            };
-            shared.check_open()?;
-            let refusal = match reason {
-                RejectionReason::Pool(AcquireError::Down { .. }) => {
-                    host.look(now, |_, _, refusal| refusal.map(alloc::string::String::from))
-                }
-                RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
-            };
-            rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
-            now = shared.now();
-            if is_over(now) {
-                break;
-            }
-        }
-        shared.check_open()?;
-        match rejections.last() {
-            Some(last) if is_over(now) => {
-                let sent = rejections.iter().any(Rejection::may_have_executed);
-                Err(RequestError::TimedOut { address: last.address.clone(), sent })
-            }
-            _ => Err(RequestError::NoHost(rejections)),
-        }
+    pub fn request_with<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        options: RequestOptions<'a>,
+    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
+        Flight::new(&self.inner.shared, request, options)
     }
 }
 
-/// Converts an answer to a reply, or to the error that the server returned.
-fn understood<P: Platform>(
-    shared: &Shared<P>,
-    host: &Host,
-    answer: Answer,
-) -> Result<Result<Reply, Box<ServerError>>, RequestError> {
-    let Answer { header, body } = answer;
-    let reply = Reply { host: host.id, header, body };
-    if header.opcode != Opcode::Error {
-        return Ok(Ok(reply));
+/// The data that all attempts of a request share.
+pub(super) struct Terms<'a, P: Platform> {
+    pub(super) shared: &'a Shared<P>,
+    timeout: Option<Duration>,
+    /// Set at the first poll.
+    pub(super) deadline: Option<Instant>,
+    chosen: Option<&'a [MuxId]>,
+    /// The number of the query plan.
+    turn: usize,
+    flags: Flags,
+    idempotent: bool,
+}
+
+impl<'a, P: Platform> Terms<'a, P> {
+    pub(super) const fn new(shared: &'a Shared<P>, options: RequestOptions<'a>) -> Self {
+        let RequestOptions { timeout, flags, idempotent, hosts } = options;
+        Self { shared, timeout, deadline: None, chosen: hosts, turn: 0, flags, idempotent }
     }
-    let (code, message) = match reply.response() {
-        Ok(Response::Error(failure)) => (failure.code, shared.options.shown(failure.message)),
-        Ok(_) => return Ok(Ok(reply)),
-        Err(error) => return Err(RequestError::Reply(error)),
-    };
-    Ok(Err(Box::new(ServerError { code, message, reply })))
-}
 
-/// Whether a request is sent to the next host after this error.
-fn passes_on(error: &ServerError, idempotent: bool) -> bool {
-    error.code == ErrorCode::IS_BOOTSTRAPPING || idempotent && error.code == ErrorCode::OVERLOADED
-}
+    pub(super) const fn message<'r>(&self, request: &'r Request<'r>) -> Message<'r> {
+        Message { request, flags: self.flags }
+    }
 
-/// A request at one host. Dropping it cancels the request.
-struct Flight<'a, P: Platform> {
-    shared: &'a Shared<P>,
-    host: &'a Arc<Host>,
-    slot: Option<u32>,
-}
-
-impl<P: Platform> Flight<'_, P> {
-    /// Waits for the answer.
+    /// Sets the deadline and the number of the plan, and returns the first host and the time.
     ///
-    /// - `now`: the time of the first poll.
-    async fn wait(
-        mut self,
-        message: Message<'_>,
-        now: Instant,
-        deadline: Option<Instant>,
-    ) -> Result<Result<Answer, Failure>, RequestError> {
-        poll_fn(|context| self.poll(context.waker(), message, now, deadline)).await
+    /// Nothing is allocated for a plan until its first host does not take the request.
+    pub(super) fn start(&mut self) -> Result<(Arc<Host>, Instant), RequestError> {
+        let shared = self.shared;
+        let now = shared.now();
+        let timeout = self.timeout.or(shared.options.request_timeout);
+        self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
+        self.turn = shared.turns.fetch_add(1, Ordering::Relaxed);
+        let host = lock(&shared.hosts).first(self.turn, self.chosen).cloned();
+        match host {
+            Some(host) if !self.is_over(now) => Ok((host, now)),
+            // Without time nothing is sent.
+            host => {
+                shared.check_open()?;
+                Err(host.map_or(RequestError::NoHost(Vec::new()), |host| timed_out(&host.address, false)))
+            }
+        }
     }
 
-    fn poll(
-        &mut self,
-        waker: &Waker,
-        message: Message<'_>,
-        begun: Instant,
-        deadline: Option<Instant>,
-    ) -> Poll<Result<Result<Answer, Failure>, RequestError>> {
-        let Self { shared, host, slot } = self;
-        if let Err(error) = shared.check_fork() {
-            return Poll::Ready(Err(error));
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// Returns the result of the request, or the reason to send it to the next host.
+    #[inline]
+    pub(super) fn judge(
+        &self,
+        host: &Host,
+        tried: Option<&Tried<'_>>,
+        outcome: Outcome,
+    ) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
+        match outcome {
+            Ok(reply) if reply.header.opcode != Opcode::Error => ControlFlow::Break(Ok(reply)),
+            Ok(reply) => self.judge_error(reply),
+            Err(failure) => self.judge_failure(host, tried, failure),
         }
-        let Some(place) = *slot else {
-            let waker = waker.clone();
-            return match shared.step_at(begun, host, |change| change.begin(message, deadline, waker)) {
-                Ok(begun) => {
-                    *slot = Some(begun);
-                    Poll::Pending
-                }
-                Err(failure) => Poll::Ready(Ok(Err(failure))),
-            };
+    }
+
+    #[cold]
+    fn judge_error(&self, reply: Reply) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
+        let (code, message) = match reply.response() {
+            Ok(Response::Error(failure)) => (failure.code, self.shared.options.shown(failure.message)),
+            Ok(_) => return ControlFlow::Break(Ok(reply)),
+            Err(error) => return ControlFlow::Break(Err(RequestError::Reply(error))),
         };
-        if let Some(outcome) = host.outcome(place) {
-            *slot = None;
-            return Poll::Ready(Ok(outcome));
+        if code == ErrorCode::IS_BOOTSTRAPPING || self.idempotent && code == ErrorCode::OVERLOADED {
+            return ControlFlow::Continue(RejectionReason::Refused(code));
         }
-        let mut waker = Some(waker.clone());
-        let polled = shared.step(host, |change| change.poll(place, message, &mut waker));
-        if polled.is_ready() {
-            *slot = None;
+        ControlFlow::Break(Err(RequestError::Server(Box::new(ServerError { code, message, reply }))))
+    }
+
+    #[cold]
+    fn judge_failure(
+        &self,
+        host: &Host,
+        tried: Option<&Tried<'_>>,
+        failure: Failure,
+    ) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
+        let error = match failure {
+            Failure::Rejected(error) => return ControlFlow::Continue(RejectionReason::Pool(error)),
+            Failure::Lost { cause, sent } if self.idempotent || !sent => {
+                return ControlFlow::Continue(RejectionReason::Lost { cause, sent });
+            }
+            Failure::Lost { cause, .. } => match self.shared.check_open() {
+                Ok(()) => RequestError::Lost { address: host.address.clone(), cause },
+                Err(error) => error,
+            },
+            Failure::Encode(error) => RequestError::Encode(error),
+            Failure::TimedOut { sent } => timed_out(&host.address, sent || tried.is_some_and(Tried::may_have_executed)),
+        };
+        ControlFlow::Break(Err(error))
+    }
+
+    /// Records why a host did not take the request, and returns the next host and the time.
+    ///
+    /// - `spread`: is added to the number of the plan, to send the requests of a batch to different
+    ///   hosts.
+    #[cold]
+    pub(super) fn pass_on(
+        &self,
+        tried: &mut Option<Box<Tried<'a>>>,
+        host: &Host,
+        spread: usize,
+        reason: RejectionReason,
+    ) -> Result<(Arc<Host>, Instant), RequestError> {
+        let shared = self.shared;
+        shared.check_open()?;
+        let now = shared.now();
+        let refusal = match reason {
+            RejectionReason::Pool(AcquireError::Down { .. }) => {
+                host.look(now, |_, _, refusal| refusal.map(String::from))
+            }
+            RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
+        };
+        let Tried { plan, rejections } = &mut **tried.get_or_insert_with(|| {
+            let turn = self.turn.wrapping_add(spread);
+            let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen);
+            Box::new(Tried { plan, rejections: Vec::new() })
+        });
+        rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
+        if self.is_over(now) {
+            return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
-        polled.map(Ok)
+        let mut next = plan.next().cloned();
+        // The hosts may have been replaced while removed ones were tried.
+        if next.is_none() && plan.renew(shared.hosts(), rejections) {
+            next = plan.next().cloned();
+        }
+        next.map(|next| (next, now)).ok_or_else(|| RequestError::NoHost(core::mem::take(rejections)))
     }
 }
 
-impl<P: Platform> Drop for Flight<'_, P> {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            // In the child of a fork, the slot belongs to the parent process.
-            if !self.shared.is_forked() {
-                // The drop may run during a panic of the clock. A time in the past is safe: a pool
-                // replaces it by the latest time that it has received.
-                let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
-                self.shared.step_at(now, self.host, |change| change.cancel(slot));
+/// The hosts that did not take a request, and the plan for the others.
+pub(super) struct Tried<'o> {
+    plan: Plan<'o>,
+    rejections: Vec<Rejection>,
+}
+
+impl Tried<'_> {
+    fn may_have_executed(&self) -> bool {
+        self.rejections.iter().any(Rejection::may_have_executed)
+    }
+}
+
+fn timed_out(address: &str, sent: bool) -> RequestError {
+    RequestError::TimedOut { address: String::from(address), sent }
+}
+
+/// Checks that an application may send the request.
+pub(super) const fn check_opcode(request: &Request<'_>) -> Result<(), RequestError> {
+    let opcode = request.opcode();
+    match opcode {
+        Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch | Opcode::Options => Ok(()),
+        Opcode::Startup
+        | Opcode::AuthResponse
+        | Opcode::Register
+        | Opcode::Error
+        | Opcode::Ready
+        | Opcode::Authenticate
+        | Opcode::Supported
+        | Opcode::Result
+        | Opcode::Event
+        | Opcode::AuthChallenge
+        | Opcode::AuthSuccess => Err(RequestError::Unsupported(opcode)),
+    }
+}
+
+/// A request. Dropping it cancels the attempt at the current host.
+///
+/// - `R`: the request, or a reference to it.
+struct Flight<'a, P: Platform, R> {
+    terms: Terms<'a, P>,
+    request: R,
+    /// The current host; `None` before the first poll.
+    host: Option<Arc<Host>>,
+    /// The slot at the current host, until its outcome is taken.
+    slot: Option<u32>,
+    tried: Option<Box<Tried<'a>>>,
+    has_ended: bool,
+}
+
+impl<'a, P: Platform, R> Flight<'a, P, R> {
+    const fn new(shared: &'a Shared<P>, request: R, options: RequestOptions<'a>) -> Self {
+        let terms = Terms::new(shared, options);
+        Self { terms, request, host: None, slot: None, tried: None, has_ended: false }
+    }
+}
+
+impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
+    /// Begins an attempt at the current host. The outcome is available at once only if it fails.
+    fn begin(&mut self, now: Instant, waker: &Waker) -> Poll<Outcome> {
+        let Self { terms, request, host: Some(host), slot, .. } = self else { return Poll::Pending };
+        let waker = waker.clone();
+        match terms
+            .shared
+            .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), terms.deadline, waker))
+        {
+            Ok(begun) => {
+                *slot = Some(begun);
+                Poll::Pending
             }
+            Err(failure) => Poll::Ready(Err(failure)),
+        }
+    }
+
+    /// Takes the outcome of the attempt at the current host.
+    fn poll_slot(&mut self, waker: &Waker) -> Poll<Outcome> {
+        let Self { terms, request, host: Some(host), slot: Some(slot), .. } = self else { return Poll::Pending };
+        let outcome = match host.outcome(*slot) {
+            Some(outcome) => outcome,
+            None => {
+                let mut waker = Some(waker.clone());
+                ready!(terms.shared.step(host, |change| change.poll(
+                    *slot,
+                    terms.message((*request).borrow()),
+                    &mut waker
+                )))
+            }
+        };
+        self.slot = None;
+        Poll::Ready(outcome)
+    }
+
+    fn advance(&mut self, waker: &Waker) -> Poll<Result<Reply, RequestError>> {
+        self.terms.shared.check_fork()?;
+        let mut outcome = if self.host.is_some() {
+            ready!(self.poll_slot(waker))
+        } else {
+            check_opcode(self.request.borrow())?;
+            let (host, now) = self.terms.start()?;
+            self.host = Some(host);
+            ready!(self.begin(now, waker))
+        };
+        loop {
+            let Self { terms, host: Some(host), tried, .. } = &mut *self else { return Poll::Pending };
+            let reason = match terms.judge(host, tried.as_deref(), outcome) {
+                ControlFlow::Break(result) => return Poll::Ready(result),
+                ControlFlow::Continue(reason) => reason,
+            };
+            let (next, now) = terms.pass_on(tried, host, 0, reason)?;
+            self.host = Some(next);
+            outcome = ready!(self.begin(now, waker));
+        }
+    }
+}
+
+impl<'a, P: Platform, R: Borrow<Request<'a>> + Unpin> Future for Flight<'a, P, R> {
+    type Output = Result<Reply, RequestError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        assert!(!this.has_ended, "the future of a request is polled after it was ready");
+        let polled = this.advance(context.waker());
+        this.has_ended = polled.is_ready();
+        polled
+    }
+}
+
+impl<P: Platform, R> Drop for Flight<'_, P, R> {
+    fn drop(&mut self) {
+        if let (Some(slot), Some(host)) = (self.slot.take(), &self.host) {
+            self.terms.shared.step_in_drop(host, |change| change.cancel(slot));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Hosts and plans without a network: the tests act as the connections.
 
+mod batch;
 mod session;
 
-use super::host::{Answer, Change, Effects, Failure, Host, Message, Output};
-use super::link::Incoming;
+use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
-use super::{Rejection, RejectionReason, RequestError};
+use super::{Rejection, RejectionReason, Reply, RequestError};
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -89,7 +89,7 @@ impl Rig {
         self.step(|change| change.begin(Message { request: &request, flags }, deadline, waker))
     }
 
-    fn poll(&mut self, slot: u32, text: &str) -> Poll<Result<Answer, Failure>> {
+    fn poll(&mut self, slot: u32, text: &str) -> Poll<Outcome> {
         if let Some(outcome) = self.host.outcome(slot) {
             return Poll::Ready(outcome);
         }
@@ -125,7 +125,7 @@ impl Rig {
                 opcode: Opcode::Result,
                 length_bytes: 2,
             };
-            batch.push(Incoming { header, body: stream.to_be_bytes().to_vec() });
+            batch.push(Reply { host: self.host.id, header, body: stream.to_be_bytes().to_vec().into() });
         }
         self.step(|change| change.dispatch(conn, &mut batch));
     }
@@ -152,7 +152,7 @@ fn replies_reach_their_requests_in_any_order() {
     assert!(matches!(rig.poll(slots[1], "a"), Poll::Pending));
     for place in [0, 2] {
         let Poll::Ready(Ok(answer)) = rig.poll(slots[place], "a") else { panic!("it is answered") };
-        assert_eq!(answer.body, sent[place].to_be_bytes());
+        assert_eq!(answer.body(), sent[place].to_be_bytes());
     }
     rig.reply(conn, &[sent[1]]);
     assert!(matches!(rig.poll(slots[1], "a"), Poll::Ready(Ok(_))));
@@ -311,8 +311,9 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
         host(Distance::Local, 3),
     ]));
     let asked = |turn, chosen: Option<&[MuxId]>| {
-        let mut plan = Plan::of(Arc::clone(&hosts), turn, chosen);
-        let mut asked = Vec::new();
+        let Some(first) = hosts.first(turn, chosen) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen);
+        let mut asked = vec![first.id.get()];
         while let Some(host) = plan.next() {
             asked.push(host.id.get());
         }
@@ -322,6 +323,8 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
     assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
     assert_eq!(asked(0, Some(&[MuxId::new(11), MuxId::new(99), MuxId::new(20)])), [11, 20]);
+    assert_eq!(asked(0, Some(&[99, 2, 99, 2, 1].map(MuxId::new))), [2, 2, 1]);
+    assert_eq!(asked(0, Some(&[MuxId::new(99)])), []);
     assert_eq!(asked(0, Some(&[])), []);
 }
 
@@ -379,6 +382,51 @@ fn load_during_a_pause_opens_a_connection_after_the_pause() {
     }
 }
 
+/// The slot of a request keeps the deadline of its last request as a lower bound.
+#[test]
+fn a_slot_that_is_used_again_has_its_new_deadline() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let begun = rig.now;
+    let after = |seconds| Some(begun.saturating_add(Duration::from_secs(seconds)));
+    let mut slots = Vec::new();
+    for deadline in [after(2), after(4), after(1), None] {
+        let slot = rig.begin("a", deadline).expect("a slot");
+        let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+        assert!(rig.host.armed() <= deadline || deadline.is_none(), "the keeper wakes in time");
+        rig.reply(conn, &[stream]);
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+        slots.push(slot);
+    }
+    assert_eq!(slots, [slots[0]; 4], "one slot is used");
+    let slot = rig.begin("a", after(3)).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 1);
+    // The bound is that of the earliest of these requests.
+    for (seconds, next) in [(1, after(3)), (2, after(3))] {
+        rig.now = begun.saturating_add(Duration::from_secs(seconds));
+        assert_eq!(rig.step(|change| change.expire()), next);
+        assert!(rig.poll(slot, "a").is_pending(), "its time is not over after {seconds} s");
+    }
+    rig.now = begun.saturating_add(Duration::from_secs(3));
+    rig.step(|change| change.expire());
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
+}
+
+#[test]
+fn more_deadlines_than_one_call_handles_expire_at_the_next_call() {
+    let mut rig = Rig::new(one_connection(3000));
+    let conn = rig.establish();
+    let at = rig.now.saturating_add(Duration::from_secs(1));
+    let slots: Vec<u32> = (0..3000).map(|_| rig.begin("a", Some(at)).expect("a slot")).collect();
+    assert_eq!(rig.take(conn).len(), 3000);
+    rig.now = at;
+    let calls = (1..10).find(|_| rig.step(|change| change.expire()).is_some_and(|next| next > at));
+    assert_eq!(calls, Some(3));
+    for slot in slots {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
+    }
+}
+
 /// No heartbeat can be sent while no id is free, so the deadline includes the heartbeat timeout. It
 /// returns to the usual interval when an id is free.
 #[test]
@@ -427,14 +475,14 @@ fn a_plan_continues_with_replaced_hosts() {
     };
     let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1), host(Distance::Local, 2)]));
     let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2), host(Distance::Local, 3)]));
-    let mut plan = Plan::of(Arc::clone(&before), 0, None);
-    for id in [Some(1), Some(2), None] {
+    let mut plan = Plan::after(MuxId::new(1), Arc::clone(&before), 0, None);
+    for id in [Some(2), None] {
         assert_eq!(plan.next().map(|host| host.id.get()), id);
     }
     let rejections = [closed(1), closed(2)];
-    assert!(!plan.renew_by(&before, &rejections), "they are the same");
-    assert!(!plan.renew_by(&after, &[]), "nobody is gone");
-    assert!(plan.renew_by(&after, &rejections));
+    assert!(!plan.renew(Arc::clone(&before), &rejections), "they are the same");
+    assert!(!plan.renew(Arc::clone(&after), &[]), "no host was removed");
+    assert!(plan.renew(Arc::clone(&after), &rejections));
     assert_eq!(plan.next().map(|host| host.id.get()), Some(3));
     assert!(plan.next().is_none());
 }
@@ -581,7 +629,7 @@ fn reply_of(opcode: Opcode, body: &[u8]) -> super::Reply {
         opcode,
         length_bytes: u32::try_from(body.len()).expect("short"),
     };
-    super::Reply { host: MuxId::new(7), header, body: body.to_vec() }
+    super::Reply { host: MuxId::new(7), header, body: body.to_vec().into() }
 }
 
 #[test]

@@ -14,7 +14,7 @@ impl Wake for Counter {
 
 fn publish(subscribers: &Subscribers, number: u32) {
     let event = PoolEvent::PoolReady { pool: PoolId::new(number.into()) };
-    if subscribers.is_active() {
+    if subscribers.kinds() != EventKinds::NONE {
         subscribers.publish(Instant::ORIGIN, EventRef::Pool(&event));
     }
 }
@@ -36,11 +36,14 @@ fn reader() -> (Arc<Counter>, Waker) {
 #[test]
 fn events_are_read_in_order_by_each_subscriber() {
     let subscribers = Subscribers::default();
-    assert!(!subscribers.is_active());
-    let mut all = subscribers.subscribe(8, |_| true);
+    assert!(subscribers.kinds() == EventKinds::NONE);
+    let mut all = subscribers.subscribe(EventKinds::ALL, 8, |_| true);
     let wanted = [1, 3];
-    let mut odd = subscribers
-        .subscribe(8, move |event| matches!(event, EventRef::Pool(event) if wanted.contains(&event.pool().get())));
+    let mut odd = subscribers.subscribe(
+        EventKinds::ALL,
+        8,
+        move |event| matches!(event, EventRef::Pool(event) if wanted.contains(&event.pool().get())),
+    );
     for each in 1..=3 {
         publish(&subscribers, each);
     }
@@ -48,17 +51,17 @@ fn events_are_read_in_order_by_each_subscriber() {
     assert_eq!([1, 2].map(|_| number(odd.try_next())), [Some(Ok(1)), Some(Ok(3))]);
     assert!(all.try_next().is_none() && odd.try_next().is_none());
     drop(all);
-    assert!(subscribers.is_active());
+    assert!(subscribers.kinds() != EventKinds::NONE);
     drop(odd);
-    assert!(!subscribers.is_active());
+    assert!(subscribers.kinds() == EventKinds::NONE);
 }
 
 #[test]
 fn lagging_subscriber_loses_the_newest_events_and_receives_their_number() {
     let subscribers = Subscribers::default();
     // A limit of zero counts as one.
-    let mut one = subscribers.subscribe(0, |_| true);
-    let mut two = subscribers.subscribe(2, |_| true);
+    let mut one = subscribers.subscribe(EventKinds::ALL, 0, |_| true);
+    let mut two = subscribers.subscribe(EventKinds::ALL, 2, |_| true);
     for each in 1..=4 {
         publish(&subscribers, each);
     }
@@ -75,8 +78,8 @@ fn lagging_subscriber_loses_the_newest_events_and_receives_their_number() {
 #[test]
 fn readers_are_woken_by_delivery_and_not_by_publishing() {
     let subscribers = Subscribers::default();
-    let mut some = subscribers.subscribe(8, |_| true);
-    let mut none = subscribers.subscribe(8, |_| false);
+    let mut some = subscribers.subscribe(EventKinds::ALL, 8, |_| true);
+    let mut none = subscribers.subscribe(EventKinds::ALL, 8, |_| false);
     let (woken, waker) = reader();
     let (idle, other) = reader();
     assert!(some.poll_next(&mut Context::from_waker(&waker)).is_pending());
@@ -100,7 +103,7 @@ fn readers_are_woken_by_delivery_and_not_by_publishing() {
 fn subscription_ends_after_its_last_event_when_the_client_is_closed_or_dropped() {
     for drops in [false, true] {
         let subscribers = Subscribers::default();
-        let mut subscription = subscribers.subscribe(8, |_| true);
+        let mut subscription = subscribers.subscribe(EventKinds::ALL, 8, |_| true);
         let (woken, waker) = reader();
         let mut context = Context::from_waker(&waker);
         assert!(subscription.poll_next(&mut context).is_pending());
@@ -110,9 +113,9 @@ fn subscription_ends_after_its_last_event_when_the_client_is_closed_or_dropped()
         } else {
             subscribers.close();
             publish(&subscribers, 2);
-            let mut late = subscribers.subscribe(8, |_| true);
+            let mut late = subscribers.subscribe(EventKinds::ALL, 8, |_| true);
             assert!(matches!(late.poll_next(&mut context), Poll::Ready(None)));
-            assert!(!subscribers.is_active());
+            assert!(subscribers.kinds() == EventKinds::NONE);
         }
         assert!(woken.0.load(Ordering::Relaxed) > 0);
         assert!(matches!(subscription.poll_next(&mut context), Poll::Ready(Some(_))));
@@ -124,10 +127,32 @@ fn subscription_ends_after_its_last_event_when_the_client_is_closed_or_dropped()
 #[test]
 fn debug_of_a_subscription_shows_its_backlog() {
     let subscribers = Subscribers::default();
-    let subscription = subscribers.subscribe(2, |_| true);
+    let subscription = subscribers.subscribe(EventKinds::ALL, 2, |_| true);
     for each in 1..=5 {
         publish(&subscribers, each);
     }
     let shown = alloc::format!("{subscription:?}");
     assert!(shown.contains("Queue { len: 2, lost: 3, .. }") && !shown.contains("PoolReady"), "{shown}");
+}
+
+#[test]
+fn subscription_receives_only_events_of_its_kinds() {
+    let subscribers = Subscribers::default();
+    let mut pools = subscribers.subscribe(EventKinds::POOLS, 8, |_| true);
+    let mut check_outs = subscribers.subscribe(EventKinds::CHECK_OUTS, 8, |_| true);
+    let kinds = |one: EventKinds| [EventKinds::POOLS, EventKinds::CHECK_OUTS].map(|other| one.intersects(other));
+    assert_eq!(kinds(subscribers.kinds()), [true, true]);
+    let pool = PoolId::new(1);
+    for event in [PoolEvent::PoolReady { pool }, PoolEvent::ConnectionCheckOutStarted { pool }] {
+        subscribers.publish(Instant::ORIGIN, EventRef::Pool(&event));
+    }
+    for (subscription, name) in [(&mut pools, "PoolReady"), (&mut check_outs, "ConnectionCheckOutStarted")] {
+        let Some(Notice::Event { event, .. }) = subscription.try_next() else { panic!("published") };
+        assert_eq!(alloc::format!("{event}"), name);
+        assert!(subscription.try_next().is_none());
+    }
+    drop(check_outs);
+    assert_eq!(kinds(subscribers.kinds()), [true, false]);
+    drop(pools);
+    assert_eq!(subscribers.kinds(), EventKinds::NONE);
 }

@@ -69,7 +69,7 @@ fn heartbeats(events: &mut Subscription) -> Vec<bool> {
 fn check_fails_when_the_runtime_panics_and_the_next_check_runs() {
     for part in [Part::Connect, Part::Buffers, Part::Read] {
         let (bench, core, server) = open();
-        let mut events = core.events().subscribe(64, |event| matches!(event, EventRef::Heartbeat(_)));
+        let mut events = core.events().subscribe(EventKinds::ALL, 64, |event| matches!(event, EventRef::Heartbeat(_)));
         let (mut check, mut clock) = (Box::pin(core.run_check(&server)), Box::pin(core.run_clock()));
         bench.break_down(part, 1);
         let mut waiting = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
@@ -225,8 +225,8 @@ fn guard_dropped_by_a_panic_returns_its_connection() {
 #[test]
 fn filter_that_panics_ends_only_its_subscription() {
     let (_, core, server) = open();
-    let mut good = core.events().subscribe(64, |_| true);
-    let mut bad = core.events().subscribe(64, |event| {
+    let mut good = core.events().subscribe(EventKinds::ALL, 64, |_| true);
+    let mut bad = core.events().subscribe(EventKinds::ALL, 64, |event| {
         let ready = matches!(event, EventRef::Pool(poolhouse_core::pool::PoolEvent::ConnectionReady { .. }));
         assert!(!ready, "as the test wants it");
         true
@@ -257,8 +257,8 @@ fn panics_of_the_hosts_observer_are_contained() {
     struct Loud;
 
     impl Publish for Loud {
-        fn is_active(&self) -> bool {
-            true
+        fn kinds(&self) -> EventKinds {
+            EventKinds::ALL
         }
 
         fn publish(&self, _: Instant, _: EventRef<'_>) {
@@ -274,7 +274,7 @@ fn panics_of_the_hosts_observer_are_contained() {
 #[test]
 fn waiting_subscription_is_woken_when_its_filter_panics() {
     let (_, core, server) = open();
-    let mut bad = core.events().subscribe(64, |_| panic!("as the test wants it"));
+    let mut bad = core.events().subscribe(EventKinds::ALL, 64, |_| panic!("as the test wants it"));
     let bell = Arc::new(wide::Bell::default());
     let mut next = Box::pin(bad.next());
     assert!(bell.poll(&mut next).is_pending());

@@ -4,7 +4,7 @@ use super::wide::Wide;
 use super::{Bench, Boxed, Part, poll};
 use crate::pool::{Manager, Options, Pool, PoolError, Pooled};
 use crate::runtime::BaseRuntime as _;
-use crate::{Event, Notice, Subscribers};
+use crate::{Event, EventKinds, Notice, Subscribers};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -629,7 +629,7 @@ fn pool_is_inert_in_the_child_of_a_fork() {
 #[test]
 fn events_are_those_of_the_specification() {
     let (bench, opener, events) = (Bench::new(), Opener::default(), Subscribers::default());
-    let mut seen = events.subscribe(64, |_| true);
+    let mut seen = events.subscribe(EventKinds::ALL, 64, |_| true);
     let config = PLAIN.validate().unwrap();
     let pool = Arc::new(Pool::new(opener, Wide(bench), config, PoolId::new(7), String::from("test"), &events));
     let mut worker = Box::pin(Pool::run_worker(Arc::clone(&pool))) as Boxed<'static, ()>;

@@ -1,7 +1,7 @@
 //! Events that are stored and delivered.
 
 use super::*;
-use crate::{Event, EventRef, Publish};
+use crate::{Event, EventKinds, EventRef, Publish};
 use alloc::string::ToString;
 use poolhouse_core::ServerId;
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
@@ -56,8 +56,8 @@ impl Ear {
 }
 
 impl Publish for Ear {
-    fn is_active(&self) -> bool {
-        self.listens
+    fn kinds(&self) -> EventKinds {
+        if self.listens { EventKinds::POOLS } else { EventKinds::NONE }
     }
 
     fn publish(&self, _now: Instant, _event: EventRef<'_>) {
@@ -74,7 +74,7 @@ fn each_of_two_observers_receives_its_events_once() {
     let event = PoolEvent::PoolReady { pool: PoolId::new(1) };
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         let both = Tee(Ear::new(first), Ear::new(second)).of_server("a:1");
-        assert_eq!(both.is_active(), first || second);
+        assert_eq!(both.kinds().intersects(EventKinds::ALL), first || second);
         both.publish(Instant::ORIGIN, EventRef::Pool(&event));
         both.publish_in(Instant::ORIGIN, EventRef::Pool(&event), &EventContext::of_server("a:1"));
         both.deliver();

@@ -46,7 +46,7 @@ fn check_out_and_check_in_read_no_clock_by_default() {
 #[test]
 fn events_contain_the_time() {
     let (bench, core, server) = filled(PoolOptions::DEFAULT);
-    let mut events = core.events().subscribe(16, |_| true);
+    let mut events = core.events().subscribe(EventKinds::ALL, 16, |_| true);
     bench.advance_to(Instant::from_nanos(77));
     assert_eq!(cycle(&bench, &core, &server), (1, [1, 1]));
     let mut heard = Vec::new();

@@ -22,7 +22,7 @@ fn clock_is_read_only_if_idle_connections_perish() {
         let returned = rig.pool.check_in_with(|| clock(now), lease, Health::Healthy, &mut ());
         returned.expect("a lease of this pool");
         assert_eq!(rig.counts(), [0, 1, 0, 0]);
-        let granted = rig.pool.check_out_with(|| clock(now), None, &mut ());
+        let granted = rig.pool.check_out_with(|| clock(now), |_| None, &mut ());
         assert!(matches!(granted, Ok(CheckOut::Granted(_))));
         assert_eq!(count, 2 * reads);
     }
@@ -39,9 +39,9 @@ fn clock_is_read_once_for_an_enabled_observer_and_for_a_waiter() {
         at(1)
     };
     rig.pool.check_in_with(&mut clock, lease, Health::Healthy, &mut rig.seen).expect("a lease of this pool");
-    let granted = rig.pool.check_out_with(&mut clock, None, &mut rig.seen);
+    let granted = rig.pool.check_out_with(&mut clock, |_| None, &mut rig.seen);
     assert!(matches!(granted, Ok(CheckOut::Granted(_))));
-    while let Ok(CheckOut::Granted(_)) = rig.pool.check_out_with(&mut clock, None, &mut ()) {}
+    while let Ok(CheckOut::Granted(_)) = rig.pool.check_out_with(&mut clock, |_| None, &mut ()) {}
     assert_eq!(count, 3);
 }
 
@@ -99,4 +99,32 @@ fn check_in_changes_the_timeout_only_if_no_connection_is_available() {
         rig.pool.take_changed()
     });
     assert_eq!(changes, [true, false]);
+}
+
+/// Without time limits and observers, a hand-over needs no time.
+#[test]
+fn hand_over_reads_the_clock_only_for_limits_and_observers() {
+    for (deadline, wait_queue_timeout, is_observed, reads) in
+        [(None, None, false, 0), (Some(at(50)), None, false, 1), (None, Some(ms(50)), false, 1), (None, None, true, 1)]
+    {
+        let mut rig = Rig::<OnHeap>::new(PoolOptions { max_pool_size: 1, wait_queue_timeout, ..DEFAULT });
+        rig.ready();
+        let lease = rig.lease();
+        let Ok(CheckOut::Queued(waiter)) = rig.pool.check_out(at(1), deadline, &mut ()) else {
+            panic!("the connection is in use")
+        };
+        let mut count = 0;
+        let clock = || {
+            count += 1;
+            at(2)
+        };
+        let returned = if is_observed {
+            rig.pool.check_in_with(clock, lease, Health::Healthy, &mut rig.seen)
+        } else {
+            rig.pool.check_in_with(clock, lease, Health::Healthy, &mut ())
+        };
+        returned.expect("a lease of this pool");
+        assert_eq!(count, reads);
+        assert!(matches!(rig.pool.claim(at(3), waiter), Claim::Granted(_)));
+    }
 }

@@ -24,7 +24,7 @@ use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
 use poolhouse_embassy::poolhouse_core::observe::EventContext;
 use poolhouse_embassy::{
-    Buffers, Client, Config, CoreRunner, EventRef, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
+    Buffers, Client, Config, CoreRunner, EventKinds, EventRef, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 use typed::Reading;
@@ -43,8 +43,8 @@ const SOCKETS: usize = Demo::SOCKETS + 2;
 struct Printer;
 
 impl Publish for Printer {
-    fn is_active(&self) -> bool {
-        true
+    fn kinds(&self) -> EventKinds {
+        EventKinds::ALL
     }
 
     fn publish(&self, now: Moment, event: EventRef<'_>) {

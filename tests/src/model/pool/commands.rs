@@ -179,7 +179,7 @@ impl Model {
     }
 
     /// Whether the check-in of a healthy connection needs neither the time nor an observer: the
-    /// connection becomes available, and no waiter takes it.
+    /// connection becomes available, or goes to a waiter, and no waiter has a time limit.
     ///
     /// After [`Model::reconfigure`] a pool may refuse such a check-in.
     #[must_use]
@@ -188,7 +188,7 @@ impl Model {
             conn.place == Place::InUse && conn.pinned == Pinned::No && conn.service.is_none() && !self.is_stale(conn)
         };
         let is_plain = self.conn(id).is_some_and(is_good) && self.options.max_idle_time.is_none();
-        is_plain && self.state != PoolState::Closed && self.waiting() == 0 && !self.is_beyond_max()
+        is_plain && self.state != PoolState::Closed && !self.has_limits() && !self.is_beyond_max()
     }
 
     /// A check-out at the time of the last call. Its events are those that an observer would have

@@ -488,7 +488,7 @@ impl<M: Bounded> Watched<M> {
     pub fn check_out_without_clock(&mut self) -> Lease {
         let now = Instant::from_nanos(self.model.now());
         let fired = chance::fired();
-        let outcome = self.pool.check_out_with(|| panic!("the clock was read"), None, &mut ());
+        let outcome = self.pool.check_out_with(|| panic!("the clock was read"), |_| None, &mut ());
         self.note_fired(fired);
         let Ok(CheckOut::Granted(lease)) = outcome else { panic!("a connection is available, but: {outcome:?}") };
         let conn = number(lease.conn());
@@ -506,6 +506,9 @@ impl<M: Bounded> Watched<M> {
         let returned = self.pool.check_in_with(|| panic!("the clock was read"), lease, Health::Healthy, &mut ());
         self.events.push((now, Event::CheckedIn(conn)));
         self.model.check_in_without_clock(conn);
+        // A waiter may have taken the connection.
+        let taken = self.model.events.iter().filter(|(_, event)| matches!(event, Event::CheckedOut(..)));
+        self.events.extend(taken.copied());
         self.judge(Call::CheckIn { is_own: true }, returned, Ok(()));
     }
 

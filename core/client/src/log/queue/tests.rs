@@ -9,7 +9,7 @@ fn ready(number: u32) -> PoolEvent {
 }
 
 fn publish(queue: &LogQueue) {
-    if queue.is_active() {
+    if queue.kinds() != EventKinds::NONE {
         queue.publish_in(Instant::ORIGIN, EventRef::Pool(&ready(1)), &EventContext::of_server("a:1"));
     }
 }
@@ -46,7 +46,7 @@ fn without_a_subscriber_nothing_is_queued() {
     let off = LogQueue::new(LogOptions::OFF);
     capture(|| {
         off.publish(Instant::ORIGIN, EventRef::Pool(&ready(1)));
-        assert!(!off.is_active());
+        assert!(off.kinds() == EventKinds::NONE);
     });
     assert!(queue.shared.lock().entries.is_empty() && off.shared.lock().entries.is_empty());
 }
@@ -199,7 +199,7 @@ impl tracing::Subscriber for Undecided {
 fn subscriber_that_panics_in_enabled_receives_no_message() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     tracing::subscriber::with_default(Undecided, || {
-        assert!(!queue.is_active());
+        assert!(queue.kinds() == EventKinds::NONE);
         queue.publish(Instant::ORIGIN, EventRef::Pool(&ready(1)));
         assert!(queue.shared.lock().entries.is_empty());
         queue.deliver();
@@ -281,4 +281,17 @@ fn visible_failures_each_fact_of_a_pool_has_one_line() {
         "authentication failed: b:2",
     ];
     assert_eq!(lines, expected);
+}
+
+/// Messages about check-outs have the level *debug*.
+#[test]
+fn log_of_warnings_does_not_observe_check_outs() {
+    let warnings = LogOptions { connection: LevelFilter::WARN, topology: LevelFilter::WARN, ..LogOptions::DEFAULT };
+    for (options, is_observed) in [(LogOptions::DEFAULT, true), (warnings, false)] {
+        let queue = LogQueue::new(options);
+        capture(|| {
+            assert!(queue.kinds().intersects(EventKinds::POOLS) && queue.kinds().intersects(EventKinds::TOPOLOGY));
+            assert_eq!(queue.kinds().intersects(EventKinds::CHECK_OUTS), is_observed);
+        });
+    }
 }

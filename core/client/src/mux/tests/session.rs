@@ -11,7 +11,7 @@ use core::pin::Pin;
 use core::task::Context;
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_cql::Response;
-use poolhouse_driver::{Event, Notice, Subscription};
+use poolhouse_driver::{Event, EventKinds, Notice, Subscription};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -180,7 +180,7 @@ impl Stage {
         let platform = Still::default();
         platform.with(|rig| rig.scripts = scripts.into_iter().collect());
         let events = Subscribers::default();
-        let heard = events.subscribe(64, |_| true);
+        let heard = events.subscribe(EventKinds::ALL, 64, |_| true);
         let session = Session::with_platform(platform.clone(), options.version(Version::V4), events);
         Self { platform, session: session.expect("the options are right"), events: heard }
     }
@@ -449,6 +449,145 @@ fn session_without_tasks_fails_requests() {
     assert_eq!(stage.connections(), 0);
     let mut closing = Box::pin(stage.session.close());
     assert!(poll(&mut closing).is_ready(), "there is nothing to wait for");
+}
+
+fn query(text: &str) -> Request<'_> {
+    Request::Query { text, parameters: Parameters::new(Consistency::One) }
+}
+
+/// Requests in flight, queued, or reserved for a late reply, on all hosts.
+fn held(session: &Session<Still>) -> (u32, u32, u32) {
+    session.hosts().iter().map(|host| host.state).fold((0, 0, 0), |(in_flight, queued, orphaned), state| {
+        (in_flight + state.in_flight, queued + state.queued, orphaned + state.orphaned)
+    })
+}
+
+#[test]
+fn futures_of_requests_are_small() {
+    let stage = Stage::new(options(), []);
+    let request = query("a");
+    assert!(size_of_val(&stage.session.request(&request)) <= 128);
+    assert!(size_of_val(&stage.session.query("a", Consistency::One)) <= 256);
+}
+
+#[test]
+#[should_panic(expected = "polled after it was ready")]
+fn future_of_a_request_that_is_polled_after_its_end_sends_nothing() {
+    let stage = Stage::new(options(), [handshake(&[], &[])]);
+    stage.platform.run();
+    let request = Request::Register(&[]);
+    let mut done = Box::pin(stage.session.request(&request));
+    assert!(poll(&mut done).is_ready());
+    let _ = poll(&mut done);
+}
+
+#[test]
+fn results_of_request_all_have_the_order_of_the_requests() {
+    let mut script = handshake(&[], &[]);
+    script.push_back([envelope(2, RESULT, VOID), envelope(0, ERROR, &refusal(0x2000, "no"))].concat());
+    let stage = Stage::new(SessionOptions { body_bytes_max: 100, ..options() }, [script]);
+    stage.platform.run();
+    let long = "x".repeat(200);
+    let requests = [query("a"), Request::Register(&[]), query(&long), query("b")];
+    let mut all = Box::pin(stage.session.request_all(&requests));
+    assert!(poll(&mut all).is_pending());
+    assert_eq!(held(&stage.session), (2, 0, 0));
+    stage.platform.run();
+    let Poll::Ready(results) = poll(&mut all) else { panic!("all are answered") };
+    let [
+        Err(RequestError::Server(error)),
+        Err(RequestError::Unsupported(Opcode::Register)),
+        Err(RequestError::Encode(_)),
+        Ok(reply),
+    ] = &results[..]
+    else {
+        panic!("{results:?}")
+    };
+    assert_eq!((error.message.as_str(), reply.body()), ("no", VOID));
+    assert_eq!(held(&stage.session), (0, 0, 0));
+    let Poll::Ready(none) = poll(&mut Box::pin(stage.session.request_all(&[]))) else { panic!("nothing to wait for") };
+    assert!(none.is_empty());
+}
+
+/// The first host accepts two requests, the second one has no connection.
+#[test]
+fn requests_of_request_all_go_to_the_next_host_one_by_one() {
+    let mux = MuxOptions { max_queue_size: 1, ..one_connection(2) };
+    let mut script = handshake(&[], &[]);
+    script.push_back([envelope(1, RESULT, VOID), envelope(0, RESULT, VOID)].concat());
+    let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), [script]);
+    stage.platform.run();
+    let requests = [query("a"); 5];
+    let hosts = stage.session.hosts();
+    let id_of = |open| hosts.iter().find(|host| host.state.open == open).expect("one of each").id;
+    let chosen = [id_of(1), id_of(0)];
+    let options = RequestOptions { hosts: Some(&chosen), ..RequestOptions::default() };
+    let mut all = Box::pin(stage.session.request_all_with(&requests, options));
+    assert!(poll(&mut all).is_pending());
+    // Two in flight and one queued on the first, one queued on the second; the last one has failed.
+    assert_eq!(held(&stage.session), (2, 2, 0));
+    drop(all);
+    assert_eq!(held(&stage.session), (0, 0, 2));
+}
+
+#[test]
+fn request_all_without_time_or_session_sends_nothing() {
+    let stage = Stage::new(options(), [handshake(&[], &[])]);
+    stage.platform.run();
+    let requests = [query("a"); 3];
+    let results = |options| {
+        let Poll::Ready(results) = poll(&mut Box::pin(stage.session.request_all_with(&requests, options))) else {
+            panic!("it does not wait")
+        };
+        assert_eq!(held(&stage.session), (0, 0, 0));
+        assert_eq!(results.len(), 3);
+        results
+    };
+    let timeout = RequestOptions { timeout: Some(Duration::ZERO), ..RequestOptions::default() };
+    let is_over = |result: &Result<_, _>| matches!(result, Err(RequestError::TimedOut { sent: false, .. }));
+    assert!(results(timeout).iter().all(is_over));
+    let nowhere = RequestOptions { hosts: Some(&[]), ..RequestOptions::default() };
+    let has_no_host = |result: &Result<_, _>| matches!(result, Err(RequestError::NoHost(hosts)) if hosts.is_empty());
+    assert!(results(nowhere).iter().all(has_no_host));
+    stage.platform.drop_tasks();
+    let is_abandoned = |result: &Result<_, _>| matches!(result, Err(RequestError::Abandoned));
+    assert!(results(RequestOptions::default()).iter().all(is_abandoned));
+}
+
+/// One of three is answered in time.
+#[test]
+fn request_all_returns_results_and_timeouts_at_its_deadline() {
+    let mut script = handshake(&[], &[]);
+    script.push_back(envelope(1, RESULT, VOID));
+    let stage = Stage::new(options(), [script]);
+    stage.platform.run();
+    let requests = [query("a"); 3];
+    let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
+    let mut all = Box::pin(stage.session.request_all_with(&requests, timeout));
+    assert!(poll(&mut all).is_pending());
+    stage.platform.run();
+    assert!(poll(&mut all).is_pending(), "two are not answered");
+    stage.platform.with(|rig| rig.now += Duration::from_secs(1));
+    stage.platform.run();
+    let Poll::Ready(results) = poll(&mut all) else { panic!("their time is over") };
+    let timed_out = |result: &Result<_, _>| matches!(result, Err(RequestError::TimedOut { sent: true, .. }));
+    assert!(timed_out(&results[0]) && results[1].is_ok() && timed_out(&results[2]), "{results:?}");
+    assert_eq!(held(&stage.session), (0, 0, 2));
+}
+
+#[test]
+fn request_all_continues_with_replaced_hosts() {
+    let stage = Stage::new(options(), []);
+    let session = &stage.session;
+    let requests = [query("a"); 3];
+    let mut all = Box::pin(session.request_all(&requests));
+    assert!(poll(&mut all).is_pending());
+    assert_eq!(held(session), (0, 3, 0));
+    session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
+    assert!(poll(&mut all).is_pending(), "they wait for the other one");
+    assert_eq!(held(session), (0, 3, 0));
+    drop(all);
+    assert_eq!(held(session), (0, 0, 0));
 }
 
 #[cfg(feature = "tls")]

@@ -29,6 +29,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
             })
     });
     suite
+        .case("hosted::mux::dropping::request_all", || run::<P>(all::<P>))
         .case("hosted::mux::dropping::request_that_waits_for_its_connection", || {
             run::<P>(queued_for_a_connection::<P>);
         })
@@ -122,6 +123,43 @@ async fn queued_for_an_id<P: Platform + Default>(format: Format) {
     })
     .await;
     assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
+    rig.end().await;
+}
+
+/// Of six requests of one future, two have the ids of the first host, two wait there, and two go to
+/// the second host. The first reply is held until the future waits or was dropped.
+async fn all<P: Platform + Default>() {
+    let mux = MuxOptions { max_queue_size: 2, ..narrow(2) };
+    let rig = Rig::<P>::of(vec![server(), server()], |options| options.mux(mux));
+    rig.works().await;
+    rig.server().add(holding("held"));
+    let hosts: Vec<_> = rig.session.hosts().iter().map(|host| host.id).collect();
+    let texts = ["echo held", "echo 1", "echo 2", "echo 3", "echo 4", "echo 5"];
+    let parameters = Parameters::new(Consistency::One);
+    let requests = texts.map(|text| Request::Query { text, parameters });
+    let options = RequestOptions { hosts: Some(&hosts), ..RequestOptions::default() };
+    at_every_point(1, async |point| {
+        let mut released = false;
+        let release = async || {
+            rig.held(0, 1).await;
+            assert_eq!(rig.server().release(Order::Kept), 1);
+            released = true;
+        };
+        let done = point.reach_beside(rig.session.request_all_with(&requests, options), release).await;
+        rig.nothing_is_held();
+        if point.polls > 0 && !released {
+            assert!(rig.state(0).orphaned > 0, "{point:?}");
+            rig.held(0, 1).await;
+            assert_eq!(rig.server().release(Order::Kept), 1);
+        }
+        rig.works().await;
+        done.map(|results| {
+            let found: Vec<_> = results.iter().map(|result| cell(result.as_ref().expect("it succeeds"))).collect();
+            assert_eq!(found, ["held", "1", "2", "3", "4", "5"]);
+        })
+        .is_some()
+    })
+    .await;
     rig.end().await;
 }
 

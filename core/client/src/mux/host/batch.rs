@@ -1,0 +1,173 @@
+//! Batches: many requests of one future at a host.
+//!
+//! The outcomes of a batch are collected in one list, and its future takes all of them at once. Its
+//! task is woken once for all replies of one read.
+
+use super::{Change, Failure, Host, Message, Outcome, Slot, SlotState};
+use crate::lock;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::task::Waker;
+use poolhouse_core::Instant;
+use poolhouse_core::mux::{AcquireError, MuxClaim};
+use poolhouse_driver::register;
+
+/// The requests of one future at a host. The deadline and the waker of its slot are those of all
+/// its requests.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The slots of its requests. After a request has ended, another one may have its slot.
+    slots: Vec<u32>,
+    /// The slots of requests that the pool's queue has released: granted an id, or failed.
+    granted: Vec<u32>,
+    /// The outcomes that the future has not taken, each with the index of its request.
+    outcomes: Vec<(usize, Outcome)>,
+}
+
+/// A request of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Member {
+    /// The slot of the batch.
+    batch: u32,
+    /// The index of the request in its batch.
+    index: usize,
+}
+
+impl Host {
+    /// Takes the outcomes of a batch. Later ones wake `waker`. Returns whether the pool's queue has
+    /// released requests: [`Change::send_granted`] sends them.
+    ///
+    /// - `into`: is empty, and receives the outcomes.
+    /// - `waker`: as [`register`] takes it.
+    pub(in crate::mux) fn take_outcomes(
+        &self,
+        batch: u32,
+        into: &mut Vec<(usize, Outcome)>,
+        waker: &mut Option<Waker>,
+    ) -> bool {
+        debug_assert!(into.is_empty(), "outcomes are not lost");
+        let mut state = lock(&self.state);
+        let Some(Slot { batch: Some(batch), waker: place, .. }) = state.slots.get_mut(batch as usize) else {
+            return false;
+        };
+        core::mem::swap(&mut batch.outcomes, into);
+        register(place, waker);
+        !batch.granted.is_empty()
+    }
+}
+
+impl Change<'_> {
+    /// Begins requests of a batch, and returns the slot of the batch. A request that cannot begin
+    /// has its outcome at once.
+    ///
+    /// - `batch`: the slot of the batch; `None` for a new batch.
+    /// - `requests`: each with its index.
+    /// - `deadline`: of the whole batch.
+    pub(in crate::mux) fn begin_all<'r>(
+        &mut self,
+        batch: Option<u32>,
+        requests: impl Iterator<Item = (usize, Message<'r>)>,
+        deadline: Option<Instant>,
+    ) -> u32 {
+        let slot = batch.unwrap_or_else(|| {
+            let slot = self.take_slot();
+            self.put_deadline(slot, deadline);
+            slot
+        });
+        let mut batch = self.take_batch(slot).unwrap_or_default();
+        for (index, message) in requests {
+            match self.start(message, deadline) {
+                Ok(started) => {
+                    self.state.slots[started as usize].member = Some(Member { batch: slot, index });
+                    batch.slots.push(started);
+                }
+                Err(failure) => batch.outcomes.push((index, Err(failure))),
+            }
+        }
+        self.state.slots[slot as usize].batch = Some(batch);
+        slot
+    }
+
+    /// Sends the requests that the pool has granted stream ids, and ends those that have waited in
+    /// vain.
+    pub(in crate::mux) fn send_granted<'r>(&mut self, batch: u32, message: impl Fn(usize) -> Message<'r>) {
+        let Some(Slot { batch: Some(waiting), .. }) = self.state.slots.get_mut(batch as usize) else {
+            return;
+        };
+        for slot in core::mem::take(&mut waiting.granted) {
+            // The request may have ended meanwhile, and another one may have its slot.
+            let Some(Slot { state: SlotState::Queued(waiter), member: Some(member), .. }) =
+                self.state.slots.get(slot as usize).filter(|slot| slot.is_of(batch))
+            else {
+                continue;
+            };
+            let (waiter, index) = (*waiter, member.index);
+            let failure = match self.state.mux.claim(self.now, waiter) {
+                MuxClaim::Waiting => continue,
+                MuxClaim::Granted(stream) => match self.send(slot, stream, message(index)) {
+                    Ok(()) => continue,
+                    Err(failure) => failure,
+                },
+                MuxClaim::Failed(error) => Failure::Rejected(error),
+                MuxClaim::Stale => Failure::Rejected(AcquireError::Closed),
+            };
+            self.state.slots[slot as usize].state = SlotState::Idle;
+            self.end(slot, Err(failure));
+        }
+    }
+
+    /// Cancels the requests of a batch that have not ended, and drops the outcomes.
+    pub(in crate::mux) fn cancel_all(&mut self, batch: u32) {
+        let Some(cancelled) = self.take_batch(batch) else { return };
+        for slot in cancelled.slots {
+            if self.is_member(slot, batch) {
+                self.cancel(slot);
+            }
+        }
+        self.free(batch);
+    }
+
+    /// Ends the requests of a batch that has passed its deadline. Returns false if the slot is not
+    /// that of a batch.
+    pub(super) fn time_out_batch(&mut self, batch: u32) -> bool {
+        let Some(Slot { batch: Some(late), .. }) = self.state.slots.get_mut(batch as usize) else {
+            return false;
+        };
+        for slot in core::mem::take(&mut late.slots) {
+            if self.is_member(slot, batch) {
+                self.time_out(slot);
+            }
+        }
+        true
+    }
+
+    /// Records the outcome of a request. Its slot is free again.
+    pub(super) fn end_member(&mut self, member: Member, outcome: Outcome) {
+        if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
+            batch.outcomes.push((member.index, outcome));
+            self.effects.wake(waker);
+        }
+    }
+
+    /// Records that the pool's queue has released a request.
+    pub(super) fn grant_member(&mut self, member: Member, slot: u32) {
+        if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
+            batch.granted.push(slot);
+            self.effects.wake(waker);
+        }
+    }
+
+    fn take_batch(&mut self, slot: u32) -> Option<Box<Batch>> {
+        self.state.slots.get_mut(slot as usize)?.batch.take()
+    }
+
+    fn is_member(&self, slot: u32, batch: u32) -> bool {
+        self.state.slots.get(slot as usize).is_some_and(|slot| slot.is_of(batch))
+    }
+}
+
+impl Slot {
+    fn is_of(&self, batch: u32) -> bool {
+        self.member.is_some_and(|member| member.batch == batch)
+    }
+}
