@@ -324,7 +324,9 @@ impl State {
             self.marks |= match action {
                 ControlAction::Pool(_, PoolCommand::Clear { .. }) => mark::CLEARED,
                 ControlAction::ServerRemoved(_) => mark::REMOVED,
-                _ => 0,
+                ControlAction::ServerAdded(_)
+                | ControlAction::Pool(_, PoolCommand::Ready)
+                | ControlAction::WakeSelectors => 0,
             };
         }
         for server in self.pools.servers() {
