@@ -184,10 +184,6 @@ impl Shape {
 }
 
 /// The counts of the pool of a client's one server.
-///
-/// # Panics
-///
-/// The client has no server.
 pub fn counts<R: Runtime>(core: &ClientCore<R>) -> PoolCounts {
     let mut found = None;
     core.for_each_server(|server| found = Some(server.pool.counts));
@@ -220,10 +216,6 @@ pub(crate) fn note_drop_point() {
 static JUDGED: Mutex<(u64, Option<Checks>)> = Mutex::new((0, None));
 
 /// Checks the invariants of the recorded pool events of a client.
-///
-/// # Panics
-///
-/// When an invariant is broken.
 fn judge(trace: &Trace) {
     let mut checks = Checks::default();
     let result = trace.judge(&mut checks);
@@ -239,10 +231,6 @@ fn judge(trace: &Trace) {
 /// Most clients of an application have no subscriber, and their check-outs and check-ins take a
 /// separate path. The contract is run once more on that path. In that run a witness records
 /// nothing, and cases check only the counts, the server's connections and the next operation.
-///
-/// # Panics
-///
-/// When it is dropped and an invariant was broken.
 #[derive(Debug)]
 pub struct Witness(Option<Recorder>);
 

@@ -26,10 +26,6 @@ pub struct Bare<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
     /// Performs the handshake over a connected socket; `statement` is the text of the requests.
-    ///
-    /// # Panics
-    ///
-    /// If the handshake fails.
     pub async fn over(stream: S, statement: &str) -> Self {
         let mut request = Vec::new();
         let parameters = Parameters::new(Consistency::One);
@@ -52,10 +48,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
 
     /// Makes `operations` requests, at most `in_flight` at a time. All requests for which stream
     /// ids are free are sent by one write.
-    ///
-    /// # Panics
-    ///
-    /// If the server has closed the connection, or a reply is not a RESULT.
     pub async fn exchange(&mut self, in_flight: u32, operations: u32) {
         let first = in_flight.min(operations);
         let ids = (0..i16::MAX).chain([i16::MAX]).take(first as usize).collect();
@@ -119,10 +111,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Bare<S> {
 }
 
 /// Returns the header of a reply, and the length of the whole envelope, if it is complete.
-///
-/// # Panics
-///
-/// If the bytes are not a valid reply.
 #[must_use]
 pub fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
     let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);

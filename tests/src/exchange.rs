@@ -32,10 +32,6 @@ impl<S> Socket<S> {
 
 impl Exchange {
     /// Prepares a `ping` of this server.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer in one segment.
     #[must_use]
     pub fn with(server: SocketAddr) -> Self {
         let mut request = Vec::new();
@@ -53,10 +49,6 @@ impl Exchange {
     }
 
     /// Sends the request and waits for the whole reply.
-    ///
-    /// # Panics
-    ///
-    /// If the server has closed the connection.
     pub async fn once<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: &mut Socket<S>) {
         socket.stream.write_all(&self.request).await.expect("connected");
         let mut received = 0;
@@ -69,10 +61,6 @@ impl Exchange {
     }
 
     /// The same as `once`, with a blocking socket.
-    ///
-    /// # Panics
-    ///
-    /// If the server has closed the connection.
     pub fn once_blocking(&self, socket: &mut Socket<TcpStream>) {
         socket.stream.write_all(&self.request).expect("connected");
         socket.stream.read_exact(&mut socket.buffer[..self.reply_bytes]).expect("answered");
@@ -80,10 +68,6 @@ impl Exchange {
 }
 
 /// Connects a blocking socket.
-///
-/// # Panics
-///
-/// If the server does not listen.
 #[must_use]
 pub fn connect(server: SocketAddr) -> Socket<TcpStream> {
     let stream = TcpStream::connect(server).expect("a server that listens");
@@ -92,10 +76,6 @@ pub fn connect(server: SocketAddr) -> Socket<TcpStream> {
 }
 
 /// Returns a client whose connections are all established.
-///
-/// # Panics
-///
-/// If the options are invalid, or the server does not answer.
 pub async fn warm_client<P: Platform + Default>(
     mut options: ClientOptions,
     connections: u32,
@@ -116,10 +96,6 @@ pub async fn warm_client<P: Platform + Default>(
 }
 
 /// Sends a `ping` by a client: check-out, command written and reply read in place, check-in.
-///
-/// # Panics
-///
-/// If it fails.
 pub async fn ping<P: Platform>(client: &Client<P>) {
     let mut guard = client.check_out().await.expect("a connection");
     let reply = guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
@@ -127,10 +103,6 @@ pub async fn ping<P: Platform>(client: &Client<P>) {
 }
 
 /// Returns the median.
-///
-/// # Panics
-///
-/// If there are no figures.
 #[must_use]
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);

@@ -36,10 +36,6 @@ fn command() -> String {
 ///
 /// - `suite`: the name of the file, without its extension: words joined by underscores.
 /// - `figures`: an object.
-///
-/// # Panics
-///
-/// If the folder cannot be written to.
 pub fn record(suite: &str, figures: &Value) {
     let Some(folder) = folder() else { return };
     std::fs::create_dir_all(&folder).expect("the folder of figures can be made");

@@ -27,10 +27,6 @@ pub const FIRMWARE_MISSING: &str = "POOLHOUSE_FIRMWARE_MISSING";
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Returns the folder of the ELFs.
-///
-/// # Errors
-///
-/// The reason why there is none, to be reported for skipped tests.
 pub fn available() -> Result<PathBuf, String> {
     match env::var_os(FIRMWARE) {
         Some(folder) if Path::new(&folder).is_dir() => Ok(folder.into()),
@@ -78,19 +74,11 @@ impl Firmware {
     ///
     /// - `monitor`: path of a socket by which the cable can be unplugged ([`Firmware::set_link`]);
     ///   it must be short.
-    ///
-    /// # Errors
-    ///
-    /// There is no firmware, or no emulator.
     pub fn start(name: &str, arguments: &[String], monitor: Option<PathBuf>) -> Result<Self, FirmwareError> {
         Self::start_for(LIMIT, name, arguments, monitor)
     }
 
     /// The same with another time limit, in whole seconds.
-    ///
-    /// # Errors
-    ///
-    /// As [`Firmware::start`].
     pub fn start_for(
         limit: Duration,
         name: &str,
@@ -139,10 +127,6 @@ impl Firmware {
     }
 
     /// Waits until the firmware has ended, and returns its exit status.
-    ///
-    /// # Errors
-    ///
-    /// It is still running after `limit`.
     pub fn finish(&mut self, limit: Duration) -> Result<i32, FirmwareError> {
         let until = Instant::now() + limit;
         loop {
@@ -162,10 +146,6 @@ impl Firmware {
     }
 
     /// Plugs the cable in, or unplugs it.
-    ///
-    /// # Errors
-    ///
-    /// There is no monitor, or it does not respond.
     pub fn set_link(&self, up: bool) -> Result<(), FirmwareError> {
         self.cable.as_ref().ok_or_else(|| self.failed("the firmware was started without a monitor"))?.set(up)
     }
@@ -184,10 +164,6 @@ impl Firmware {
 
 impl Cable {
     /// Plugs it in, or unplugs it.
-    ///
-    /// # Errors
-    ///
-    /// The monitor does not respond.
     pub fn set(&self, up: bool) -> Result<(), FirmwareError> {
         let mut socket = UnixStream::connect(&self.monitor)?;
         socket.set_read_timeout(Some(Duration::from_secs(20)))?;

@@ -18,10 +18,6 @@ const BLOCK: usize = 8;
 ///
 /// The names are a multicollision: for each doubling, two blocks that lead from one state of the
 /// hash to the same next state are found among some 65,536.
-///
-/// # Panics
-///
-/// If no two blocks are found, which does not happen with the fixed seed.
 #[must_use]
 pub fn colliding(count: usize) -> Vec<String> {
     let mut rng = Rng::new(7);

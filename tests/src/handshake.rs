@@ -8,13 +8,6 @@ use poolhouse_wire::handshake::{Established, Handshake, HandshakeError, Next};
 use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
 
 /// Executes a handshake to its end, reading `read_bytes` at a time.
-///
-/// # Errors
-/// Those of the handshake; an error of the socket becomes [`Cause::Network`] or
-/// [`Cause::NetworkTimeout`].
-///
-/// # Panics
-/// If `read_bytes` is 0.
 pub fn perform_handshake<A: Authenticator>(
     stream: &mut (impl Read + Write),
     handshake: &mut Handshake<'_, A>,
@@ -43,9 +36,6 @@ pub fn perform_handshake<A: Authenticator>(
 }
 
 /// Returns the client metadata of a test.
-///
-/// # Panics
-/// Never: the metadata is short.
 #[must_use]
 pub fn client() -> ClientMetadata {
     let options =

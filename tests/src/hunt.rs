@@ -45,10 +45,6 @@ pub const GENERATORS: [(&str, Generator); 10] = [
 /// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target.
 /// - `budget`: number of seeds, simulated runs, inputs or states.
 /// - `corpus`: the folder of the corpora.
-///
-/// # Errors
-///
-/// The generator does not exist.
 pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, String> {
     if let Some(name) = generator.strip_prefix("fuzz_") {
         let target = TARGETS.iter().find(|(target, _)| *target == name);

@@ -24,10 +24,6 @@ pub struct Lateness {
 
 impl Lateness {
     /// Evaluates measurements, of which there must be at least a hundred.
-    ///
-    /// # Panics
-    ///
-    /// If there are fewer.
     #[must_use]
     pub fn of(mut measured: Vec<Duration>) -> Self {
         assert!(measured.len() >= 100, "{} measurements", measured.len());
@@ -49,10 +45,6 @@ impl Lateness {
     }
 
     /// Checks both percentiles. The limits grow with the lateness of the machine.
-    ///
-    /// # Panics
-    ///
-    /// If one is exceeded.
     pub fn assert_small(self, what: &str, machine: Self) {
         println!("lateness of {what}: {self:?}; of the machine: {machine:?}");
         let small = self.p50 <= P50_MAX + machine.p50 * FACTOR && self.p99 <= P99_MAX + machine.p99 * FACTOR;

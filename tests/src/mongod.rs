@@ -65,9 +65,6 @@ const POLL_PAUSE: Duration = Duration::from_millis(20);
 const PORT_TRIES: usize = 8;
 
 /// Returns the path of the mongod to test with.
-///
-/// # Errors
-/// The reason why there is none, to be reported for skipped tests.
 pub fn available() -> Result<PathBuf, String> {
     let Some(value) = env::var_os(MONGOD).filter(|value| !value.is_empty()) else {
         let why = env::var(MONGOD_MISSING).unwrap_or_else(|_| format!("{MONGOD} is not set"));
@@ -237,18 +234,12 @@ impl Mongod {
     }
 
     /// Continues a stopped process (SIGCONT).
-    ///
-    /// # Errors
-    /// [`MongodError::NotRunning`], or [`MongodError::Io`].
     pub fn cont(&mut self) -> Result<(), MongodError> {
         self.running()?.cont()
     }
 
     /// Starts the server again on the same port and data and waits until it answers; shuts it down
     /// first if it is running.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
     pub fn restart(&mut self) -> Result<(), MongodError> {
         self.shutdown()?;
         self.launch()
@@ -279,9 +270,6 @@ impl Mongod {
     }
 
     /// [`Self::run_command`] on another database.
-    ///
-    /// # Errors
-    /// As [`Self::run_command`].
     pub fn run_command_on(&self, database: &str, command: Document) -> Result<Document, MongodError> {
         self.run_command_within(COMMAND_TIMEOUT, database, command)
     }
@@ -303,9 +291,6 @@ impl Mongod {
     }
 
     /// Returns the server's connection counts.
-    ///
-    /// # Errors
-    /// As [`Self::run_command`].
     pub fn server_status_connections(&self) -> Result<ServerConnections, MongodError> {
         let status = self.run_command(doc! { "serverStatus": 1 })?;
         let connections = status.get_document("connections").ok();
@@ -324,9 +309,6 @@ impl Mongod {
     }
 
     /// Sets the fail point `name`; `data` contains its parameters (empty when it is disabled).
-    ///
-    /// # Errors
-    /// As [`Self::run_command`].
     pub fn configure_fail_point(&self, name: &str, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
         let mut command = doc! { "configureFailPoint": name };
         match mode {
@@ -346,9 +328,6 @@ impl Mongod {
     /// `data` contains `failCommands` and the fault (`errorCode`, `closeConnection`,
     /// `blockConnection` with `blockTimeMS`). Set the `appName` of the client under test in it,
     /// else the harness's own connection is affected as well.
-    ///
-    /// # Errors
-    /// As [`Self::run_command`].
     pub fn fail_command(&self, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
         self.configure_fail_point("failCommand", mode, data)
     }

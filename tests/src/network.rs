@@ -69,10 +69,6 @@ pub const CHECKED: [&str; 24] = [
 ];
 
 /// Executes one run.
-///
-/// # Errors
-///
-/// The message of the panic, when an invariant is broken or the client's view does not converge.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let before = chance::fired();
     let plan = Plan::draw(&mut of.stream("plan"));

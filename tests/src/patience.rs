@@ -10,10 +10,6 @@ use std::time::Instant;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test on this thread.
-///
-/// # Panics
-///
-/// After 240 s: the test hangs.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let limit = async {
         Timer::after(Duration::from_secs(240)).await;
@@ -23,10 +19,6 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// Waits for a state that no event announces, checked every millisecond.
-///
-/// # Panics
-///
-/// After [`PATIENCE`].
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
@@ -36,10 +28,6 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Returns the error of an operation that must fail.
-///
-/// # Panics
-///
-/// If it succeeded.
 pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
     match result {
         Ok(value) => panic!("the operation succeeded: {value:?}"),

@@ -238,17 +238,11 @@ impl Proxy {
     }
 
     /// Refuses new connections from now on; the port stays reserved.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub fn refuse(&self) -> io::Result<()> {
         self.turn_to(RequestedState::Refusing)
     }
 
     /// Accepts new connections again.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub fn resume(&self) -> io::Result<()> {
         self.turn_to(RequestedState::Listening)
     }

@@ -84,10 +84,6 @@ impl Lists {
     }
 
     /// Creates these lists.
-    ///
-    /// # Panics
-    ///
-    /// If the name of a tag contains a zero byte, which BSON cannot express.
     #[must_use]
     pub fn new<H: AsRef<str>, P: AsRef<str>, A: AsRef<str>, N: AsRef<str>, V: AsRef<str>>(
         hosts: &[H],
@@ -104,10 +100,6 @@ impl Lists {
     }
 
     /// Returns the reply with these lists in place of its own.
-    ///
-    /// # Panics
-    ///
-    /// Never: the bytes were written as documents.
     #[must_use]
     pub fn of<'a>(&'a self, reply: HelloReply<'a>) -> HelloReply<'a> {
         let open = |bytes| RawDocument::new(bytes).expect("it was written");

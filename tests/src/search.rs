@@ -38,10 +38,6 @@ pub trait Scope {
     fn inputs(&self, state: &Self::State, inputs: &mut Vec<Self::Input>);
 
     /// Applies an input, and checks the result.
-    ///
-    /// # Panics
-    ///
-    /// If a check fails: that is a finding.
     fn step(&self, state: &mut Self::State, input: Self::Input);
 
     /// Returns the hash that identifies this state.
@@ -57,10 +53,6 @@ pub trait Scope {
     fn reaches(&self) -> Vec<(u64, &'static str)>;
 
     /// Leads the state to its end without faults, and checks that nothing is left.
-    ///
-    /// # Panics
-    ///
-    /// If something is left.
     fn end(&self, state: Self::State);
 }
 

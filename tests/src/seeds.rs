@@ -75,14 +75,25 @@ pub struct Bytes {
 }
 
 /// Returns the number in an environment variable.
-///
-/// # Panics
-///
-/// If the variable contains something else.
 #[must_use]
 pub fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text:?}")))
+}
+
+/// Calls a body with random bytes of each seed, or only of `POOLHOUSE_SEED`. Returns whether all
+/// seeds were run.
+///
+/// - `lengths`: the range of the numbers of bytes.
+pub fn bytes_of_seeds(seeds: u64, lengths: Range<u32>, mut body: impl FnMut(&[u8])) -> bool {
+    let only = number("POOLHOUSE_SEED");
+    for seed in only.map_or(0..seeds, |seed| seed..seed + 1) {
+        let mut rng = Rng::stream(seed, "bytes");
+        let length = lengths.start + rng.below(lengths.end - lengths.start);
+        let data: Vec<u8> = (0..length).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        caught(|| body(&data)).unwrap_or_else(|error| panic!("POOLHOUSE_SEED={seed}: {error}"));
+    }
+    only.is_none()
 }
 
 /// Runs some seeds with these fault points of core armed, each of which must fire.
@@ -148,10 +159,6 @@ pub fn shrunk<C: Default>(run: Run<C>, of: &Decisions, limits: Limits) -> Option
 impl<C: Default + Send> Lives<C> {
     /// Executes the runs and the other trials; with `POOLHOUSE_SEED` or `POOLHOUSE_SCRIPT` only
     /// that run.
-    ///
-    /// # Panics
-    ///
-    /// If one of the variables contains something else.
     #[must_use]
     pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
         let arguments = Arguments::from_args();

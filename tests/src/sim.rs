@@ -149,10 +149,6 @@ impl Shape {
 }
 
 /// Runs one simulation with these parameters.
-///
-/// # Panics
-///
-/// Panics when pool and model differ, or an invariant is broken.
 pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
     match shape.store {
         Store::Heap => Simulation::<OnHeap>::new(shape, counters, trace).run(choices),
@@ -162,10 +158,6 @@ pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, t
 }
 
 /// Runs the simulation of this seed.
-///
-/// # Errors
-///
-/// The message of the panic, when pool and model differ or an invariant is broken.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let seed = of.seed();
     let mut shape = Shape::draw(&mut of.stream("shape"));
@@ -214,10 +206,6 @@ fn next_kind<K: Copy, const N: usize>(
 }
 
 /// Runs a body and turns a panic into its message.
-///
-/// # Errors
-///
-/// The message of the panic.
 pub fn caught(body: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

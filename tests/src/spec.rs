@@ -78,9 +78,6 @@ pub fn resolve(path: &Path) -> PathBuf {
 }
 
 /// [`files`], with the folder as an argument.
-///
-/// # Errors
-/// As [`files`].
 pub fn files_in(root: &Path, subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
     let places = [root.join(subdir), root.join("source").join(subdir)];
     let Some(folder) = places.iter().find(|place| place.is_dir()) else {

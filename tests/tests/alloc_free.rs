@@ -1,9 +1,7 @@
 //! The warm pool allocates nothing: every command, all events and all polling, with a thousand
 //! waiters with mixed deadlines. Compressors hold no more memory than documented.
-#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
-use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
+use allocation_counter::measure;
 use core::time::Duration;
 use poolhouse_client::log::{LogOptions, LogQueue, Logs};
 use poolhouse_client::metrics::PoolMetrics;
@@ -21,66 +19,12 @@ use poolhouse_tests::reply::Lists;
 use poolhouse_wire::compress::{Compressor, Compressors, Packer, Unpacked};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::{Limits, Matched};
-use std::alloc::System;
-
-/// The system's allocator. Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that the thread has allocated minus bytes that it has freed; negative if it freed
-    /// memory of another thread.
-    static HELD: Cell<isize> = const { Cell::new(0) };
-}
-
-fn note() {
-    // A thread that is ending has no thread-local cell any more, and is not being measured.
-    let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
-}
-
-fn hold(given_back: usize, taken: usize) {
-    let _ = HELD.try_with(|held| held.set(held.get().wrapping_add_unsigned(taken).wrapping_sub_unsigned(given_back)));
-}
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches a
-// thread-local cell that needs no initialisation and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        hold(0, layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
-        hold(0, layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
-        hold(layout.size(), size);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        hold(layout.size(), 0);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The number of allocations of this thread while `act` runs.
 fn allocations<R>(act: impl FnOnce() -> R) -> (u64, R) {
-    let before = ASKED.get();
-    let result = act();
-    (ASKED.get() - before, result)
+    let mut result = None;
+    let taken = measure(|| result = Some(act()));
+    (taken.count_total, result.expect("it was run"))
 }
 
 const WAITERS: u32 = 1_000;
@@ -551,17 +495,19 @@ fn message() -> Vec<u8> {
 fn compressors_hold_no_more_than_documented() {
     for (compressor, most) in [(Compressor::Snappy, 35 << 10), (Compressor::Zlib, 370 << 10)] {
         let only = Compressors::NONE.with(compressor);
-        let before = HELD.get();
-        let mut packer = Packer::new(only, None);
-        packer.agree(only);
-        let limits = Limits::DEFAULT;
-        let message = message();
-        assert_eq!(packer.pack(&message, &limits), Ok(true));
-        let packed = packer.packed().to_vec();
-        assert!(matches!(packer.unpack(&packed, &limits), Ok(Unpacked::Inflated { .. })));
-        assert_eq!(packer.inflated(), message);
-        drop((message, packed));
-        let held = usize::try_from(HELD.get() - before).expect("the compressor holds memory") - packer.buffer_bytes();
+        let mut kept = None;
+        let taken = measure(|| {
+            let packer = kept.insert(Packer::new(only, None));
+            packer.agree(only);
+            let limits = Limits::DEFAULT;
+            let message = message();
+            assert_eq!(packer.pack(&message, &limits), Ok(true));
+            let packed = packer.packed().to_vec();
+            assert!(matches!(packer.unpack(&packed, &limits), Ok(Unpacked::Inflated { .. })));
+            assert_eq!(packer.inflated(), message);
+        });
+        let buffer_bytes = kept.map_or(0, |packer| packer.buffer_bytes());
+        let held = usize::try_from(taken.bytes_current).expect("the compressor holds memory") - buffer_bytes;
         println!("{compressor}: {held} bytes");
         assert!(held <= most && held > most / 2, "{compressor}: {held} bytes, of {most}");
     }

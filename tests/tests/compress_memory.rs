@@ -3,12 +3,8 @@
 //!
 //! Memory that zstd takes from C's allocator is not counted; it does not depend on the bytes of a
 //! peer.
-#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
-use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
-use std::alloc::System;
-
+use allocation_counter::{AllocationInfo, measure};
 use poolhouse_cql as cql;
 use poolhouse_tests::fake::{Algorithm, compressed, compressed_raw};
 use poolhouse_wire::bson::DocumentWriter;
@@ -16,75 +12,9 @@ use poolhouse_wire::compress::{Compressor, Compressors, Packer, UnpackError, Unp
 use poolhouse_wire::message::{Limits, Outgoing, encode_command};
 use poolhouse_wire::{WireError, WireErrorKind};
 
-/// The system's allocator. Counts for each thread the allocations, the bytes that it holds and
-/// their maximum.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<u64> = const { Cell::new(0) };
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn note(grown: usize, shrunk: usize) {
-    // A thread that is ending has no thread-local cells any more, and is not being measured.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get().wrapping_add_unsigned(grown).wrapping_sub_unsigned(shrunk));
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
-    });
-    if grown > 0 {
-        let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
-    }
-}
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches
-// thread-local cells that need no initialisation and allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size, layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note(0, layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The allocations of `act`.
-#[derive(Debug)]
-struct Taken {
-    /// The number of allocations.
-    calls: u64,
-    /// The maximum of additional bytes while it ran.
-    most_bytes: usize,
-    /// The additional bytes after it.
-    kept_bytes: usize,
-}
-
-fn measure(act: impl FnOnce()) -> Taken {
-    let (asked, held) = (ASKED.get(), HELD.get());
-    MOST.set(held);
-    act();
-    let bytes = |count: isize| usize::try_from(count).unwrap_or(0);
-    Taken { calls: ASKED.get() - asked, most_bytes: bytes(MOST.get() - held), kept_bytes: bytes(HELD.get() - held) }
+/// The bytes that are still allocated.
+fn kept_bytes(taken: AllocationInfo) -> usize {
+    usize::try_from(taken.bytes_current).expect("more is allocated than freed")
 }
 
 const EACH: [(Compressor, Algorithm); 3] =
@@ -116,10 +46,10 @@ fn refused(packer: &mut Packer, input: &[u8]) -> WireErrorKind {
 fn the_counter_counts_allocations() {
     let mut kept = Vec::new();
     let taken = measure(|| {
-        drop(Vec::<u8>::with_capacity(1000));
+        drop(core::hint::black_box(Vec::<u8>::with_capacity(1000)));
         kept = Vec::<u8>::with_capacity(500);
     });
-    assert_eq!((taken.calls, taken.most_bytes, taken.kept_bytes), (2, 1000, 500));
+    assert_eq!((taken.count_total, taken.bytes_max, taken.bytes_current), (2, 1000, 500));
     drop(kept);
 }
 
@@ -135,14 +65,14 @@ fn contexts_allocate_the_documented_bytes() {
         let message = request(100_000);
         let mut packer = packer(compressor);
         let taken = measure(|| assert_eq!(packer.pack(&message, &Limits::DEFAULT), Ok(true)));
-        let context = taken.kept_bytes - packer.buffer_bytes();
+        let context = kept_bytes(taken) - packer.buffer_bytes();
         assert!(context <= compress_max, "{compressor} allocates {context} to compress");
         assert!(packer.buffer_bytes() < message.len() + message.len() / 4 + 1024, "{compressor}");
         let packed = packer.packed().to_vec();
         let before = packer.buffer_bytes();
         let taken = measure(|| assert!(packer.unpack(&packed, &Limits::DEFAULT).is_ok()));
         assert_eq!(packer.buffer_bytes() - before, message.len());
-        let context = taken.kept_bytes - message.len();
+        let context = kept_bytes(taken) - message.len();
         assert!(context <= inflate_max, "{compressor} allocates {context} to inflate");
     }
 }
@@ -165,7 +95,7 @@ fn warm_packer_allocates_nothing() {
         };
         round();
         let taken = measure(|| (0..20).for_each(|_| round()));
-        assert_eq!((taken.calls, taken.kept_bytes), (0, 0), "{compressor}");
+        assert_eq!((taken.count_total, taken.bytes_current), (0, 0), "{compressor}");
     }
 }
 
@@ -188,7 +118,7 @@ fn bomb_allocates_no_more_than_it_declares() {
             };
             assert_eq!(kind, expected);
         });
-        assert!(taken.most_bytes <= 116, "{compressor}: {taken:?}");
+        assert!(taken.bytes_max <= 116, "{compressor}: {taken:?}");
     }
 }
 
@@ -207,14 +137,14 @@ fn bomb_within_the_limit_allocates_its_size_and_frees_it() {
             assert_eq!(packer.unpack(&bomb, &Limits::DEFAULT), Ok(Unpacked::Inflated { length_bytes: bomb.len() }));
             packer.trim(256 * 1024);
         });
-        assert_eq!((taken.calls, taken.most_bytes, taken.kept_bytes), (1, 48_000_000, 0), "{compressor}");
+        assert_eq!((taken.count_total, taken.bytes_max, taken.bytes_current), (1, 48_000_000, 0), "{compressor}");
         // With one more byte, nothing is allocated at all.
         let longer = compressed_raw(&request(0)[..16], zeros.len() + 1, algorithm.id(), &data);
         let taken = measure(|| {
             let (size_bytes, max_bytes) = (47_999_985, 47_999_984);
             assert_eq!(refused(&mut packer, &longer), WireErrorKind::UncompressedSize { size_bytes, max_bytes });
         });
-        assert_eq!(taken.calls, 0, "{compressor}");
+        assert_eq!(taken.count_total, 0, "{compressor}");
     }
 }
 
@@ -228,7 +158,7 @@ fn impossible_size_allocates_nothing() {
             let kind = refused(&mut packer, &lie);
             assert!(matches!(kind, WireErrorKind::UncompressedSize { .. }), "{kind}");
         });
-        assert_eq!(taken.calls, 0, "{compressor}");
+        assert_eq!(taken.count_total, 0, "{compressor}");
     }
 }
 
@@ -292,7 +222,7 @@ fn warm_connection_of_cassandra_allocates_nothing() {
         };
         round();
         let taken = measure(|| (0..5).for_each(|_| round()));
-        assert_eq!((taken.calls, taken.kept_bytes), (0, 0), "{version} {compression:?}");
+        assert_eq!((taken.count_total, taken.bytes_current), (0, 0), "{version} {compression:?}");
     }
 }
 
@@ -310,7 +240,7 @@ fn bombs_of_cassandra_allocate_nothing() {
             let kind = cql_decode(&mut decoder, bytes, bytes.len()).expect_err("a bomb");
             assert!(matches!(kind, cql::CqlErrorKind::InflatedSize { .. }), "{kind}");
         });
-        assert_eq!(taken.calls, 0, "{version} {compression} {taken:?}");
+        assert_eq!(taken.count_total, 0, "{version} {compression} {taken:?}");
     };
     let lz4 = [&200_000_000_u32.to_be_bytes()[..], &[0x1f; 30]].concat();
     let snappy = [&[0x80, 0x84, 0xaf, 0x5f][..], &[0x11; 30]].concat();
@@ -329,7 +259,7 @@ fn bombs_of_cassandra_allocate_nothing() {
         let mut decoder = cql_decoder(cql::Version::V4, Some(compression));
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &bomb, bomb.len()), Ok(1)));
         // A vector that grows by steps may end up twice as long.
-        assert!(taken.most_bytes <= 12_000_000, "{compression} {taken:?}");
+        assert!(taken.bytes_max <= 12_000_000, "{compression} {taken:?}");
     }
 }
 
@@ -342,7 +272,7 @@ fn declared_sizes_of_cassandra_allocate_no_more_than_received() {
         claim[5..9].copy_from_slice(&(1_u32 << 28).to_be_bytes());
         let mut decoder = cql_decoder(version, compression);
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &claim, 1), Ok(0)));
-        assert!(taken.most_bytes <= 512, "{version} {compression:?} {taken:?}");
+        assert!(taken.bytes_max <= 512, "{version} {compression:?} {taken:?}");
     }
     // In version 5 an envelope arrives in segments, and only the received ones take memory.
     for compression in [None, Some(cql::Compression::Lz4)] {
@@ -353,6 +283,6 @@ fn declared_sizes_of_cassandra_allocate_no_more_than_received() {
         let mut decoder = cql_decoder(cql::Version::V5, compression);
         let first = if compression.is_some() { 600 } else { 131_081 };
         let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &travels[..first], first), Ok(0)));
-        assert!(taken.most_bytes <= 3 * 131_072, "{compression:?} {taken:?}");
+        assert!(taken.bytes_max <= 3 * 131_072, "{compression:?} {taken:?}");
     }
 }

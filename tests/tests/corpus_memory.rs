@@ -1,10 +1,8 @@
 //! Memory for the bytes of a peer, on every file of the corpora: reading them allocates nothing,
 //! and the memory that is reserved for a message is bounded by the bytes that have arrived. The
 //! memory of events that wait for their reader is bounded, too.
-#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
-use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
+use allocation_counter::measure;
 use poolhouse_core::topology::{OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::{Instant, Observer};
 use poolhouse_cql::{Decoder, Direction, Limits as CqlLimits, Version};
@@ -17,52 +15,12 @@ use poolhouse_wire::command::CommandReply;
 use poolhouse_wire::compress::{Compressor, Compressors, Packer};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, decode_message};
-use std::alloc::System;
 use std::path::Path;
-
-/// The system's allocator. Counts the bytes that each thread holds, and their maximum.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn hold(change: isize) {
-    // A thread that is ending has no thread-local cell any more, and is not being measured.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get() + change);
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
-    });
-}
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches
-// thread-local cells that need no initialisation and allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        hold(layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        hold(-layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The maximum of additional bytes while `act` ran.
 fn most<R>(act: impl FnOnce() -> R) -> usize {
-    let before = HELD.get();
-    MOST.set(before);
-    let result = act();
-    let most = MOST.get() - before;
-    drop(result);
-    usize::try_from(most).unwrap_or(0)
+    let taken = measure(|| drop(act()));
+    usize::try_from(taken.bytes_max).expect("the bytes of this machine")
 }
 
 fn corpora() -> impl Iterator<Item = Vec<u8>> {

@@ -8,74 +8,22 @@ use poolhouse_core::monitor::{
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::machines::monitor::Hosted;
-use poolhouse_tests::model::monitor::Counts;
+use poolhouse_tests::oracle::monitor::Counts;
 use poolhouse_tests::reply::CheckReply;
+use poolhouse_tests::seeds::bytes_of_seeds;
 use poolhouse_wire::message::Matched;
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
-    }
-}
-
-/// S1-S6, S13-S18, S21. `POOLHOUSE_SEED=n` replays one seed.
+/// S1-S7, S13-S18, S21. `POOLHOUSE_SEED=n` replays one seed.
 #[test]
-#[doc(alias("S1", "S2", "S3", "S4", "S5", "S6", "S13", "S14", "S15", "S16", "S17", "S18", "S21"))]
+#[doc(alias("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S13", "S14", "S15", "S16", "S17", "S18", "S21"))]
 fn ten_thousand_random_runs_agree_with_the_model() {
-    let seeds = match std::env::var("POOLHOUSE_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse::<u64>().expect("POOLHOUSE_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..10_000,
-    };
-    let all = seeds.clone().count() > 1;
     let mut seen = Counts::default();
-    for seed in seeds {
-        let mut random = Random(seed);
-        let count = 20 + usize::try_from(random.next() % 500).expect("small");
-        let bytes = random.bytes(count);
-        match std::panic::catch_unwind(|| fuzz::monitor::run(&bytes)) {
-            Ok(counts) => seen.add(&counts),
-            Err(panic) => {
-                eprintln!("replay with POOLHOUSE_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
+    let all = bytes_of_seeds(10_000, 20..520, |bytes| seen.add(&fuzz::monitor::run(bytes)));
     eprintln!("{seen:?}");
     let Counts { starts, ends, streamed, failed, timeouts, cancelled, closed, retries, stale, measured } = seen;
     assert_eq!(starts, ends);
     let kinds = [streamed, failed, timeouts, cancelled, closed, retries, stale, measured];
     assert!(!all || kinds.iter().all(|&count| count >= 1_000), "some kinds did not occur often enough: {seen:?}");
-}
-
-/// The same inputs produce the same monitor, also after it was copied half way.
-#[test]
-#[doc(alias = "S21")]
-fn copy_continues_like_the_original() {
-    let config = MonitorOptions::DEFAULT.validate().expect("valid");
-    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
-    monitor.start(Instant::ORIGIN, &mut ());
-    let mut copy = monitor.clone();
-    assert_eq!(monitor, copy);
-    let late = Instant::from_nanos(60_000_000_000);
-    let (mut seen, mut seen_by_copy) = (Vec::new(), Vec::new());
-    monitor.handle_timeout(late, &mut seen);
-    copy.handle_timeout(late, &mut seen_by_copy);
-    assert_eq!(seen, seen_by_copy);
-    assert_eq!(monitor, copy);
 }
 
 /// The behaviours of the simulated servers.

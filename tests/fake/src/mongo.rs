@@ -51,15 +51,13 @@ use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use bson::oid::ObjectId;
-
 pub use self::auth::{FakeUser, ScramLie};
 pub use self::client::{BlockingClient, Reply, hello};
 pub use self::compress::{Algorithm, ReplyCompression, compressed, compressed_raw};
 pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
 pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
 pub use self::shared::{CompressionCounts, ConnectionInfo, Ended, Received, TimedOut, View};
-pub use self::state::{ErrorVersions, LastWrite, Role, ServerState, TopologyVersion};
+pub use self::state::{LastWrite, Role, ServerState, TopologyVersion};
 pub use self::wire::BadInput;
 
 use self::shared::{Order, RequestedState, Shared, Sockets};
@@ -231,12 +229,6 @@ impl FakeServer {
     /// Returns the process's id and its count of changes.
     pub fn topology_version(&self) -> TopologyVersion {
         self.shared.with(|inner| inner.version)
-    }
-
-    /// Sets id and count to any value, also a lower one, and answers the hellos that wait for
-    /// another version.
-    pub fn set_topology_version(&self, process_id: ObjectId, counter: i64) {
-        self.shared.order(|inner| inner.version = TopologyVersion { process_id, counter });
     }
 
     // Access control.

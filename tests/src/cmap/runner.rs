@@ -29,10 +29,6 @@ const MAIN: &str = "main";
 /// # Errors
 ///
 /// The difference from the file's expectations.
-///
-/// # Panics
-///
-/// If the pool violates an invariant of its own.
 pub(super) fn run<M: Bounded>(test: &Test) -> Result<Checks, String> {
     let mut runner = Runner::<M>::new(test)?;
     let outcome = runner.run();

@@ -59,10 +59,6 @@ fn first_id(reply: &bson::Document) -> &str {
 }
 
 /// Runs tasks on the executor of a platform, and waits for all of them.
-///
-/// # Panics
-///
-/// When one of the tasks panics.
 async fn join<P: Platform, T: Send + 'static>(
     platform: &P,
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,

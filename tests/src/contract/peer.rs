@@ -191,10 +191,6 @@ impl Hole {
     }
 
     /// Creates a hole on this machine.
-    ///
-    /// # Panics
-    ///
-    /// When no socket is available, or the system answers the connects anyway.
     pub async fn dig() -> Self {
         unblock(|| {
             let (holder, address) = reserved_port();

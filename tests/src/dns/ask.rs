@@ -18,9 +18,6 @@ enum Socket {
 }
 
 /// Queries the servers of a configuration; blocks until one has answered.
-///
-/// # Errors
-/// As [`Lookup::into_result`].
 pub fn ask(config: &ResolverConfig, name: &str, kind: RecordKind) -> Result<Answer, LookupError> {
     let origin = time::Instant::now();
     let now = || Instant::ORIGIN.saturating_add(origin.elapsed());

@@ -71,9 +71,6 @@ impl Records {
     }
 
     /// Sets the hosts of a service, `host:port` each.
-    ///
-    /// # Panics
-    /// When one of them has no port.
     pub fn set_srv(&mut self, name: &str, hosts: &[&str]) {
         let host = |host: &&str| {
             let (target, port) = host.split_once(':').expect("host:port");

@@ -7,10 +7,6 @@ use super::wire::{document, framed};
 
 /// Reads `data` as a document and as the elements of one. Checks the same properties as
 /// [`wire`](super::wire()), and that each value equals that of the bson crate.
-///
-/// # Panics
-///
-/// Panics when one of these properties does not hold.
 pub fn bson(data: &[u8]) {
     one(data);
     one(&framed(data));

@@ -3,18 +3,20 @@
 //! actions immediately or at random times.
 
 use crate::choices::{Bytes, Choices};
+use crate::machines::control::Pools;
 use crate::network::Kind;
 use crate::network::log::Log;
-use crate::oracle::control::Watched;
 use crate::reply::Lists;
-use alloc::collections::BTreeMap;
 use core::time::Duration;
-use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::monitor::{
+    MIN_HEARTBEAT_FREQUENCY, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, MonitorState,
+    ServerMonitoringMode,
+};
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, ServerError,
-    TopologyId, TopologyOptions, TopologyType,
+    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, ReplyError, TopologyId,
+    TopologyOptions, Verdict,
 };
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_wire::hello::HelloReply;
@@ -26,10 +28,6 @@ const HOSTS: [&str; 8] = ["a:1", "b:1", "C:1", "d:27017", "e", "/tmp/f.sock", "b
 const SEEDS: usize = 6;
 
 /// Executes the run that the bytes describe.
-///
-/// # Panics
-///
-/// On a finding: the machine breaks a rule.
 pub fn control(data: &[u8]) {
     let mut choices = Bytes::new(data);
     match choices.below(3) {
@@ -40,13 +38,14 @@ pub fn control(data: &[u8]) {
 }
 
 struct Run<M: Memory> {
-    control: Watched<M>,
+    control: Control<M>,
     log: Log,
     now: u64,
+    /// The latest time so far.
+    latest: u64,
     /// Whether the host takes all owed actions after each input.
     eager: bool,
-    /// Whether the pool of each server is ready, according to the actions.
-    pools: BTreeMap<ServerId, bool>,
+    pools: Pools,
     /// All servers and monitor connections that were ever named, including removed ones.
     servers: Vec<ServerId>,
     lines: Vec<(ServerId, MonitorConnId)>,
@@ -73,14 +72,15 @@ impl<M: Memory> Run<M> {
         let now = u64::from(choices.below(2)) * 1_000_000_000;
         let mut log = Log::default();
         let id = TopologyId::new(3);
-        let Ok(control) = Watched::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
+        let Ok(control) = Control::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
         let eager = !choices.one_in(3);
         let mut run = Self {
             control,
             log,
             now,
+            latest: now,
             eager,
-            pools: BTreeMap::new(),
+            pools: Pools::default(),
             servers: vec![ServerId::new(0), ServerId::new(77)],
             lines: Vec::new(),
         };
@@ -90,8 +90,8 @@ impl<M: Memory> Run<M> {
         }
         run.control.close(run.clock(), &mut run.log);
         run.drain();
-        assert_eq!(run.control.poll_timeout(), None, "a closed machine has no deadline");
-        assert!(run.pools.is_empty(), "every pool is closed");
+        assert_eq!(run.control.poll_timeout(), None, "S18: a closed machine has no deadline");
+        assert_eq!(run.pools, Pools::default(), "every pool is closed");
         run.log.assert_over();
     }
 
@@ -101,6 +101,7 @@ impl<M: Memory> Run<M> {
 
     fn step(&mut self, choices: &mut Bytes<'_>) {
         self.log.seen.clear();
+        self.log.count = 0;
         let now = self.clock();
         let server = self.server(choices);
         match choices.below(17) {
@@ -112,7 +113,8 @@ impl<M: Memory> Run<M> {
             0..=4 => self.poll_conns(choices),
             5 | 6 => {
                 if let Some((server, conn)) = self.conn(choices) {
-                    let _ = self.control.handle_dialed(now, server, conn, &mut self.log);
+                    let stale = self.control.handle_dialed(now, server, conn, &mut self.log).is_err();
+                    self.assert_quiet(stale);
                 }
             }
             7..=9 => {
@@ -123,12 +125,14 @@ impl<M: Memory> Run<M> {
             10 => {
                 if let Some((server, conn)) = self.conn(choices) {
                     let causes = [Cause::Network, Cause::NetworkTimeout, Cause::Protocol, Cause::Dns, Cause::Resources];
-                    let _ = self.control.handle_failed(now, server, conn, choices.one_of(&causes), &mut self.log);
+                    let cause = choices.one_of(&causes);
+                    let stale = self.control.handle_failed(now, server, conn, cause, &mut self.log).is_err();
+                    self.assert_quiet(stale);
                 }
             }
             11 => with_hello(
                 choices,
-                |hello, log, control: &mut Watched<M>| {
+                |hello, log, control: &mut Control<M>| {
                     control.handle_app_hello(now, server, hello, log);
                 },
                 &mut self.log,
@@ -140,16 +144,19 @@ impl<M: Memory> Run<M> {
             _ => self.pass(choices),
         }
         self.control.assert_invariants();
+        self.log.assert_failed_are_unknown();
+        assert!(self.log.latest() <= Some(Instant::from_nanos(self.latest)), "S21: an event of a later time");
         if self.eager || choices.one_in(4) {
             let ended =
                 self.log.seen.iter().any(|kind| matches!(kind, Kind::Polled | Kind::Streamed | Kind::CheckFailed));
             let woken = self.drain();
-            assert!(woken || !ended, "a check that ends wakes selectors (MON-18)");
+            assert!(woken || !ended, "S8: a check that ends wakes selectors");
         } else if choices.one_in(4) {
             // A host that takes only a part of the actions is wrong, but must not break the
             // machine.
             if let Some(action) = self.control.poll_action() {
-                self.apply(action);
+                self.pools.apply(&self.control, action, self.eager);
+                self.note(action);
             }
             self.control.assert_invariants();
         }
@@ -198,24 +205,24 @@ impl<M: Memory> Run<M> {
 
     fn reply(&mut self, choices: &mut Bytes<'_>, server: ServerId, conn: MonitorConnId) {
         let now = self.clock();
+        let mut stale = false;
         let (ok, more_to_come, hello_ok) = (!choices.one_in(8), choices.one_in(3), choices.one_in(2));
         with_hello(
             choices,
-            |hello, log, control: &mut Watched<M>| {
+            |hello, log, control: &mut Control<M>| {
                 let reply = HelloReply { ok, code: 91, hello_ok, ..*hello };
                 let matched = if more_to_come { Matched::MoreComes } else { Matched::Last };
-                let before = control.topology().description().topology_type();
-                if control.handle_reply(now, server, conn, &reply, matched, log).is_err() {
-                    assert_eq!(
-                        control.topology().description().topology_type(),
-                        before,
-                        "a stale report changes nothing"
-                    );
-                }
+                stale = control.handle_reply(now, server, conn, &reply, matched, log).is_err();
             },
             &mut self.log,
             &mut self.control,
         );
+        self.assert_quiet(stale);
+    }
+
+    /// A stale report causes no events.
+    fn assert_quiet(&self, stale: bool) {
+        assert!(!stale || self.log.count == 0, "S21: a stale report caused {} events", self.log.count);
     }
 
     fn app_error(&mut self, choices: &mut Bytes<'_>, server: ServerId) {
@@ -241,19 +248,26 @@ impl<M: Memory> Run<M> {
         };
         let known = self.control.topology().server(server).is_some();
         let verdict = self.control.handle_app_error(self.clock(), server, &error, &mut self.log);
-        assert!(
-            error.generation == 0 || verdict == poolhouse_core::topology::Verdict::default(),
-            "a stale error (S10)"
-        );
+        let is_nothing = verdict == Verdict::default() && self.log.count == 0;
+        assert!(error.generation == 0 || is_nothing, "S10: a stale error: {verdict:?}");
         if let Some(clear) = verdict.clear {
-            assert!(known && (verdict.marked_unknown || matches!(clear, Clear::Service(_))));
-            if let (Clear::All { .. }, Some(pool)) = (clear, self.pools.get_mut(&server)) {
-                *pool = false;
+            assert!(known && (verdict.marked_unknown || matches!(clear, Clear::Service(_))), "S12: {verdict:?}");
+            assert_ne!(clear, Clear::All { interrupt_in_use_connections: true }, "S12: no error interrupts");
+            if let Clear::All { .. } = clear {
+                self.pools.clear(server);
             }
         }
         if verdict.marked_unknown {
             let server = self.control.topology().server(server).expect("a member");
-            assert!(!server.server_type().is_known());
+            assert!(!server.server_type().is_known(), "S11, S12: {verdict:?}, but {server}");
+        }
+        let Some(monitor) = self.control.monitor(server) else { return };
+        let is_checking = monitor.state() == MonitorState::Checking;
+        assert!(!(verdict.cancel_check && is_checking), "S12: the check was not cancelled");
+        if verdict.request_check && !is_checking {
+            let soon = Instant::from_nanos(self.latest).saturating_add(MIN_HEARTBEAT_FREQUENCY);
+            let due = monitor.poll_timeout();
+            assert!(due.is_some_and(|due| due <= soon), "S11: no check was requested: due at {due:?}");
         }
     }
 
@@ -265,6 +279,7 @@ impl<M: Memory> Run<M> {
             (5, _) => self.now.saturating_sub(u64::from(choices.below(3_000)) * 1_000_000),
             _ => self.now.saturating_add(u64::from(choices.below(20_000)) * 1_000_000),
         };
+        self.latest = self.latest.max(self.now);
         self.control.handle_timeout(self.clock(), &mut self.log);
         let left = self.control.poll_timeout();
         assert!(left.is_none_or(|at| at > self.clock()), "no due timer is left");
@@ -275,66 +290,14 @@ impl<M: Memory> Run<M> {
 
     /// Takes all owed actions. Returns whether selectors were woken.
     fn drain(&mut self) -> bool {
-        let mut woken = false;
-        while let Some(action) = self.control.poll_action() {
-            assert!(!woken, "selectors wake last");
-            woken = action == ControlAction::WakeSelectors;
-            self.apply(action);
-        }
-        self.control.assert_invariants();
-        self.check();
-        woken
+        let done = self.pools.drain(&mut self.control, self.eager);
+        done.iter().for_each(|action| self.note(*action));
+        done.last() == Some(&ControlAction::WakeSelectors)
     }
 
-    fn apply(&mut self, action: ControlAction) {
-        match action {
-            ControlAction::ServerAdded(server) => {
-                assert!(self.pools.insert(server, false).is_none(), "a server is added twice");
-                self.servers.push(server);
-            }
-            ControlAction::ServerRemoved(server) => {
-                assert!(self.pools.remove(&server).is_some(), "a server was removed that was not a member");
-                assert!(self.control.is_ended(server));
-            }
-            ControlAction::Pool(server, command) => {
-                let description = self.control.topology().server(server).expect("commands are for members");
-                let server_type = description.server_type();
-                let single = self.control.topology().description().topology_type() == TopologyType::Single;
-                let pool = self.pools.get_mut(&server).expect("the server was added before");
-                match command {
-                    PoolCommand::Ready => {
-                        let suits = server_type.is_data_bearing() || single && server_type.is_known();
-                        assert!(
-                            suits || !self.eager && server_type.is_known(),
-                            "a pool of type {server_type} must not be marked ready (S8)"
-                        );
-                        *pool = true;
-                    }
-                    PoolCommand::Clear { interrupt_in_use_connections, cause } => {
-                        assert!(!self.eager || !server_type.is_known(), "the description must change first (S7)");
-                        assert!(!interrupt_in_use_connections || cause == Cause::NetworkTimeout, "(MON-54)");
-                        *pool = false;
-                    }
-                }
-            }
-            ControlAction::WakeSelectors => {}
-        }
-    }
-
-    /// Descriptions and pools must agree when all actions are taken.
-    fn check(&self) {
-        let topology = self.control.topology();
-        assert_eq!(topology.server_count() as usize, self.pools.len());
-        let single = topology.description().topology_type() == TopologyType::Single;
-        for server in topology.servers() {
-            let is_ready = self.pools[&server.server()];
-            let server_type = server.server_type();
-            if server_type.is_data_bearing() || single && server_type.is_known() {
-                assert!(is_ready, "{server} is known and its pool is not ready");
-            }
-            if matches!(server.error(), Some(ServerError::Failed(_))) {
-                assert!(!is_ready, "{server} failed and its pool is ready");
-            }
+    fn note(&mut self, action: ControlAction) {
+        if let ControlAction::ServerAdded(server) = action {
+            self.servers.push(server);
         }
     }
 }
@@ -348,9 +311,9 @@ fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
 /// Draws a hello, and calls a function with it.
 fn with_hello<M: Memory>(
     choices: &mut Bytes<'_>,
-    act: impl FnOnce(&HelloReply<'_>, &mut Log, &mut Watched<M>),
+    act: impl FnOnce(&HelloReply<'_>, &mut Log, &mut Control<M>),
     log: &mut Log,
-    control: &mut Watched<M>,
+    control: &mut Control<M>,
 ) {
     let name = |choices: &mut Bytes<'_>| if choices.one_in(16) { choices.index(HOSTS.len()) } else { choices.index(5) };
     let hosts: Vec<_> = (0..choices.below(5)).map(|_| HOSTS[name(choices)]).collect();

@@ -87,10 +87,6 @@ impl Call {
 /// Runs the conversation with whole replies and byte by byte, and checks that the result is the
 /// same, that no server is accepted without proof of the password, and that no error contains the
 /// password.
-///
-/// # Panics
-///
-/// When one of these properties does not hold.
 pub fn conversation(data: &[u8]) {
     let whole = talk(data, usize::MAX);
     let cut = talk(data, 1);
@@ -109,10 +105,6 @@ fn is_unsolicited(outcome: &Outcome) -> bool {
 }
 
 /// Runs the conversation with replies in pieces of this length.
-///
-/// # Panics
-///
-/// Like [`conversation`].
 pub fn talk(data: &[u8], piece: usize) -> Outcome {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let call = Call::of(choice);

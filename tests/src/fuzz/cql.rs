@@ -49,10 +49,6 @@ const SHAPES: u8 = 4;
 /// the pieces do not affect the result, that memory grows only with the received bytes, and that
 /// each envelope can be read, and is unchanged after it was written and read again in each form of
 /// transport. Then runs handshakes with a server that sends the bytes. They must end.
-///
-/// # Panics
-///
-/// Panics when one of these properties does not hold.
 pub fn cql(data: &[u8]) {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let connection = CONNECTIONS[usize::from(choice) % CONNECTIONS.len()];
@@ -392,10 +388,6 @@ fn string(text: &str) -> Vec<u8> {
 }
 
 /// Well-formed seed inputs for each kind of connection and each conversion.
-///
-/// # Panics
-///
-/// Never: the encoded values fit.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let text = "pool house ".repeat(20);

@@ -17,10 +17,6 @@ const LIMITS: Limits = Limits { message_bytes_max: 256 * 1024, document_bytes_ma
 /// header and a declared size that is correct, too small or too large. Checks that nothing panics,
 /// that no output exceeds the declared and the allowed size, that a truncated message asks for more
 /// bytes, and that the packer stays usable. Then compresses `data` and decompresses it again.
-///
-/// # Panics
-///
-/// Panics when one of these properties does not hold.
 pub fn decompress(data: &[u8]) {
     let all: Compressors = Compressor::ALL.into_iter().collect();
     let mut packer = Packer::new(all, None);
@@ -165,10 +161,6 @@ fn round_trip(compressor: Compressor, data: &[u8], level: u32) {
 }
 
 /// Seed inputs: compressed messages and streams of each compressor.
-///
-/// # Panics
-///
-/// Never: the encoded values fit.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut message = Vec::new();

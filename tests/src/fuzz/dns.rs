@@ -22,10 +22,6 @@ const URI: &str = "mongodb+srv://x.b.example.com/";
 const DOMAIN: &str = ".b.example.com";
 
 /// Processes the bytes as system files, as the reply of a server, and as a whole conversation.
-///
-/// # Panics
-///
-/// On a finding: a panic, an endless lookup, or an accepted reply that must be rejected.
 pub fn dns(data: &[u8]) {
     files(&String::from_utf8_lossy(data));
     for kind in KINDS {

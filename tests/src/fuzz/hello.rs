@@ -30,20 +30,12 @@ pub enum Read {
 }
 
 /// Reads `data` as a reply, and as the elements of one.
-///
-/// # Panics
-///
-/// On a finding: a description differs from the document, or a topology breaks a rule.
 pub fn hello(data: &[u8]) {
     read(data);
     read(&framed(data));
 }
 
 /// Reads one reply.
-///
-/// # Panics
-///
-/// Like [`hello`].
 pub fn read(bytes: &[u8]) -> Read {
     let Ok(document) = RawDocument::new(bytes) else { return Read::Malformed };
     if document.validate().is_err() {

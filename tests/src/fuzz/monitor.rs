@@ -5,38 +5,27 @@ use core::time::Duration;
 use crate::choices::{Bytes, Choices};
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
-    ServerMonitoringMode, Stale,
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, ServerMonitoringMode,
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, ServerId, TopologyVersion};
 
-use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
-use crate::oracle::monitor::Watched;
+use crate::oracle::monitor::{Counts, Watched};
 
 /// Executes the run of a monitor that the bytes describe: its options, then inputs until the bytes
 /// end.
-///
-/// # Panics
-///
-/// On a finding: the monitor breaks a rule.
 pub fn monitor(data: &[u8]) {
     run(data);
 }
 
 /// Like [`monitor`]. Returns the counts of the run.
-///
-/// # Panics
-///
-/// On a finding: the monitor breaks a rule.
 pub fn run(data: &[u8]) -> Counts {
     let mut choices = Bytes::new(data);
     let mut run = Run::new(&mut choices);
     if choices.below(16) != 0 {
-        run.start();
+        run.monitor.start(run.now);
     }
     while !choices.is_over() {
         run.step(&mut choices);
-        run.compare();
     }
     run.end()
 }
@@ -48,12 +37,9 @@ struct Run {
     /// Whether few faults occur.
     calm: bool,
     monitor: Watched,
-    model: ModelMonitor,
-    trace: Trace,
     now: Instant,
     /// The instant of the last input. Its outcome is applied at this instant.
     reported: Instant,
-    events: Vec<(Instant, MonitorEvent)>,
     /// All connection ids that were ever named, and some that never were.
     ids: Vec<MonitorConnId>,
 }
@@ -76,11 +62,8 @@ impl Run {
         Self {
             calm: choices.below(3) != 0,
             monitor: Watched::new(server, config),
-            model: ModelMonitor::new(server, &options),
-            trace: Trace::default(),
             now,
             reported: now,
-            events: Vec::new(),
             ids: foreign_ids(),
         }
     }
@@ -89,23 +72,13 @@ impl Run {
         self.reported = self.now;
         let input = if self.calm { choices.one_of(&CALM) } else { choices.below(24) };
         match input {
-            0 => self.start(),
-            1 => {
-                self.monitor.request_check(self.now);
-                self.model.request_check(self.now);
-            }
-            2 if !self.calm || choices.below(8) == 0 => {
-                self.monitor.cancel_check(self.now, &mut self.events);
-                self.model.cancel_check(self.now);
-            }
-            3 if choices.below(16) == 0 => {
-                self.monitor.close(self.now, &mut self.events);
-                self.model.close(self.now);
-            }
+            0 => self.monitor.start(self.now),
+            1 => self.monitor.request_check(self.now),
+            2 if !self.calm || choices.below(8) == 0 => self.monitor.cancel_check(self.now),
+            3 if choices.below(16) == 0 => self.monitor.close(self.now),
             3 => {
                 let known = choices.below(2) == 0;
                 self.monitor.set_server_known(known);
-                self.model.set_server_known(known);
             }
             4 => {
                 let millis = choices.one_of(&[0, 1, 5, 100, 499, 500, 1_000]);
@@ -124,18 +97,10 @@ impl Run {
         self.apply(choices);
     }
 
-    fn start(&mut self) {
-        self.monitor.start(self.now, &mut self.events);
-        self.model.start(self.now);
-    }
-
-    /// Advances the time of the monitor and of the model.
+    /// Advances the time of the monitor.
     fn timeout(&mut self, now: Instant) {
         self.reported = now;
-        self.monitor.handle_timeout(now, &mut self.events);
-        self.model.timeout(now);
-        let is_left = self.monitor.outcome().is_none() && self.monitor.poll_timeout().is_some_and(|due| due <= now);
-        assert!(!is_left, "S21: a due timer is left");
+        self.monitor.handle_timeout(now);
     }
 
     fn jump_to_due(&mut self) {
@@ -148,23 +113,15 @@ impl Run {
     fn jump_before_due(&mut self) {
         if let Some(due) = self.monitor.poll_timeout().filter(|&due| due > self.now) {
             self.now = Instant::from_nanos(due.as_nanos() - 1);
-            let seen = self.events.len();
             self.timeout(self.now);
-            assert_eq!(self.events.len(), seen, "S21: an early call emitted an event");
-            assert_eq!(self.monitor.poll_timeout(), Some(due), "S21: an early call changed the deadline");
         }
     }
 
     /// The host takes all actions, and records the connections.
     fn take_actions(&mut self) {
-        loop {
-            let action = self.monitor.poll_action(self.now);
-            let expected = self.model.take_action(self.now);
-            assert_eq!(action.map(ModelAction::from), expected, "S14, S15, S17: the action");
-            match action {
-                Some(MonitorAction::Dial(line)) => self.ids.push(line),
-                Some(MonitorAction::SendHello { .. } | MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
-                None => return,
+        while let Some(action) = self.monitor.poll_action(self.now) {
+            if let MonitorAction::Dial(line) = action {
+                self.ids.push(line);
             }
         }
     }
@@ -173,7 +130,7 @@ impl Run {
     fn answer(&mut self, kind: MonitorConnKind, choices: &mut Bytes<'_>) {
         self.take_actions();
         let Some(id) = self.newest(kind) else { return };
-        match self.model.waits_for_reply(id) {
+        match self.monitor.model().waits_for_reply(id) {
             Some(_) if choices.below(if self.calm { 40 } else { 6 }) == 0 => {
                 let cause = any_cause(choices);
                 self.failed(id, cause);
@@ -219,83 +176,40 @@ impl Run {
     }
 
     fn dialed(&mut self, id: MonitorConnId) {
-        let before = self.monitor.monitor().clone();
-        let result = self.monitor.handle_dialed(self.now, id, &mut self.events);
-        let current = self.model.dialed(self.now, id);
-        self.check_stale(&before, result, current);
+        let _stale = self.monitor.handle_dialed(self.now, id);
     }
 
     fn reply(&mut self, id: MonitorConnId, reply: &CheckReply) {
-        let before = self.monitor.monitor().clone();
-        let result = self.monitor.handle_reply(self.now, id, &reply.hello(), reply.matched(), &mut self.events);
-        let current = self.model.reply(self.now, id, reply);
-        self.check_stale(&before, result, current);
+        let _stale = self.monitor.handle_reply(self.now, id, reply);
     }
 
     fn failed(&mut self, id: MonitorConnId, cause: Cause) {
-        let before = self.monitor.monitor().clone();
-        let result = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
-        let current = self.model.failed(self.now, id, cause);
-        self.check_stale(&before, result, current);
-    }
-
-    fn check_stale(&mut self, before: &Monitor, result: Result<(), Stale>, current: bool) {
-        assert_eq!(result.is_ok(), current, "S21: whether the report is stale");
-        if result.is_err() {
-            self.trace.seen.stale += 1;
-            assert_eq!(self.monitor.state(), before.state(), "a stale report changes nothing");
-            assert_eq!(self.monitor.poll_timeout(), before.poll_timeout(), "a stale report changes nothing");
-        }
+        let _stale = self.monitor.handle_failed(self.now, id, cause);
     }
 
     /// Applies the outcome, if there is one. Sometimes another input precedes it, or the topology
     /// disagrees.
     fn apply(&mut self, choices: &mut Bytes<'_>) {
-        assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
         match choices.below(128) {
-            0 => {
-                self.monitor.cancel_check(self.reported, &mut self.events);
-                self.model.cancel_check(self.reported);
-            }
-            1 => {
-                self.monitor.close(self.reported, &mut self.events);
-                self.model.close(self.reported);
-            }
-            2 => {
-                self.monitor.request_check(self.reported);
-                self.model.request_check(self.reported);
-            }
+            0 => self.monitor.cancel_check(self.reported),
+            1 => self.monitor.close(self.reported),
+            2 => self.monitor.request_check(self.reported),
             3 => self.report(MonitorConnKind::Check, choices),
             4 => self.report(MonitorConnKind::Rtt, choices),
             _ => {}
         }
-        assert_eq!(
-            self.monitor.outcome().is_some(),
-            self.model.outcome().is_some(),
-            "S7: until it is applied or closed"
-        );
         let good = matches!(outcome, CheckOutcome::Succeeded { .. });
         let known = good && choices.below(8) != 0;
-        self.monitor.settle(self.reported, known, &mut self.events);
-        self.model.settle(self.reported, known);
-    }
-
-    /// Compares all observable state of the monitor with the model.
-    fn compare(&mut self) {
-        assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
+        self.monitor.settle(self.reported, known);
     }
 
     /// Closes the monitor, and checks that nothing is left.
     fn end(mut self) -> Counts {
-        self.monitor.close(self.now, &mut self.events);
-        self.model.close(self.now);
-        self.compare();
+        self.monitor.close(self.now);
         self.take_actions();
-        self.trace.assert_ended();
-        assert_eq!(self.monitor.poll_timeout(), None, "S18: no timers after close");
-        assert_eq!(self.monitor.poll_action(self.now), None, "S18: no action is owed after close");
-        Counts { measured: self.model.measured(), ..self.trace.seen }
+        self.monitor.assert_over(self.now);
+        self.monitor.seen()
     }
 }
 

@@ -42,10 +42,6 @@ pub struct Watched {
 ///
 /// Runs the monitor with the bytes unchanged, byte by byte, and in pieces. The results must be
 /// equal.
-///
-/// # Panics
-///
-/// On a finding: the results differ, or a machine breaks a rule.
 pub fn monitor_bytes(data: &[u8]) {
     let whole = watch(data, usize::MAX);
     for piece in [1, 7] {
@@ -57,10 +53,6 @@ pub fn monitor_bytes(data: &[u8]) {
 }
 
 /// Runs the monitor with bytes in pieces of this length.
-///
-/// # Panics
-///
-/// Like [`monitor_bytes`].
 pub fn watch(data: &[u8], piece: usize) -> Watched {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];

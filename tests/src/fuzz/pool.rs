@@ -4,10 +4,6 @@ use crate::choices::Bytes;
 use crate::sim::{Counters, Shape, run};
 
 /// Draws parameters and a run from the bytes.
-///
-/// # Panics
-///
-/// Panics when pool and model differ, or an invariant is broken.
 pub fn pool(data: &[u8]) {
     let mut choices = Bytes::new(data);
     let mut shape = Shape::draw(&mut choices);

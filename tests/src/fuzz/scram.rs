@@ -18,10 +18,6 @@ const ITERATIONS_MAX: u32 = 4096;
 /// each number of rounds that a server may claim, and as the documents of its replies. Checks that
 /// nothing panics, that accepted messages are well-formed, that an error ends the conversation, and
 /// that a server without the password is never accepted.
-///
-/// # Panics
-///
-/// Panics when one of these properties does not hold.
 pub fn scram(data: &[u8]) {
     for mechanism in [ScramMechanism::Sha256, ScramMechanism::Sha1] {
         conversation(mechanism, data);

@@ -63,9 +63,6 @@ const SERVERS: [ServerType; 14] = [
 ];
 
 /// Runs one selection from `bytes`, with the core and with the model.
-///
-/// # Panics
-/// When the results differ.
 pub fn selection(bytes: &[u8]) -> Counts {
     let mut choices = Bytes::new(bytes);
     let deployment = deployment(&mut choices);

@@ -16,20 +16,12 @@ use crate::model::topology::{
 };
 
 /// Executes the run of a topology that the bytes describe, on the heap and inline.
-///
-/// # Panics
-///
-/// On a finding: a topology breaks a rule.
 pub fn topology(data: &[u8]) {
     runs(data);
     hostile(data);
 }
 
 /// Executes one run, on the heap and inline. Returns its counts.
-///
-/// # Panics
-///
-/// On a finding: a topology breaks a rule.
 pub fn runs(data: &[u8]) -> Counts {
     let on_heap = run::<OnHeap>(data);
     let in_place = run::<Fixed<24, 32, 48, 1024>>(data);

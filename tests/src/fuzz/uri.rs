@@ -12,10 +12,6 @@ mod tests;
 const PASSWORD: &str = "pa55w0rd-0f-ann";
 
 /// Parses the bytes unchanged, as options of a valid string, and as combined pieces.
-///
-/// # Panics
-///
-/// On a finding: a panic, or a printed string that differs from the parsed one.
 pub fn uri(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     whole(&text);

@@ -21,10 +21,6 @@ const TIGHT: Limits = Limits { message_bytes_max: 200, document_bytes_max: 100 }
 /// and without a checksum, and as the peer's side of a conversation. Checks that nothing panics,
 /// that accepted values are unchanged after they were written and read again, that the positions of
 /// cuts do not affect the result, and that the bson crate agrees.
-///
-/// # Panics
-///
-/// Panics when one of these properties does not hold.
 pub fn wire(data: &[u8]) {
     document(data);
     document(&framed(data));
@@ -285,10 +281,6 @@ fn written(write: Write<'_>) -> Vec<u8> {
 }
 
 /// Well-formed seed inputs: documents, messages, hello replies.
-///
-/// # Panics
-///
-/// Never: they are all small.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let hello = written(&|d| {

@@ -2,9 +2,7 @@
 //! has not been applied yet.
 
 use core::ops::Deref;
-use poolhouse_core::monitor::{
-    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorState,
-};
+use poolhouse_core::monitor::{CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorEvent, MonitorState};
 use poolhouse_core::{Cause, Instant, Observer, Stale};
 use poolhouse_wire::hello::HelloReply;
 use poolhouse_wire::message::Matched;
@@ -48,10 +46,6 @@ impl Hosted {
     }
 
     /// The outcome was applied: the next step of the monitor begins.
-    ///
-    /// # Panics
-    ///
-    /// When that ends a check.
     pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
         self.outcome = None;
         if self.monitor.state() == MonitorState::Ended {
@@ -64,11 +58,6 @@ impl Hosted {
     /// [`Monitor::start`].
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         self.monitor.start(now, observer);
-    }
-
-    /// [`Monitor::start_after`].
-    pub fn start_after(&mut self, now: Instant, dialed: Instant) {
-        self.monitor.start_after(now, dialed);
     }
 
     /// [`Monitor::request_check`].
@@ -86,11 +75,6 @@ impl Hosted {
         self.monitor.poll_action(now)
     }
 
-    /// [`Monitor::poll_conn`].
-    pub fn poll_conn(&mut self, now: Instant, kind: MonitorConnKind) -> Option<MonitorAction> {
-        self.monitor.poll_conn(now, kind)
-    }
-
     /// [`Monitor::cancel_check`], by a host that has marked the server Unknown.
     pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         if !matches!(self.monitor.state(), MonitorState::New | MonitorState::Closed) {
@@ -100,10 +84,6 @@ impl Hosted {
     }
 
     /// [`Monitor::handle_dialed`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -116,10 +96,6 @@ impl Hosted {
     }
 
     /// [`Monitor::handle_reply`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -134,10 +110,6 @@ impl Hosted {
     }
 
     /// [`Monitor::handle_failed`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -151,10 +123,6 @@ impl Hosted {
     }
 
     /// [`Monitor::handle_timeout`].
-    ///
-    /// # Panics
-    ///
-    /// When an outcome has not been applied: the next step begins in [`settle`](Self::settle).
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         assert_eq!(self.outcome(), None, "the outcome must be applied first");
         let outcome = self.monitor.handle_timeout(now, self.known, observer);

@@ -50,10 +50,6 @@ pub enum Event {
 
 impl Event {
     /// Converts an event.
-    ///
-    /// # Panics
-    ///
-    /// On an unknown kind of event.
     #[must_use]
     pub fn of(event: &MuxEvent) -> Self {
         let id = |conn: MuxConnId| conn.number().get();

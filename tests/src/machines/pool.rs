@@ -40,10 +40,6 @@ pub enum Event {
 
 impl Event {
     /// Converts an event.
-    ///
-    /// # Panics
-    ///
-    /// On an unknown kind of event.
     #[must_use]
     pub fn of(event: &PoolEvent) -> Self {
         match *event {

@@ -2,22 +2,17 @@
 //!
 //! It keeps all connections and samples of the run and counts time in 128 bits, which cannot
 //! overflow. After each input it computes the expected events, outcome, actions and next deadline.
-//! It shares only the types of the public interface with the machine. In addition to the
-//! comparison, [`Trace`] checks the events independently of the model. Comments name the
+//! It shares only the types of the public interface with the machine. Comments name the
 //! [invariants](crate::invariants) S1..S21.
-
-mod trace;
 
 use core::time::Duration;
 
-use crate::machines::monitor::Hosted;
 use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
     CheckOutcome, HeartbeatId, HelloKind, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions,
-    ServerMonitoringMode,
+    MonitorState, ServerMonitoringMode,
 };
 use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
-pub use trace::{Counts, Trace};
 
 /// minHeartbeatFrequencyMS, in nanoseconds.
 const PAUSE_MIN: u128 = 500_000_000;
@@ -137,10 +132,6 @@ impl ModelMonitor {
     }
 
     /// A check was requested (S5).
-    ///
-    /// # Panics
-    ///
-    /// When the model itself is wrong.
     pub fn request_check(&mut self, now: Instant) {
         self.tick(now);
         let Some(until) = self.sleeping_until else { return };
@@ -190,10 +181,6 @@ impl ModelMonitor {
     }
 
     /// The outcome was applied.
-    ///
-    /// # Panics
-    ///
-    /// When the model itself is wrong.
     pub fn settle(&mut self, now: Instant, known: bool) {
         self.tick(now);
         let Some((_, then)) = self.pending.take() else { return };
@@ -319,15 +306,13 @@ impl ModelMonitor {
         None
     }
 
-    /// The exact instant of the next deadline (S4, S5, S14, S16, S21).
-    ///
-    /// # Panics
-    ///
-    /// When the model itself is wrong.
+    /// The exact instant of the next deadline (S4, S5, S7, S14, S16, S21).
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
         let all = [
+            // The outcome is applied at once.
+            self.pending.and(self.last_end),
             self.sleeping_until.flatten(),
             deadline(MonitorConnKind::Check),
             deadline(MonitorConnKind::Rtt),
@@ -339,6 +324,30 @@ impl ModelMonitor {
         ))
     }
 
+    /// The state, as the events imply it.
+    #[must_use]
+    pub fn state(&self) -> MonitorState {
+        match self {
+            Self { closed: true, .. } => MonitorState::Closed,
+            Self { started: false, .. } => MonitorState::New,
+            Self { pending: Some(_), .. } => MonitorState::Ended,
+            _ if self.check_flight().is_some() => MonitorState::Checking,
+            _ => MonitorState::Waiting,
+        }
+    }
+
+    /// Whether the server streams, so that round-trip times are measured separately.
+    #[must_use]
+    pub const fn is_streaming(&self) -> bool {
+        self.measuring
+    }
+
+    /// Whether the server is known.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.known
+    }
+
     /// The outcome that has not been applied yet.
     #[must_use]
     pub fn outcome(&self) -> Option<CheckOutcome> {
@@ -346,10 +355,6 @@ impl ModelMonitor {
     }
 
     /// The average in nanoseconds, and the minimum (S13).
-    ///
-    /// # Panics
-    ///
-    /// When the model itself is wrong.
     #[must_use]
     pub fn round_trip(&self) -> (Option<f64>, Duration) {
         let average = if self.samples.is_empty() { None } else { Some(self.average) };
@@ -579,16 +584,24 @@ impl ModelMonitor {
 /// An expected action, in terms of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelAction {
-    kind: MonitorConnKind,
-    number: u64,
-    what: What,
+    /// The kind of the connection.
+    pub kind: MonitorConnKind,
+    /// Its number.
+    pub number: u64,
+    /// The action.
+    pub what: What,
 }
 
+/// The kinds of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+pub enum What {
+    /// Dial.
     Dial,
+    /// Write a hello.
     Hello(HelloKind),
+    /// Continue to read.
     Read,
+    /// Hang up.
     Hangup,
 }
 
@@ -601,35 +614,5 @@ impl From<MonitorAction> for ModelAction {
             MonitorAction::Hangup(conn) => (conn, What::Hangup),
         };
         Self { kind: conn.kind(), number: conn.number(), what }
-    }
-}
-
-/// Compares the observable state of a monitor with its model. Its events since the last comparison
-/// are passed to the trace.
-///
-/// # Panics
-///
-/// On a difference.
-pub(crate) fn assert_same(
-    monitor: &Hosted,
-    model: &mut ModelMonitor,
-    events: &mut Vec<(Instant, MonitorEvent)>,
-    trace: &mut Trace,
-) {
-    monitor.assert_invariants();
-    assert_eq!(*events, model.events, "S2: the events");
-    for (now, event) in events.drain(..) {
-        trace.event(now, &event);
-    }
-    model.events.clear();
-    assert_eq!(monitor.outcome(), None, "S7: applied in the same step");
-    assert_eq!(monitor.poll_timeout(), model.next_due(), "S4, S5, S14, S16: the next instant");
-    let (average, minimum) = model.round_trip();
-    let rtt = monitor.rtt();
-    assert_eq!(rtt.minimum(), minimum, "S13: the minimum");
-    assert_eq!(rtt.average().is_some(), average.is_some(), "S13: reset");
-    if let (Some(real), Some(naive)) = (rtt.average_femtos(), average) {
-        let difference = (real as f64 / 1e6 - naive).abs();
-        assert!(difference <= 1e-5 + naive * 1e-12, "S13: the average, {real} fs for {naive} ns");
     }
 }

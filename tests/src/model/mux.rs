@@ -339,10 +339,6 @@ impl Model {
     }
 
     /// Records the stream id that the machine reported for a request.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the id is in use or out of range.
     pub fn name(&mut self, conn: u64, request: u64, id: u16) {
         // The request has ended with its connection.
         let Some(conn) = self.conns.iter_mut().find(|known| known.id == conn) else { return };

@@ -69,9 +69,6 @@ struct Member {
 
 impl MongodReplicaSet {
     /// Starts `count` members with default options; see [`Self::start_with`].
-    ///
-    /// # Errors
-    /// As [`Self::start_with`].
     pub fn start(count: usize) -> Result<Self, MongodError> {
         Self::start_with(MongodReplicaSetOptions { members: count, ..MongodReplicaSetOptions::default() })
     }
@@ -82,9 +79,6 @@ impl MongodReplicaSet {
     /// # Errors
     /// [`MongodError::Unavailable`] if there is no binary; else the reason why a member did not
     /// start or the set was not initiated.
-    ///
-    /// # Panics
-    /// Without members.
     pub fn start_with(options: MongodReplicaSetOptions) -> Result<Self, MongodError> {
         let MongodReplicaSetOptions { members: count, set_name, server, .. } = options;
         assert!(count > 0, "a set has members");
@@ -141,9 +135,6 @@ impl MongodReplicaSet {
     }
 
     /// Returns a member's hello reply.
-    ///
-    /// # Errors
-    /// As [`Mongod::run_command`].
     pub fn hello(&self, member: usize) -> Result<Document, MongodError> {
         self.member(member).run_command(doc! { "hello": 1 })
     }
@@ -162,25 +153,16 @@ impl MongodReplicaSet {
     }
 
     /// Waits until there is a primary; returns it.
-    ///
-    /// # Errors
-    /// [`MongodError::Timeout`].
     pub fn wait_for_primary(&self, limit: Duration) -> Result<usize, MongodError> {
         self.wait_for_primary_but(None, limit)
     }
 
     /// Waits until there is a primary other than `old`; returns it.
-    ///
-    /// # Errors
-    /// [`MongodError::Timeout`].
     pub fn wait_for_other_primary(&self, old: usize, limit: Duration) -> Result<usize, MongodError> {
         self.wait_for_primary_but(Some(old), limit)
     }
 
     /// Waits until a member is a secondary; it may still lag ([`Self::settle`]).
-    ///
-    /// # Errors
-    /// [`MongodError::Timeout`].
     pub fn wait_for_secondary(&self, member: usize, limit: Duration) -> Result<(), MongodError> {
         self.wait_until("the member to be a secondary", limit, || {
             Ok(self.hello(member).is_ok_and(|reply| is(&reply, "secondary")))
@@ -243,9 +225,6 @@ impl MongodReplicaSet {
     }
 
     /// Ends a member's process at once and waits for its end. No-op if it does not run.
-    ///
-    /// # Errors
-    /// As [`Mongod::kill9`].
     pub fn kill9(&mut self, member: usize) -> Result<(), MongodError> {
         let member = &mut self.members[member];
         member.answers = false;
@@ -254,9 +233,6 @@ impl MongodReplicaSet {
 
     /// Starts a member again on the same port and data and waits until it answers; shuts it down
     /// first if it runs.
-    ///
-    /// # Errors
-    /// As [`Mongod::restart`].
     pub fn restart(&mut self, member: usize) -> Result<(), MongodError> {
         let member = &mut self.members[member];
         member.answers = false;
@@ -266,9 +242,6 @@ impl MongodReplicaSet {
     }
 
     /// Stops a member's process (SIGSTOP): connecting succeeds, but no bytes arrive.
-    ///
-    /// # Errors
-    /// As [`Mongod::stop`].
     pub fn stop(&mut self, member: usize) -> Result<(), MongodError> {
         let member = &mut self.members[member];
         member.answers = false;
@@ -276,9 +249,6 @@ impl MongodReplicaSet {
     }
 
     /// Continues a stopped process (SIGCONT).
-    ///
-    /// # Errors
-    /// As [`Mongod::cont`].
     pub fn cont(&mut self, member: usize) -> Result<(), MongodError> {
         let member = &mut self.members[member];
         member.mongod.cont()?;
@@ -299,9 +269,6 @@ impl MongodReplicaSet {
     }
 
     /// Adds a member to the configuration again.
-    ///
-    /// # Errors
-    /// As [`Self::reconfig_remove`].
     pub fn reconfig_add(&self, member: usize) -> Result<(), MongodError> {
         let entry = self.entry(member);
         self.reconfig(|members| members.push(Bson::Document(entry.clone())))

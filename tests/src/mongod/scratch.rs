@@ -41,9 +41,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Creates a folder, after removing those of killed processes.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn create() -> Result<Self, MongodError> {
         static SWEEP: Once = Once::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -80,18 +77,12 @@ impl Scratch {
     }
 
     /// Opens the file for standard output and error, which receives messages until the log exists.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn output(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).open(self.path.join("output"))
     }
 
     /// Stores the id of a process that has the data folder as an argument, so that a later run can
     /// end the process if this one could not.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn record_pid(&self, pid: u32) -> io::Result<()> {
         File::create(self.path.join("pid"))?.write_all(pid.to_string().as_bytes())
     }
@@ -113,9 +104,6 @@ impl Drop for Scratch {
 }
 
 /// Returns a free loopback port that this process has not used recently.
-///
-/// # Errors
-/// All ports are taken.
 pub fn pick_port() -> Result<u16, MongodError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id().wrapping_mul(37);

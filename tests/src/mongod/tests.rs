@@ -4,35 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, thread};
 
-use bson::doc;
-
-use super::client::{decode, encode};
 use super::scratch::{Scratch, pick_port, sweep};
 use super::{MongodOptions, MongodTls, process};
-
-#[test]
-fn message_round_trips_one_document() {
-    let command = doc! { "ping": 1, "$db": "admin" };
-    let mut message = encode(7, &command).unwrap();
-    assert_eq!(usize::try_from(i32::from_le_bytes(message[..4].try_into().unwrap())).unwrap(), message.len());
-    message[8..12].copy_from_slice(&7_i32.to_le_bytes());
-    assert_eq!(decode(&message, 7).unwrap(), command);
-}
-
-#[test]
-fn malformed_reply_is_an_error() {
-    let mut message = encode(7, &doc! { "ok": 1 }).unwrap();
-    assert!(decode(&message, 7).unwrap_err().to_string().contains("responseTo"));
-    message[8..12].copy_from_slice(&7_i32.to_le_bytes());
-    assert!(decode(&message, 7).is_ok());
-    for cut in 0..message.len() {
-        assert!(decode(&message[..cut], 7).is_err(), "cut at {cut}");
-    }
-    message.push(0);
-    assert!(decode(&message, 7).unwrap_err().to_string().contains("1 bytes follow"));
-    message[16] = 2;
-    assert!(decode(&message, 7).unwrap_err().to_string().contains("flags"));
-}
 
 #[test]
 fn scratch_folder_is_removed_with_its_value() {

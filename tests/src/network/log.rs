@@ -1,29 +1,17 @@
 //! The events of the client, checked as they are received (S2, S3, S6; LOG-01, LOG-02, LOG-11).
 
 use super::kind::Kind;
+use crate::oracle::monitor::Oracle;
 use alloc::collections::{BTreeMap, BTreeSet};
-use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 use poolhouse_core::{Cause, Instant, Observer, ServerType};
 
-const MIN_PAUSE: Duration = Duration::from_millis(500);
-
-#[derive(Default)]
-struct Beats {
-    /// The check in flight, and whether it is awaitable.
-    started: Option<bool>,
-    ended: Option<(Instant, Option<Cause>)>,
-    retried: Option<Instant>,
-    /// Whether the server was known when its last check failed.
-    was_known: bool,
-}
-
 #[derive(Default)]
 pub(crate) struct Log {
-    beats: BTreeMap<u32, Beats>,
+    beats: BTreeMap<u32, Oracle>,
     open: BTreeSet<u32>,
     types: BTreeMap<u32, ServerType>,
     latest: Option<Instant>,
@@ -31,6 +19,10 @@ pub(crate) struct Log {
     changed: bool,
     pub(crate) closed: bool,
     pub(crate) seen: Vec<Kind>,
+    /// Number of events.
+    pub(crate) count: u64,
+    /// Servers with a check that has failed.
+    pub(crate) failed: Vec<u32>,
     /// Log lines, if they are requested.
     pub(crate) lines: Option<Vec<String>>,
 }
@@ -39,6 +31,7 @@ impl Log {
     fn note(&mut self, now: Instant, line: impl FnOnce() -> String) {
         assert!(self.latest <= Some(now), "events are ordered by time (LOG-01)");
         self.latest = Some(now);
+        self.count += 1;
         if let Some(lines) = &mut self.lines {
             lines.push(line());
         }
@@ -49,18 +42,18 @@ impl Log {
         self.latest
     }
 
-    /// Checks that each check has ended (LOG-11).
-    pub(crate) fn assert_over(&self) {
-        for (server, beats) in &self.beats {
-            assert_eq!(beats.started, None, "a check of server {server} never ended");
+    /// Checks, after one call, that servers with a failed check have become Unknown.
+    pub(crate) fn assert_failed_are_unknown(&mut self) {
+        for server in self.failed.drain(..) {
+            let known = self.types.get(&server).filter(|known| known.is_known());
+            assert_eq!(known, None, "S7: a check of server {server} failed");
         }
-        assert!(self.closed && self.open.is_empty());
     }
 
-    fn end(&mut self, now: Instant, server: u32, awaited: bool, cause: Option<Cause>) {
-        let beats = self.beats.entry(server).or_default();
-        assert_eq!(beats.started.take(), Some(awaited), "an end without its start (S2)");
-        beats.ended = Some((now, cause));
+    /// Checks that each check has ended (LOG-11).
+    pub(crate) fn assert_over(&self) {
+        self.beats.values().for_each(Oracle::assert_ended);
+        assert!(self.closed && self.open.is_empty());
     }
 }
 
@@ -86,37 +79,24 @@ impl Observer<MonitorEvent> for Log {
     fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
         let server = event.id().server.number();
         self.note(now, || format!("    #{server} {event}"));
+        let is_known = self.types.get(&server).is_some_and(|known| known.is_known());
+        let beats = self.beats.entry(server).or_default();
+        let retries = beats.seen.retries;
+        beats.event(now, event, is_known);
         match *event {
-            MonitorEvent::HeartbeatStarted { awaited, .. } => {
+            MonitorEvent::HeartbeatStarted { .. } => {
                 assert!(self.open.contains(&server), "a check of a server that is not a member");
-                let beats = self.beats.entry(server).or_default();
-                assert_eq!(beats.started, None, "two checks at once (S1)");
-                beats.started = Some(awaited);
-                match beats.ended {
-                    None => assert!(!awaited, "the first check is not awaited"),
-                    Some((ended, None)) if awaited => assert_eq!(ended, now, "a stream continues at once"),
-                    Some((_, Some(_))) if awaited => panic!("a stream continues after a failure"),
-                    Some((ended, cause)) if now.saturating_since(ended) < MIN_PAUSE => {
-                        assert!(cause.is_some_and(Cause::is_network), "a check too soon after {cause:?} (S3)");
-                        let last = beats.retried.replace(now);
-                        let soon = last.is_some_and(|last| now.saturating_since(last) < MIN_PAUSE);
-                        assert!(!soon, "a second retry at once");
-                        assert!(beats.was_known, "a retry although the server was Unknown before (S6)");
-                        self.seen.push(Kind::Retried);
-                    }
-                    Some(_) => {}
+                if beats.seen.retries > retries {
+                    self.seen.push(Kind::Retried);
                 }
             }
             MonitorEvent::HeartbeatSucceeded { awaited, .. } => {
-                self.end(now, server, awaited, None);
                 self.seen.push(if awaited { Kind::Streamed } else { Kind::Polled });
             }
-            MonitorEvent::HeartbeatFailed { awaited, cause, .. } => {
-                self.end(now, server, awaited, Some(cause));
-                let known = self.types.get(&server).is_some_and(|known| known.is_known());
-                self.beats.entry(server).or_default().was_known = known;
+            MonitorEvent::HeartbeatFailed { cause, .. } => {
                 let is_given_up = matches!(cause, Cause::Cancelled | Cause::Closed);
                 self.seen.push(if is_given_up { Kind::CheckCancelled } else { Kind::CheckFailed });
+                self.failed.extend((!is_given_up).then_some(server));
             }
             _ => unreachable!("an unknown event"),
         }

@@ -1,5 +1,6 @@
 //! Violations found by an oracle, and counts of its checks.
 
+use super::owners::KINDS;
 use core::fmt;
 use serde_json::{Map, Value};
 
@@ -20,9 +21,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// The kinds of id, and the number of ids of each.
-const KINDS: [(char, usize); 3] = [('P', 54), ('M', 6), ('S', 21)];
-const PLACES: usize = 54 + 6 + 21;
+const PLACES: usize = KINDS[0].1 + KINDS[1].1 + KINDS[2].1;
 
 /// How often each invariant was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,20 +35,12 @@ impl Default for Checks {
 
 impl Checks {
     /// Counts a check of an invariant.
-    ///
-    /// # Panics
-    ///
-    /// If the id does not exist.
     #[inline]
     pub fn add(&mut self, id: &str) {
         self.0[place(id)] += 1;
     }
 
     /// Checks an invariant. `what` describes the violation if it does not hold.
-    ///
-    /// # Errors
-    ///
-    /// When the invariant does not hold.
     #[inline]
     pub fn check(&mut self, id: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
         self.add(id);
@@ -57,10 +48,6 @@ impl Checks {
     }
 
     /// Checks that the pool and the model return the same.
-    ///
-    /// # Errors
-    ///
-    /// When they differ.
     #[inline]
     pub fn same<T: PartialEq + fmt::Debug>(
         &mut self,
@@ -73,10 +60,6 @@ impl Checks {
     }
 
     /// Number of checks of this invariant.
-    ///
-    /// # Panics
-    ///
-    /// If the id does not exist.
     #[must_use]
     pub fn of(&self, id: &str) -> u64 {
         self.0[place(id)]

@@ -3,6 +3,7 @@
 
 use super::{Figures, Limits, Scope, Stopped, search};
 use crate::canon::Canon;
+use crate::machines::control::Pools;
 use crate::oracle::Checks;
 use crate::reply::Lists;
 use alloc::collections::BTreeMap;
@@ -98,12 +99,11 @@ pub enum Input {
     Close,
 }
 
-/// The simulated driver's state of a server.
+/// The monitor connection of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Kept {
-    is_ready: bool,
+struct Line {
     conn: Option<MonitorConnId>,
-    /// Its monitor connection waits for a reply; else for the end of a dial.
+    /// It waits for a reply; else for the end of a dial.
     waits: bool,
 }
 
@@ -112,7 +112,8 @@ struct Kept {
 pub struct State {
     control: Control<Memory>,
     now: Instant,
-    kept: BTreeMap<ServerId, Kept>,
+    pools: Pools,
+    lines: BTreeMap<ServerId, Line>,
     /// The newest election reported by a primary.
     newest: u8,
     marks: u64,
@@ -147,19 +148,11 @@ fn hello(role: Role, lists: &Lists) -> HelloReply<'_> {
 
 impl Shape {
     /// Runs the search.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run(&self) -> Result<Figures, Stopped> {
         self.run_up_to(usize::MAX)
     }
 
     /// Runs the search with at most this many states, if that is below its own limit.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
         begin_near_end(self.near_end);
         let figures = search(self, Limits { states: states.min(self.states), depth: Some(self.depth), end_every: 8 });
@@ -185,7 +178,7 @@ impl Scope for Shape {
         let now = Instant::from_nanos(1_000_000_000);
         let (topology, monitor) = (options.validate().expect("valid"), monitor.validate().expect("valid"));
         let control = Control::new(now, TopologyId::new(1), topology, monitor, &mut ()).expect("there is room");
-        let mut state = State { control, now, kept: BTreeMap::new(), newest: 0, marks: 0 };
+        let mut state = State { control, now, pools: Pools::default(), lines: BTreeMap::new(), newest: 0, marks: 0 };
         state.settle();
         state
     }
@@ -194,10 +187,10 @@ impl Scope for Shape {
         if state.control.is_closed() {
             return;
         }
-        for (place, (server, kept)) in (0..).zip(&state.kept) {
-            if kept.conn.is_some() {
+        for (place, (server, line)) in (0..).zip(&state.lines) {
+            if line.conn.is_some() {
                 inputs.push(Input::Failed(place));
-                if kept.waits {
+                if line.waits {
                     let roles = [Role::Primary(1), Role::Primary(2), Role::Alone, Role::Secondary, Role::Ghost];
                     inputs.extend(roles.map(|role| Input::Reply(place, role)));
                     inputs.push(Input::NotOk(place));
@@ -245,9 +238,8 @@ impl Scope for Shape {
                     .control
                     .handle_failed(now, server, conn, Cause::Network, &mut ())
                     .expect("the monitor has this connection");
-                if !state.kept[&server].waits {
-                    state.kept.entry(server).or_default().conn = None;
-                }
+                let line = state.lines.entry(server).or_default();
+                line.conn = line.conn.filter(|_| line.waits);
             }
             Input::AppError(place) => state.app_error(place),
             Input::Request => state.control.request_check(now),
@@ -265,7 +257,7 @@ impl Scope for Shape {
     fn print(&self, state: &State) -> u128 {
         let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
         state.control.hash(&mut canon);
-        (&state.kept, state.newest).hash(&mut canon);
+        (&state.pools, &state.lines, state.newest).hash(&mut canon);
         canon.print()
     }
 
@@ -285,14 +277,14 @@ impl Scope for Shape {
         state.control.close(state.now, &mut ());
         state.settle();
         assert_eq!(state.control.poll_timeout(), None, "a closed machine has no deadline");
-        assert!(state.kept.is_empty(), "every pool is closed");
+        assert_eq!(state.pools, Pools::default(), "every pool is closed");
     }
 }
 
 impl State {
     fn conn(&self, place: u8) -> (ServerId, MonitorConnId) {
-        let (server, kept) = self.kept.iter().nth(place.into()).expect("a member");
-        (*server, kept.conn.expect("its monitor has a connection"))
+        let (server, line) = self.lines.iter().nth(place.into()).expect("a member");
+        (*server, line.conn.expect("its monitor has a connection"))
     }
 
     /// Checks the result of a server's reply.
@@ -312,7 +304,7 @@ impl State {
     }
 
     fn app_error(&mut self, place: u8) {
-        let server = *self.kept.keys().nth(place.into()).expect("a member");
+        let server = *self.lines.keys().nth(place.into()).expect("a member");
         let error = AppError {
             generation: 0,
             pool_generation: 0,
@@ -323,73 +315,46 @@ impl State {
         };
         let verdict = self.control.handle_app_error(self.now, server, &error, &mut ());
         assert!(verdict.marked_unknown && verdict.clear.is_some(), "S12: it makes the server Unknown");
-        self.kept.entry(server).or_default().is_ready = false;
+        self.pools.clear(server);
     }
 
     /// Executes all effects, and checks that the pools agree with the descriptions.
     fn settle(&mut self) {
-        self.control.assert_invariants();
-        let mut removed = Vec::new();
-        let mut woken = false;
-        while let Some(action) = self.control.poll_action() {
-            assert!(!woken, "S8: selectors wake last");
-            match action {
-                ControlAction::ServerAdded(server) => {
-                    assert!(self.kept.insert(server, Kept::default()).is_none(), "a server is added twice");
-                }
-                ControlAction::ServerRemoved(server) => removed.push(server),
-                ControlAction::Pool(server, command) => self.command(server, command),
-                ControlAction::WakeSelectors => woken = true,
-            }
+        for action in self.pools.drain(&mut self.control, true) {
+            self.marks |= match action {
+                ControlAction::Pool(_, PoolCommand::Clear { .. }) => mark::CLEARED,
+                ControlAction::ServerRemoved(_) => mark::REMOVED,
+                ControlAction::ServerAdded(_)
+                | ControlAction::Pool(_, PoolCommand::Ready)
+                | ControlAction::WakeSelectors => 0,
+            };
         }
-        let servers: Vec<ServerId> = self.kept.keys().copied().collect();
-        for server in servers {
-            while let Some(action) = self.control.poll_conn(self.now, server, MonitorConnKind::Check) {
-                let kept = self.kept.entry(server).or_default();
-                (kept.conn, kept.waits) = match action {
+        for server in self.pools.servers() {
+            self.lines.entry(server).or_default();
+        }
+        let Self { control, lines, pools, now, .. } = self;
+        lines.retain(|server, line| {
+            while let Some(action) = control.poll_conn(*now, *server, MonitorConnKind::Check) {
+                (line.conn, line.waits) = match action {
                     MonitorAction::Dial(conn) => (Some(conn), false),
                     MonitorAction::SendHello { conn, .. } | MonitorAction::ReadNext { conn } => (Some(conn), true),
                     MonitorAction::Hangup(conn) => {
-                        assert_eq!(kept.conn, Some(conn), "the closed connection is not that of the host");
+                        assert_eq!(line.conn, Some(conn), "the closed connection is not that of the host");
                         (None, false)
                     }
                 };
             }
-        }
-        for server in removed {
-            self.marks |= mark::REMOVED;
-            let kept = self.kept.remove(&server).expect("the removed server was a member");
-            assert_eq!(kept.conn, None, "the monitor of a removed server has a connection");
-        }
+            let is_kept = pools.contains(*server);
+            assert!(is_kept || line.conn.is_none(), "S18: the monitor of a removed server has a connection");
+            is_kept
+        });
         self.check();
     }
 
-    fn command(&mut self, server: ServerId, command: PoolCommand) {
-        let server_type = self.control.topology().server(server).expect("commands are for members").server_type();
-        let kept = self.kept.get_mut(&server).expect("the server was added before");
-        kept.is_ready = command == PoolCommand::Ready;
-        if kept.is_ready {
-            assert!(server_type.is_data_bearing(), "S8: a pool of type {server_type} must not be marked ready");
-        } else {
-            assert!(!server_type.is_known(), "S7: the description must change first");
-            self.marks |= mark::CLEARED;
-        }
-    }
-
     fn check(&mut self) {
-        self.control.assert_invariants();
         let topology = self.control.topology();
-        assert_eq!(topology.server_count() as usize, self.kept.len());
         let mut primaries = 0;
         for server in topology.servers() {
-            let is_ready = self.kept[&server.server()].is_ready;
-            assert!(
-                !server.server_type().is_data_bearing() || is_ready,
-                "S8: {server} is known, but its pool is not ready"
-            );
-            if matches!(server.error(), Some(ServerError::Failed(_))) {
-                assert!(!is_ready, "S7: {server} failed, but its pool is ready");
-            }
             if matches!(server.error(), Some(ServerError::NewerPrimary)) {
                 self.marks |= mark::DEPOSED;
             }

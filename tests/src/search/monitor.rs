@@ -3,15 +3,14 @@
 
 use super::{Figures, Limits, Scope, Stopped, search};
 use crate::canon::Canon;
-use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::Checks;
-use crate::oracle::monitor::Watched;
+use crate::oracle::monitor::{Counts, Watched};
 use crate::reply::CheckReply;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::monitor::{
-    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorEvent, MonitorOptions, MonitorState,
-    ServerMonitoringMode, Stale,
+    CheckOutcome, Monitor, MonitorAction, MonitorConnId, MonitorConnKind, MonitorOptions, MonitorState,
+    ServerMonitoringMode,
 };
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
@@ -72,19 +71,11 @@ pub fn scopes() -> Vec<Shape> {
 
 impl Shape {
     /// Runs the search.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run(&self) -> Result<Figures, Stopped> {
         self.run_up_to(usize::MAX)
     }
 
     /// Runs the search with at most this many states, if that is below its own limit.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
         search(self, Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) })
     }
@@ -138,19 +129,15 @@ pub enum Input {
     Late(MonitorConnKind),
 }
 
-/// A monitor, its model, and the state of the simulated driver.
+/// A monitor, and the state of the simulated driver.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// With its oracle, which is not part of the state: it checks each step against the preceding
-    /// ones.
+    /// Its oracle is not part of the state: it checks each step against the preceding ones.
     monitor: Watched,
-    model: ModelMonitor,
-    trace: Trace,
     now: Instant,
     /// The current monitor connection of each kind, and the previous one.
     lines: [Option<MonitorConnId>; 2],
     before: [Option<MonitorConnId>; 2],
-    events: Vec<(Instant, MonitorEvent)>,
     marks: u64,
 }
 
@@ -185,12 +172,9 @@ impl Scope for Shape {
         let server = ServerId::new(1);
         State {
             monitor: Watched::new(server, options.validate().expect("the options of a scope are valid")),
-            model: ModelMonitor::new(server, &options),
-            trace: Trace::default(),
             now: Instant::from_nanos(1_000_000_000),
             lines: [None; 2],
             before: [None; 2],
-            events: Vec::new(),
             marks: 0,
         }
     }
@@ -212,7 +196,7 @@ impl Scope for Shape {
             }
             let Some(id) = state.lines[place(conn)] else { continue };
             inputs.extend([Cause::Network, Cause::NetworkTimeout, Cause::Dns].map(|cause| Input::Failed(conn, cause)));
-            match state.model.waits_for_reply(id) {
+            match state.monitor.model().waits_for_reply(id) {
                 Some(false) => inputs.push(Input::Dialed(conn)),
                 // An unsolicited reply violates the protocol, regardless of its content.
                 None => inputs.push(Input::Reply(conn, Answer::Plain, true)),
@@ -227,64 +211,43 @@ impl Scope for Shape {
     }
 
     fn step(&self, state: &mut State, input: Input) {
-        let seen = state.trace.seen;
+        let seen = state.monitor.seen();
         let mut known = false;
         match input {
-            Input::Start => {
-                state.monitor.start(state.now, &mut state.events);
-                state.model.start(state.now);
-            }
-            Input::Request => {
-                state.monitor.request_check(state.now);
-                state.model.request_check(state.now);
-            }
-            Input::Cancel => {
-                state.monitor.cancel_check(state.now, &mut state.events);
-                state.model.cancel_check(state.now);
-            }
-            Input::Close => {
-                state.monitor.close(state.now, &mut state.events);
-                state.model.close(state.now);
-            }
+            Input::Start => state.monitor.start(state.now),
+            Input::Request => state.monitor.request_check(state.now),
+            Input::Cancel => state.monitor.cancel_check(state.now),
+            Input::Close => state.monitor.close(state.now),
             Input::Tick => {
                 state.now = state.now.saturating_add(TICK);
-                state.monitor.handle_timeout(state.now, &mut state.events);
-                state.model.timeout(state.now);
-                let is_due = state.monitor.poll_timeout().is_some_and(|due| due <= state.now);
-                assert!(state.monitor.outcome().is_some() || !is_due, "S21: due work was not done");
+                state.monitor.handle_timeout(state.now);
             }
             Input::Take => state.take(),
             Input::Dialed(conn) => {
                 let id = state.lines[place(conn)].expect("the host has a connection");
-                let reported = state.monitor.handle_dialed(state.now, id, &mut state.events);
-                let expected = state.model.dialed(state.now, id);
-                state.note(reported, expected);
+                let _stale = state.monitor.handle_dialed(state.now, id);
             }
             Input::Reply(conn, answer, is_known) => {
                 known = is_known;
-                let (id, reply) = (state.lines[place(conn)].expect("the host has a connection"), reply(answer));
-                let reported =
-                    state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
-                let expected = state.model.reply(state.now, id, &reply);
-                state.note(reported, expected);
+                let id = state.lines[place(conn)].expect("the host has a connection");
+                let _stale = state.monitor.handle_reply(state.now, id, &reply(answer));
             }
             Input::Failed(conn, cause) => {
                 let id = state.lines[place(conn)].expect("the host has a connection");
                 // After a failed dial there is no connection to close.
-                if state.model.waits_for_reply(id) == Some(false) {
+                if state.monitor.model().waits_for_reply(id) == Some(false) {
                     state.before[place(conn)] = state.lines[place(conn)].take();
                 }
-                state.fail(id, cause);
+                let _stale = state.monitor.handle_failed(state.now, id, cause);
             }
             Input::Late(conn) => {
                 let id = state.before[place(conn)].expect("the host had a connection");
                 let before = state.monitor.clone();
-                state.fail(id, Cause::Network);
+                let _stale = state.monitor.handle_failed(state.now, id, Cause::Network);
                 assert_eq!(*before, *state.monitor, "a stale report changes nothing");
             }
         }
         state.apply(known);
-        state.compare();
         state.mark(&seen);
     }
 
@@ -295,7 +258,7 @@ impl Scope for Shape {
         let is_there = |id: &Option<MonitorConnId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
         // For a connection that the monitor has abandoned, and the driver has not yet closed.
-        let news = state.lines.map(|id| id.and_then(|id| state.model.waits_for_reply(id)));
+        let news = state.lines.map(|id| id.and_then(|id| state.monitor.model().waits_for_reply(id)));
         news.hash(&mut canon);
         canon.print()
     }
@@ -304,8 +267,8 @@ impl Scope for Shape {
         state.marks
     }
 
-    fn take_checks(&self, state: &mut State) -> Option<Checks> {
-        Some(state.monitor.take_checks())
+    fn take_checks(&self, _state: &mut State) -> Option<Checks> {
+        None
     }
 
     fn reaches(&self) -> Vec<(u64, &'static str)> {
@@ -314,16 +277,11 @@ impl Scope for Shape {
     }
 
     fn end(&self, mut state: State) {
-        state.monitor.close(state.now, &mut state.events);
-        state.model.close(state.now);
-        state.compare();
+        state.monitor.close(state.now);
         while state.monitor.owes_conn(MonitorConnKind::Check) || state.monitor.owes_conn(MonitorConnKind::Rtt) {
             state.take();
         }
-        state.compare();
-        state.trace.assert_ended();
-        assert_eq!(state.monitor.poll_timeout(), None, "S18: no timers after close");
-        assert_eq!(state.monitor.poll_action(state.now), None, "S18: no action is owed after close");
+        state.monitor.assert_over(state.now);
         assert_eq!(state.lines, [None; 2], "S18: no connection is left after close");
     }
 }
@@ -331,9 +289,7 @@ impl Scope for Shape {
 impl State {
     /// The driver takes one effect.
     fn take(&mut self) {
-        let action = self.monitor.poll_action(self.now);
-        assert_eq!(action.map(ModelAction::from), self.model.take_action(self.now), "S14, S15, S17: the action");
-        match action {
+        match self.monitor.poll_action(self.now) {
             Some(MonitorAction::Dial(id)) => self.lines[place(id.kind())] = Some(id),
             Some(MonitorAction::Hangup(id)) => {
                 let kept = &mut self.lines[place(id.kind())];
@@ -347,36 +303,15 @@ impl State {
         }
     }
 
-    fn fail(&mut self, id: MonitorConnId, cause: Cause) {
-        let reported = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
-        let expected = self.model.failed(self.now, id, cause);
-        self.note(reported, expected);
-    }
-
-    fn note(&mut self, reported: Result<(), Stale>, expected: bool) {
-        assert_eq!(reported.is_ok(), expected, "S21: whether the report is stale");
-        if reported.is_err() {
-            self.trace.seen.stale += 1;
-        }
-    }
-
     /// Applies the outcome of a check, if there is one.
     fn apply(&mut self, known: bool) {
-        assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
         let known = known && matches!(outcome, CheckOutcome::Succeeded { .. });
-        self.monitor.settle(self.now, known, &mut self.events);
-        self.model.settle(self.now, known);
-    }
-
-    /// Checks that the observable state of the monitor equals that of the model.
-    fn compare(&mut self) {
-        assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
+        self.monitor.settle(self.now, known);
     }
 
     fn mark(&mut self, before: &Counts) {
-        let Self { trace, model, marks, .. } = self;
-        let seen = trace.seen;
+        let seen = self.monitor.seen();
         let bits = [
             (mark::STREAMED, seen.streamed > before.streamed),
             (mark::TIMEOUT, seen.timeouts > before.timeouts),
@@ -384,9 +319,9 @@ impl State {
             (mark::CLOSED, seen.closed > before.closed),
             (mark::RETRY, seen.retries > before.retries),
             (mark::STALE, seen.stale > before.stale),
-            (mark::MEASURED, model.measured() > 0),
+            (mark::MEASURED, seen.measured > 0),
             (mark::FAILED, seen.failed > before.failed),
         ];
-        *marks = bits.into_iter().filter(|(_, is_seen)| *is_seen).map(|(bit, _)| bit).sum();
+        self.marks = bits.into_iter().filter(|(_, is_seen)| *is_seen).map(|(bit, _)| bit).sum();
     }
 }

@@ -208,19 +208,11 @@ impl<const CONNS: usize> Clone for State<CONNS> {
 
 impl Shape {
     /// Runs the search.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run(&self) -> Result<Figures, Stopped> {
         self.run_up_to(usize::MAX)
     }
 
     /// Runs the search with at most this many states, if that is below its own limit.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
         let limits = Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) };
         if self.is_tight { search(&MuxScope::<2>(self), limits) } else { search(&MuxScope::<3>(self), limits) }

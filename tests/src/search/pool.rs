@@ -240,19 +240,11 @@ pub struct Shape {
 
 impl Shape {
     /// Runs the search.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run(&self) -> Result<Figures, Stopped> {
         self.run_up_to(usize::MAX)
     }
 
     /// Runs the search with at most this many states, if that is below its own limit.
-    ///
-    /// # Errors
-    ///
-    /// As [`search`].
     pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
         let limits = Limits::all(self.states.min(states));
         match self.store {

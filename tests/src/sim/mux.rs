@@ -141,10 +141,6 @@ fn host(choices: &mut impl Choices, streams: u32) -> HostOptions {
 }
 
 /// Runs one simulation with these parameters.
-///
-/// # Panics
-///
-/// Panics when pool and model differ, or an invariant is broken.
 pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
     match shape.store {
         Store::Heap => Simulation::<MuxOnHeap>::new(shape, counters, trace).run(choices),
@@ -159,10 +155,6 @@ pub fn run(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, t
 }
 
 /// Runs the simulation of this seed.
-///
-/// # Errors
-///
-/// The message of the panic, when pool and model differ or an invariant is broken.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let shape = Shape::draw(&mut of.stream("shape"));
     if let Some(trace) = trace {

@@ -267,9 +267,6 @@ impl Write for Damaged {
 }
 
 /// Runs a future that waits only for itself.
-///
-/// # Panics
-/// If it is not done after very many steps.
 pub(super) fn run<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -257,22 +257,9 @@ impl FakeReplicaSet {
     /// # Errors
     /// Those of the sockets.
     pub fn restart(&self, member: usize) -> io::Result<()> {
-        self.start_again(member, false)
-    }
-
-    /// Starts a new process for a member without the set's name: a standalone server, regardless of
-    /// the other members' configuration, until [`restart`](Self::restart).
-    ///
-    /// # Errors
-    /// Those of the sockets.
-    pub fn restart_as_standalone(&self, member: usize) -> io::Result<()> {
-        self.start_again(member, true)
-    }
-
-    fn start_again(&self, member: usize, standalone: bool) -> io::Result<()> {
         self.kill(member)?;
         self.change(|state, now| {
-            state.started(member, standalone, now);
+            state.started(member, now);
             let started = &state.members[member];
             if !started.reachable {
                 started.server.freeze();
@@ -423,17 +410,6 @@ impl FakeReplicaSet {
 
     // State of a member.
 
-    /// Sets whether a member is recovering: neither primary nor secondary.
-    pub fn set_recovering(&self, member: usize, recovering: bool) {
-        self.change(|state, _| state.members[member].recovering = recovering);
-    }
-
-    /// Sets the lag of a member's `lastWrite`. This is not a change of state: waiting hellos
-    /// continue to wait.
-    pub fn set_lag(&self, member: usize, lag: Duration) {
-        self.change(|state, _| state.set_lag(member, lag));
-    }
-
     /// Sets fields that replace those of the same name in a member's hello replies, for members
     /// that report wrong values.
     pub fn set_fields(&self, member: usize, fields: Document) {
@@ -538,8 +514,7 @@ impl<'a> SetView<'a> {
 
     /// Returns the role of a member, or its last role if it does not run.
     pub fn role(self, member: usize) -> Role {
-        let member = &self.state.members[member];
-        if member.standalone { Role::Standalone } else { member.role }
+        self.state.members[member].role
     }
 
     /// Returns whether a member's process exists, running or frozen.

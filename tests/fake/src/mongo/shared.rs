@@ -12,10 +12,10 @@ use event_listener::Event;
 use super::FakeOptions;
 use super::auth::Auth;
 use super::compress::Algorithm;
-use super::errors::{CommandError, is_not_primary, is_retryable_write, is_shutdown};
+use super::errors::{CommandError, is_not_primary, is_retryable_write};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
-use super::state::{ErrorVersions, ServerState, TopologyVersion};
+use super::state::{ServerState, TopologyVersion};
 use super::store::{Documents, Store};
 
 /// Number of command names that have separate counters; further names share one counter.
@@ -327,13 +327,11 @@ impl Inner {
         self.exhausting -= usize::from(exhaust);
     }
 
-    /// Returns the topologyVersion of an error with this code.
+    /// Returns the topologyVersion of an error with this code, as observed on a server of 6.0: "not
+    /// primary" errors of replica set members carry it, fail points with the codes of a shutdown do
+    /// not, and a standalone's errors never do.
     pub(crate) fn error_version(&self, code: i32) -> Option<TopologyVersion> {
-        let carries = match self.state.error_versions {
-            ErrorVersions::AsSeen => self.state.role.is_replicated() && is_not_primary(code),
-            ErrorVersions::Always => is_not_primary(code) || is_shutdown(code),
-            ErrorVersions::Never => false,
-        };
+        let carries = self.state.role.is_replicated() && is_not_primary(code);
         (carries && self.state.topology_version).then_some(self.version)
     }
 

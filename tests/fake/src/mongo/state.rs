@@ -3,8 +3,6 @@
 //! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server
 //! Monitoring, "Streaming Protocol" (MON-65); MongoDB Handshake, "Hello Command".
 
-use core::time::Duration;
-
 use super::auth::hash::MECHANISMS;
 use super::compress::codec::DEFAULT;
 use super::compress::{Algorithm, ReplyCompression, agree};
@@ -42,19 +40,6 @@ impl Role {
     }
 }
 
-/// Selects the errors of state changes (not primary, shutting down) that carry the topologyVersion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorVersions {
-    /// As observed on a server of 6.0: "not primary" errors of replica set members carry it, fail
-    /// points with the codes of a shutdown do not, and a standalone's errors never do.
-    AsSeen,
-    /// All of them (MON-65).
-    Always,
-    /// None.
-    Never,
-}
-
 /// The replication progress of a member: `lastWrite` of its hello reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -64,16 +49,9 @@ pub struct LastWrite {
     /// The last write that the member has, while it is disconnected from the primary; `None` = it
     /// follows the writes.
     pub stopped: Option<DateTime>,
-    /// Additional lag.
-    pub lag: Duration,
 }
 
 impl LastWrite {
-    /// A member without lag.
-    pub fn of_term(term: i64) -> Self {
-        Self { term, stopped: None, lag: Duration::ZERO }
-    }
-
     /// Returns the document of the field; `written` is the time of the last write.
     fn document(self, written: DateTime) -> Document {
         let time = self.time(written);
@@ -89,8 +67,7 @@ impl LastWrite {
 
     /// Rounds to whole seconds, as dates of writes are.
     fn seconds(self, written: DateTime) -> i64 {
-        let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
-        self.stopped.unwrap_or(written).timestamp_millis().saturating_sub(lag).max(0) / 1000
+        self.stopped.unwrap_or(written).timestamp_millis().max(0) / 1000
     }
 }
 
@@ -118,8 +95,6 @@ pub struct ServerState {
     pub session_timeout_minutes: Option<i32>,
     /// Whether replies carry `topologyVersion` and hello is awaitable; false = a server before 4.4.
     pub topology_version: bool,
-    /// Selects the errors that carry `topologyVersion`.
-    pub error_versions: ErrorVersions,
     /// Whether the reply to clients that send `helloOk` contains it.
     pub hello_ok: bool,
     /// Mechanisms in the reply to `saslSupportedMechs`.
@@ -150,7 +125,6 @@ impl Default for ServerState {
             batch_count_max: 100_000,
             session_timeout_minutes: Some(30),
             topology_version: true,
-            error_versions: ErrorVersions::AsSeen,
             hello_ok: true,
             sasl_mechanisms: MECHANISMS.map(str::to_owned).to_vec(),
             compressors: DEFAULT.to_vec(),

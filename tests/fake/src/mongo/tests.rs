@@ -32,6 +32,20 @@ fn connect(server: &FakeServer) -> BlockingClient {
     BlockingClient::connect(server.address(), PATIENCE).unwrap()
 }
 
+/// A server, and a client of it.
+fn connected() -> (FakeServer, BlockingClient) {
+    let server = start();
+    let client = connect(&server);
+    (server, client)
+}
+
+/// A server, a client of it, and the reply to the client's first hello.
+fn greeted() -> (FakeServer, BlockingClient, Document) {
+    let (server, mut client) = connected();
+    let reply = client.hello("app").unwrap();
+    (server, client, reply)
+}
+
 fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
 }

@@ -95,10 +95,6 @@ impl Model {
     }
 
     /// Releases a stream id.
-    ///
-    /// # Panics
-    ///
-    /// Panics when it was already released.
     pub fn release(&mut self, now: u64, conn: u64, request: u64, written: Written) {
         self.advance(now);
         let Some(known) = self.conns.iter_mut().find(|known| known.id == conn) else { return };

@@ -53,14 +53,6 @@ impl Model {
     }
 
     /// A reply was read.
-    ///
-    /// # Errors
-    ///
-    /// The same as the pool's.
-    ///
-    /// # Panics
-    ///
-    /// Never: the id was found before.
     pub fn handle_reply(&mut self, now: u64, id: u64, stream: i32) -> Result<Reply, ReplyError> {
         self.advance(now);
         if !self.is_at(id, Place::is_established) {
@@ -168,10 +160,6 @@ impl Model {
     }
 
     /// The host took the wake action of a waiter.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the action was not owed.
     pub fn took_wake(&mut self, number: u64) {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("it is known");
         assert!(waiter.owes_wake, "P8: a Wake that is not owed");
@@ -179,10 +167,6 @@ impl Model {
     }
 
     /// The host took the establish action of a connection: the oldest owed one.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the action was not owed.
     pub fn took_establish(&mut self, id: u64) {
         let first = self.first_at(Place::OwesEstablish);
         assert_eq!(first, Some(id), "M6: the oldest is established first");
@@ -190,10 +174,6 @@ impl Model {
     }
 
     /// The host took the close action of a connection: the one that was closed first.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the action was not owed.
     pub fn took_close(&mut self, id: u64) {
         let first = self.first_at(Place::OwesClose);
         assert_eq!(first, Some(id), "M6: connections are closed in the order of their ends");
@@ -201,10 +181,6 @@ impl Model {
     }
 
     /// The host took the heartbeat action of a connection, with this stream id.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the action was not owed, or the id is not free.
     pub fn took_heartbeat(&mut self, id: u64, stream: u16) {
         let conn = self.conn_mut(id);
         assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "M1: stream {stream} was not free");

@@ -7,10 +7,6 @@ use core::hash::Hash;
 impl Model {
     /// Connections and requests are identified by their positions, and times are made canonical by
     /// the search.
-    ///
-    /// # Panics
-    ///
-    /// Panics when events were not taken.
     pub fn words(&self, canon: &mut Canon) {
         let Self { events, options, room: _, now, closed, conns, waiters, window, down, pause, fruitless, .. } = self;
         let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;

@@ -193,10 +193,6 @@ impl Model {
 
     /// A check-out at the time of the last call. Its events are those that an observer would have
     /// received.
-    ///
-    /// # Panics
-    ///
-    /// When it needs the time or an observer.
     pub fn check_out_without_clock(&mut self) -> u64 {
         assert!(self.is_untimed_check_out(), "the check-out needs the time or an observer");
         match self.check_out(self.now, None) {
@@ -207,10 +203,6 @@ impl Model {
 
     /// A check-in at the time of the last call. Its event is the one that an observer would have
     /// received.
-    ///
-    /// # Panics
-    ///
-    /// When it needs the time or an observer.
     pub fn check_in_without_clock(&mut self, id: u64) {
         assert!(self.is_untimed_check_in(id), "the check-in of {id} needs the time or an observer");
         self.check_in(self.now, id, Health::Healthy);

@@ -11,10 +11,6 @@ impl Model {
     }
 
     /// CMAP-90, CMAP-91: returns the generation of the service.
-    ///
-    /// # Errors
-    ///
-    /// The same as the machine's.
     pub fn service(&mut self, id: u64, service: ObjectId) -> Result<u64, ServiceError> {
         if !self.options.load_balanced {
             return Err(ServiceError::WrongMode);

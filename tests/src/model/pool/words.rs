@@ -7,10 +7,6 @@ use core::hash::Hash;
 impl Model {
     /// Connections and check-outs are identified by their positions; times and generations are made
     /// canonical by the search.
-    ///
-    /// # Panics
-    ///
-    /// Panics when events were not taken.
     pub fn words(&self, canon: &mut Canon) {
         let Self { events, options, room: _, state, now, generation, services, conns, waiters, cleared_by, .. } = self;
         let Self { last_id: _, last_number: _, last_turn: _, populate_at, run_due, backoff_ms, fill_target, .. } = self;

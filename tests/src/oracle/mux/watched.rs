@@ -89,10 +89,6 @@ const fn number(conn: MuxConnId) -> u64 {
 
 impl<M: Bounded> Watched<M> {
     /// [`Mux::new`].
-    ///
-    /// # Panics
-    ///
-    /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
         let (mut events, mut conns) = (Vec::new(), Vec::new());
         let mux = Mux::new(now, id, config, &mut Tee { events: &mut events, conns: &mut conns, observer });
@@ -140,10 +136,6 @@ impl<M: Bounded> Watched<M> {
 
     /// Checks that no request waits after the faults have stopped and streams were released for
     /// long enough.
-    ///
-    /// # Panics
-    ///
-    /// When a waiter is left.
     pub fn assert_peace(&mut self) {
         let left = self.model.queue().next();
         let what = format!("{left:?} still waits");
@@ -152,10 +144,6 @@ impl<M: Bounded> Watched<M> {
 
     /// Checks that nothing is left after the pool was closed and all streams, outcomes and actions
     /// were released, claimed and polled.
-    ///
-    /// # Panics
-    ///
-    /// When something is left.
     pub fn assert_over(&mut self) {
         let is_over = self.model.is_closed() && self.model.is_empty() && self.model.poll_timeout().is_none();
         self.require("M6", is_over, "something is left");
@@ -241,10 +229,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::acquire`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn acquire(
         &mut self,
         now: Instant,
@@ -304,10 +288,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::release`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn release(
         &mut self,
         now: Instant,
@@ -343,10 +323,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::handle_established`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -360,10 +336,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::handle_establish_failed`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -378,10 +350,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::handle_failed`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -396,10 +364,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Mux::handle_reply`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_reply(
         &mut self,
         now: Instant,

@@ -197,10 +197,6 @@ const fn number(conn: ConnId) -> u64 {
 
 impl<M: Bounded> Watched<M> {
     /// [`Pool::new`].
-    ///
-    /// # Panics
-    ///
-    /// When an invariant is broken. This holds for all methods that change state.
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
         let (mut events, mut conns) = (Vec::new(), Vec::new());
         let pool = Pool::new(now, id, config, &mut Tee { events: &mut events, conns: &mut conns, observer });
@@ -259,10 +255,6 @@ impl<M: Bounded> Watched<M> {
     ///
     /// - `limited`: no connection was established or returned, and time has advanced. Only waiters
     ///   without a limit, or with a limit in the future, may be left.
-    ///
-    /// # Panics
-    ///
-    /// When a waiter is left.
     pub fn assert_peace(&mut self, limited: bool) {
         if limited {
             self.require("P52", !self.model.has_late(), "a check-out still waits");
@@ -273,10 +265,6 @@ impl<M: Bounded> Watched<M> {
 
     /// Checks that nothing is left after the pool was closed and all connections, outcomes and
     /// actions were returned, claimed and polled.
-    ///
-    /// # Panics
-    ///
-    /// When something is left.
     pub fn assert_over(&mut self) {
         let is_over = self.model.state() == PoolState::Closed && self.model.is_empty();
         self.require("P43", is_over && self.model.poll_timeout().is_none(), "something is left");
@@ -425,10 +413,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::check_out`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn check_out(
         &mut self,
         now: Instant,
@@ -481,10 +465,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::check_in`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn check_in(
         &mut self,
         now: Instant,
@@ -505,10 +485,6 @@ impl<M: Bounded> Watched<M> {
     /// [`Pool::check_out_with`] without an enabled observer, when neither the time nor an observer
     /// is needed. It is checked against the events of a check-out with an observer that returns the
     /// same connection at the time of the last call.
-    ///
-    /// # Panics
-    ///
-    /// When an invariant is broken, the clock is read, or no connection is granted.
     pub fn check_out_without_clock(&mut self) -> Lease {
         let now = Instant::from_nanos(self.model.now());
         let fired = chance::fired();
@@ -525,10 +501,6 @@ impl<M: Bounded> Watched<M> {
     /// [`Pool::check_in_with`] of a healthy connection without an enabled observer, when neither
     /// the time nor an observer is needed. It is checked in the same way as
     /// [`Watched::check_out_without_clock`].
-    ///
-    /// # Panics
-    ///
-    /// When an invariant is broken, the clock is read, or the lease is of another pool.
     pub fn check_in_without_clock(&mut self, lease: Lease) {
         let (now, conn) = (Instant::from_nanos(self.model.now()), number(lease.conn()));
         let returned = self.pool.check_in_with(|| panic!("the clock was read"), lease, Health::Healthy, &mut ());
@@ -552,10 +524,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::clear`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn clear(
         &mut self,
         now: Instant,
@@ -588,10 +556,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::handle_service`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_service(&mut self, conn: ConnId, service: ObjectId) -> Result<Generation, ServiceError> {
         let result = self.pool.handle_service(conn, service);
         self.use_service(service);
@@ -609,10 +573,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::handle_established`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -627,10 +587,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::handle_establish_failed`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -646,10 +602,6 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`Pool::pin`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of that method.
     pub fn pin(&mut self, lease: &Lease, pinned: Pinned) -> Result<(), Stale> {
         let result = self.pool.pin(lease, pinned);
         let conn = self.own(lease);

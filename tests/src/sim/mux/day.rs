@@ -203,10 +203,6 @@ fn curve(at: u64) -> f64 {
 
 /// A day of random requests at a rate that follows the curve and varies by up to a fifth from
 /// minute to minute. The mean duration of a request is 2 s.
-///
-/// # Panics
-///
-/// Panics when the pool does not follow the rule; so do the functions below.
 #[must_use]
 pub fn noisy(seed: u64) -> Report {
     let service = 2.0;

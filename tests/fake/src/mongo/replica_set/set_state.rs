@@ -81,8 +81,6 @@ pub(super) struct Member {
     pub(super) frozen: bool,
     /// Whether clients can reach it; the other members reach it in any case.
     pub(super) reachable: bool,
-    pub(super) standalone: bool,
-    pub(super) recovering: bool,
     /// Members with the same number are connected.
     pub(super) group: usize,
     /// When it will be connected to the others (again); until then its state does not change.
@@ -98,7 +96,6 @@ pub(super) struct Member {
     elected: i64,
     primary: Option<usize>,
     stopped: Option<DateTime>,
-    lag: Duration,
     fields: Document,
     shown: Option<ServerState>,
 }
@@ -111,8 +108,6 @@ impl Member {
             alive: true,
             frozen: false,
             reachable: true,
-            standalone: false,
-            recovering: false,
             group: 0,
             connect_due: Due::No,
             step_down_due: Due::No,
@@ -123,7 +118,6 @@ impl Member {
             elected: 0,
             primary: None,
             stopped: None,
-            lag: Duration::ZERO,
             fields: Document::new(),
             shown: None,
         }
@@ -131,7 +125,7 @@ impl Member {
 
     /// Returns whether it answers other members.
     fn responds(&self) -> bool {
-        self.alive && !self.frozen && !self.standalone
+        self.alive && !self.frozen
     }
 
     /// Returns whether it exchanges state with other members.
@@ -217,7 +211,7 @@ impl SetState {
     fn electable(&self, index: usize) -> bool {
         let member = &self.members[index];
         let configured = member.config.as_ref().is_some_and(|config| config.electable(index));
-        configured && member.is_connected() && !member.recovering
+        configured && member.is_connected()
     }
 
     // Changes; each must be followed by a `propagate`.
@@ -282,13 +276,12 @@ impl SetState {
 
     /// Initializes the state of a started member; it is connected to the others after the notice
     /// delay.
-    pub(super) fn started(&mut self, index: usize, standalone: bool, now: Instant) {
+    pub(super) fn started(&mut self, index: usize, now: Instant) {
         let news = Due::after(now, self.notice_delay);
         let stopped = self.documents.written();
         let member = &mut self.members[index];
         assert!(!member.alive, "the member already runs");
         member.alive = true;
-        member.standalone = standalone;
         member.role = if member.options(index).is_some() { Role::Other } else { Role::Ghost };
         member.connect_due = news;
         member.step_down_number = 0;
@@ -303,10 +296,6 @@ impl SetState {
             member.frozen = false;
             member.connect_due = Due::after(now, self.notice_delay);
         }
-    }
-
-    pub(super) fn set_lag(&mut self, index: usize, lag: Duration) {
-        self.members[index].lag = lag;
     }
 
     pub(super) fn set_fields(&mut self, index: usize, fields: Document) {
@@ -518,15 +507,13 @@ impl SetState {
     fn state_of(&self, index: usize) -> ServerState {
         let member = &self.members[index];
         let mut state = self.base.clone();
-        match (&member.config, member.standalone) {
-            (_, true) => state.role = Role::Standalone,
-            (Some(config), false) if config.find(index).is_some() => {
+        match &member.config {
+            Some(config) if config.find(index).is_some() => {
                 state.role = member.role;
-                state.last_write =
-                    Some(LastWrite { stopped: member.stopped, lag: member.lag, ..LastWrite::of_term(member.term) });
+                state.last_write = Some(LastWrite { term: member.term, stopped: member.stopped });
                 state.fields.extend(self.set_fields_of(index, config));
             }
-            (_, false) => {
+            _ => {
                 state.role = Role::Ghost;
                 state.fields.insert("info", "Does not have a valid replica set config");
             }
@@ -580,9 +567,7 @@ impl SetState {
 /// Returns the role of a member that has the current configuration and the highest term.
 fn role_of(member: &Member, index: usize) -> Role {
     let Some(options) = member.options(index) else { return Role::Ghost };
-    if member.recovering {
-        Role::Other
-    } else if options.arbiter {
+    if options.arbiter {
         Role::Arbiter
     } else if member.role == Role::Primary && member.elected == member.term && options.priority > 0 {
         Role::Primary

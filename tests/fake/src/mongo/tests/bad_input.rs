@@ -125,8 +125,7 @@ fn nesting_up_to_the_limit_is_read() {
 
 #[test]
 fn messages_may_arrive_byte_by_byte() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     for byte in sections(0, &[&[0], &ping().to_vec().unwrap()]) {
         client.stream().write_all(&[byte]).unwrap();
     }
@@ -185,8 +184,7 @@ fn reason_of_partly_read(server: &FakeServer, bytes: &[u8]) -> BadInput {
 
 #[test]
 fn long_and_many_command_names_are_bounded() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     let mut long = Document::new();
     long.insert("x".repeat(10_000), 1);
     assert_eq!(code(&client.run("admin", long).unwrap()), 59);

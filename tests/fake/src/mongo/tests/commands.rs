@@ -7,8 +7,7 @@ use super::*;
 
 #[test]
 fn replies_answer_their_requests_with_separate_ids() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     let asked: Vec<i32> = (0..50).map(|_| client.send(0, ping()).unwrap()).collect();
     let mut own = Vec::new();
     for id in asked {
@@ -24,8 +23,7 @@ fn replies_answer_their_requests_with_separate_ids() {
 
 #[test]
 fn pings_with_different_bodies_are_distinguished() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     for comment in ["a", "b", "b", "a", "longer"] {
         assert!(is_ok(&client.run("admin", doc! { "ping": 1, "comment": comment }).unwrap()));
     }
@@ -45,8 +43,7 @@ fn unknown_command_is_error_59() {
 
 #[test]
 fn op_msg_without_database_is_refused() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     client.send(0, doc! { "ping": 1 }).unwrap();
     assert_eq!(code(&client.read().unwrap().body), 40571);
     client.send(0, doc! { "ping": 1 }).unwrap();
@@ -57,8 +54,7 @@ fn op_msg_without_database_is_refused() {
 
 #[test]
 fn checksum_is_answered_by_a_checksum() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     client.send(CHECKSUM_PRESENT, ping()).unwrap();
     // `read` verifies the checksum.
     assert_eq!(client.read().unwrap().flags, Some(CHECKSUM_PRESENT));
@@ -68,8 +64,7 @@ fn checksum_is_answered_by_a_checksum() {
 
 #[test]
 fn request_with_more_to_come_is_not_answered() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     client.send(MORE_TO_COME, doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "db" }).unwrap();
     let found = client.run("db", doc! { "find": "c" }).unwrap();
     assert_eq!(found.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 1);
@@ -77,8 +72,7 @@ fn request_with_more_to_come_is_not_answered() {
 
 #[test]
 fn build_info_parameters_and_sessions_are_answered() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let info = client.run("admin", doc! { "buildInfo": 1 }).unwrap();
     assert_eq!(info.get_str("version").unwrap(), "6.0.5");
     assert_eq!(info.get_array("versionArray").unwrap(), &[6, 0, 5, 0].map(Bson::Int32));
@@ -104,8 +98,7 @@ fn server_status_counts_connections() {
 
 #[test]
 fn inserted_documents_are_found_in_batches() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let documents: Vec<Document> = (0..250).map(|n| doc! { "_id": n, "x": n % 3, "deep": { "y": n } }).collect();
     let reply = client.run("db", doc! { "insert": "c", "documents": documents }).unwrap();
     assert_eq!(reply.get_i32("n").unwrap(), 250);
@@ -137,8 +130,7 @@ fn inserted_documents_are_found_in_batches() {
 #[test]
 fn documents_of_a_sequence_are_inserted() {
     use std::io::Write;
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let mut sections = vec![0, 0, 0, 0, 1];
     let documents: Vec<u8> = (0..3).flat_map(|n| doc! { "_id": n }.to_vec().unwrap()).collect();
     sections.extend_from_slice(&i32::try_from(4 + 10 + documents.len()).unwrap().to_le_bytes());
@@ -159,8 +151,7 @@ fn documents_of_a_sequence_are_inserted() {
 
 #[test]
 fn duplicate_keys_and_wrong_batches_are_errors() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let twice = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 1.0 }, { "_id": 2 }] };
     let reply = client.run("db", twice.clone()).unwrap();
     assert_eq!(reply.get_i32("n").unwrap(), 1);
@@ -180,8 +171,7 @@ fn duplicate_keys_and_wrong_batches_are_errors() {
 
 #[test]
 fn cursors_are_killed_and_collections_dropped() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     client.run("db", doc! { "insert": "c", "documents": [{}, {}, {}] }).unwrap();
     let reply = client.run("db", doc! { "find": "c", "batchSize": 0 }).unwrap();
     let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();

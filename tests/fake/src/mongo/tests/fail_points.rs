@@ -13,8 +13,7 @@ fn configure(client: &mut BlockingClient, mode: impl Into<bson::Bson>, data: Doc
 
 #[test]
 fn times_fails_that_number_of_matching_commands() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let data = doc! { "failCommands": ["ping"], "errorCode": 91, "errorLabels": ["One", "Two"] };
     assert_eq!(configure(&mut client, doc! { "times": 2 }, data.clone()).get_i64("count").unwrap(), 0);
     for _ in 0..2 {
@@ -30,8 +29,7 @@ fn times_fails_that_number_of_matching_commands() {
 
 #[test]
 fn skip_lets_that_number_of_commands_pass() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     configure(&mut client, doc! { "skip": 2 }, doc! { "failCommands": ["ping"], "errorCode": 1 });
     let codes: Vec<bool> = (0..4).map(|_| is_ok(&client.run("admin", ping()).unwrap())).collect();
     assert_eq!(codes, [true, true, false, false]);
@@ -39,8 +37,7 @@ fn skip_lets_that_number_of_commands_pass() {
 
 #[test]
 fn always_on_fails_until_off() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     // The fast path for repeated pings must not bypass the fail point.
     for _ in 0..3 {
         assert!(is_ok(&client.run("admin", ping()).unwrap()));
@@ -55,8 +52,7 @@ fn always_on_fails_until_off() {
 
 #[test]
 fn probability_fires_sometimes() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     configure(&mut client, doc! { "activationProbability": 0.5 }, doc! { "failCommands": ["ping"], "errorCode": 2 });
     let failed = (0..200).filter(|_| !is_ok(&client.run("admin", ping()).unwrap())).count();
     assert!((50..150).contains(&failed), "{failed} of 200");
@@ -95,8 +91,7 @@ fn fail_point_matches_a_hello_by_op_query() {
 
 #[test]
 fn close_connection_ends_it_without_a_reply() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     configure(&mut client, doc! { "times": 1 }, doc! { "failCommands": ["ping"], "closeConnection": true });
     assert_eq!(client.run("admin", ping()).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
@@ -106,8 +101,7 @@ fn close_connection_ends_it_without_a_reply() {
 
 #[test]
 fn block_connection_waits_before_anything_else() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 80, "errorCode": 91 };
     configure(&mut client, doc! { "times": 1 }, data);
     let start = Instant::now();
@@ -129,8 +123,7 @@ fn blocked_connection_does_not_block_others_and_detects_its_closed_client() {
 
 #[test]
 fn write_concern_error_is_added_to_the_reply() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let error = doc! { "code": 91, "errmsg": "no" };
     let data = doc! { "failCommands": ["insert"], "writeConcernError": error.clone(), "errorLabels": ["L"] };
     configure(&mut client, doc! { "times": 1 }, data);
@@ -143,8 +136,7 @@ fn write_concern_error_is_added_to_the_reply() {
 
 #[test]
 fn several_fail_points_are_independent() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     server.set_named_fail_point("a", FailPoint::new(FailPointMode::Times(1), &["ping"]).error(11));
     server.set_named_fail_point("b", FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(22));
     server.set_named_fail_point("c", FailPoint::new(FailPointMode::AlwaysOn, &["buildInfo"]).error(33));
@@ -159,8 +151,7 @@ fn several_fail_points_are_independent() {
 
 #[test]
 fn malformed_fail_points_are_refused() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let mut refused = |command: Document| code(&client.run("admin", command).unwrap());
     assert_eq!(refused(doc! { "configureFailPoint": "nothing", "mode": "off" }), 266);
     assert_eq!(refused(doc! { "configureFailPoint": 1, "mode": "off" }), 14);

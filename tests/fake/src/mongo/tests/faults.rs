@@ -301,9 +301,7 @@ fn rules_match_connection_application_command_and_count() {
 
 #[test]
 fn faults_apply_to_the_replies_of_an_exhaust_stream() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     server.inject(FaultRule::once(Fault::DuplicateReply).on_command("hello").skip(1));
     client.send(EXHAUST_ALLOWED, awaitable(&first, 2)).unwrap();
     let ids: Vec<i32> = (0..3).map(|_| client.read().unwrap().request_id).collect();

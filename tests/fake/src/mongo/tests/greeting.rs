@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bson::oid::ObjectId;
 
-use super::super::{ErrorVersions, Role, hello};
+use super::super::{Role, hello};
 use super::*;
 
 #[test]
@@ -35,8 +35,7 @@ fn hello_of_a_standalone_has_the_fields_of_a_real_server() {
 
 #[test]
 fn hello_ok_is_answered_only_to_clients_that_send_it() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     assert!(!client.run("admin", doc! { "hello": 1 }).unwrap().contains_key("helloOk"));
     let legacy = client.run("admin", doc! { "isMaster": 1, "helloOk": true }).unwrap();
     assert!(legacy.get_bool("helloOk").unwrap());
@@ -48,8 +47,7 @@ fn hello_ok_is_answered_only_to_clients_that_send_it() {
 
 #[test]
 fn legacy_hello_by_op_query_is_answered_by_op_reply() {
-    let server = start();
-    let mut client = connect(&server);
+    let (_server, mut client) = connected();
     let asked = client.send_query("admin.$cmd", doc! { "ismaster": 1, "helloOk": true }).unwrap();
     let reply = client.read().unwrap();
     assert_eq!((reply.response_to, reply.flags), (asked, None));
@@ -87,8 +85,7 @@ fn mechanisms_and_service_are_returned_on_request_only() {
 
 #[test]
 fn client_metadata_is_stored_once_and_validated() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     client.hello("mine").unwrap();
     server.look(|view| {
         let info = view.open().next().unwrap();
@@ -108,9 +105,7 @@ fn client_metadata_is_stored_once_and_validated() {
 #[test]
 #[doc(alias = "MON-65")]
 fn awaitable_hello_requires_both_of_its_arguments() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (_server, mut client, first) = greeted();
     for missing in ["topologyVersion", "maxAwaitTimeMS"] {
         let mut asked = awaitable(&first, 10_000);
         asked.remove(missing);
@@ -130,9 +125,7 @@ fn awaitable_hello_requires_both_of_its_arguments() {
 #[test]
 #[doc(alias = "MON-65")]
 fn awaitable_hello_of_another_state_is_answered_at_once() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     let mut other = awaitable(&first, 3_600_000);
     other.get_document_mut("topologyVersion").unwrap().insert("processId", ObjectId::new());
     assert!(is_ok(&client.run("admin", other).unwrap()));
@@ -145,9 +138,7 @@ fn awaitable_hello_of_another_state_is_answered_at_once() {
 #[test]
 #[doc(alias = "MON-65")]
 fn awaitable_hello_is_answered_after_its_timeout() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     let start = Instant::now();
     let reply = client.run("admin", awaitable(&first, 60)).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(60));
@@ -159,9 +150,7 @@ fn awaitable_hello_is_answered_after_its_timeout() {
 #[test]
 #[doc(alias = "MON-65")]
 fn change_of_state_answers_waiting_hellos() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     client.send(0, awaitable(&first, 3_600_000)).unwrap();
     server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
     let hosts = ["a:1", "b:2"];
@@ -180,9 +169,7 @@ fn change_of_state_answers_waiting_hellos() {
 #[test]
 #[doc(alias = "MON-65")]
 fn exhaust_hello_streams_replies_that_answer_each_other() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     let asked = client.send(EXHAUST_ALLOWED, awaitable(&first, 3_600_000)).unwrap();
     let mut answers = asked;
     for turn in 1..=3 {
@@ -202,9 +189,7 @@ fn exhaust_hello_streams_replies_that_answer_each_other() {
 #[test]
 #[doc(alias = "MON-65")]
 fn exhaust_hello_continues_after_its_timeout() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (_server, mut client, first) = greeted();
     client.send(EXHAUST_ALLOWED, awaitable(&first, 5)).unwrap();
     for _ in 0..3 {
         let reply = client.read().unwrap();
@@ -217,9 +202,7 @@ fn exhaust_hello_continues_after_its_timeout() {
 #[test]
 #[doc(alias = "MON-65")]
 fn error_ends_an_exhaust_stream() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     client.send(EXHAUST_ALLOWED, awaitable(&first, 3_600_000)).unwrap();
     server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).unwrap();
     let point = super::super::FailPoint::new(super::super::FailPointMode::Times(1), &["hello"]).error(91);
@@ -236,9 +219,7 @@ fn error_ends_an_exhaust_stream() {
 #[test]
 #[doc(alias = "MON-65")]
 fn exhaust_is_used_only_on_request() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (_server, mut client, first) = greeted();
     client.send(0, awaitable(&first, 1)).unwrap();
     assert!(!client.read().unwrap().more_to_come());
     client.send(EXHAUST_ALLOWED, ping()).unwrap();
@@ -262,9 +243,7 @@ fn server_without_topology_version_never_waits() {
 
 #[test]
 fn client_that_closes_while_its_hello_waits_is_detected() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     client.send(0, awaitable(&first, 3_600_000)).unwrap();
     server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
     drop(client);
@@ -273,9 +252,7 @@ fn client_that_closes_while_its_hello_waits_is_detected() {
 
 #[test]
 fn request_behind_a_waiting_hello_is_answered_after_it() {
-    let server = start();
-    let mut client = connect(&server);
-    let first = client.hello("app").unwrap();
+    let (server, mut client, first) = greeted();
     let waiting = client.send(0, awaitable(&first, 3_600_000)).unwrap();
     let behind = client.send(0, ping()).unwrap();
     server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
@@ -301,16 +278,11 @@ fn not_primary_errors_carry_the_topology_version() {
     let shutdown = super::super::FailPoint::new(super::super::FailPointMode::AlwaysOn, &["ping"]).error(91);
     server.set_fail_point(shutdown);
     assert!(!client.run("admin", ping()).unwrap().contains_key("topologyVersion"));
-    server.update_state(|state| state.error_versions = ErrorVersions::Always);
-    assert_eq!(counter(&client.run("admin", ping()).unwrap()), 2);
-    server.update_state(|state| state.error_versions = ErrorVersions::Never);
-    assert!(!client.run("admin", ping()).unwrap().contains_key("topologyVersion"));
 }
 
 #[test]
 fn roles_are_reported_by_hello() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     let cases = [
         (Role::Mongos, doc! { "isWritablePrimary": true, "msg": "isdbgrid" }),
         (Role::Primary, doc! { "isWritablePrimary": true, "secondary": false }),
@@ -331,16 +303,4 @@ fn roles_are_reported_by_hello() {
     let reply = client.run("admin", doc! { "hello": 1 }).unwrap();
     assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 999);
     assert!(reply.contains_key("tags"));
-}
-
-#[test]
-fn topology_version_can_be_lowered() {
-    let server = start();
-    let mut client = connect(&server);
-    server.update_state(|_| {});
-    let newer = client.hello("app").unwrap();
-    client.send(0, awaitable(&newer, 3_600_000)).unwrap();
-    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
-    server.set_topology_version(server.topology_version().process_id, 0);
-    assert_eq!(counter(&client.read().unwrap().body), 0);
 }

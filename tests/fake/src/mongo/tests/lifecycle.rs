@@ -39,8 +39,7 @@ fn drop_resets_connections_and_frees_the_port() {
 
 #[test]
 fn refusing_keeps_open_connections() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     client.hello("app").unwrap();
     server.refuse().unwrap();
     server.refuse().unwrap();
@@ -103,8 +102,7 @@ fn killed_server_resets_all_and_refuses() {
 
 #[test]
 fn restarted_server_is_another_process_on_the_same_port() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     client.run("db", doc! { "insert": "c", "documents": [{}] }).unwrap();
     server.update_state(|_| {});
     let before = client.hello("app").unwrap();
@@ -221,8 +219,7 @@ fn connections_beyond_the_limit_are_closed() {
 
 #[test]
 fn connections_are_counted_and_the_last_closed_ones_kept() {
-    let server = start();
-    let mut client = connect(&server);
+    let (server, mut client) = connected();
     client.hello("app").unwrap();
     client.run("admin", ping()).unwrap();
     let port = client.stream().local_addr().unwrap().port();

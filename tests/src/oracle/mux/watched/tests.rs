@@ -1,16 +1,12 @@
-//! For each id, a difference between the pool and the model that breaks only that invariant.
+//! What is left at the end, and runs with one falsified output.
 
 pub(super) mod falsified;
 
-use super::{Watched, difference};
-use crate::machines::mux::Event;
-use crate::model::mux::{Model, Room};
+use super::Watched;
 use crate::sim::caught;
 use core::time::Duration;
 use poolhouse_core::Instant;
-use poolhouse_core::mux::{
-    Acquire, AcquireError, HostOptions, MuxAction, MuxClosed, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Written,
-};
+use poolhouse_core::mux::{Acquire, HostOptions, MuxAction, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Written};
 
 const NOW: Instant = Instant::from_nanos(1_000_000);
 
@@ -48,31 +44,6 @@ fn breaks<T>(id: &str, call: impl FnOnce() -> T) {
 }
 
 #[test]
-fn state_and_results_that_differ_break_their_invariants() {
-    let (mut watched, _) = open();
-    drop(watched.mux.acquire(NOW, None, &mut ()));
-    breaks("P1", || watched.poll_action(NOW));
-    let (mut watched, _) = open();
-    let other = MuxOptions { heartbeat_interval: Duration::from_millis(1), ..options() };
-    watched.mux.reconfigure(NOW, other.validate().expect("valid options"), &mut ());
-    breaks("P20", || watched.poll_action(NOW));
-    let (mut watched, conn) = open();
-    drop(watched.mux.acquire(NOW, None, &mut ()));
-    breaks("M2", || watched.handle_reply(NOW, conn, 0, &mut ()));
-    let mut watched = new();
-    let _establish = watched.mux.poll_action(NOW);
-    breaks("M6", || watched.poll_action(NOW));
-    let (mut watched, _) = open();
-    watched.mux.close(NOW, &mut ());
-    breaks("M5", || watched.acquire(NOW, None, &mut ()));
-    let mut watched = new();
-    let _waiting = watched.acquire(NOW, None, &mut ());
-    let (waiter, _) = watched.waiters()[0];
-    watched.mux.cancel(NOW, waiter, &mut ());
-    breaks("M4", || watched.claim(NOW, waiter));
-}
-
-#[test]
 fn requests_that_are_left_break_m5_and_m6() {
     let mut watched = new();
     let _waiting = watched.acquire(NOW, None, &mut ());
@@ -86,41 +57,4 @@ fn requests_that_are_left_break_m5_and_m6() {
     let Ok(Acquire::Granted(stream)) = watched.acquire(NOW, None, &mut ()) else { panic!("a connection is open") };
     watched.release(NOW, stream, Written::No, &mut ()).expect("its own");
     watched.assert_peace();
-}
-
-#[test]
-fn events_that_differ_break_their_invariants() {
-    let acquired = |conn| Event::Acquired(conn, 1, Duration::ZERO);
-    let failed = |error| Event::Failed(error, Duration::ZERO);
-    let late = failed(AcquireError::TimedOut { in_flight: 1, queued: 1 });
-    let missing = [
-        (Event::Reply(1, 1), "M2"),
-        (Event::Late(1, 1), "M2"),
-        (Event::Unknown(1, 1), "M2"),
-        (Event::Orphaned(1, 1, 1), "M3"),
-        (Event::Retired(1, 1), "M3"),
-        (failed(AcquireError::Closed), "M4"),
-        (acquired(1), "M5"),
-        (Event::Queued(1), "M5"),
-        (Event::Trashed(1, 1), "M6"),
-        (Event::HeartbeatStarted(1), "M6"),
-        (late, "P19"),
-    ];
-    let closed = |in_flight| Event::Closed(1, MuxClosed::Idle, in_flight);
-    let different = [
-        (acquired(1), acquired(2), "M6"),
-        (closed(0), closed(1), "M4"),
-        (Event::Created(2), Event::Created(3), "P6"),
-        (Event::Ready(1, Duration::ZERO), Event::Ready(1, Duration::MAX), "P32"),
-    ];
-    let model = Model::new(0, options(), Room::ENDLESS);
-    for (event, id) in missing {
-        assert_eq!(difference(&[], &[(NOW, event)], &model).id, id, "{event:?} is missing");
-    }
-    assert_eq!(difference(&[(NOW, late)], &[], &model).id, "P18");
-    for (actual, expected, id) in different {
-        let found = difference(&[(NOW, actual)], &[(NOW, expected)], &model);
-        assert_eq!(found.id, id, "{actual:?}, not {expected:?}");
-    }
-    assert_eq!(difference(&[(NOW, closed(0))], &[(Instant::ORIGIN, closed(0))], &model).id, "P25");
 }

@@ -46,20 +46,6 @@ fn removed_member_has_no_valid_configuration() {
 }
 
 #[test]
-fn removed_member_may_become_a_standalone() {
-    let set = by_hand(3);
-    let gone = secondaries(&set)[0];
-    set.remove(gone);
-    set.restart_as_standalone(gone).unwrap();
-    let reply = hello(&set, gone);
-    assert!(is(&reply, "isWritablePrimary"));
-    assert!(!reply.contains_key("setName") && !reply.contains_key("isreplicaset") && !reply.contains_key("lastWrite"));
-    assert_eq!(set.look(|view| view.role(gone)), Role::Standalone);
-    set.restart(gone).unwrap();
-    assert!(is(&hello(&set, gone), "isreplicaset"));
-}
-
-#[test]
 fn added_member_joins_and_is_named_by_the_others() {
     let set = by_hand(3);
     let new = set.add(MemberOptions::default().tags(doc! { "dc": "la" })).unwrap();

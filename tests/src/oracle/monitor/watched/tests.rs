@@ -1,3 +1,0 @@
-//! Runs with one falsified output, and what they break.
-
-pub(super) mod falsified;
