@@ -26,7 +26,7 @@ use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, Sess
 use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
-use poolhouse_cql::Consistency;
+use poolhouse_cql::{Consistency, Request};
 use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
@@ -578,6 +578,8 @@ fn session_is_inert<P: Platform + Default>() {
         session,
         |session, line| {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
+            let results = at_once(session.request_all(&[Request::Options, Request::Options]));
+            assert!(matches!(*results, [Err(RequestError::Forked), Err(RequestError::Forked)]));
             assert!(session.hosts().is_empty());
             assert!(matches!(
                 session.set_hosts(&session.options().hosts),

@@ -55,7 +55,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send;
 
     /// Returns uniform random bits, for a choice between equal candidates. They need not be
-    /// unpredictable.
+    /// unpredictable. It is called under a lock: it must not call the client, nor panic.
     fn entropy(&self) -> u32 {
         fastrand::u32(..)
     }

@@ -31,7 +31,8 @@ impl EventKinds {
     /// No events.
     pub const NONE: Self = Self(0);
     /// Events of each check-out: `ConnectionCheckOutStarted`, `ConnectionCheckOutFailed`,
-    /// `ConnectionCheckedOut` and `ConnectionCheckedIn`. Only these are emitted for each operation.
+    /// `ConnectionCheckedOut` and `ConnectionCheckedIn`. Of the events of pools, only these are
+    /// emitted for each operation.
     pub const CHECK_OUTS: Self = Self(1);
     /// All other events of pools.
     pub const POOLS: Self = Self(2);

@@ -32,7 +32,8 @@ pub trait BaseRuntime: Sized + 'static {
     /// clock. It is called under the locks of the driver: it must not call the client, nor panic.
     fn now(&self) -> Instant;
 
-    /// Returns uniform random bits, for choices among equals; they need not be secret.
+    /// Returns uniform random bits, for choices among equals; they need not be secret. It is called
+    /// under the locks of the driver: it must not call the client, nor panic.
     fn entropy(&self) -> u32;
 
     /// Returns when `now()` is at least `at`; never earlier.

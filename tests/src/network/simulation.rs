@@ -89,7 +89,7 @@ pub(super) struct Simulation {
     /// `None` once its last handle was dropped.
     pub(super) subject: Option<Subject>,
     log: Option<Arc<Mutex<Log>>>,
-    /// A subscription whose events are read whenever no task is ready.
+    /// A subscription whose events are read after each poll of a task.
     prompt: Option<Subscription>,
     /// A subscription to other events than those of check-outs, which is never read.
     _unread: Option<Subscription>,
@@ -301,8 +301,10 @@ impl Simulation {
             assert!(self.polls - before < POLLS_MAX, "tasks are ready again and again at one instant");
             runnable.run();
             self.check();
+            // A subscription keeps a limited number of events.
+            self.record();
             if self.sim.is_ready() && self.sim.with(|state| state.is_event_near() && state.comes(Kind::Busy)) {
-                return self.record();
+                return;
             }
         }
         if self.sim.with(|state| core::mem::take(&mut state.is_disturbed) && !state.is_timer_late())

@@ -211,6 +211,8 @@ impl<P: Platform> RequestAll<'_, P> {
 
     /// Fails the requests that have no result.
     fn fail_all(&mut self, error: &RequestError) {
+        // In the child of a fork, the first poll ends here.
+        self.results.get_or_insert_with(|| self.requests.iter().map(|_| None).collect());
         for index in 0..self.requests.len() {
             self.finish(index, Err(error.clone()));
         }

@@ -69,11 +69,9 @@ impl Change<'_> {
         requests: impl Iterator<Item = (usize, Message<'r>)>,
         deadline: Option<Instant>,
     ) -> u32 {
-        let slot = batch.unwrap_or_else(|| {
-            let slot = self.take_slot();
-            self.put_deadline(slot, deadline);
-            slot
-        });
+        let slot = batch.unwrap_or_else(|| self.take_slot());
+        // Also for a known batch: its deadline may have expired since its last requests began.
+        self.put_deadline(slot, deadline);
         let mut batch = self.take_batch(slot).unwrap_or_default();
         for (index, message) in requests {
             match self.start(message, deadline) {

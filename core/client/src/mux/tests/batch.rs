@@ -179,6 +179,24 @@ fn batch_times_out_in_every_state() {
     assert!(rig.is_idle());
 }
 
+/// Another task may end the requests of a batch before the batch adds more, with a time that it
+/// has read earlier.
+#[test]
+fn requests_that_a_batch_adds_after_its_deadline_time_out() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    rig.establish();
+    let at = rig.now.saturating_add(Duration::from_millis(10));
+    let batch = rig.begin_all(None, 0..2, Some(at));
+    rig.now = at;
+    rig.step(|change| change.expire());
+    rig.begin_all(Some(batch), 2..4, Some(at));
+    assert_eq!(rig.host.armed(), Some(at));
+    rig.step(|change| change.expire());
+    let outcomes = rig.outcomes(batch, Waker::noop());
+    let is_late = |(_, outcome): &(usize, Outcome)| matches!(outcome, Err(Failure::TimedOut { .. }));
+    assert_eq!((outcomes.len(), outcomes.iter().all(is_late)), (4, true));
+}
+
 /// A request that waits has one outcome, although its wait ends before the batch takes the news.
 #[test]
 fn request_of_a_closed_pool_has_one_outcome() {
