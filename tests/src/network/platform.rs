@@ -414,6 +414,7 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let id = self.link;
         self.sim.with(|state| {
+            state.cut_write.take_if(|cut| *cut == id);
             let near = &mut state.net.links.get_mut(&id).expect("an open socket").near;
             if near.is_reset {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -438,6 +439,9 @@ impl AsyncWrite for Socket {
             let is_short = state.comes(Kind::ShortWrite);
             let count = if is_short { state.draws.host.index(buf.len()) + 1 } else { buf.len() };
             state.send(id, &buf[..count]);
+            if count < buf.len() {
+                state.cut_write = Some(id);
+            }
             Poll::Ready(Ok(count))
         })
     }

@@ -287,7 +287,11 @@ impl Simulation {
 
     /// Fails if the last poll or event was wrong.
     fn check(&self) {
-        let violation = self.sim.with(|state| state.violation.take());
+        let violation = self.sim.with(|state| {
+            let cut =
+                state.cut_write.take().map(|id| format!("P51: connection {id}: the rest of a message is not written"));
+            state.violation.take().or(cut)
+        });
         if let Some(text) = PANIC.take().or(violation) {
             panic!("{text}");
         }

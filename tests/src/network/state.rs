@@ -111,6 +111,8 @@ pub(super) struct State {
     pub(super) broken_closed_at: u64,
     /// Connection attempts to members that stay dead.
     pub(super) dead_dials: BTreeMap<usize, u32>,
+    /// The connection whose last write was short. The rest is written in the same poll of the task.
+    pub(super) cut_write: Option<u64>,
     /// A violation that was found in a call of the client, which must return.
     pub(super) violation: Option<String>,
 }
@@ -152,6 +154,7 @@ impl State {
             attempts: Attempts::default(),
             broken_closed_at: 0,
             dead_dials: BTreeMap::new(),
+            cut_write: None,
             violation: None,
         }
     }
@@ -346,6 +349,7 @@ impl State {
     pub(super) fn close_link(&mut self, id: u64) {
         let Some(gone) = self.net.links.remove(&id) else { return };
         self.affect(|| format!("connection {id} is closed"));
+        self.cut_write.take_if(|cut| *cut == id);
         self.trace_line(|| format!("{id} is closed"));
         if gone.is_broken {
             self.broken_closed_at = self.now;
