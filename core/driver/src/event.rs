@@ -52,7 +52,7 @@ impl EventKinds {
         self.0 & other.0 != 0
     }
 
-    /// The kinds of a set whose [`EventKinds::to_bits`] these are.
+    /// The inverse of [`EventKinds::to_bits`].
     #[cfg(feature = "std")]
     pub(super) const fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
@@ -167,8 +167,8 @@ impl core::fmt::Display for Event {
 /// panic of another method, or without `std`, unwinds through the driver, which may lose a
 /// connection or an action.
 pub trait Publish: Clone {
-    /// The kinds of events that have a subscriber. Others are not published, and a check-out costs
-    /// nothing in addition unless [`EventKinds::CHECK_OUTS`] is among them.
+    /// The kinds of events that have a subscriber. Others are not published. Without
+    /// [`EventKinds::CHECK_OUTS`] among them, a check-out emits no event and reads no clock for one.
     fn kinds(&self) -> EventKinds;
 
     /// Stores an event.

@@ -54,16 +54,18 @@ impl WakerSlot {
 pub(super) struct Window<R: Runtime> {
     /// `None` if the servers have to be found.
     key: Option<(ReadMode, Duration)>,
+    /// The server, if it is the only one: most deployments have one that accepts writes.
+    sole: Option<R::ServerHandle>,
     servers: <R::Topology as topology::Memory>::PerServer<ServerId>,
 }
 
 impl<R: Runtime> Window<R> {
     pub(super) fn new() -> Self {
-        Self { key: None, servers: Store::empty() }
+        Self { key: None, sole: None, servers: Store::empty() }
     }
 
-    pub(super) const fn forget(&mut self) {
-        self.key = None;
+    pub(super) fn forget(&mut self) {
+        (self.key, self.sole) = (None, None);
     }
 
     /// Finds the servers again. The memory is kept, so this allocates only if there are more servers
@@ -89,27 +91,41 @@ fn key_of(criteria: &SelectionCriteria<'_>) -> (ReadMode, Duration) {
 }
 
 impl<R: Runtime> State<R> {
+    /// The only suitable server for a plain request, if it is known.
+    #[inline]
+    fn sole(&self, request: &SelectionRequest<'_>) -> Option<R::ServerHandle> {
+        let key = key_of(&request.criteria);
+        let window = &self.windows[usize::from(key.0 != ReadMode::Primary)];
+        if window.key == Some(key) { window.sole.clone() } else { None }
+    }
+
     /// [`State::select`] for a plain request, without a search unless the description has changed;
     /// `None` if no server is suitable.
+    #[inline(never)]
     fn choose(&mut self, request: &SelectionRequest<'_>, entropy: impl FnOnce() -> u32) -> Option<R::ServerHandle> {
-        let Self { windows: [primary, other], control, servers, closed, .. } = self;
+        let Self { windows, control, servers, closed, .. } = self;
         let key = key_of(&request.criteria);
-        let window = if key.0 == ReadMode::Primary { primary } else { other };
+        let window = &mut windows[usize::from(key.0 != ReadMode::Primary)];
         if window.key != Some(key) {
             let description = control.topology().description();
             if *closed || !description.is_compatible() {
                 return None;
             }
+            window.forget();
             window.find(description, &request.criteria);
         }
-        let window = window.servers.slots();
+        let Window { sole, servers: window, .. } = window;
+        let window = window.slots();
         let server_at = |place: usize| {
             let id = *window.get(place)?;
             let entry = servers.slots().get(id.index() as usize)?.as_ref()?;
             (entry.id == id).then_some(&entry.server)
         };
         let drawn = if window.len() < 2 { None } else { draw_two(window.len(), entropy()) };
-        let Some((first, second)) = drawn else { return server_at(0).cloned() };
+        let Some((first, second)) = drawn else {
+            *sole = server_at(0).cloned();
+            return sole.clone();
+        };
         let (one, other) = (server_at(first)?, server_at(second)?);
         Some(if other.operation_count() < one.operation_count() { other.clone() } else { one.clone() })
     }
@@ -187,7 +203,7 @@ impl<R: Runtime> ClientCore<R> {
         if !request.is_plain() {
             return Ok(None);
         }
-        Ok(self.state.with(|state| state.choose(request, || self.runtime().entropy())))
+        Ok(self.state.with(|state| state.sole(request).or_else(|| state.choose(request, || self.runtime().entropy()))))
     }
 
     /// With a heap, the future is boxed: few operations wait for a server, and the futures of the

@@ -98,7 +98,7 @@ impl Subscribers {
     /// Subscribes to the events of these kinds that pass a filter. After [`Subscribers::close`], and
     /// in the child of a fork, the subscription has no events.
     ///
-    /// - `kinds`: events of other kinds cost nothing.
+    /// - `kinds`: events of other kinds are not stored, and `filter` is not called for them.
     /// - `limit`: the maximum number of events that are kept for a reader that lags; at least 1.
     ///   Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of the state that is being changed, so it must only

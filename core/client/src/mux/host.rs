@@ -42,8 +42,8 @@ const UNSENT: u32 = u32::MAX - 1;
 /// does not read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The maximum number of deadlines that one call of [`Change::expire`] handles. More would delay the
-/// other users of the host.
+/// The maximum number of deadlines that one call of [`Change::expire`] handles; that of a batch
+/// counts once. More would delay the other users of the host.
 const EXPIRE_MAX: usize = 1024;
 
 /// A host of a session.

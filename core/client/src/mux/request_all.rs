@@ -28,10 +28,10 @@ impl<P: Platform> Session<P> {
     /// [`Session::request`]: it waits for a stream id, goes to the next host if a host does not take
     /// it, and succeeds or fails. The requests that the first host does not take are divided among
     /// the other hosts. The limits of the pools apply: at each host, the requests beyond
-    /// `max_requests_per_connection` wait, at most `max_queue_size` of them.
+    /// `max_requests_per_connection` wait, at most `max_queue_size` of them. All requests begin at
+    /// once: if no host takes one because its queue is full, its result is [`RequestError::NoHost`].
     ///
-    /// - `requests`: as [`Session::request`] takes them, any number. Servers execute them in any
-    ///   order.
+    /// - `requests`: as [`Session::request`] takes them. Servers execute them in any order.
     ///
     /// Dropping the future cancels the requests without a result, as with [`Session::request`], and
     /// drops the results.

@@ -18,6 +18,8 @@ use poolhouse_driver::register;
 pub(super) struct Batch {
     /// The slots of its requests. After a request has ended, another one may have its slot.
     slots: Vec<u32>,
+    /// The number of requests that have not ended.
+    running: usize,
     /// The slots of requests that the pool's queue has released: granted an id, or failed.
     granted: Vec<u32>,
     /// The outcomes that the future has not taken, each with the index of its request.
@@ -78,6 +80,7 @@ impl Change<'_> {
                 Ok(started) => {
                     self.state.slots[started as usize].member = Some(Member { batch: slot, index });
                     batch.slots.push(started);
+                    batch.running += 1;
                 }
                 Err(failure) => batch.outcomes.push((index, Err(failure))),
             }
@@ -117,8 +120,14 @@ impl Change<'_> {
     /// Cancels the requests of a batch that have not ended, and drops the outcomes.
     pub(in crate::mux) fn cancel_all(&mut self, batch: u32) {
         let Some(cancelled) = self.take_batch(batch) else { return };
+        // If all have ended, no slot is searched.
+        let mut running = cancelled.running;
         for slot in cancelled.slots {
+            if running == 0 {
+                break;
+            }
             if self.is_member(slot, batch) {
+                running -= 1;
                 self.cancel(slot);
             }
         }
@@ -143,6 +152,7 @@ impl Change<'_> {
     pub(super) fn end_member(&mut self, member: Member, outcome: Outcome) {
         if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
             batch.outcomes.push((member.index, outcome));
+            batch.running -= 1;
             self.effects.wake(waker);
         }
     }
