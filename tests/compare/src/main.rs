@@ -10,6 +10,7 @@ mod callgrind;
 mod clients;
 mod measure;
 mod mux;
+mod platform;
 mod plot;
 mod pools;
 mod process;

@@ -4,8 +4,9 @@
 //! - uncontended: one thread, and a connection is always available. Futures are ready at their
 //!   first poll, except those of mobc.
 //! - contended: 64 tasks, 10 connections. Each connection is kept for one turn of the executor,
-//!   with one turn between. It runs on one thread and on two, on the runtime that each pool
-//!   requires; pools without a requirement run on both runtimes.
+//!   with one turn between. It runs on 1 to 64 threads, on the runtime that each pool
+//!   requires; pools without a requirement run on both runtimes. With more threads than cores, the
+//!   system takes cores away from threads that hold a lock.
 //! - memory: bytes for each idle connection and each waiter.
 
 mod contended;
@@ -22,7 +23,7 @@ use crate::process::{Kind, Server, worker};
 use crate::report::Section;
 use crate::settings::Settings;
 use core::net::SocketAddr;
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_client::{Client, ClientOptions, Platform};
 
 pub(crate) use uncontended::repeat;
 
@@ -34,11 +35,13 @@ pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("pools");
     section.append(worker("pools-uncontended", 1, Some(&server), settings));
-    for threads in [1, 2] {
+    for threads in [1, 2, 4, 16, 64] {
         section.append(worker("pools-contended", threads, Some(&server), settings));
     }
     section.append(worker("pools-memory", 1, None, settings));
-    section.note("A check-out of poolhouse-smol also selects a server; those of the other pools do not. Its connections are idle sockets.");
+    section.note(
+        "Client::check_out also selects a server; those of the other pools do not. Its connections are idle sockets.",
+    );
     section.note("mobc returns a connection by a separate task, for which the next check-out waits.");
     section.note("The floor and the core behind a lock have no timer for their deadlines, because none is reached.");
     section
@@ -65,7 +68,7 @@ pub(crate) fn instructions() -> Section {
 }
 
 /// A client with all connections established and without event subscribers.
-async fn client(server: SocketAddr) -> Client {
+async fn client<P: Platform + Default>(server: SocketAddr) -> Client<P> {
     poolhouse_tests::exchange::warm_client(ClientOptions::new(server.to_string()), CONNECTIONS, None).await
 }
 

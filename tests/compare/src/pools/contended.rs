@@ -6,10 +6,12 @@ use super::others::{self, Numbers, Shell};
 use super::peer::{LIMIT, Peer, cycle, warm};
 use super::{CONNECTIONS, client, tokio};
 use crate::measure::{Rounds, Waits, jain, median};
+use crate::platform::Tokio;
 use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use core::time::Duration;
+use poolhouse_smol::Smol;
 use std::time::Instant;
 
 const TASKS: usize = 64;
@@ -35,6 +37,7 @@ enum Place<'r> {
 
 pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Section {
     let runtime: &'static _ = Box::leak(Box::new(tokio(threads)));
+    let _entered = runtime.enter();
     let mut cases = cases(server, runtime);
     let turn = settings.turn();
     let mut tallies: Vec<Vec<Tally>> = cases.iter().map(|_| Vec::new()).collect();
@@ -81,21 +84,32 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
 fn cases(server: SocketAddr, runtime: &'static ::tokio::runtime::Runtime) -> Vec<Case> {
     let (smol, tokio) = (Place::Smol, Place::Tokio(runtime));
     let count = CONNECTIONS as usize;
-    let client = smol::block_on(client(server));
-    let shell = |limit| Shell { client: client.clone(), limit };
+    let on_smol = |limit| Shell::<Smol> { client: smol::block_on(client(server)), limit };
+    let on_tokio = |limit| Shell::<Tokio> { client: runtime.block_on(client(server)), limit };
     let r2d2 = others::r2d2(CONNECTIONS);
     vec![
         case_of("floor (smol)", Floor::new(u64::from(CONNECTIONS)), smol),
         case_of("floor (tokio)", Floor::new(u64::from(CONNECTIONS)), tokio),
         case_of("poolhouse-core behind a mutex (smol)", Locked::new(CONNECTIONS), smol),
         case_of("poolhouse-core behind a mutex (tokio)", Locked::new(CONNECTIONS), tokio),
-        case_of("poolhouse-smol, Client::check_out (smol)", shell(None), smol),
-        case_of("poolhouse-smol, with a time limit (smol)", shell(Some(LIMIT)), smol),
+        case_of("Poolhouse, Pool::get (smol)", others::pool::<Smol>(CONNECTIONS, None), smol),
+        case_of("Poolhouse, Pool::get (tokio)", others::pool::<Tokio>(CONNECTIONS, None), tokio),
+        case_of(
+            "Poolhouse, Pool::get, with a time limit (tokio)",
+            others::pool::<Tokio>(CONNECTIONS, Some(LIMIT)),
+            tokio,
+        ),
+        case_of("Poolhouse, Client::check_out (smol)", on_smol(None), smol),
+        case_of("Poolhouse, Client::check_out (tokio)", on_tokio(None), tokio),
+        case_of("Poolhouse, Client::check_out, with a time limit (smol)", on_smol(Some(LIMIT)), smol),
+        case_of("Poolhouse, Client::check_out, with a time limit (tokio)", on_tokio(Some(LIMIT)), tokio),
         case_of("deadpool (smol)", others::deadpool(count, None), smol),
         case_of("deadpool (tokio)", others::deadpool(count, None), tokio),
         case_of("deadpool, with a time limit (tokio)", others::deadpool(count, Some(LIMIT)), tokio),
         case_of("bb8 (tokio)", runtime.block_on(others::bb8(CONNECTIONS)), tokio),
         case_of("mobc (tokio)", others::mobc(u64::from(CONNECTIONS)), tokio),
+        case_of("qp (smol)", others::qp(count), smol),
+        case_of("qp (tokio)", others::qp(count), tokio),
         ("r2d2 (a thread for each task)", Box::new(move |turn| threads(&r2d2, turn))),
     ]
 }

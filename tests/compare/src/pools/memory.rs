@@ -9,6 +9,7 @@ use crate::allocator::counted;
 use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::task::{Context, Waker};
+use poolhouse_smol::Smol;
 
 /// A power of two, at which buffers that double their capacity are full.
 const COUNT: u32 = 1_024;
@@ -23,12 +24,14 @@ pub(super) fn run(_: &Settings) -> Section {
     let threads = found.bytes as f64 / f64::from(COUNT);
     drop(pool);
     let count = COUNT as usize;
-    let rows: [(&str, [f64; 3]); 5] = [
+    let rows: [(&str, [f64; 3]); 7] = [
         ("floor: mutex, FIFO hand-off, timer wheel", bytes(&runtime, || Floor::new(u64::from(COUNT)))),
         ("poolhouse-core behind a mutex", bytes(&runtime, || Locked::new(COUNT))),
+        ("Poolhouse, Pool::get", bytes(&runtime, || others::pool::<Smol>(COUNT, None))),
         ("deadpool", bytes(&runtime, || others::deadpool(count, None))),
         ("bb8", bytes(&runtime, || runtime.block_on(others::bb8(COUNT)))),
         ("mobc", bytes(&runtime, || others::mobc(u64::from(COUNT)))),
+        ("qp", bytes(&runtime, || others::qp(count))),
     ];
     for (name, figures) in rows {
         table.row(name, &figures);

@@ -1,10 +1,11 @@
-//! Other projects' pools, with connections that do nothing, and Poolhouse's client.
+//! Other projects' pools and Poolhouse's, with connections that do nothing, and Poolhouse's client.
 
 use super::peer::{LIMIT, Peer};
 use core::convert::Infallible;
 use core::time::Duration;
 use mobc::async_trait;
-use poolhouse_smol::{Client, Connection};
+use poolhouse_client::pool::{Manager, Pool, Pooled};
+use poolhouse_client::{Client, Connection, Platform};
 
 /// A manager that creates numbers, which are always healthy.
 #[derive(Clone, Copy, Debug)]
@@ -129,22 +130,88 @@ impl r2d2::ManageConnection for Numbers {
     }
 }
 
+#[qp::async_trait]
+impl qp::resource::Manage for Numbers {
+    type Output = u64;
+    type Error = Infallible;
+
+    async fn try_create(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+}
+
+/// qp, which has no time limits and no queue of waiters in their order.
+pub(crate) fn qp(connections: usize) -> Qp {
+    Qp(qp::Pool::new(Numbers, connections))
+}
+
+#[derive(Clone)]
+pub(crate) struct Qp(qp::Pool<Numbers>);
+
+impl Peer for Qp {
+    type Held<'a> = qp::Pooled<'a, Numbers>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        // Unchecked: `acquire` boxes a future for the check of the connection.
+        match self.0.acquire_unchecked().await {
+            Ok(held) => held,
+            Err(error) => match error {},
+        }
+    }
+}
+
 /// r2d2, which blocks threads and limits each wait.
 pub(crate) fn r2d2(connections: u32) -> r2d2::Pool<Numbers> {
     let builder = r2d2::Pool::builder().max_size(connections).connection_timeout(LIMIT).test_on_check_out(false);
     builder.build(Numbers).expect("connections that are always healthy")
 }
 
-/// Poolhouse's client on smol: a check-out includes server selection, and the connections are real.
-#[derive(Clone)]
-pub(crate) struct Shell {
-    pub(crate) client: Client,
+impl Manager for Numbers {
+    type Connection = u64;
+    type Error = Infallible;
+
+    async fn connect(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+}
+
+/// Poolhouse's pool of any connections; `limit` is the time limit of a check-out.
+pub(crate) fn pool<P: Platform + Default>(connections: u32, limit: Option<Duration>) -> Generic<P> {
+    let builder = Pool::builder(Numbers).max_size(connections).max_connecting(connections).wait_timeout(limit);
+    Generic(builder.idle_timeout(None).max_lifetime(None).build().expect("valid options"))
+}
+
+pub(crate) struct Generic<P: Platform>(Pool<Numbers, P>);
+
+impl<P: Platform> Clone for Generic<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P: Platform> Peer for Generic<P> {
+    type Held<'a> = Pooled<Numbers, P>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        self.0.get().await.expect("no wait reaches the time limit")
+    }
+}
+
+/// Poolhouse's client: a check-out includes server selection, and the connections are real.
+pub(crate) struct Shell<P: Platform> {
+    pub(crate) client: Client<P>,
     /// Time limit of a check-out.
     pub(crate) limit: Option<Duration>,
 }
 
-impl Peer for Shell {
-    type Held<'a> = Connection<'a>;
+impl<P: Platform> Clone for Shell<P> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), limit: self.limit }
+    }
+}
+
+impl<P: Platform> Peer for Shell<P> {
+    type Held<'a> = Connection<'a, P>;
 
     async fn get(&self) -> Self::Held<'_> {
         let connection = match self.limit {

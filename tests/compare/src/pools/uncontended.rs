@@ -12,6 +12,7 @@ use core::hint::black_box;
 use core::net::SocketAddr;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOut, Health, OnHeap, Pool, PoolId};
+use poolhouse_smol::Smol;
 
 /// The cases by name. The first is the baseline.
 pub(super) const NAMES: &[(&str, &str)] = &[
@@ -19,12 +20,15 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("floor-lazy", "floor that reads no clock"),
     ("core", "poolhouse-core, no lock, no clock"),
     ("locked", "poolhouse-core behind a mutex"),
-    ("shell", "poolhouse-smol, Client::check_out"),
-    ("shell-limited", "poolhouse-smol, with a time limit"),
+    ("pool", "Poolhouse, Pool::get"),
+    ("pool-limited", "Poolhouse, Pool::get with a time limit"),
+    ("client", "Poolhouse, Client::check_out"),
+    ("client-limited", "Poolhouse, Client::check_out with a time limit"),
     ("deadpool", "deadpool"),
     ("deadpool-limited", "deadpool, with a time limit"),
     ("bb8", "bb8"),
     ("mobc", "mobc"),
+    ("qp", "qp"),
     ("r2d2", "r2d2"),
 ];
 
@@ -58,18 +62,21 @@ pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
 
 fn case(name: &str, server: SocketAddr, runtime: &::tokio::runtime::Runtime) -> Case {
     let count = CONNECTIONS as usize;
-    let shell = |limit| Shell { client: smol::block_on(client(server)), limit };
+    let shell = |limit| Shell::<Smol> { client: smol::block_on(client(server)), limit };
     match name {
         "floor" => case_of(Floor::new(u64::from(CONNECTIONS)), runtime),
         "floor-lazy" => case_of(Floor::lazy(u64::from(CONNECTIONS)), runtime),
         "core" => bare(),
         "locked" => case_of(Locked::new(CONNECTIONS), runtime),
-        "shell" => case_of(shell(None), runtime),
-        "shell-limited" => case_of(shell(Some(LIMIT)), runtime),
+        "pool" => case_of(others::pool::<Smol>(CONNECTIONS, None), runtime),
+        "pool-limited" => case_of(others::pool::<Smol>(CONNECTIONS, Some(LIMIT)), runtime),
+        "client" => case_of(shell(None), runtime),
+        "client-limited" => case_of(shell(Some(LIMIT)), runtime),
         "deadpool" => case_of(others::deadpool(count, None), runtime),
         "deadpool-limited" => case_of(others::deadpool(count, Some(LIMIT)), runtime),
         "bb8" => case_of(runtime.block_on(others::bb8(CONNECTIONS)), runtime),
         "mobc" => case_of(others::mobc(u64::from(CONNECTIONS)), runtime),
+        "qp" => case_of(others::qp(count), runtime),
         "r2d2" => {
             let pool = others::r2d2(CONNECTIONS);
             Box::new(move |times| ns_each(times, || drop(black_box(pool.get().expect("a connection is available")))))
