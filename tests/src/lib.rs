@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod canon;
+pub mod cassandra;
 pub mod cmap;
 pub mod contract;
 pub mod cql_exchange;

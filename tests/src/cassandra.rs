@@ -1,0 +1,194 @@
+//! Starts and controls a real Cassandra node for the tests that need one.
+//!
+//! `tests/scripts/cassandra` installs Cassandra and runs a node. The environment variable
+//! `CASSANDRA` names the folder with its jars; `./tests/run` provisions it. A [`Cassandra`] has a
+//! separate port and folder; dropping it, also by a panic, ends the process by its id and removes
+//! the folder.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use std::{env, fs, io, thread};
+
+use crate::mongod::{Scratch, pick_port};
+
+/// The environment variable that names the folder with the jars.
+pub const CASSANDRA: &str = "CASSANDRA";
+
+/// The environment variable in which a script stores the reason why there is no Cassandra.
+const CASSANDRA_MISSING: &str = "CASSANDRA_MISSING";
+
+/// The script that runs a node.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/cassandra");
+
+/// The line of a node's log after which it accepts clients.
+const READY: &str = "Starting listening for CQL clients";
+
+/// The line of a new node's log after which it accepts the password of its user.
+const USER_CREATED: &str = "Created default superuser role";
+
+/// Time limit of a start. An idle machine needs 10 s.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Time limit of an orderly shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Returns the folder with the jars of the Cassandra to test with.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn available() -> Result<PathBuf, String> {
+    let Some(value) = env::var_os(CASSANDRA).filter(|value| !value.is_empty()) else {
+        let why = env::var(CASSANDRA_MISSING).unwrap_or_else(|_| format!("{CASSANDRA} is not set"));
+        return Err(format!("no Cassandra ({why})"));
+    };
+    let path = crate::spec::resolve(Path::new(&value));
+    if path.is_dir() { Ok(path) } else { Err(format!("no Cassandra ({CASSANDRA} = {} is no folder)", path.display())) }
+}
+
+/// The options of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CassandraOptions<'a> {
+    /// Whether clients need a password; user and password are `cassandra`.
+    pub requires_password: bool,
+    /// Further lines of `cassandra.yaml`.
+    pub more: &'a str,
+}
+
+/// A node used by one test: a cluster of its own.
+#[derive(Debug)]
+pub struct Cassandra {
+    // Fields are dropped in this order: the process ends before its folder is removed.
+    process: Option<Process>,
+    command: Command,
+    port: u16,
+    scratch: Scratch,
+}
+
+/// A child process; killed and reaped when dropped.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The errors mean that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Cassandra {
+    /// Starts a node and waits until it accepts clients.
+    ///
+    /// # Errors
+    /// The reason why it does not, with the end of its log.
+    pub fn start(options: CassandraOptions<'_>) -> Result<Self, String> {
+        let jars = available()?;
+        let scratch = Scratch::create().map_err(|error| error.to_string())?;
+        let port = pick_port().map_err(|error| error.to_string())?;
+        let mut command = Command::new(SCRIPT);
+        command.arg(scratch.data()).arg(Ipv4Addr::LOCALHOST.to_string()).arg(port.to_string());
+        command.env(CASSANDRA, jars).env("MORE", options.more).stdin(Stdio::null());
+        if options.requires_password {
+            command.env("AUTHENTICATOR", "PasswordAuthenticator");
+        }
+        let mut node = Self { process: None, command, port, scratch };
+        node.restart()?;
+        if options.requires_password {
+            node.wait_for(USER_CREATED)?;
+        }
+        Ok(node)
+    }
+
+    /// Returns the address for clients; the same after a restart.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Starts the node again on the same port and data, and waits until it accepts clients; kills it
+    /// first if it is running.
+    ///
+    /// # Errors
+    /// The reason why it does not, with the end of its log.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.kill();
+        let output = self.scratch.path().join("output");
+        // Only the log of this start is searched.
+        let _ = fs::remove_file(&output);
+        let file = self.scratch.output().map_err(text("opening the log"))?;
+        let errors = file.try_clone().map_err(text("opening the log"))?;
+        let child = self.command.stdout(file).stderr(errors).spawn().map_err(text("starting Cassandra"))?;
+        let process = self.process.insert(Process(child));
+        self.scratch.record_pid(process.0.id()).map_err(text("storing the process id"))?;
+        self.wait_for(READY)
+    }
+
+    /// Waits until the log has this line.
+    fn wait_for(&mut self, line: &str) -> Result<(), String> {
+        let output = self.scratch.path().join("output");
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !fs::read_to_string(&output).is_ok_and(|log| log.contains(line)) {
+            let process = self.process.as_mut().ok_or("Cassandra is not running")?;
+            let ended = process.0.try_wait().map_err(text("waiting for Cassandra"))?;
+            if ended.is_some() || Instant::now() >= deadline {
+                return Err(format!("Cassandra did not start ({ended:?}): {}", self.scratch.log_tail()));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Ends the process at once (SIGKILL). No-op if it is not running.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Stops the process (SIGSTOP): connecting still succeeds, but it sends no bytes.
+    ///
+    /// # Errors
+    /// The process is not running.
+    pub fn stop(&self) -> Result<(), String> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Continues a stopped process (SIGCONT).
+    ///
+    /// # Errors
+    /// The process is not running.
+    pub fn cont(&self) -> Result<(), String> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Shuts the process down (SIGTERM), and waits for its end.
+    ///
+    /// # Errors
+    /// The process is not running, or did not end within a minute; it is killed then.
+    pub fn shutdown(&mut self) -> Result<(), String> {
+        self.signal(Signal::TERM)?;
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
+        while process.0.try_wait().map_err(text("waiting for Cassandra"))?.is_none() {
+            if Instant::now() >= deadline {
+                return Err(format!("Cassandra did not end: {}", self.scratch.log_tail()));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// The id cannot have been reused: the process is reaped only here.
+    fn signal(&self, signal: Signal) -> Result<(), String> {
+        let process = self.process.as_ref().ok_or("Cassandra is not running")?;
+        kill_process(Pid::from_child(&process.0), signal).map_err(|error| format!("signalling Cassandra: {error}"))
+    }
+}
+
+fn text(doing: &'static str) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("{doing}: {error}")
+}
