@@ -8,6 +8,7 @@
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -24,7 +25,7 @@ const CASSANDRA_MISSING: &str = "CASSANDRA_MISSING";
 /// The script that runs a node.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/cassandra");
 
-/// The line of a node's log after which it accepts clients.
+/// The line of a node's log before it accepts clients.
 const READY: &str = "Starting listening for CQL clients";
 
 /// The line of a new node's log after which it accepts the password of its user.
@@ -100,7 +101,7 @@ impl Cassandra {
         let mut node = Self { process: None, command, port, scratch };
         node.restart()?;
         if options.requires_password {
-            node.wait_for(USER_CREATED)?;
+            node.wait_until(|node| node.has_logged(USER_CREATED))?;
         }
         Ok(node)
     }
@@ -109,6 +110,12 @@ impl Cassandra {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Returns the end of its log, for messages of failing tests.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.scratch.log_tail()
     }
 
     /// Starts the node again on the same port and data, and waits until it accepts clients; kills it
@@ -126,14 +133,17 @@ impl Cassandra {
         let child = self.command.stdout(file).stderr(errors).spawn().map_err(text("starting Cassandra"))?;
         let process = self.process.insert(Process(child));
         self.scratch.record_pid(process.0.id()).map_err(text("storing the process id"))?;
-        self.wait_for(READY)
+        // The log has this line shortly before the port is open.
+        self.wait_until(|node| node.has_logged(READY) && TcpStream::connect(node.address()).is_ok())
     }
 
-    /// Waits until the log has this line.
-    fn wait_for(&mut self, line: &str) -> Result<(), String> {
-        let output = self.scratch.path().join("output");
+    fn has_logged(&self, line: &str) -> bool {
+        fs::read_to_string(self.scratch.path().join("output")).is_ok_and(|log| log.contains(line))
+    }
+
+    fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
-        while !fs::read_to_string(&output).is_ok_and(|log| log.contains(line)) {
+        while !is_ready(self) {
             let process = self.process.as_mut().ok_or("Cassandra is not running")?;
             let ended = process.0.try_wait().map_err(text("waiting for Cassandra"))?;
             if ended.is_some() || Instant::now() >= deadline {

@@ -251,7 +251,12 @@ async fn connection_has_32768_requests_in_flight(node: &mut Cassandra) {
                 rows += 1;
             }
             Err(error) => {
-                assert!(format!("{error}").contains("overload"), "{error:?}");
+                assert!(
+                    format!("{error}").contains("overload"),
+                    "{error:?}; {:?}; {}",
+                    session.hosts(),
+                    node.log_tail()
+                );
                 overloaded += 1;
             }
         }
