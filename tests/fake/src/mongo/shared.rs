@@ -178,7 +178,6 @@ impl Log {
 /// An order to one connection.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Send(Vec<u8>),
     Cut(Cut),
     /// Close in an orderly way after the reply in progress.
     Close,
@@ -449,7 +448,7 @@ impl<'a> View<'a> {
 
     /// Returns how many times a fault of this kind was injected.
     pub fn fault_count(self, kind: FaultKind) -> u64 {
-        self.inner.faults.counts().into_iter().find(|(each, _)| *each == kind).map_or(0, |(_, count)| count)
+        self.inner.faults.count_of(kind)
     }
 
     /// Returns how many times the fail point of this name has fired since the process started.
