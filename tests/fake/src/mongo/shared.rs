@@ -451,11 +451,6 @@ impl<'a> View<'a> {
         self.inner.faults.count_of(kind)
     }
 
-    /// Returns how many times the fail point of this name has fired since the process started.
-    pub fn fail_point_count(self, name: &str) -> u64 {
-        self.inner.fail_points.fired(name)
-    }
-
     /// Returns the logged commands, oldest first. Decodes each body: not for hot loops.
     pub fn log(self) -> impl Iterator<Item = Received> + 'a {
         self.inner.log.records.iter().map(|record| Received {
