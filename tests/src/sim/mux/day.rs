@@ -1,6 +1,6 @@
 //! A day of load in virtual time, on a pool with healthy peers. It measures the number of
-//! connections and how often one is opened. When one is opened or trashed is checked by the model in
-//! the simulated runs.
+//! connections and how often one is opened. The model of the simulated runs checks when one is
+//! opened or trashed.
 
 use crate::choices::Choices;
 use crate::rng::Rng;

@@ -57,7 +57,7 @@ impl<M: Bounded> Simulation<'_, M> {
         Some((id, progress))
     }
 
-    /// Connection and id of the requests whose progress passes the test, in this order.
+    /// Connection and id of the requests with a progress that passes the test, in this order.
     pub(super) fn all(&self, test: impl Fn(Progress) -> bool) -> Vec<(u64, u16)> {
         let requests = self.mux.model().established().flat_map(|conn| {
             let found = conn.requests.iter().filter_map(|request| self.progress(conn, request));
