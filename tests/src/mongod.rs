@@ -124,27 +124,6 @@ pub enum FailPointMode {
     AlwaysOn,
     /// Enabled for the next N commands that match.
     Times(u32),
-    /// Enabled after the next N commands that match.
-    Skip(u32),
-}
-
-/// The connection counts of `serverStatus`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerConnections {
-    /// Open connections, including that of the harness, if any ([`Self::others`] excludes it).
-    pub current: u64,
-    /// Connections that could still be opened.
-    pub available: u64,
-    /// Connections accepted since the server's start.
-    pub total_created: u64,
-}
-
-impl ServerConnections {
-    /// Returns the number of open connections without the one that requested the counts.
-    #[must_use]
-    pub fn others(&self) -> u64 {
-        self.current.saturating_sub(1)
-    }
 }
 
 /// A server used by one test.
@@ -290,46 +269,33 @@ impl Mongod {
         reply
     }
 
-    /// Returns the server's connection counts.
-    pub fn server_status_connections(&self) -> Result<ServerConnections, MongodError> {
+    /// Returns the number of open connections without the harness's own, by `serverStatus`.
+    pub fn other_connections(&self) -> Result<u64, MongodError> {
         let status = self.run_command(doc! { "serverStatus": 1 })?;
-        let connections = status.get_document("connections").ok();
-        let count = |key| {
-            let value = connections.and_then(|counts| counts.get(key));
-            let count = value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from)));
-            count
-                .and_then(|count| u64::try_from(count).ok())
-                .ok_or_else(|| MongodError::Malformed(format!("serverStatus: connections.{key} is {value:?}")))
-        };
-        Ok(ServerConnections {
-            current: count("current")?,
-            available: count("available")?,
-            total_created: count("totalCreated")?,
-        })
-    }
-
-    /// Sets the fail point `name`; `data` contains its parameters (empty when it is disabled).
-    pub fn configure_fail_point(&self, name: &str, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
-        let mut command = doc! { "configureFailPoint": name };
-        match mode {
-            FailPointMode::Off => command.insert("mode", "off"),
-            FailPointMode::AlwaysOn => command.insert("mode", "alwaysOn"),
-            FailPointMode::Times(times) => command.insert("mode", doc! { "times": i64::from(times) }),
-            FailPointMode::Skip(skip) => command.insert("mode", doc! { "skip": i64::from(skip) }),
-        };
-        if mode != FailPointMode::Off {
-            command.insert("data", data);
-        }
-        self.run_command(command).map(drop)
+        let value = status.get_document("connections").ok().and_then(|counts| counts.get("current"));
+        let count = value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from)));
+        let count = count.and_then(|count| u64::try_from(count).ok());
+        let malformed = || MongodError::Malformed(format!("serverStatus: connections.current is {value:?}"));
+        count.map(|count| count.saturating_sub(1)).ok_or_else(malformed)
     }
 
     /// Sets the fail point `failCommand`.
     ///
     /// `data` contains `failCommands` and the fault (`errorCode`, `closeConnection`,
-    /// `blockConnection` with `blockTimeMS`). Set the `appName` of the client under test in it,
-    /// else the harness's own connection is affected as well.
+    /// `blockConnection` with `blockTimeMS`); it is empty when the fail point is disabled. Set the
+    /// `appName` of the client under test in it, else the harness's own connection is affected as
+    /// well.
     pub fn fail_command(&self, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
-        self.configure_fail_point("failCommand", mode, data)
+        let mut command = doc! { "configureFailPoint": "failCommand" };
+        match mode {
+            FailPointMode::Off => command.insert("mode", "off"),
+            FailPointMode::AlwaysOn => command.insert("mode", "alwaysOn"),
+            FailPointMode::Times(times) => command.insert("mode", doc! { "times": i64::from(times) }),
+        };
+        if mode != FailPointMode::Off {
+            command.insert("data", data);
+        }
+        self.run_command(command).map(drop)
     }
 
     /// Starts the process on the chosen port and waits for its first answer; no process is left

@@ -138,7 +138,7 @@ fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
 /// The firmware has closed its connections.
 fn check_closed(server: &Mongod) -> Outcome {
     let begun = std::time::Instant::now();
-    while server.server_status_connections()?.others() > 0 {
+    while server.other_connections()? > 0 {
         if begun.elapsed() > LIMIT {
             return Err("connections are left open".into());
         }

@@ -114,7 +114,7 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         wrong.push(format!("{} documents were sent, {} are stored", wanted.len(), found.len()));
     }
     let are_closed = || {
-        let (others, sockets) = (server.server_status_connections().map(|it| it.others()), proxy.sockets());
+        let (others, sockets) = (server.other_connections(), proxy.sockets());
         let seen = format!("connections are left open: {others:?} at the server, {sockets} sockets at the proxy");
         (others.is_ok_and(|count| count == 0) && sockets == 0, seen)
     };

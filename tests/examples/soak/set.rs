@@ -354,7 +354,7 @@ fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Durat
         pooled: i64::from(pooled),
         served: all(clients_of),
         served_in_all: all(|member| {
-            let open = member.server_status_connections().ok()?.others();
+            let open = member.other_connections().ok()?;
             i64::try_from(open).ok()
         }),
     }

@@ -2,19 +2,12 @@
 //! injects faults on request.
 //!
 //! ```
-//! use core::time::Duration;
-//! use poolhouse_cql::Version;
-//! use poolhouse_fake::cql::{Act, CqlClient, CqlServer, CqlServerOptions, Order, Rule};
+//! use poolhouse_fake::cql::{Act, CqlServer, CqlServerOptions, Order, Rule};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let server = CqlServer::start(CqlServerOptions::default())?;
-//! let mut client = CqlClient::open(server.address(), Version::V5, Duration::from_secs(5))?;
-//! client.startup(None, None)?;
 //! server.add(Rule::statements(Act::Hold { count: 2, order: Order::Reversed }).text("echo "));
-//! client.query(7, "echo seven")?;
-//! client.query(8, "echo eight")?;
-//! assert_eq!(client.reply()?.cell(), Some((8, &b"eight"[..])));
-//! assert_eq!(client.reply()?.cell(), Some((7, &b"seven"[..])));
+//! println!("{}", server.address()); // for the client under test
 //! # Ok(())
 //! # }
 //! ```
@@ -22,10 +15,10 @@
 //! # Supported requests
 //!
 //! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
-//! set, REGISTER and events by [`push`](CqlServer::push), QUERY, PREPARE, EXECUTE, BATCH; all
-//! encoded and decoded by poolhouse-cql's codec, in the server's role. Other drivers (PyPI's
-//! `cassandra-driver`, the crate `scylla`) accept it as a cluster of one node, Cassandra 4.1. The
-//! prefix of a statement's text selects the reply:
+//! set, REGISTER (no events follow), QUERY, PREPARE, EXECUTE, BATCH; all encoded and decoded by
+//! poolhouse-cql's codec, in the server's role. Other drivers (PyPI's `cassandra-driver`, the crate
+//! `scylla`) accept it as a cluster of one node, Cassandra 4.1. The prefix of a statement's text
+//! selects the reply:
 //!
 //! | statement | answer |
 //! |---|---|
@@ -49,12 +42,10 @@
 //!
 //! # Faults
 //!
-//! Faults are defined by [`Rule`]s: for the whole server, for one connection, by the kind of
-//! request, or by text. In addition: [`refuse`](CqlServer::refuse) and
-//! [`resume`](CqlServer::resume) (on the same port), [`cut_all`](CqlServer::cut_all),
-//! [`pause_reading`](CqlServer::pause_reading) for back-pressure,
-//! [`set_piece_bytes`](CqlServer::set_piece_bytes) for replies in pieces,
-//! [`send_raw`](CqlServer::send_raw) for unsolicited bytes.
+//! Faults are defined by [`Rule`]s: for the whole server, by the kind of request, or by text. In
+//! addition: [`refuse`](CqlServer::refuse) and [`resume`](CqlServer::resume) (on the same port),
+//! [`cut_all`](CqlServer::cut_all), [`pause_reading`](CqlServer::pause_reading) for back-pressure,
+//! [`set_piece_bytes`](CqlServer::set_piece_bytes) for replies in pieces.
 //!
 //! # Cost
 //!
@@ -67,7 +58,6 @@
 //! Sections to read first: Native Protocol v5, all but the serialization of data types.
 
 mod body;
-mod client;
 mod connection;
 mod link;
 mod rule;
@@ -87,11 +77,10 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use poolhouse_cql::{Compression, EVENT_STREAM, EventKind, Limits, Opcode, Outgoing, Version, encode_envelope};
+use poolhouse_cql::{Compression, Version};
 
-pub use self::client::{CqlClient, CqlReply, broken_by};
 pub use self::rule::{Act, Cut, Order, Part, Rule};
-pub use self::shared::{ConnectionInfo, Counts, Received};
+pub use self::shared::{Counts, Received};
 pub use self::statement::cell_of;
 
 use self::link::Link;
@@ -173,18 +162,6 @@ impl fmt::Debug for CqlServerOptions {
             .field("read_bytes", read_bytes)
             .finish()
     }
-}
-
-/// An event, as [`CqlServer::push`] sends it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Push {
-    /// `NEW_NODE`, `REMOVED_NODE` or another change of the cluster's members.
-    Topology(String, SocketAddr),
-    /// `UP`, `DOWN`.
-    Status(String, SocketAddr),
-    /// `CREATED`, `UPDATED`, `DROPPED`, and the keyspace.
-    Keyspace(String, String),
 }
 
 /// A running server. Dropping it ends its connections and its threads.
@@ -275,7 +252,7 @@ impl CqlServer {
     }
 
     /// Removes all rules. Replies that they have delayed or held stay so, and so do connections
-    /// that are mute or not read from.
+    /// that are mute.
     pub fn clear_rules(&self) {
         self.shared.change_script(Vec::clear);
     }
@@ -305,25 +282,10 @@ impl CqlServer {
         self.shared.paused.store(true, Ordering::SeqCst);
     }
 
-    /// Resumes reading, also from connections that [`Act::StopReading`] has stopped.
+    /// Resumes reading.
     pub fn resume_reading(&self) {
         self.shared.paused.store(false, Ordering::SeqCst);
-        for link in self.shared.links() {
-            link.stopped.store(false, Ordering::SeqCst);
-        }
         self.shared.open_gate();
-    }
-
-    /// Discards all prepared statements, as a restarted node does.
-    pub fn forget_prepared(&self) {
-        self.shared.forget_prepared();
-    }
-
-    /// Ends a connection now. No-op if it has ended.
-    pub fn cut(&self, connection: u64, cut: Cut) {
-        if let Some(link) = self.shared.link(connection) {
-            link.cut(cut);
-        }
     }
 
     /// Ends all connections now.
@@ -331,24 +293,6 @@ impl CqlServer {
         for link in self.shared.links() {
             link.cut(cut);
         }
-    }
-
-    /// Sends bytes on a connection now, unmodified. No-op if it has ended.
-    pub fn send_raw(&self, connection: u64, bytes: &[u8]) {
-        if let Some(link) = self.shared.link(connection) {
-            // It may end concurrently.
-            let _ = link.send_raw(bytes, 0);
-        }
-    }
-
-    /// Sends an event to all connections that have registered for any kind of event; returns their
-    /// number.
-    pub fn push(&self, push: &Push) -> usize {
-        let links = self.shared.links();
-        let registered = links.iter().filter(|link| link.registered.load(Ordering::SeqCst));
-        registered
-            .filter(|link| link.send(&push.envelope(link.version().unwrap_or(Version::NEWEST)), 0, false).is_ok())
-            .count()
     }
 
     /// Stops listening: new connections are refused. Open connections stay, and the port stays
@@ -396,11 +340,6 @@ impl CqlServer {
         self.shared.counts()
     }
 
-    /// Returns the open connections, in the order in which they were accepted.
-    pub fn connections(&self) -> Vec<ConnectionInfo> {
-        self.shared.links().iter().map(|link| link.info()).collect()
-    }
-
     /// Returns the number of replies held by [`Act::Hold`].
     pub fn held_count(&self) -> usize {
         self.shared.links().iter().map(|link| link.held_count()).sum()
@@ -427,41 +366,6 @@ impl CqlServer {
     }
 }
 
-impl Push {
-    fn envelope(&self, version: Version) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let written = encode_envelope(
-            &mut bytes,
-            Outgoing::new(version, EVENT_STREAM),
-            Opcode::Event,
-            &Limits::DEFAULT,
-            |body| {
-                let (kind, change) = match self {
-                    Self::Topology(change, _) => (EventKind::Topology, change),
-                    Self::Status(change, _) => (EventKind::Status, change),
-                    Self::Keyspace(change, _) => (EventKind::Schema, change),
-                };
-                body.string(kind.name())?.string(change)?;
-                match self {
-                    Self::Topology(_, node) | Self::Status(_, node) => {
-                        match node.ip() {
-                            IpAddr::V4(ip) => body.byte(4)?.raw(&ip.octets())?,
-                            IpAddr::V6(ip) => body.byte(16)?.raw(&ip.octets())?,
-                        };
-                        body.int(i32::from(node.port()))?;
-                    }
-                    Self::Keyspace(_, keyspace) => {
-                        body.string("KEYSPACE")?.string(keyspace)?;
-                    }
-                }
-                Ok(())
-            },
-        );
-        debug_assert!(written.is_ok(), "the names of an event are short");
-        bytes
-    }
-}
-
 impl Drop for CqlServer {
     fn drop(&mut self) {
         self.door.is_over.store(true, Ordering::SeqCst);
@@ -485,7 +389,7 @@ fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
             shared.wait_while(|| door.listener().is_none() && !door.is_over());
             continue;
         };
-        let Ok((stream, peer)) = listener.accept() else {
+        let Ok((stream, _)) = listener.accept() else {
             // Either the listener was shut down, or the error is transient.
             if door.listener().is_some_and(|now| Arc::ptr_eq(&now, &listener)) {
                 std::thread::sleep(ACCEPT_PAUSE);
@@ -497,7 +401,7 @@ fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
             continue;
         }
         id += 1;
-        let link = Arc::new(Link::new(id, peer, stream, Arc::clone(shared)));
+        let link = Arc::new(Link::new(id, stream, Arc::clone(shared)));
         shared.register(&link);
         shared.accepted.fetch_add(1, Ordering::SeqCst);
         let spawned = std::thread::Builder::new().name(format!("poolhouse-cql-{id}")).spawn({

@@ -275,25 +275,14 @@ impl FakeServer {
         self.shared.order(|inner| inner.faults.clear());
     }
 
-    /// Returns how many times each kind of fault was injected.
-    pub fn fault_counts(&self) -> Vec<(FaultKind, u64)> {
-        self.shared.with(|inner| inner.faults.counts())
-    }
-
-    /// Sends unsolicited bytes on a connection now. No-op if it is closed.
-    pub fn send_raw(&self, connection: u64, bytes: &[u8]) {
-        self.give(connection, Order::Send(bytes.to_vec()), FaultKind::SendNow);
-    }
-
     /// Cuts a connection now. No-op if it is closed.
     pub fn cut(&self, connection: u64, by: Cut) {
-        self.give(connection, Order::Cut(by), FaultKind::CutNow);
-    }
-
-    /// Closes every connection in an orderly way, each after the reply in progress; a waiting hello
-    /// gets no reply.
-    pub fn close_connections(&self) {
-        self.shared.order(shared::Inner::close_all);
+        self.shared.order(|inner| {
+            if inner.open_mut(connection).is_some() {
+                inner.orders.entry(connection).or_default().push(Order::Cut(by));
+                inner.faults.count(FaultKind::CutNow);
+            }
+        });
     }
 
     // Process and sockets.
@@ -390,15 +379,6 @@ impl FakeServer {
     /// Returns the logged commands, oldest first.
     pub fn log(&self) -> Vec<Received> {
         self.look(|view| view.log().collect())
-    }
-
-    fn give(&self, connection: u64, order: Order, kind: FaultKind) {
-        self.shared.order(|inner| {
-            if inner.open_mut(connection).is_some() {
-                inner.orders.entry(connection).or_default().push(order);
-                inner.faults.count(kind);
-            }
-        });
     }
 
     fn turn_to(&self, wanted: RequestedState, kind: Option<FaultKind>) -> io::Result<()> {

@@ -335,6 +335,7 @@ fn run_handshake(
                 Ok(handled) => handled,
                 Err(error) => {
                     assert_eq!(handshake.handle_input(piece), Err(CqlHandshakeError::Ended));
+                    assert!(!handshake.refusal().contains(char::is_control), "a refusal contains control characters");
                     // The number of unsolicited bytes depends on the sizes of the pieces.
                     return if speaks { None } else { Some(Err(error)) };
                 }

@@ -162,13 +162,6 @@ impl MongodReplicaSet {
         self.wait_for_primary_but(Some(old), limit)
     }
 
-    /// Waits until a member is a secondary; it may still lag ([`Self::settle`]).
-    pub fn wait_for_secondary(&self, member: usize, limit: Duration) -> Result<(), MongodError> {
-        self.wait_until("the member to be a secondary", limit, || {
-            Ok(self.hello(member).is_ok_and(|reply| is(&reply, "secondary")))
-        })
-    }
-
     /// Waits until the set has recovered: one member of the configuration is primary, all others
     /// are secondaries that have its last write, and each is eligible again, including one that has
     /// just stepped down. Without this the next election may take seconds longer, or be lost by a

@@ -1,13 +1,12 @@
 //! A seeded simulator of the multiplexed pool. One seed is one simulated run.
 //!
 //! A run draws its options and a mix of operations of the host, of honest and of hostile peers, and
-//! applies them to a [watched](crate::oracle::mux::Watched) pool. A separate book records the owner
-//! of each stream id: a reply may reach only the request that was written with its id on its
-//! connection, each request ends once, and each id is freed or ends with its connection.
+//! applies them to a [watched](crate::oracle::mux::Watched) pool. Its model records the owner of
+//! each stream id: a reply may reach only the request that holds its id on its connection, each
+//! request ends once, and each id is freed or ends with its connection.
 //!
 //! [`day`] simulates a day of load in virtual time.
 
-mod book;
 pub mod day;
 mod kind;
 mod ops;

@@ -8,7 +8,7 @@ use scylla::client::Compression;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 
-use super::{PATIENCE, started};
+use poolhouse_tests::patience::PATIENCE;
 
 /// Number of replies that are sent together. The number of held requests is a multiple of it.
 const HELD: usize = 24;
@@ -75,7 +75,7 @@ fn scylla_works_with_each_compression_and_a_password() {
             let session = builder(&server).user("ada", "pencil").compression(compression).build().await;
             works(session.expect("the server accepts the session")).await;
         });
-        assert!(server.connections().iter().all(|connection| connection.version == Some(Version::V4)));
+        assert!(server.log().iter().all(|received| received.version == Version::V4));
         assert!(server.counts().waiting_max >= HELD as u64, "{:?}", server.counts());
     }
 }
@@ -90,7 +90,7 @@ fn scylla_is_refused_with_a_wrong_password() {
 
 #[test]
 fn scylla_assigns_replies_out_of_order_and_reconnects_after_a_break() {
-    let server = started();
+    let server = CqlServer::start(CqlServerOptions::default()).expect("loopback");
     run(async {
         let session = Arc::new(builder(&server).build().await.expect("the server accepts the session"));
         let rule =

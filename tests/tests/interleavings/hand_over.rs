@@ -2,7 +2,9 @@
 
 use super::bench::{Bench, Client, ping};
 use super::model::{Boxed, Depth, block_on, explore, join, poll, poll_once, task};
-use core::task::Poll;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::PoolCounts;
 
@@ -87,6 +89,37 @@ fn connection_is_granted_to_a_task_that_has_moved() {
         });
         "moved"
     });
+}
+
+/// A waker with a count of its clones.
+struct Counted;
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Also if the connection is granted while the waker is cloned.
+#[test]
+fn wait_that_has_ended_leaves_no_waker() {
+    let outcomes = explore("a task polls a check-out while another uses the connection", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let (other, waiting) = (task(client.clone().ping()), client.clone());
+        let mut waiting: Boxed<_> = Box::pin(async move { waiting.check_out().await.map(drop) });
+        let counted = Arc::new(Counted);
+        let waker = Waker::from(Arc::clone(&counted));
+        let mut poll = || waiting.as_mut().poll(&mut Context::from_waker(&waker));
+        let outcome = match poll() {
+            Poll::Ready(_) => "granted at once",
+            Poll::Pending if poll().is_ready() => "granted later",
+            Poll::Pending => "dropped",
+        };
+        assert_eq!(join(other), Ok(()));
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&counted), 2, "a waker is left");
+        assert_eq!(client.counts(), AT_REST);
+        outcome
+    });
+    assert_eq!(outcomes, ["dropped", "granted at once", "granted later"]);
 }
 
 /// The clock task takes over the connection, reads the late reply, and checks the connection in;

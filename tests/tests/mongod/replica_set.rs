@@ -85,8 +85,8 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     // remaining connection of the client would be found after the member was added again.
     let kept = before[removed].0.saturating_sub(before[removed].1);
     eventually("the client's connections to it are closed", || {
-        let open = lock(&set).member(removed).server_status_connections();
-        Ok(open.is_ok_and(|open| open.others() <= kept))
+        let open = lock(&set).member(removed).other_connections();
+        Ok(open.is_ok_and(|open| open <= kept))
     })
     .await?;
     let set_again = Arc::clone(&set);
@@ -164,7 +164,7 @@ fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
 
 /// For each member: all connections, and those of our client.
 fn counts_before(set: &MongodReplicaSet) -> Vec<(u64, u64)> {
-    let all = |member| set.member(member).server_status_connections().map_or(0, |count| count.others());
+    let all = |member| set.member(member).other_connections().unwrap_or(0);
     (0..set.members_count()).map(|member| (all(member), clients_of(set, member).unwrap_or(0))).collect()
 }
 
@@ -185,7 +185,7 @@ async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load)
             let address = lock(set).member(member).address().to_string();
             let open = clients_of(&lock(set), member);
             // The server's own count includes connections of the other members.
-            let all = lock(set).member(member).server_status_connections().ok().map(|count| count.others());
+            let all = lock(set).member(member).other_connections().ok();
             let status = client.servers().into_iter().find(|it| it.address == address);
             let status = status.map(|it| (it.server_type, it.pool.counts));
             seen.push((open, all, status));

@@ -161,7 +161,7 @@ async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outc
     let begun = Instant::now();
     loop {
         let counts = client.servers()[0].pool.counts;
-        let open = mongod.server_status_connections()?.others();
+        let open = mongod.other_connections()?;
         let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
         if quiet && open == monitoring + u64::from(counts.total()) {
             return Ok(());
@@ -243,7 +243,7 @@ async fn is_full(client: &Client) -> Outcome {
 async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     const TASKS: usize = 64;
     let mongod = start()?;
-    eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    eventually("only the harness is connected", || Ok(mongod.other_connections()? == 0)).await?;
     let mut options = streaming(&mongod);
     options.pool.max_pool_size = 10;
     let client = Client::with_options(options)?;
@@ -252,7 +252,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     let mut most = 0;
     for _ in 0..20 {
         load.more_successes(TASKS * 5).await?;
-        most = most.max(mongod.server_status_connections()?.others());
+        most = most.max(mongod.other_connections()?);
     }
     assert!(most <= 12, "{most} connections: more than ten and the monitor's two");
     assert!(most >= 10, "{most} connections: the load is too low to prove anything");
@@ -558,7 +558,7 @@ async fn killed_server_recovers_under_load() -> Outcome {
     counts_agree(&mongod, &client, 2).await?;
     assert_eq!(client.servers()[0].pool.counts.total(), 10);
     client.close().await;
-    eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await
+    eventually("no connection is left", || Ok(mongod.other_connections()? == 0)).await
 }
 
 async fn stopped_server_causes_interrupts_and_recovers() -> Outcome {
@@ -637,7 +637,7 @@ async fn shut_down_server_clears_the_pool() -> Outcome {
 
 async fn closed_client_leaves_no_connection() -> Outcome {
     let mongod = start()?;
-    eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    eventually("only the harness is connected", || Ok(mongod.other_connections()? == 0)).await?;
     for _ in 0..5 {
         let mut options = streaming(&mongod);
         options.monitor.heartbeat_frequency = PATIENCE * 4;
@@ -651,7 +651,7 @@ async fn closed_client_leaves_no_connection() -> Outcome {
         let refused = refused(ping(&client).await)?;
         assert_eq!(operation(&refused)?, OperationError::Closed);
         load.end().await;
-        eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+        eventually("no connection is left", || Ok(mongod.other_connections()? == 0)).await?;
     }
     Ok(())
 }

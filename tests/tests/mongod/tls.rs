@@ -86,7 +86,7 @@ async fn tls_carries_all_messages() -> Outcome {
         // Connections for checks, round trips and operations.
         counts_agree(&mongod, &client, 2).await?;
         client.close().await;
-        eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+        eventually("no connection is left", || Ok(mongod.other_connections()? == 0)).await?;
     }
     // A client without TLS cannot connect.
     let mut options = ClientOptions::parse(&mongod.uri())?;

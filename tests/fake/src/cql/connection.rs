@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::collections::HashMap;
 use std::io::{self, Read};
 
 use md5::{Digest, Md5};
@@ -80,9 +79,6 @@ struct Session<'a> {
     /// Requests that were received and not yet counted.
     uncounted: u64,
     log: Vec<Received>,
-    statements: u64,
-    prepared: HashMap<[u8; 16], Arc<[u8]>>,
-    prepared_number: u64,
 }
 
 impl<'a> Session<'a> {
@@ -99,9 +95,6 @@ impl<'a> Session<'a> {
             batched: 0,
             uncounted: 0,
             log: Vec::new(),
-            statements: 0,
-            prepared: HashMap::new(),
-            prepared_number: shared.prepared_number(),
         }
     }
 
@@ -220,17 +213,14 @@ impl<'a> Session<'a> {
         let is_statement = matches!(header.opcode, Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch)
             && stage == Stage::Ready
             && !text.of_system;
-        self.statements += u64::from(is_statement);
         if self.script.rules.is_empty() && text.delay.is_zero() && next == Next::Same {
             return Ok(next);
         }
 
         let looked = RequestFacts {
-            connection: self.link.id,
             opcode: header.opcode,
             text: text.bytes.as_deref().unwrap_or_else(|| plain_text(header.opcode, body)),
-            statement: is_statement.then_some(self.statements),
-            statements: self.statements,
+            is_statement,
         };
         let script = Arc::clone(&self.script);
         let act = script.act(&looked);
@@ -299,20 +289,9 @@ impl<'a> Session<'a> {
                 self.link.send_reply(&reply)?;
                 return Ok(false);
             }
-            Act::Answer { opcode, body } => {
-                self.message(stream, *opcode, |writer| writer.raw(body).map(drop))?;
-                reply.envelopes = core::mem::take(&mut self.batch);
-                self.link.send_reply(&reply)?;
-                return Ok(false);
-            }
             Act::Raw(bytes) => {
                 self.link.send_raw(bytes, 1)?;
                 return Ok(false);
-            }
-            Act::StopReading => {
-                // Set first, so that it is in effect when the client receives the reply.
-                self.link.stopped.store(true, Ordering::SeqCst);
-                self.link.send_reply(&reply)?;
             }
             Act::Mute => {
                 self.link.mute.store(true, Ordering::SeqCst);
@@ -386,7 +365,6 @@ impl<'a> Session<'a> {
                 Ok(Next::Same)
             }
             (Opcode::Register, Stage::Ready) => {
-                self.link.registered.store(true, Ordering::SeqCst);
                 self.message(stream, Opcode::Ready, |_| Ok(()))?;
                 Ok(Next::Same)
             }
@@ -447,7 +425,7 @@ impl<'a> Session<'a> {
 
     fn execute(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
         let Some(id) = body.short_bytes() else { return self.malformed(stream, Opcode::Execute) };
-        let Some(query) = self.find_prepared(id) else {
+        let Some(query) = self.shared.prepared(id) else {
             self.message(stream, Opcode::Error, |body| {
                 let code = ErrorCode::UNPREPARED.number();
                 body.int(code)?.string("no prepared statement has this id")?.short_bytes(id)?;
@@ -463,21 +441,6 @@ impl<'a> Session<'a> {
             Some(values) => self.bound(stream, &query, &values, text),
             None => self.malformed(stream, Opcode::Execute),
         }
-    }
-
-    fn find_prepared(&mut self, id: &[u8]) -> Option<Arc<[u8]>> {
-        let id: [u8; 16] = id.try_into().ok()?;
-        let number = self.shared.prepared_number();
-        if number != self.prepared_number {
-            self.prepared.clear();
-            self.prepared_number = number;
-        }
-        if let Some(text) = self.prepared.get(&id) {
-            return Some(Arc::clone(text));
-        }
-        let text = self.shared.prepared(&id)?;
-        self.prepared.insert(id, Arc::clone(&text));
-        Some(text)
     }
 
     // Handshake.

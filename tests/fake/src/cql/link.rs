@@ -4,8 +4,7 @@
 mod tests;
 
 use alloc::sync::Arc;
-use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::time::Duration;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +14,7 @@ use std::time::Instant;
 use poolhouse_cql::{Encoder, Version};
 
 use super::rule::{Cut, Order, Part};
-use super::shared::{ConnectionInfo, Shared, Waiting, lock};
+use super::shared::{Shared, Waiting, lock};
 use crate::choices::Choices;
 use crate::rng::Rng;
 
@@ -45,7 +44,6 @@ pub(super) enum Damage {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: u64,
-    peer: SocketAddr,
     stream: TcpStream,
     shared: Arc<Shared>,
     output: Mutex<Output>,
@@ -54,13 +52,9 @@ pub(super) struct Link {
     held: Mutex<Vec<Reply>>,
     /// The negotiated version, by number; 0 before it is known.
     version: AtomicU8,
-    pub(super) requests: AtomicU64,
     pub(super) waiting: Waiting,
     /// No further reply is sent.
     pub(super) mute: AtomicBool,
-    /// Nothing more is read.
-    pub(super) stopped: AtomicBool,
-    pub(super) registered: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -80,10 +74,9 @@ struct Late {
 }
 
 impl Link {
-    pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(id: u64, stream: TcpStream, shared: Arc<Shared>) -> Self {
         Self {
             id,
-            peer,
             stream,
             shared,
             output: Mutex::new(Output { encoder: None, wire: Vec::new() }),
@@ -91,30 +84,14 @@ impl Link {
             late_changed: Condvar::new(),
             held: Mutex::default(),
             version: AtomicU8::new(0),
-            requests: AtomicU64::new(0),
             waiting: Waiting::default(),
             mute: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            registered: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
 
     pub(super) const fn stream(&self) -> &TcpStream {
         &self.stream
-    }
-
-    pub(super) fn info(&self) -> ConnectionInfo {
-        ConnectionInfo {
-            id: self.id,
-            peer: self.peer,
-            version: self.version(),
-            requests: self.requests.load(Ordering::SeqCst),
-            waiting: self.waiting.now(),
-            waiting_max: self.waiting.most(),
-            held: self.held_count(),
-            registered: self.registered.load(Ordering::SeqCst),
-        }
     }
 
     pub(super) fn version(&self) -> Option<Version> {
@@ -132,7 +109,6 @@ impl Link {
 
     /// Counts received requests.
     pub(super) fn count_requests(&self, count: u64) {
-        self.requests.fetch_add(count, Ordering::SeqCst);
         self.shared.requests.fetch_add(count, Ordering::SeqCst);
         self.waiting.add(count);
         self.shared.waiting.add(count);
@@ -383,10 +359,8 @@ impl Link {
 
     /// Blocks while reading is paused.
     pub(super) fn wait_to_read(&self) {
-        let (stopped, paused) = (&self.stopped, &self.shared.paused);
-        self.shared.wait_while(|| {
-            (stopped.load(Ordering::SeqCst) || paused.load(Ordering::SeqCst)) && !self.ended.load(Ordering::SeqCst)
-        });
+        let (paused, ended) = (&self.shared.paused, &self.ended);
+        self.shared.wait_while(|| paused.load(Ordering::SeqCst) && !ended.load(Ordering::SeqCst));
     }
 }
 

@@ -19,8 +19,8 @@ use poolhouse_cql::{ErrorCode, Opcode};
 /// let slow = Rule::statements(Act::Delay(Duration::from_millis(50)));
 /// // By prefix of the text.
 /// let lost = Rule::statements(Act::Lose).text("echo lost");
-/// // One connection, the third that was accepted, from its hundredth statement on.
-/// let dropped = Rule::statements(Act::Close(Cut::Reset)).connection(3).statement(100);
+/// // The first statement.
+/// let dropped = Rule::statements(Act::Close(Cut::Reset)).times(1);
 /// // Eight replies at a time, the last one first.
 /// let reversed = Rule::statements(Act::Hold { count: 8, order: Order::Reversed });
 /// // The first two handshakes.
@@ -31,10 +31,7 @@ use poolhouse_cql::{ErrorCode, Opcode};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     which: Which,
-    connection: Option<u64>,
     text: Option<String>,
-    statement: u64,
-    skip: u64,
     times: u64,
     pub(super) act: Act,
 }
@@ -85,20 +82,10 @@ pub enum Act {
     },
     /// Ends the connection instead.
     Close(Cut),
-    /// Sends an error instead. It ends with the message: codes with further fields require
-    /// [`Answer`](Self::Answer).
+    /// Sends an error instead. It ends with the message, without the further fields of some codes.
     Error(ErrorCode, String),
-    /// Sends another message instead.
-    Answer {
-        /// Its opcode.
-        opcode: Opcode,
-        /// Its body.
-        body: Vec<u8>,
-    },
     /// Sends these bytes instead, neither framed nor compressed.
     Raw(Vec<u8>),
-    /// Sends the reply, and stops reading from the connection.
-    StopReading,
     /// Sends neither this reply nor any later one of the connection; reading continues.
     Mute,
 }
@@ -135,7 +122,7 @@ pub enum Order {
 impl Rule {
     /// Applies to every request, including those of a handshake, and OPTIONS.
     pub fn any(act: Act) -> Self {
-        Self { which: Which::Any, connection: None, text: None, statement: 0, skip: 0, times: u64::MAX, act }
+        Self { which: Which::Any, text: None, times: u64::MAX, act }
     }
 
     /// Applies to QUERY, PREPARE, EXECUTE and BATCH, except those on system tables, which drivers
@@ -149,30 +136,10 @@ impl Rule {
         Self { which: Which::One(opcode), ..Self::any(act) }
     }
 
-    /// Only on this connection. Connections are numbered from 1 in the order in which they are
-    /// accepted.
-    #[must_use]
-    pub fn connection(self, id: u64) -> Self {
-        Self { connection: Some(id), ..self }
-    }
-
     /// Only for QUERY and PREPARE whose text begins with `prefix`, and EXECUTE of such statements.
     #[must_use]
     pub fn text(self, prefix: &str) -> Self {
         Self { text: Some(prefix.to_owned()), ..self }
-    }
-
-    /// Only from this statement on, numbered from 1 for each connection; statements are those of
-    /// [`statements`](Self::statements).
-    #[must_use]
-    pub fn statement(self, number: u64) -> Self {
-        Self { statement: number, ..self }
-    }
-
-    /// Skips the first `count` matching requests.
-    #[must_use]
-    pub fn skip(self, count: u64) -> Self {
-        Self { skip: count, ..self }
     }
 
     /// Applies at most `count` times.
@@ -184,13 +151,10 @@ impl Rule {
 
 /// The properties of a request that the conditions of rules use.
 pub(super) struct RequestFacts<'a> {
-    pub(super) connection: u64,
     pub(super) opcode: Opcode,
     pub(super) text: &'a [u8],
-    /// The number of the statement; `None` for other requests.
-    pub(super) statement: Option<u64>,
-    /// Number of the connection's statements, including this one.
-    pub(super) statements: u64,
+    /// Whether [`Rule::statements`] applies to it.
+    pub(super) is_statement: bool,
 }
 
 /// The rules in force. Replaced as a whole.
@@ -219,25 +183,18 @@ impl Counted {
 
     /// Returns how many times the rule was applied.
     pub(super) fn struck(&self) -> u64 {
-        self.seen.load(Ordering::SeqCst).saturating_sub(self.rule.skip).min(self.rule.times)
+        self.seen.load(Ordering::SeqCst).min(self.rule.times)
     }
 
     fn strikes(&self, looked: &RequestFacts<'_>) -> bool {
         let rule = &self.rule;
         let of_kind = match rule.which {
             Which::Any => true,
-            Which::Statements => looked.statement.is_some(),
+            Which::Statements => looked.is_statement,
             Which::One(opcode) => looked.opcode == opcode,
         };
-        let matches = of_kind
-            && rule.connection.is_none_or(|id| id == looked.connection)
-            && rule.text.as_ref().is_none_or(|prefix| looked.text.starts_with(prefix.as_bytes()))
-            && looked.statements >= rule.statement;
-        if !matches {
-            return false;
-        }
-        let before = self.seen.fetch_add(1, Ordering::SeqCst);
-        before >= rule.skip && before - rule.skip < rule.times
+        let matches = of_kind && rule.text.as_ref().is_none_or(|prefix| looked.text.starts_with(prefix.as_bytes()));
+        matches && self.seen.fetch_add(1, Ordering::SeqCst) < rule.times
     }
 }
 

@@ -41,27 +41,6 @@ pub struct Counts {
     pub writes: u64,
 }
 
-/// An open connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionInfo {
-    /// Its number, from 1 in the order in which connections are accepted.
-    pub id: u64,
-    /// The client's address.
-    pub peer: SocketAddr,
-    /// The negotiated version, once it is known.
-    pub version: Option<Version>,
-    /// Requests received.
-    pub requests: u64,
-    /// Requests without a reply so far.
-    pub waiting: u64,
-    /// The maximum of `waiting`.
-    pub waiting_max: u64,
-    /// Replies held by [`Act::Hold`](super::Act::Hold).
-    pub held: usize,
-    /// Whether it has registered for events.
-    pub registered: bool,
-}
-
 /// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -131,9 +110,8 @@ pub(super) struct Shared {
     rules: Mutex<Vec<Arc<Counted>>>,
 
     log: Mutex<VecDeque<Received>>,
-    /// Statements by id. When they are discarded, `prepared_number` is incremented.
+    /// Statements by id.
     prepared: Mutex<HashMap<[u8; 16], Arc<[u8]>>>,
-    prepared_number: AtomicU64,
 
     connections: Mutex<BTreeMap<u64, Arc<Link>>>,
     pub(super) paused: AtomicBool,
@@ -169,7 +147,6 @@ impl Shared {
             rules: Mutex::default(),
             log: Mutex::default(),
             prepared: Mutex::default(),
-            prepared_number: AtomicU64::new(0),
             connections: Mutex::default(),
             paused: AtomicBool::new(false),
             gate: Mutex::new(()),
@@ -241,10 +218,6 @@ impl Shared {
 
     // Prepared statements.
 
-    pub(super) fn prepared_number(&self) -> u64 {
-        self.prepared_number.load(Ordering::Acquire)
-    }
-
     /// Stores a statement; returns false if there are too many.
     pub(super) fn prepare(&self, id: [u8; 16], text: &[u8]) -> bool {
         let mut prepared = lock(&self.prepared);
@@ -257,11 +230,6 @@ impl Shared {
 
     pub(super) fn prepared(&self, id: &[u8]) -> Option<Arc<[u8]>> {
         lock(&self.prepared).get(id).cloned()
-    }
-
-    pub(super) fn forget_prepared(&self) {
-        lock(&self.prepared).clear();
-        self.prepared_number.fetch_add(1, Ordering::Release);
     }
 
     // Connections.
@@ -277,10 +245,6 @@ impl Shared {
 
     pub(super) fn links(&self) -> Vec<Arc<Link>> {
         lock(&self.connections).values().cloned().collect()
-    }
-
-    pub(super) fn link(&self, id: u64) -> Option<Arc<Link>> {
-        lock(&self.connections).get(&id).cloned()
     }
 
     /// Wakes all blocked threads, so that they check their conditions again.

@@ -318,7 +318,6 @@ impl Connection {
             });
             for order in orders.unwrap_or_default() {
                 match order {
-                    Order::Send(bytes) => self.write(&bytes).await?,
                     Order::Cut(by) => return Err(self.cut(by, FaultKind::CutNow)),
                     Order::Close => self.closing = true,
                 }

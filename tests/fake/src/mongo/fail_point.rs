@@ -244,7 +244,7 @@ impl FailPoints {
         fired
     }
 
-    pub(crate) fn fired(&self, name: &str) -> u64 {
+    fn fired(&self, name: &str) -> u64 {
         self.points.get(name).map_or(0, |(_, fired)| *fired)
     }
 

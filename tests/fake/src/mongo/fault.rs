@@ -1,5 +1,6 @@
 //! Faults at the byte level that the fake server can inject into the stream of a connection.
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 /// How a connection is cut.
@@ -68,11 +69,9 @@ pub enum Fault {
     },
     /// Send these bytes after the reply, unsolicited.
     Unsolicited(Vec<u8>),
-    /// Shut down the server's sending side after the reply; continue reading.
-    HalfClose,
 }
 
-/// The kinds of faults, including those of the whole server, each with a name and a counter.
+/// The kinds of faults, including those of the whole server, each with a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -84,8 +83,6 @@ pub enum FaultKind {
     Kill,
     /// [`FakeServer::cut`](super::FakeServer::cut).
     CutNow,
-    /// [`FakeServer::send_raw`](super::FakeServer::send_raw).
-    SendNow,
     /// [`Fault::CloseOnAccept`].
     CloseOnAccept,
     /// [`Fault::Silence`].
@@ -120,66 +117,6 @@ pub enum FaultKind {
     Oversized,
     /// [`Fault::Unsolicited`].
     Unsolicited,
-    /// [`Fault::HalfClose`].
-    HalfClose,
-}
-
-impl FaultKind {
-    /// All kinds, in the order of the counters.
-    pub const ALL: [Self; 23] = [
-        Self::Refuse,
-        Self::Freeze,
-        Self::Kill,
-        Self::CutNow,
-        Self::SendNow,
-        Self::CloseOnAccept,
-        Self::Silence,
-        Self::Delay,
-        Self::CutStream,
-        Self::Trickle,
-        Self::Garbage,
-        Self::WrongResponseTo,
-        Self::DuplicateReply,
-        Self::TruncatedFrame,
-        Self::LengthLie,
-        Self::OpCodeLie,
-        Self::MoreToComeLie,
-        Self::BadChecksum,
-        Self::RawBody,
-        Self::NeverFinished,
-        Self::Oversized,
-        Self::Unsolicited,
-        Self::HalfClose,
-    ];
-
-    /// Returns a short name for reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Freeze => "freeze",
-            Self::Kill => "kill",
-            Self::CutNow => "cut_now",
-            Self::SendNow => "send_now",
-            Self::CloseOnAccept => "close_on_accept",
-            Self::Silence => "silence",
-            Self::Delay => "delay",
-            Self::CutStream => "cut_stream",
-            Self::Trickle => "trickle",
-            Self::Garbage => "garbage",
-            Self::WrongResponseTo => "wrong_response_to",
-            Self::DuplicateReply => "duplicate_reply",
-            Self::TruncatedFrame => "truncated_frame",
-            Self::LengthLie => "length_lie",
-            Self::OpCodeLie => "op_code_lie",
-            Self::MoreToComeLie => "more_to_come_lie",
-            Self::BadChecksum => "bad_checksum",
-            Self::RawBody => "raw_body",
-            Self::NeverFinished => "never_finished",
-            Self::Oversized => "oversized",
-            Self::Unsolicited => "unsolicited",
-            Self::HalfClose => "half_close",
-        }
-    }
 }
 
 impl Fault {
@@ -203,7 +140,6 @@ impl Fault {
             Self::NeverFinished => FaultKind::NeverFinished,
             Self::Oversized { .. } => FaultKind::Oversized,
             Self::Unsolicited(_) => FaultKind::Unsolicited,
-            Self::HalfClose => FaultKind::HalfClose,
         }
     }
 }
@@ -297,7 +233,7 @@ pub(crate) struct ReplyFacts<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     rules: Vec<FaultRule>,
-    counts: [u64; FaultKind::ALL.len()],
+    counts: BTreeMap<FaultKind, u64>,
 }
 
 impl Faults {
@@ -321,12 +257,11 @@ impl Faults {
     }
 
     pub(crate) fn count(&mut self, kind: FaultKind) {
-        let index = FaultKind::ALL.iter().position(|&each| each == kind).expect("ALL holds every kind");
-        self.counts[index] += 1;
+        *self.counts.entry(kind).or_default() += 1;
     }
 
-    pub(crate) fn counts(&self) -> Vec<(FaultKind, u64)> {
-        FaultKind::ALL.iter().copied().zip(self.counts).collect()
+    pub(crate) fn count_of(&self, kind: FaultKind) -> u64 {
+        self.counts.get(&kind).copied().unwrap_or(0)
     }
 
     /// Returns the fault of the reply: that of the oldest rule that matches and is neither skipping

@@ -178,7 +178,6 @@ impl Log {
 /// An order to one connection.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Send(Vec<u8>),
     Cut(Cut),
     /// Close in an orderly way after the reply in progress.
     Close,
@@ -449,12 +448,7 @@ impl<'a> View<'a> {
 
     /// Returns how many times a fault of this kind was injected.
     pub fn fault_count(self, kind: FaultKind) -> u64 {
-        self.inner.faults.counts().into_iter().find(|(each, _)| *each == kind).map_or(0, |(_, count)| count)
-    }
-
-    /// Returns how many times the fail point of this name has fired since the process started.
-    pub fn fail_point_count(self, name: &str) -> u64 {
-        self.inner.fail_points.fired(name)
+        self.inner.faults.count_of(kind)
     }
 
     /// Returns the logged commands, oldest first. Decodes each body: not for hot loops.

@@ -1,21 +1,17 @@
 //! A day of load in virtual time, on a pool with healthy peers. It measures the number of
-//! connections and how often one is opened.
-//!
-//! Each event is followed by a check that the number of connections obeys the rule, by independent
-//! counts.
-
-mod rule;
+//! connections and how often one is opened. The model of the simulated runs checks when one is
+//! opened or trashed.
 
 use crate::choices::Choices;
 use crate::rng::Rng;
 use alloc::collections::BTreeMap;
 use core::f64::consts::TAU;
 use core::time::Duration;
-use poolhouse_core::Instant;
 use poolhouse_core::mux::{
-    Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Reply, Stream, Written,
+    Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, Reply, Stream,
+    Written,
 };
-use rule::Rule;
+use poolhouse_core::{Instant, Observer};
 
 const SECOND: u64 = 1_000_000_000;
 const HOURS: usize = 24;
@@ -34,7 +30,7 @@ pub const OPTIONS: MuxOptions = MuxOptions {
 };
 
 /// Measurements of a day.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Requests that were answered.
     pub requests: u64,
@@ -48,10 +44,10 @@ pub struct Report {
     pub trashed: u32,
     /// Resurrected connections.
     pub resurrected: u32,
-    /// Maximum number of open connections.
+    /// Open connections, without those in the trash.
+    pub open: u32,
+    /// Maximum of `open`.
     pub most: u32,
-    /// Mean number of open connections over time.
-    pub mean: f64,
 }
 
 impl Report {
@@ -62,10 +58,33 @@ impl Report {
     }
 }
 
+impl Observer<MuxEvent> for Report {
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "other events do not affect these counts")]
+        match *event {
+            MuxEvent::ConnectionCreated { .. } => {
+                let hour = usize::try_from(now.as_nanos() / HOUR).expect("an hour").min(HOURS - 1);
+                self.opened[hour] += 1;
+            }
+            MuxEvent::ConnectionReady { .. } => self.open += 1,
+            MuxEvent::ConnectionTrashed { .. } => {
+                self.open -= 1;
+                self.trashed += 1;
+            }
+            MuxEvent::ConnectionResurrected { .. } => {
+                self.open += 1;
+                self.resurrected += 1;
+            }
+            _ => {}
+        }
+        self.most = self.most.max(self.open);
+    }
+}
+
 /// A pool, its host and a peer that answers.
 struct Host {
     mux: Mux<MuxOnHeap>,
-    rule: Rule,
+    report: Report,
     now: u64,
     /// Future events, by time and then by order of insertion.
     agenda: BTreeMap<(u64, u64), What>,
@@ -83,11 +102,11 @@ enum What {
 
 impl Host {
     fn new(seed: u64, mean_service: f64) -> Self {
-        let mut rule = Rule::new(OPTIONS);
+        let mut report = Report::default();
         let config = OPTIONS.validate().expect("valid options");
-        let mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut rule);
+        let mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut report);
         let rng = Rng::stream(seed, "service");
-        let mut host = Self { mux, rule, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service };
+        let mut host = Self { mux, report, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service };
         host.drain();
         host
     }
@@ -101,7 +120,7 @@ impl Host {
         self.agenda.insert((self.now + after, self.found), what);
     }
 
-    /// Executes the actions of the pool, and checks its state.
+    /// Executes the actions of the pool.
     fn drain(&mut self) {
         while let Some(action) = self.mux.poll_action(self.at()) {
             match action {
@@ -113,12 +132,11 @@ impl Host {
                 MuxAction::Close(conn) => assert_eq!(self.mux.conn_in_flight(conn), None),
                 MuxAction::Wake(waiter) => match self.mux.claim(self.at(), waiter) {
                     MuxClaim::Granted(stream) => self.serve(stream),
-                    MuxClaim::Failed(_) => self.rule.report.rejected += 1,
+                    MuxClaim::Failed(_) => self.report.rejected += 1,
                     MuxClaim::Waiting | MuxClaim::Stale => panic!("woken without an outcome"),
                 },
             }
         }
-        self.rule.settled(&self.mux.state());
     }
 
     /// Schedules the reply to a request that has a stream id.
@@ -128,19 +146,19 @@ impl Host {
     }
 
     fn acquire(&mut self) -> Option<Stream> {
-        match self.mux.acquire(self.at(), None, &mut self.rule) {
+        match self.mux.acquire(self.at(), None, &mut self.report) {
             Ok(Acquire::Granted(stream)) => return Some(stream),
-            Ok(Acquire::Queued(_)) => self.rule.report.queued += 1,
-            Err(_) => self.rule.report.rejected += 1,
+            Ok(Acquire::Queued(_)) => self.report.queued += 1,
+            Err(_) => self.report.rejected += 1,
         }
         None
     }
 
     fn answer(&mut self, stream: Stream) {
         let (now, conn, id) = (self.at(), stream.conn(), i32::from(stream.id()));
-        assert_eq!(self.mux.handle_reply(now, conn, id, &mut self.rule), Ok(Reply::Request));
-        self.mux.release(now, stream, Written::Perhaps, &mut self.rule).expect("its own");
-        self.rule.report.requests += 1;
+        assert_eq!(self.mux.handle_reply(now, conn, id, &mut self.report), Ok(Reply::Request));
+        self.mux.release(now, stream, Written::Perhaps, &mut self.report).expect("its own");
+        self.report.requests += 1;
         self.drain();
     }
 
@@ -151,24 +169,22 @@ impl Host {
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= end);
             if let Some(due) = due.filter(|due| next.is_none_or(|next| *due <= next)) {
                 assert!(due >= self.now, "the next deadline is in the past");
-                self.rule.time_passes(self.now, due);
                 self.now = due;
-                let open = self.rule.look(due);
-                self.mux.handle_timeout(self.at(), &mut self.rule);
-                self.rule.looked(due, open);
+                self.mux.handle_timeout(self.at(), &mut self.report);
                 let again = self.mux.poll_timeout();
                 assert!(again.is_none_or(|again| again > self.at()), "the call at the deadline {due} left a due timer");
             } else if next.is_some() {
                 let Some(((at, _), what)) = self.agenda.pop_first() else { unreachable!("it was seen") };
-                self.rule.time_passes(self.now, at);
                 self.now = at;
                 let now = self.at();
                 match what {
                     What::Established(conn) => {
-                        self.mux.handle_established(now, conn, &mut self.rule).expect("the pool has not abandoned it");
+                        self.mux
+                            .handle_established(now, conn, &mut self.report)
+                            .expect("the pool has not abandoned it");
                     }
                     What::Heartbeat(conn, stream) => {
-                        let reported = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.rule);
+                        let reported = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.report);
                         assert!(reported.is_err() || reported == Ok(Reply::Heartbeat));
                     }
                     What::Reply(stream) => self.answer(stream),
@@ -178,13 +194,12 @@ impl Host {
             }
             self.drain();
         }
-        self.rule.time_passes(self.now, end);
         self.now = end;
     }
 
     fn report(self) -> Report {
         self.mux.assert_invariants();
-        self.rule.finished(self.now)
+        self.report
     }
 }
 

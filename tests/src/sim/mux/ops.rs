@@ -1,14 +1,11 @@
 //! The operations.
 
-use super::book::Entry;
 use super::kind::Kind;
 use super::simulation::Simulation;
 use crate::choices::Choices;
-use crate::model::mux::{Outcome, Request, Stand};
+use crate::model::mux::{Conn, Outcome, Request, Stand};
 use crate::oracle::mux::Bounded;
-use poolhouse_core::mux::{
-    Acquire, Distance, MuxClaim, MuxConnId, MuxOptions, MuxWaiterId, Reply, ReplyError, Stream, Written,
-};
+use poolhouse_core::mux::{Acquire, Distance, MuxClaim, MuxConnId, MuxOptions, MuxWaiterId, Reply, Stream, Written};
 use poolhouse_core::{Cause, Instant};
 
 const MS: u64 = 1_000_000;
@@ -24,6 +21,19 @@ enum State {
     Failed,
 }
 
+/// Progress of a request that has a stream id, from the view of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It has not been written to the peer.
+    Unwritten,
+    /// It has been written to the peer.
+    Written,
+    /// The peer has answered, and the host has not taken the reply.
+    Answered,
+    /// It was abandoned, and the peer has not answered.
+    GivenUp,
+}
+
 impl<M: Bounded> Simulation<'_, M> {
     fn waiters_in(&self, state: State) -> Vec<usize> {
         let (model, waiters) = (self.mux.model(), self.mux.waiters());
@@ -35,27 +45,74 @@ impl<M: Bounded> Simulation<'_, M> {
         (0..waiters.len()).filter(|&place| state_of(waiters[place].1) == state).collect()
     }
 
-    fn entry_of(&self, stream: &Stream) -> Option<Entry> {
-        self.book.entry(stream.conn().number().get(), stream.id())
+    /// Returns the id of a request, and its progress.
+    fn progress(&self, conn: &Conn, request: &Request) -> Option<(u16, Progress)> {
+        let id = request.id?;
+        let progress = match request.stand {
+            Stand::Waiting if self.written.contains(&(conn.id, id)) => Progress::Written,
+            Stand::Waiting => Progress::Unwritten,
+            Stand::Answered => Progress::Answered,
+            Stand::Late => Progress::GivenUp,
+        };
+        Some((id, progress))
+    }
+
+    /// Connection and id of the requests with a progress that passes the test, in this order.
+    pub(super) fn all(&self, test: impl Fn(Progress) -> bool) -> Vec<(u64, u16)> {
+        let requests = self.mux.model().established().flat_map(|conn| {
+            let found = conn.requests.iter().filter_map(|request| self.progress(conn, request));
+            found.filter(|(_, progress)| test(*progress)).map(|(id, _)| (conn.id, id))
+        });
+        let mut requests: Vec<_> = requests.collect();
+        requests.sort_unstable();
+        requests
+    }
+
+    fn is(&self, progress: Progress) -> bool {
+        !self.all(|one| one == progress).is_empty()
+    }
+
+    /// Returns the progress of the request that has an id; `None` if there is none.
+    fn progress_of(&self, conn: u64, id: u16) -> Option<Progress> {
+        let conn = self.mux.model().established().find(|known| known.id == conn)?;
+        let mut requests = conn.requests.iter().filter_map(|request| self.progress(conn, request));
+        requests.find(|(known, _)| *known == id).map(|(_, progress)| progress)
     }
 
     /// Streams with a request in such a state; `None` is the state of streams of closed
     /// connections.
-    fn streams_where(&self, test: impl Fn(Option<Entry>) -> bool) -> Vec<usize> {
-        (0..self.streams.len()).filter(|&place| test(self.entry_of(&self.streams[place]))).collect()
+    fn streams_where(&self, test: impl Fn(Option<Progress>) -> bool) -> Vec<usize> {
+        let of = |stream: &Stream| self.progress_of(stream.conn().number().get(), stream.id());
+        (0..self.streams.len()).filter(|&place| test(of(&self.streams[place]))).collect()
     }
 
     fn unwritten(&self) -> Vec<usize> {
-        self.streams_where(|entry| matches!(entry, Some(Entry::Unwritten(_))))
+        self.streams_where(|progress| progress == Some(Progress::Unwritten))
     }
 
     fn written(&self) -> Vec<usize> {
-        self.streams_where(|entry| matches!(entry, Some(Entry::Written(_))))
+        self.streams_where(|progress| progress == Some(Progress::Written))
     }
 
     /// Streams that are answered, and streams of closed connections.
     fn done(&self) -> Vec<usize> {
-        self.streams_where(|entry| matches!(entry, None | Some(Entry::Answered(_))))
+        self.streams_where(|progress| matches!(progress, None | Some(Progress::Answered)))
+    }
+
+    /// Used ids that are free now.
+    fn freed(&self) -> Vec<(u64, u16)> {
+        self.freed.iter().copied().filter(|&(conn, id)| self.progress_of(conn, id).is_none()).collect()
+    }
+
+    /// A request has ended, so its id is free unless the peer may still answer.
+    fn free(&mut self, conn: u64, id: u16) {
+        if matches!(self.progress_of(conn, id), None | Some(Progress::Written)) {
+            return;
+        }
+        if self.freed.len() == 16 {
+            self.freed.remove(0);
+        }
+        self.freed.push((conn, id));
     }
 
     fn asked(&self) -> Vec<(u64, u16)> {
@@ -69,7 +126,6 @@ impl<M: Bounded> Simulation<'_, M> {
     }
 
     pub(super) fn is_enabled(&self, kind: Kind) -> bool {
-        let some_written = || !self.book.all(|entry| matches!(entry, Entry::Written(_))).is_empty();
         match kind {
             Kind::Acquire | Kind::AcquireDeadline | Kind::Burst => {
                 self.mux.waiters().len() + self.streams.len() < REQUESTS_MAX
@@ -81,13 +137,13 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::CancelFailed => !self.waiters_in(State::Failed).is_empty(),
             Kind::Write | Kind::GiveUpUnwritten => !self.unwritten().is_empty(),
             Kind::GiveUp => !self.written().is_empty(),
-            Kind::Reply | Kind::ReplyMany => some_written(),
-            Kind::ReplyLate => !self.book.all(|entry| matches!(entry, Entry::GivenUp(_))).is_empty(),
+            Kind::Reply | Kind::ReplyMany => self.is(Progress::Written),
+            Kind::ReplyLate => self.is(Progress::GivenUp),
             Kind::ReplyHeartbeat => !self.asked().is_empty(),
             Kind::Take => !self.done().is_empty(),
-            Kind::ReplyTwice => !self.book.all(|entry| matches!(entry, Entry::Answered(_))).is_empty(),
-            Kind::ReplyFreed => !self.book.freed().is_empty(),
-            Kind::ReplyUnwritten => !self.book.all(|entry| matches!(entry, Entry::Unwritten(_))).is_empty(),
+            Kind::ReplyTwice => self.is(Progress::Answered),
+            Kind::ReplyFreed => !self.freed().is_empty(),
+            Kind::ReplyUnwritten => self.is(Progress::Unwritten),
             Kind::ReplyAny | Kind::ReplyOutOfRange | Kind::Failed => self.mux.model().established().next().is_some(),
             Kind::ReplyStale | Kind::LateNews => !self.silent().is_empty(),
             Kind::Established | Kind::EstablishFailed => !self.establishing.is_empty(),
@@ -118,7 +174,7 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::Burst => {
                 for _ in 0..choices.below(20) + 2 {
                     self.acquire(None);
-                    self.compare();
+                    self.look();
                 }
             }
             Kind::Claim => self.claim(choices.index(self.mux.waiters().len())),
@@ -137,26 +193,26 @@ impl<M: Bounded> Simulation<'_, M> {
             }
             Kind::Write => {
                 let stream = &self.streams[pick(&self.unwritten(), choices)];
-                self.book.written(stream.conn().number().get(), stream.id());
+                self.written.insert((stream.conn().number().get(), stream.id()));
             }
             Kind::GiveUpUnwritten => self.release(pick(&self.unwritten(), choices), Written::No),
             Kind::GiveUp => self.release(pick(&self.written(), choices), Written::Perhaps),
             Kind::Take => self.release(pick(&self.done(), choices), choices.one_of(&[Written::Perhaps, Written::No])),
             Kind::ReleaseForeign => self.release_foreign(),
-            Kind::Reply => self.reply_where(|entry| matches!(entry, Entry::Written(_)), choices),
+            Kind::Reply => self.reply_where(Progress::Written, choices),
             Kind::ReplyMany => {
                 for _ in 0..choices.below(20) + 2 {
                     if self.is_enabled(Kind::Reply) {
-                        self.reply_where(|entry| matches!(entry, Entry::Written(_)), choices);
-                        self.compare();
+                        self.reply_where(Progress::Written, choices);
+                        self.look();
                     }
                 }
             }
-            Kind::ReplyLate => self.reply_where(|entry| matches!(entry, Entry::GivenUp(_)), choices),
-            Kind::ReplyTwice => self.reply_where(|entry| matches!(entry, Entry::Answered(_)), choices),
-            Kind::ReplyUnwritten => self.reply_where(|entry| matches!(entry, Entry::Unwritten(_)), choices),
+            Kind::ReplyLate => self.reply_where(Progress::GivenUp, choices),
+            Kind::ReplyTwice => self.reply_where(Progress::Answered, choices),
+            Kind::ReplyUnwritten => self.reply_where(Progress::Unwritten, choices),
             Kind::ReplyHeartbeat => self.reply_among(&self.asked(), choices),
-            Kind::ReplyFreed => self.reply_among(&self.book.freed(), choices),
+            Kind::ReplyFreed => self.reply_among(&self.freed(), choices),
             Kind::ReplyAny | Kind::ReplyOutOfRange => {
                 let conns: Vec<_> = self.mux.model().established().map(|conn| (conn.id, conn.ids)).collect();
                 let (conn, ids) = conns[choices.index(conns.len())];
@@ -282,7 +338,7 @@ impl<M: Bounded> Simulation<'_, M> {
             let known = self.mux.model().conn(conn);
             let known = known.and_then(|conn| conn.requests.iter().find(|known| known.number == request));
             if let Some(id) = known.and_then(|request| request.id) {
-                self.book.released(conn, id);
+                self.free(conn, id);
             }
         }
         let now = self.at();
@@ -293,15 +349,11 @@ impl<M: Bounded> Simulation<'_, M> {
     pub(super) fn release(&mut self, place: usize, written: Written) {
         let stream = self.streams.remove(place);
         let conn = stream.conn().number().get();
-        let is_it = |known: &&Request| known.id == Some(stream.id());
-        let stand = self.mux.model().conn(conn).and_then(|conn| conn.requests.iter().find(is_it));
         // An unwritten request is released as unwritten.
-        let entry = self.entry_of(&stream);
-        let written = if matches!(entry, Some(Entry::Unwritten(_))) { Written::No } else { written };
-        let stand = stand.map(|request| request.stand);
-        assert!(entry.is_none() == stand.is_none() && stand != Some(Stand::Late), "{entry:?} is {stand:?}");
+        let is_unwritten = self.progress_of(conn, stream.id()) == Some(Progress::Unwritten);
+        let written = if is_unwritten { Written::No } else { written };
         self.note(|| format!("release {stream:?} {written:?}"));
-        self.book.released(conn, stream.id());
+        self.free(conn, stream.id());
         let now = self.at();
         self.mux.release(now, stream, written, &mut self.log).expect("its own");
     }
@@ -313,8 +365,8 @@ impl<M: Bounded> Simulation<'_, M> {
         self.foreign = Some(refused.expect_err("the stream of another pool").0);
     }
 
-    fn reply_where(&mut self, test: impl Fn(Entry) -> bool, choices: &mut impl Choices) {
-        self.reply_among(&self.book.all(test), choices);
+    fn reply_where(&mut self, progress: Progress, choices: &mut impl Choices) {
+        self.reply_among(&self.all(|one| one == progress), choices);
     }
 
     fn reply_among(&mut self, ids: &[(u64, u16)], choices: &mut impl Choices) {
@@ -323,35 +375,22 @@ impl<M: Bounded> Simulation<'_, M> {
         self.reply(conn, i32::from(id));
     }
 
-    /// A reply was received. The result of the pool must match the requests that were written to
-    /// that peer.
+    /// A reply was received.
     pub(super) fn reply(&mut self, conn: MuxConnId, stream: i32) {
         let (now, number) = (self.at(), conn.number().get());
-        let entry = u16::try_from(stream).ok().and_then(|id| self.book.entry(number, id));
-        let asked = self.asked().contains(&(number, u16::try_from(stream).unwrap_or(u16::MAX)));
+        let id = u16::try_from(stream).unwrap_or(u16::MAX);
+        let progress = self.progress_of(number, id).filter(|_| i32::from(id) == stream);
+        if progress == Some(Progress::GivenUp) {
+            self.free(number, id);
+        }
         let reported = self.mux.handle_reply(now, conn, stream, &mut self.log);
         self.note(|| format!("reply by {stream} on {conn:?}: {reported:?}"));
-        let id = u16::try_from(stream).unwrap_or(u16::MAX);
-        match reported {
-            Ok(Reply::Request) if matches!(entry, Some(Entry::Unwritten(_))) => {
-                // The pool does not know that the request is unwritten. The host does, and closes
-                // the connection.
-                self.book.refused(number, id);
-                self.compare();
-                self.failed(conn, Cause::Protocol);
-            }
-            Ok(Reply::Request) => self.book.answered(number, id),
-            Ok(Reply::Late) => self.book.late(number, id),
-            Ok(Reply::Heartbeat) => {
-                assert!(asked && entry.is_none(), "a reply to a heartbeat was assigned to {entry:?}")
-            }
-            Err(ReplyError::Unknown { stream: read }) => {
-                assert_eq!(read, stream);
-                let nobody = !asked && matches!(entry, None | Some(Entry::Answered(_)));
-                assert!(nobody, "a request waits for this reply: {entry:?}");
-            }
-            Err(ReplyError::Stale) => assert_eq!(entry, None, "its connection exists"),
-            other => unreachable!("{other:?}"),
+        if progress == Some(Progress::Unwritten) {
+            // The pool does not know that the request is unwritten. The host does, and closes the
+            // connection.
+            assert_eq!(reported, Ok(Reply::Request));
+            self.look();
+            self.failed(conn, Cause::Protocol);
         }
     }
 

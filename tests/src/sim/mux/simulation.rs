@@ -1,14 +1,14 @@
-//! The pool with its model, and the state of a host. The pool and the book are compared after each
-//! operation.
+//! The pool with its model, and the state of a host.
 
-use super::book::{Book, Entry};
 use super::kind::{Counters, Kind};
+use super::ops::Progress;
 use super::{Shape, Trace};
 use crate::choices::Choices;
 use crate::machines::mux::Event;
 use crate::model::mux::Place;
 use crate::oracle::mux::{Bounded, Watched};
 use crate::sim::next_kind;
+use alloc::collections::BTreeSet;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{
     AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, MuxWaiterId, Stream,
@@ -21,7 +21,10 @@ pub(super) struct Simulation<'a, M: Bounded> {
     pub(super) counters: &'a mut Counters,
     trace: Option<&'a Trace>,
     pub(super) mux: Watched<M>,
-    pub(super) book: Book,
+    /// Connection and id of the requests that were written.
+    pub(super) written: BTreeSet<(u64, u16)>,
+    /// Used ids that were freed, the newest last.
+    pub(super) freed: Vec<(u64, u16)>,
     pub(super) log: Vec<(Instant, MuxEvent)>,
     pub(super) now: u64,
     pub(super) streams: Vec<Stream>,
@@ -42,7 +45,8 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             counters,
             trace,
             mux: Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
-            book: Book::default(),
+            written: BTreeSet::new(),
+            freed: Vec::new(),
             log,
             now,
             streams: Vec::new(),
@@ -54,7 +58,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
 
     /// Executes the complete run.
     pub(super) fn run(mut self, choices: &mut impl Choices) {
-        self.compare();
+        self.look();
         let mut last = None;
         for _ in 0..self.shape.steps {
             if choices.is_over() {
@@ -65,7 +69,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             let Some(kind) = last else { break };
             self.counters.count(kind);
             self.operate(kind, choices);
-            self.compare();
+            self.look();
         }
         self.peace();
         self.end();
@@ -88,8 +92,8 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         *found.expect("a connection that the pool has reported")
     }
 
-    /// Compares the pool and the book.
-    pub(super) fn compare(&mut self) {
+    /// Takes note of the last events.
+    pub(super) fn look(&mut self) {
         let events: Vec<_> = self.log.drain(..).map(|(_, event)| Event::of(&event)).collect();
         if let Some(trace) = self.trace {
             trace.borrow_mut().extend(events.iter().map(|event| format!("{:>20} {event:?}", "->")));
@@ -97,16 +101,12 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         self.counters.events += u64::try_from(events.len()).unwrap_or(0);
         for event in events {
             if let Event::Acquired(conn, id, _) = event {
-                self.book.acquired(conn, u16::try_from(id).expect("an id"));
-            } else if let Event::Closed(conn, _, in_flight) = event {
-                self.book.closed(conn, in_flight);
+                self.written.remove(&(conn, u16::try_from(id).expect("an id")));
+            } else if let Event::Closed(conn, ..) = event {
+                self.freed.retain(|(known, _)| *known != conn);
             }
         }
-        // The machine and the book must agree on the ids in use.
         let model = self.mux.model();
-        let taken: usize = model.established().map(|conn| conn.requests.len()).sum();
-        assert_eq!(taken, self.book.all(|_| true).len(), "stream ids that are not free");
-        assert_eq!(self.mux.state().in_flight as usize, self.book.alive(), "requests that wait for replies");
         self.establishing
             .retain(|conn| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing));
     }
@@ -115,15 +115,8 @@ impl<'a, M: Bounded> Simulation<'a, M> {
     pub(super) fn poll(&mut self) -> bool {
         let action = self.mux.poll_action(self.at());
         self.note(|| format!("poll: {action:?}"));
-        match action {
-            Some(MuxAction::Close(conn)) => {
-                assert!(self.book.all(|_| true).iter().all(|(number, _)| *number != conn.number().get()));
-            }
-            Some(MuxAction::Heartbeat(conn, stream)) => {
-                assert_eq!(self.book.entry(conn.number().get(), stream), None, "the id is a request's");
-            }
-            Some(MuxAction::Establish(conn)) => self.establishing.push(conn),
-            Some(MuxAction::Wake(_)) | None => {}
+        if let Some(MuxAction::Establish(conn)) = action {
+            self.establishing.push(conn);
         }
         action.is_some()
     }
@@ -144,45 +137,43 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due < self.now + 61_000_000_000);
             self.now = due.filter(|_| round > 2).unwrap_or(self.now).max(self.now);
             self.tick();
-            self.compare();
+            self.look();
             self.drain();
             self.tick();
-            self.compare();
+            self.look();
             self.drain();
-            self.compare();
+            self.look();
             while let Some(conn) = self.establishing.pop() {
                 self.established(conn);
-                self.compare();
+                self.look();
             }
             for place in (0..self.mux.waiters().len()).rev() {
                 self.claim(place);
-                self.compare();
+                self.look();
             }
             self.write_all();
             self.answer_all();
             while !self.streams.is_empty() {
                 self.release(0, Written::Perhaps);
-                self.compare();
+                self.look();
             }
         }
         let state = self.mux.state();
         assert_eq!((state.in_flight, state.orphaned), (0, 0), "a stream id is lost");
-        assert!(self.book.is_empty(), "a stream id is lost: {:?}", self.book);
+        assert_eq!(self.all(|_| true), [], "a stream id is lost");
         self.mux.assert_peace();
     }
 
     fn write_all(&mut self) {
-        for (conn, id) in self.book.all(|entry| matches!(entry, Entry::Unwritten(_))) {
-            self.book.written(conn, id);
-        }
+        self.written.extend(self.all(|progress| progress == Progress::Unwritten));
     }
 
     /// Delivers all outstanding replies.
     fn answer_all(&mut self) {
-        for (conn, id) in self.book.all(|entry| matches!(entry, Entry::Written(_) | Entry::GivenUp(_))) {
+        for (conn, id) in self.all(|progress| matches!(progress, Progress::Written | Progress::GivenUp)) {
             let conn = self.conn_of(conn);
             self.reply(conn, i32::from(id));
-            self.compare();
+            self.look();
             self.write_all();
         }
         let asked: Vec<_> =
@@ -191,7 +182,7 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             if self.mux.model().conn(conn).is_some_and(|known| known.heartbeat_id() == Some(id)) {
                 let conn = self.conn_of(conn);
                 self.reply(conn, i32::from(id));
-                self.compare();
+                self.look();
                 self.write_all();
             }
         }
@@ -200,18 +191,17 @@ impl<'a, M: Bounded> Simulation<'a, M> {
     /// Closes the pool and checks that nothing is left.
     fn end(&mut self) {
         self.close();
-        self.compare();
+        self.look();
         while !self.streams.is_empty() {
             self.release(0, Written::Perhaps);
-            self.compare();
+            self.look();
         }
         for place in (0..self.mux.waiters().len()).rev() {
             self.cancel(place);
-            self.compare();
+            self.look();
         }
         self.drain();
-        self.compare();
-        assert!(self.book.is_empty(), "something is left: {:?}", self.book);
+        self.look();
         let now = self.at();
         self.mux.assert_over();
         assert_eq!(self.mux.acquire(now, None, &mut ()), Err(AcquireError::Closed));

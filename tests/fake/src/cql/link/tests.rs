@@ -11,9 +11,9 @@ fn write_after_a_reset_fails_and_does_not_block() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("it is bound");
     let _client = TcpStream::connect(address).expect("it listens");
-    let (stream, peer) = listener.accept().expect("connected");
+    let (stream, _) = listener.accept().expect("connected");
     let shared = Arc::new(Shared::new(&CqlServerOptions::default(), address));
-    let link = Arc::new(Link::new(1, peer, stream, shared));
+    let link = Arc::new(Link::new(1, stream, shared));
     link.cut(Cut::Reset);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(link.send(&vec![0; MORE_THAN_BUFFERED_BYTES], 0, false)));

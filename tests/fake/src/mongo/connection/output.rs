@@ -125,11 +125,6 @@ impl Connection {
                 self.write(out).await?;
                 self.write(&bytes).await
             }
-            Fault::HalfClose => {
-                self.write(out).await?;
-                self.stream.finish();
-                self.mute().await
-            }
         }
     }
 

@@ -1,9 +1,6 @@
 //! Fail points, by command and by call.
 
-use std::io::ErrorKind;
-use std::time::Instant;
-
-use super::super::{Ended, FAIL_COMMAND, FailPoint, FailPointMode, hello};
+use super::super::{FailPoint, FailPointMode, hello};
 use super::*;
 
 fn configure(client: &mut BlockingClient, mode: impl Into<bson::Bson>, data: Document) -> Document {
@@ -33,21 +30,6 @@ fn skip_lets_that_number_of_commands_pass() {
     configure(&mut client, doc! { "skip": 2 }, doc! { "failCommands": ["ping"], "errorCode": 1 });
     let codes: Vec<bool> = (0..4).map(|_| is_ok(&client.run("admin", ping()).unwrap())).collect();
     assert_eq!(codes, [true, true, false, false]);
-}
-
-#[test]
-fn always_on_fails_until_off() {
-    let (_server, mut client) = connected();
-    // The fast path for repeated pings must not bypass the fail point.
-    for _ in 0..3 {
-        assert!(is_ok(&client.run("admin", ping()).unwrap()));
-    }
-    configure(&mut client, "alwaysOn", doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 2 });
-    for _ in 0..3 {
-        assert_eq!(code(&client.run("admin", ping()).unwrap()), 2);
-    }
-    configure(&mut client, "off", doc! {});
-    assert!(is_ok(&client.run("admin", ping()).unwrap()));
 }
 
 #[test]
@@ -87,66 +69,6 @@ fn fail_point_matches_a_hello_by_op_query() {
     let mut client = connect(&server);
     client.send_query("admin.$cmd", doc! { "isMaster": 1 }).unwrap();
     assert_eq!(code(&client.read().unwrap().body), 91);
-}
-
-#[test]
-fn close_connection_ends_it_without_a_reply() {
-    let (server, mut client) = connected();
-    configure(&mut client, doc! { "times": 1 }, doc! { "failCommands": ["ping"], "closeConnection": true });
-    assert_eq!(client.run("admin", ping()).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
-    server.look(|view| assert_eq!(view.closed().last().unwrap().ended, Some(Ended::FailPoint)));
-    assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
-}
-
-#[test]
-fn block_connection_waits_before_anything_else() {
-    let (_server, mut client) = connected();
-    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 80, "errorCode": 91 };
-    configure(&mut client, doc! { "times": 1 }, data);
-    let start = Instant::now();
-    assert_eq!(code(&client.run("admin", ping()).unwrap()), 91);
-    assert!(start.elapsed() >= Duration::from_millis(80));
-}
-
-#[test]
-fn blocked_connection_does_not_block_others_and_detects_its_closed_client() {
-    let server = start();
-    server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).block(Duration::from_secs(3600)));
-    let mut blocked = connect(&server);
-    blocked.send(0, ping()).unwrap();
-    server.wait_until(PATIENCE, |view| view.count_of("ping") == 1).unwrap();
-    assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
-    drop(blocked);
-    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
-}
-
-#[test]
-fn write_concern_error_is_added_to_the_reply() {
-    let (_server, mut client) = connected();
-    let error = doc! { "code": 91, "errmsg": "no" };
-    let data = doc! { "failCommands": ["insert"], "writeConcernError": error.clone(), "errorLabels": ["L"] };
-    configure(&mut client, doc! { "times": 1 }, data);
-    let reply = client.run("db", doc! { "insert": "c", "documents": [{}] }).unwrap();
-    assert!(is_ok(&reply));
-    assert_eq!(reply.get_i32("n").unwrap(), 1);
-    assert_eq!(reply.get_document("writeConcernError").unwrap(), &error);
-    assert_eq!(reply.get_array("errorLabels").unwrap().len(), 1);
-}
-
-#[test]
-fn several_fail_points_are_independent() {
-    let (server, mut client) = connected();
-    server.set_named_fail_point("a", FailPoint::new(FailPointMode::Times(1), &["ping"]).error(11));
-    server.set_named_fail_point("b", FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(22));
-    server.set_named_fail_point("c", FailPoint::new(FailPointMode::AlwaysOn, &["buildInfo"]).error(33));
-    assert_eq!(code(&client.run("admin", ping()).unwrap()), 11);
-    assert_eq!(code(&client.run("admin", ping()).unwrap()), 22);
-    assert_eq!(code(&client.run("admin", doc! { "buildInfo": 1 }).unwrap()), 33);
-    assert_eq!(server.look(|view| view.fail_point_count("b")), 1);
-    assert_eq!(server.look(|view| view.fail_point_count(FAIL_COMMAND)), 0);
-    server.clear_fail_points();
-    assert!(is_ok(&client.run("admin", ping()).unwrap()));
 }
 
 #[test]

@@ -151,25 +151,6 @@ fn kill_and_restart_can_be_repeated_under_load() {
 }
 
 #[test]
-fn connections_can_be_ended_in_order() {
-    let server = start();
-    let mut idle = connect(&server);
-    let first = idle.hello("app").unwrap();
-    let mut waiting = connect(&server);
-    waiting.send(EXHAUST_ALLOWED, awaitable(&first, 3_600_000)).unwrap();
-    server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_millis(50)));
-    let mut busy = connect(&server);
-    busy.send(0, ping()).unwrap();
-    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1 && view.count_of("ping") == 1).unwrap();
-    server.close_connections();
-    assert!(is_ok(&busy.read().unwrap().body));
-    for client in [&mut idle, &mut waiting, &mut busy] {
-        assert_eq!(client.read().unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    }
-    assert!(connect(&server).hello("app").is_ok());
-}
-
-#[test]
 fn kill_reaches_a_connection_whose_client_does_not_read() {
     let server = start();
     server.inject(super::super::Fault::Oversized { bytes: 100_000_000 });
