@@ -243,6 +243,28 @@ pub type Client = poolhouse_client::Client<Smol>;
 /// ```
 pub type Connection<'c> = poolhouse_client::Connection<'c, Smol>;
 
+/// A session of a [`Client`]: see [`poolhouse_client::ClientSession`].
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::bson::doc;
+/// use poolhouse_smol::{Client, ClientSessionOptions};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::new(&uri).await?;
+/// let mut session = client.start_session(ClientSessionOptions::new());
+/// session.run_command("shop", doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
+/// let reply = session.run_command("shop", doc! { "find": "orders" }).await?;
+/// assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub type ClientSession = poolhouse_client::ClientSession<Smol>;
+
 /// A pool of any connections on smol: see [`poolhouse_client::pool`].
 ///
 /// # Example

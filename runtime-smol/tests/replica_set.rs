@@ -13,6 +13,7 @@ mod replica_set {
     mod members;
     mod preferences;
     mod retries;
+    mod sessions;
     mod sharded;
     mod support;
 }

@@ -8,8 +8,8 @@
 //! [`DnsResolver`]: super::DnsResolver
 
 pub use super::{
-    ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
-    SetupError, WriteConcern,
+    ClientOptions, ClientSessionOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError,
+    OwnedReadPreference, ServerStatus, SetupError, WriteConcern, WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};

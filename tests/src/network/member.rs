@@ -253,7 +253,7 @@ impl State {
             }
             return self.write(to, &reply);
         }
-        if self.is_executed(number) {
+        if self.is_repeated(body) || self.is_executed(number) {
             self.write(to, &doc! { "n": number, "ok": 1.0 });
         }
     }
