@@ -8,7 +8,7 @@
 //! [`DnsResolver`]: super::DnsResolver
 
 pub use super::{
-    ClientOptions, ClientSessionOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError,
+    ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
     OwnedReadPreference, ServerStatus, SetupError, WriteConcern, WriteError,
 };
 #[cfg(feature = "tracing")]

@@ -25,6 +25,7 @@ pub mod api;
 pub mod clock;
 mod command;
 mod connection;
+mod cursor;
 mod database;
 mod dial;
 mod error;
@@ -50,6 +51,7 @@ mod tests;
 pub mod tls;
 
 pub use connection::Connection;
+pub use cursor::{Cursor, CursorOptions};
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
 pub use events::Events;
