@@ -2,8 +2,8 @@
 //! discarded, and the highest cluster time that was seen.
 //!
 //! A server keeps the state of retryable writes and of causally consistent reads under the id of a
-//! session, for as long as the session is used. A client keeps unused sessions in a [`SessionPool`],
-//! so that the deployment has as few of them as possible.
+//! session, for as long as the session is used. A client keeps unused sessions in a [`SessionPool`]:
+//! the deployment then has as few sessions as possible.
 //!
 //! Read first: Driver Sessions, "Server Session Pool", "Gossipping the cluster time"; Retryable
 //! Writes, "Generating Transaction IDs".
@@ -126,8 +126,8 @@ impl fmt::Debug for ServerSession {
     }
 }
 
-/// The unused sessions of a client. The last one that was checked in is used first, so that the
-/// others can expire.
+/// The unused sessions of a client. The last one that was checked in is used first, so the others can
+/// expire.
 ///
 /// Memory: up to [`IDLE_SESSIONS_MAX`] sessions of some 40 bytes.
 #[derive(Debug, Default)]
@@ -201,8 +201,8 @@ impl SessionPool {
     }
 }
 
-/// The highest cluster time that was seen, with the signature of the server. Each command repeats
-/// it, so that the members of a cluster agree on it.
+/// The highest cluster time that was seen, with the signature of the server. Each command repeats it
+/// to the members of the cluster.
 ///
 /// Source: Driver Sessions, "Gossipping the cluster time".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

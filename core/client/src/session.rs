@@ -76,6 +76,9 @@ impl SessionState {
         if self.explicit && shape.has_session {
             return Err(Error::Session("the command has its own lsid, but runs in a session"));
         }
+        if self.explicit && !shape.takes_session {
+            return Err(Error::Session("hello, authentication and writes without acknowledgement take no session"));
+        }
         if self.explicit && !is_supported {
             return Err(Error::Session("the deployment supports no sessions"));
         }

@@ -235,6 +235,9 @@ fn read_of_a_session_follows_its_writes() {
         assert_ne!(lsid(&finds[0]), lsid(&finds[1]), "both sessions are in use");
         let own = session.run_command("db", doc! { "ping": 1, "lsid": { "id": 1 } }).await;
         assert!(matches!(refused(own), Error::Session(_)));
+        let unacknowledged = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 0 } };
+        assert!(matches!(refused(session.run_command("db", unacknowledged).await), Error::Session(_)));
+        assert_eq!(sent(&primary, "insert").len(), 1, "nothing was sent");
         drop((session, other));
         client.close().await;
     });

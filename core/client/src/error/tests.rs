@@ -1,4 +1,5 @@
 use super::*;
+use alloc::vec;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::SelectionError;
@@ -208,7 +209,7 @@ fn write_error(reply: bson::Document) -> WriteError {
 #[test]
 fn first_write_error_is_described_and_the_others_are_in_the_reply() {
     use alloc::string::ToString;
-    use alloc::vec;
+
     let failed = bson::doc! { "index": 2_i64, "code": 121.0, "errmsg": "validation", "errInfo": { "rule": 1 } };
     let late = bson::doc! { "code": 64, "codeName": "WriteConcernFailed", "errorLabels": ["Inner"] };
     let both = bson::doc! {

@@ -1,4 +1,4 @@
-//! What a command's name and fields say about retries and sessions.
+//! The properties of a command, from its name and fields, that decide its retries and its session.
 //!
 //! Read first: Retryable Reads, "Supported Read Operations"; Retryable Writes, "Supported Write
 //! Operations"; Driver Sessions, "Sending the session ID to the server on all commands"; Causal
@@ -35,7 +35,7 @@ pub struct CommandShape<'a> {
     pub takes_session: bool,
     /// Whether the command has `lsid`.
     pub has_session: bool,
-    /// Whether the command has `txnNumber`, and with it a number of its own for retries.
+    /// Whether the command has `txnNumber`, and can be retried with it.
     pub has_txn_number: bool,
     /// Whether the command has `autocommit`, and so belongs to a transaction.
     pub in_transaction: bool,
@@ -43,7 +43,7 @@ pub struct CommandShape<'a> {
     pub has_cluster_time: bool,
     /// Whether the command is a read that takes `readConcern.afterClusterTime`.
     pub takes_cluster_time: bool,
-    /// The command's own `readConcern`.
+    /// The `readConcern` of the command.
     pub read_concern: Option<RawDocument<'a>>,
 }
 
