@@ -441,7 +441,6 @@ struct First {
 }
 
 /// Reads the reply to a command that creates a cursor.
-#[expect(clippy::type_complexity, reason = "the server and its reply, used once")]
 fn begin<P: Platform>(
     guard: &Guard<'_, Net<P>>,
     database: &str,
