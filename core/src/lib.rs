@@ -119,6 +119,8 @@ mod replies;
 pub mod scan;
 pub mod selection;
 pub mod server;
+#[cfg(feature = "alloc")]
+pub mod session;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod storage;

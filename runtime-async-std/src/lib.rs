@@ -89,6 +89,12 @@ pub type Client = poolhouse_client::Client<AsyncStd>;
 /// A checked-out connection of a [`Client`]: see [`poolhouse_client::Connection`].
 pub type Connection<'c> = poolhouse_client::Connection<'c, AsyncStd>;
 
+/// A cursor of a [`Client`]: see [`poolhouse_client::Cursor`].
+pub type Cursor<T = bson::Document> = poolhouse_client::Cursor<AsyncStd, T>;
+
+/// A session of a [`Client`]: see [`poolhouse_client::ClientSession`].
+pub type ClientSession = poolhouse_client::ClientSession<AsyncStd>;
+
 /// A database of a [`Client`]: see [`poolhouse_client::Database`].
 pub type Database = poolhouse_client::Database<AsyncStd>;
 

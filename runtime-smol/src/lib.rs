@@ -243,6 +243,56 @@ pub type Client = poolhouse_client::Client<Smol>;
 /// ```
 pub type Connection<'c> = poolhouse_client::Connection<'c, Smol>;
 
+/// A cursor of a [`Client`]: see [`poolhouse_client::Cursor`].
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::bson::{Document, doc};
+/// use poolhouse_smol::{Client, Cursor};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let shop = Client::new(&uri).await?.database("shop");
+/// let orders: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
+/// shop.run_command(doc! { "insert": "orders", "documents": orders }).await?;
+///
+/// let mut cursor: Cursor = shop.run_cursor_command(doc! { "find": "orders", "batchSize": 2 }).await?;
+/// let mut count = 0;
+/// while let Some(order) = cursor.try_next().await? {
+///     assert_eq!(order.get_i32("_id").ok(), Some(count));
+///     count += 1;
+/// }
+/// assert_eq!(count, 5);
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub type Cursor<T = bson::Document> = poolhouse_client::Cursor<Smol, T>;
+
+/// A session of a [`Client`]: see [`poolhouse_client::ClientSession`].
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::bson::doc;
+/// use poolhouse_smol::{Client, ClientSessionOptions};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::new(&uri).await?;
+/// let mut session = client.start_session(ClientSessionOptions::new());
+/// session.run_command("shop", doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
+/// let reply = session.run_command("shop", doc! { "find": "orders" }).await?;
+/// assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub type ClientSession = poolhouse_client::ClientSession<Smol>;
+
 /// A pool of any connections on smol: see [`poolhouse_client::pool`].
 ///
 /// # Example

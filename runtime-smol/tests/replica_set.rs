@@ -6,6 +6,7 @@ extern crate alloc;
 mod replica_set {
     #[cfg(feature = "auth")]
     mod arbiters;
+    mod cursors;
     mod discovery;
     mod events;
     mod faults;
@@ -13,6 +14,7 @@ mod replica_set {
     mod members;
     mod preferences;
     mod retries;
+    mod sessions;
     mod sharded;
     mod support;
 }

@@ -95,6 +95,11 @@
 //! - P53: a server that always fails is not dialed in a hot loop.
 //! - P54: one connection that hangs forever blocks no other.
 //!
+//! # Sessions
+//!
+//! - P55: two writes never have the same session and transaction number, and the attempts of one
+//!   write always do: it is executed once.
+//!
 //! # Multiplexed pools
 //!
 //! - M1: a stream id has at most one request at a time, a connection no more requests than its

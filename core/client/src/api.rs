@@ -1,15 +1,17 @@
 //! The types that an application uses in addition to its client. Every adapter crate re-exports all
-//! of them at its root, next to its aliases for [`Client`], [`Connection`], [`Database`] and
-//! [`DnsResolver`]. An application therefore changes its runtime by changing the name of one crate.
+//! of them at its root, next to its aliases for [`Client`], [`ClientSession`], [`Connection`],
+//! [`Cursor`], [`Database`] and [`DnsResolver`]. An application therefore changes its runtime by changing the name of one crate.
 //!
 //! [`Client`]: super::Client
+//! [`ClientSession`]: super::ClientSession
 //! [`Connection`]: super::Connection
+//! [`Cursor`]: super::Cursor
 //! [`Database`]: super::Database
 //! [`DnsResolver`]: super::DnsResolver
 
 pub use super::{
-    ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
-    SetupError, WriteConcern,
+    ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
+    OwnedReadPreference, ServerStatus, SetupError, WriteConcern, WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};

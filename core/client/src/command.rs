@@ -3,38 +3,56 @@
 //! Read first: Run Command, "Implementation requirements".
 
 use super::options::tag_sets;
+use super::session::SessionState;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::string::ToString;
+use connection::Parts;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::command::{CommandShape, Retry};
+use serde::de::DeserializeOwned;
 
 impl<P: Platform> Client<P> {
-    /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1.
+    /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1 and it
+    /// has no write errors.
     ///
-    /// The command is sent unchanged, except that `$db` is added, and `$readPreference` where the
-    /// server requires it. The command is not inspected: if it already has one of these two fields,
-    /// the result is undefined, and servers refuse duplicate fields. Of the client's options, only
-    /// the time limits apply: see [`CommandOptions`].
+    /// The command is sent unchanged, except that `$db` is added, `$readPreference` where the server
+    /// requires it, and on deployments with sessions `lsid` and `$clusterTime`, each unless the
+    /// command has it. If the command has `$db` or `$readPreference`, servers refuse it. Of the
+    /// client's options, only the time limits and the options of retries apply: see
+    /// [`CommandOptions`].
     ///
     /// The operation may take as long as
-    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that
-    /// failed before it was sent is retried once. After an overload error it is retried up to
-    /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times,
-    /// without a pause, because backoff is not implemented yet. An overload error means that the
-    /// server refused the command, or that the connection for it was refused, reset or timed out
-    /// before the reply to hello. With `retryReads=false` or `retryWrites=false`, a command is
-    /// never retried.
+    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. Any command is
+    /// retried once if it was not sent. A command that reads (`find`, `aggregate`, `count`,
+    /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried once after a
+    /// network error or a change of the server's state. So is a write (`insert`, `update`,
+    /// `delete`, `findAndModify`, `bulkWrite`) that affects a known number of documents, on
+    /// deployments other than standalone servers: it is sent with `txnNumber`, by which the server
+    /// executes it once. After an overload error, any command is retried up to
+    /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times, after
+    /// [pauses](poolhouse_driver::overload_pause). An overload error means that the server refused
+    /// the command, or that the connection for it was refused, reset or timed out before the reply
+    /// to hello. With `retryReads=false`, a read is never retried; with `retryWrites=false`, a write
+    /// is neither numbered nor retried; with either, no other command is retried.
+    ///
+    /// A `getMore` must run in the session of its cursor: use a [`ClientSession`] or a
+    /// [`Connection`](super::Connection) for both.
+    ///
+    /// [`ClientSession`]: super::ClientSession
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if the server refuses the command; [`Error::Operation`] if no server can
+    /// [`Error::Command`] if the server refuses the command; [`Error::Write`] if writes of it failed or
+    /// were not acknowledged as its write concern requires, unless
+    /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no server can
     /// be selected, no connection is available, or no reply is received; [`Error::Bson`] if a
     /// document cannot be encoded or is empty.
     ///
-    /// Source: Run Command.
+    /// Source: Run Command; Retryable Reads; Retryable Writes; Driver Sessions.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
@@ -50,8 +68,43 @@ impl<P: Platform> Client<P> {
         command: bson::Document,
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
-        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, options, connection::to_document).await
+        self.run(database, &connection::encoded(&command)?, options, connection::to_document).await
+    }
+
+    /// Runs a command as [`Client::run_command`] does, and decodes the reply with serde.
+    ///
+    /// ```ignore
+    /// #[derive(serde::Deserialize)]
+    /// struct Count {
+    ///     n: i64,
+    /// }
+    /// let Count { n } = client.run_command_as("shop", doc! { "count": "orders" }).await?;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`]; [`Error::Bson`] if the reply is no `T`. The server has executed
+    /// the command then.
+    pub async fn run_command_as<T: DeserializeOwned>(
+        &self,
+        database: &str,
+        command: bson::Document,
+    ) -> Result<T, Error> {
+        self.run_command_as_with(database, command, CommandOptions::new()).await
+    }
+
+    /// Runs a command as [`Client::run_command_as`] does, with options for this command.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command_as`].
+    pub async fn run_command_as_with<T: DeserializeOwned>(
+        &self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<T, Error> {
+        self.run(database, &connection::encoded(&command)?, options, connection::to_value).await
     }
 
     /// Runs a command as [`Client::run_command`] does, without decoding documents: the bytes are
@@ -91,8 +144,37 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let mut session = SessionState::default();
+        let result = self.run_in(&mut session, database, command, options, read).await;
+        // If this future is dropped earlier, the session is too: the server may still use it.
+        session.end(self);
+        result
+    }
+
+    /// Runs a command in a session.
+    pub(super) async fn run_in<T>(
+        &self,
+        session: &mut SessionState,
+        database: &str,
+        command: &[u8],
+        options: CommandOptions<'_>,
+        read: fn(RawDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.run_then(session, database, command, options, |guard| connection::read_reply(guard, read)).await
+    }
+
+    /// Runs a command in a session, and calls `finish` with the connection that has its reply.
+    pub(super) async fn run_then<T>(
+        &self,
+        session: &mut SessionState,
+        database: &str,
+        command: &[u8],
+        options: CommandOptions<'_>,
+        finish: impl FnOnce(&Guard<'_, Net<P>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
         let command = connection::checked(command)?;
+        let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
         let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();
@@ -102,31 +184,57 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
-        let policy = self.retry_policy(options.idempotent);
-        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        let retry = if options.idempotent { Retry::Read } else { shape.retry };
+        let mut attempts =
+            self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, self.retry_policy(retry));
+        let mut txn_number = None;
         loop {
             let mut guard = attempts.next().await?;
             let sent = guard.preference_to_send(read_preference, self.options().direct_connection);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            match connection::exchange(&mut guard, database, command, sent.as_ref(), read).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => attempts.failed(error)?,
+            let numbered = shape.retry == Retry::Write && !shape.has_session && self.options().retry_writes;
+            let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
+            if txn_number.is_some() && additions.txn_number.is_none() {
+                // This server would execute the write again.
+                if let Some(error) = attempts.take_error() {
+                    return Err(error);
+                }
             }
+            txn_number = additions.txn_number;
+            let parts = Parts { database, command, preference: sent.as_ref(), additions };
+            let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
+            let Err(error) = outcome else { return finish(&guard) };
+            let repeatable = match retry {
+                Retry::None => false,
+                Retry::Read => attempts.is_transient(&error),
+                Retry::Write => {
+                    let is_numbered = txn_number.is_some() || (shape.has_session && shape.has_txn_number);
+                    let version = guard.established().map_or(0, |established| established.max_wire_version);
+                    // An error of the client itself counts if another attempt may succeed.
+                    let is_own = matches!(error, Error::Operation(_)) && attempts.is_transient(&error);
+                    is_numbered && (is_own || error.is_retryable_write(version))
+                }
+            };
+            drop(guard);
+            attempts.failed_and(error, repeatable)?;
         }
     }
 
-    /// Returns the retry policy of a command. An idempotent command is retried in the same cases as
-    /// a read. For any other command, the client does not know whether it reads or writes, so both
-    /// `retryReads` and `retryWrites` must be enabled for a retry.
+    /// Returns the retry policy of a command. If the client does not know whether the command reads
+    /// or writes, both `retryReads` and `retryWrites` must be enabled for a retry.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
-    fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
+    fn retry_policy(&self, retry: Retry) -> RetryPolicy {
         let options = self.options();
         RetryPolicy {
-            enabled: options.retry_reads && (idempotent || options.retry_writes),
-            idempotent,
+            enabled: match retry {
+                Retry::Read => options.retry_reads,
+                Retry::Write => options.retry_writes,
+                Retry::None => options.retry_reads && options.retry_writes,
+            },
+            idempotent: retry == Retry::Read,
             max_adaptive_retries: options.max_adaptive_retries,
             enable_overload_retargeting: options.enable_overload_retargeting,
         }

@@ -1,7 +1,9 @@
 //! Connections checked out by the application.
 
+use super::error::labels;
 use super::options::tag_sets;
-use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform};
+use super::session::{Additions, SessionState};
+use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform, WriteError};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -9,10 +11,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::AsyncFnOnce;
 use core::time::Duration;
+use poolhouse_core::Cause;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::topology::StateChange;
-use poolhouse_driver::{Guard, OperationError, append_read_preference};
+use poolhouse_driver::{ExchangeError, Guard, OperationError};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_wire::command::CommandShape;
+use serde::de::DeserializeOwned;
 
 /// The time limit of a check-out and of the commands on its connection.
 enum TimeLimit {
@@ -71,7 +76,7 @@ impl<P: Platform> Client<P> {
         // Servers use the mode `primary` by default, so it is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
-        Ok(Connection { guard, client: self, is_paced, read_preference })
+        Ok(Connection { guard, client: self, is_paced, read_preference, session: None })
     }
 
     /// Checks out a connection, runs `work` with it, and checks it in, whatever `work` returns.
@@ -102,22 +107,38 @@ pub struct Connection<'c, P: Platform> {
     /// The read preference of the check-out; `None` for `primary`, the servers' default. Boxed
     /// because most connections have none, and a smaller `Connection` is cheaper to move.
     read_preference: Option<Box<OwnedReadPreference>>,
+    /// The session of all commands on this connection, so that a cursor stays in its session.
+    session: Option<Box<SessionState>>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
     /// Runs a command on this connection.
     ///
-    /// `$db` is added, as in [`Client::run_command`]. The read preference that the connection was
+    /// `$db`, `lsid` and `$clusterTime` are added, as in [`Client::run_command`]; all commands on
+    /// this connection run in the same session. The command is not retried. The read preference that the connection was
     /// [checked out](Client::check_out_preferring) with is added where the server requires it.
     ///
     /// # Errors
     ///
     /// As [`Client::run_command`]. After an [`Error::Operation`], the connection cannot be used any
     /// more, unless the command was not sent: see [`Guard::run_command`]. After an
-    /// [`Error::Command`], it stays usable.
+    /// [`Error::Command`] or an [`Error::Write`], it stays usable.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
-        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, to_document).await
+        self.run(database, &encoded(&command)?, to_document).await
+    }
+
+    /// Runs a command as [`Connection::run_command`] does, and decodes the reply with serde: see
+    /// [`Client::run_command_as`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run_command`]; [`Error::Bson`] if the reply is no `T`.
+    pub async fn run_command_as<T: DeserializeOwned>(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+    ) -> Result<T, Error> {
+        self.run(database, &encoded(&command)?, to_value).await
     }
 
     /// Runs a command as [`Connection::run_command`] does, without decoding documents.
@@ -147,7 +168,12 @@ impl<'c, P: Platform> Connection<'c, P> {
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }
-        exchange(&mut self.guard, database, command, sent.as_ref(), read).await
+        let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
+        let session = self.session.get_or_insert_default();
+        let additions = session.begin(self.client, &shape, &self.guard, false, None)?;
+        let parts = Parts { database, command, preference: sent.as_ref(), additions };
+        exchange(&mut self.guard, self.client, session, &parts, false).await?;
+        read_reply(&self.guard, read)
     }
 
     /// Returns the driver's guard of the connection, which writes commands and reads replies
@@ -164,10 +190,22 @@ impl<'c, P: Platform> Connection<'c, P> {
     }
 }
 
+impl<P: Platform> Drop for Connection<'_, P> {
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.end(self.client);
+        }
+    }
+}
+
 impl<P: Platform> fmt::Debug for Connection<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("guard", &self.guard).finish()
     }
+}
+
+pub(super) fn encoded(command: &bson::Document) -> Result<Vec<u8>, Error> {
+    command.to_vec().map_err(|error| Error::Bson(error.to_string()))
 }
 
 /// Checks that the bytes are a BSON document that is not empty, and returns them as a command.
@@ -179,36 +217,63 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
     Ok(command)
 }
 
-/// Sends a command and reads the reply.
+/// The parts of a command to send.
+pub(super) struct Parts<'a> {
+    pub(super) database: &'a str,
+    /// The result of [`checked`].
+    pub(super) command: RawDocument<'a>,
+    /// The read preference to add to the command.
+    pub(super) preference: Option<&'a ReadPreference<'a>>,
+    pub(super) additions: Additions,
+}
+
+/// Sends a command and waits for its reply, which [`Guard::reply`] returns then.
 ///
-/// - `command`: the result of [`checked`].
-/// - `preference`: the read preference to add to the command.
-pub(super) async fn exchange<P: Platform, T>(
+/// - `write_errors_in_reply`: whether a reply with write errors is no error.
+pub(super) async fn exchange<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
-    database: &str,
-    command: RawDocument<'_>,
-    preference: Option<&ReadPreference<'_>>,
-    read: fn(RawDocument<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
-        body.extend(command)?;
-        preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
-    };
-    match guard.run_command(database, write).await {
-        Ok(reply) => read(reply),
+    client: &Client<P>,
+    session: &mut SessionState,
+    parts: &Parts<'_>,
+    write_errors_in_reply: bool,
+) -> Result<(), Error> {
+    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, parts);
+    let outcome = guard.run_command(parts.database, write).await.map(drop);
+    if let Ok(()) | Err(OperationError::Command { .. }) = outcome {
+        let handled = guard.reply().map_or(Ok(()), |reply| session.handle_reply(client, reply, &parts.additions));
+        // The error of a refused command says more.
+        if outcome.is_ok() {
+            handled.map_err(|error| OperationError::Exchange(ExchangeError::Wire(error)))?;
+        }
+    }
+    match outcome {
+        Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
+        Ok(()) => Err(Error::Write(Box::new(WriteError::new(reply_of(guard))))),
         Err(OperationError::Command { code, .. }) => Err(refusal(guard, code)),
         Err(error) => Err(Error::Operation(error)),
     }
 }
 
+/// Reads the last reply.
+pub(super) fn read_reply<P: Platform, T>(
+    guard: &Guard<'_, Net<P>>,
+    read: fn(RawDocument<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    read(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
+}
+
+/// Returns the last reply; an empty document if it is malformed.
+fn reply_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
+    guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default()
+}
+
 fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
-    let reply = guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
-    let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+    let reply = reply_of(guard);
     Error::Command(Box::new(CommandError {
         code,
         code_name: reply.get_str("codeName").ok().map(str::to_owned),
         message: reply.get_str("errmsg").ok().map(str::to_owned),
-        labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
+        labels: labels(&reply),
         reply,
         hint: (guard.is_direct() && StateChange::of_code(code) == Some(StateChange::NotWritablePrimary))
             .then_some(DIRECT),
@@ -220,6 +285,10 @@ const DIRECT: &str =
 
 pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {
     reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string()))
+}
+
+pub(super) fn to_value<T: DeserializeOwned>(reply: RawDocument<'_>) -> Result<T, Error> {
+    bson::deserialize_from_slice(reply.as_bytes()).map_err(|error| Error::Bson(error.to_string()))
 }
 
 pub(super) fn to_raw_document(reply: RawDocument<'_>) -> Result<bson::RawDocumentBuf, Error> {

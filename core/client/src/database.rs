@@ -3,6 +3,7 @@
 use super::{Client, CommandOptions, Error, Platform};
 use alloc::sync::Arc;
 use core::fmt;
+use serde::de::DeserializeOwned;
 
 impl<P: Platform> Client<P> {
     /// Returns a handle of the database with this name. Performs no I/O: the server checks the name
@@ -61,6 +62,29 @@ impl<P: Platform> Database<P> {
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
         self.client.run_command_with(&self.name, command, options).await
+    }
+
+    /// Runs a command on this database and decodes the reply, as [`Client::run_command_as`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command_as`].
+    pub async fn run_command_as<T: DeserializeOwned>(&self, command: bson::Document) -> Result<T, Error> {
+        self.client.run_command_as(&self.name, command).await
+    }
+
+    /// Runs a command with options on this database and decodes the reply, as
+    /// [`Client::run_command_as_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command_as`].
+    pub async fn run_command_as_with<T: DeserializeOwned>(
+        &self,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<T, Error> {
+        self.client.run_command_as_with(&self.name, command, options).await
     }
 
     /// Runs a raw command on this database, as [`Client::run_raw_command`] does.

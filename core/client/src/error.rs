@@ -2,6 +2,10 @@
 
 #[cfg(test)]
 mod tests;
+mod write;
+
+pub use write::WriteError;
+pub(super) use write::labels;
 
 #[cfg(feature = "tls")]
 use crate::tls::TlsError;
@@ -34,6 +38,12 @@ pub enum Error {
     Operation(OperationError),
     /// The server refused the command.
     Command(Box<CommandError>),
+    /// The command succeeded, but writes of it failed or were not acknowledged as required.
+    Write(Box<WriteError>),
+    /// A command cannot run in its session.
+    Session(&'static str),
+    /// A reply of a cursor violates the protocol.
+    Cursor(&'static str),
     /// A document cannot be encoded, or the bson crate cannot decode a reply.
     Bson(String),
 }
@@ -144,8 +154,8 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_retryable(),
-            Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
-            Self::Setup(_) | Self::Bson(_) => false,
+            Self::Command(_) => self.has_label("RetryableError"),
+            Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
     }
 
@@ -156,17 +166,57 @@ impl Error {
         match self {
             Self::Operation(error) => error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
-            Self::Setup(_) | Self::Bson(_) => false,
+            Self::Write(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
+            Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
+    }
+
+    /// Returns the server's numeric error code: that of a refused command or of the first failed
+    /// write.
+    #[must_use]
+    pub const fn code(&self) -> Option<i32> {
+        match self {
+            Self::Command(error) => Some(error.code),
+            Self::Write(error) => Some(error.code),
+            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
+        }
+    }
+
+    /// Whether the server's reply has this error label.
+    #[must_use]
+    pub fn has_label(&self, label: &str) -> bool {
+        let labels = match self {
+            Self::Command(error) => &error.labels,
+            Self::Write(error) => &error.labels,
+            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
+        };
+        labels.iter().any(|known| known == label)
+    }
+
+    /// Whether a write with a transaction number may be repeated after this error of the server.
+    ///
+    /// Servers label such errors since release 4.4. A change of the server's state that is reported
+    /// for single statements has no label.
+    ///
+    /// Source: Retryable Writes, "Determining Retryable Errors".
+    pub(super) fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+        const WIRE_VERSION_4_4: i32 = 9;
+        const READ_CONCERN_NOT_AVAILABLE_YET: i32 = 134;
+        let by_code = match self {
+            Self::Command(_) => max_wire_version < WIRE_VERSION_4_4,
+            Self::Write(_) => true,
+            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
+        };
+        let is_retryable = by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET);
+        is_retryable || self.has_label("RetryableWriteError")
     }
 
     /// Whether an overloaded server refused the command or the connection for it: see
     /// [`OperationError::is_overload`].
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        let has = |error: &CommandError, name: &str| error.labels.iter().any(|label| label == name);
         matches!(self, Self::Operation(error) if error.is_overload())
-            || matches!(self, Self::Command(error) if has(error, "SystemOverloadedError") && has(error, "RetryableError"))
+            || (self.has_label("SystemOverloadedError") && self.has_label("RetryableError"))
     }
 
     /// Whether a deadline or time limit expired: that of the operation, of server selection, of the
@@ -189,7 +239,13 @@ impl Error {
                 };
                 *error == LookupError::Timeout
             }
-            Self::Setup(_) | Self::Operation(_) | Self::Command(_) | Self::Bson(_) => false,
+            Self::Setup(_)
+            | Self::Operation(_)
+            | Self::Command(_)
+            | Self::Write(_)
+            | Self::Session(_)
+            | Self::Cursor(_)
+            | Self::Bson(_) => false,
         }
     }
 }
@@ -200,6 +256,9 @@ impl fmt::Display for Error {
             Self::Setup(error) => error.fmt(f),
             Self::Operation(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+            Self::Session(what) => write!(f, "session: {what}"),
+            Self::Cursor(what) => write!(f, "cursor: {what}"),
             Self::Bson(what) => write!(f, "BSON: {what}"),
         }
     }
@@ -211,7 +270,8 @@ impl core::error::Error for Error {
             Self::Setup(error) => error.source(),
             Self::Operation(error) => error.source(),
             Self::Command(error) => error.source(),
-            Self::Bson(_) => None,
+            Self::Write(error) => error.source(),
+            Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
         }
     }
 }
@@ -346,5 +406,9 @@ impl poolhouse_driver::AttemptError for Error {
 
     fn is_operation_timeout(&self) -> bool {
         matches!(self, Self::Operation(OperationError::Timeout))
+    }
+
+    fn performed_no_writes(&self) -> bool {
+        self.has_label("NoWritesPerformed")
     }
 }

@@ -25,6 +25,7 @@ pub mod api;
 pub mod clock;
 mod command;
 mod connection;
+mod cursor;
 mod database;
 mod dial;
 mod error;
@@ -41,6 +42,7 @@ mod options;
 mod platform;
 pub mod pool;
 mod resolver;
+mod session;
 mod srv;
 mod tasks;
 #[cfg(test)]
@@ -49,8 +51,9 @@ mod tests;
 pub mod tls;
 
 pub use connection::Connection;
+pub use cursor::{Cursor, CursorOptions};
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError, SetupError};
+pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -61,6 +64,7 @@ pub use pool::Pool;
 pub use poolhouse_auth;
 pub use poolhouse_driver::CommandOptions;
 pub use resolver::DnsResolver;
+pub use session::{ClientSession, ClientSessionOptions};
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
 #[cfg(feature = "tls")]
@@ -83,6 +87,7 @@ use poolhouse_driver::{
 };
 use poolhouse_uri::dns::SrvPoll;
 use poolhouse_wire::hello::Environment;
+use session::Sessions;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tasks::Tasks;
@@ -110,6 +115,7 @@ pub struct Client<P: Platform> {
 struct Inner<P: Platform> {
     core: Arc<ClientCore<Net<P>>>,
     options: ClientOptions,
+    sessions: Sessions,
     tasks: Arc<Tasks<P>>,
 }
 
@@ -253,7 +259,7 @@ impl<P: Platform> Client<P> {
             });
             tasks.spawn(platform, polls);
         }
-        Ok(Self { inner: Arc::new(Inner { core, options, tasks }) })
+        Ok(Self { inner: Arc::new(Inner { core, options, sessions: Sessions::default(), tasks }) })
     }
 
     /// Returns the options that the client was created with. They include its credential and the
@@ -372,7 +378,8 @@ impl<P: Platform> Client<P> {
         &self.inner.core
     }
 
-    /// Closes the client: pending operations fail at once, idle connections are closed, and
+    /// Closes the client: if a connection is available at once, its unused sessions are ended on a
+    /// server, which takes at most a second; then pending operations fail at once, idle connections are closed, and
     /// connections in use are closed when they are returned. Returns when all background tasks have
     /// ended, and ends the subscriptions. If the returned future is dropped earlier, the
     /// subscriptions end at once and the tasks end in the background. In the child of a fork, it
@@ -382,7 +389,9 @@ impl<P: Platform> Client<P> {
             return;
         }
         let _subscribers = CloseOnDrop(self.inner.core.events().subscribers());
-        self.inner.core.close();
+        let closing = CoreCloseOnDrop(&self.inner.core);
+        self.end_sessions().await;
+        drop(closing);
         self.inner.tasks.all_ended().await;
     }
 
@@ -422,6 +431,15 @@ impl<P: Platform> fmt::Debug for Client<P> {
 struct CloseOnDrop<'a>(&'a Subscribers);
 
 impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Closes the client core when it is dropped.
+struct CoreCloseOnDrop<'a, P: Platform>(&'a ClientCore<Net<P>>);
+
+impl<P: Platform> Drop for CoreCloseOnDrop<'_, P> {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -73,18 +73,20 @@ pub struct ClientOptions {
     /// `w`, `journal` and `wTimeoutMS`, for libraries that use this client: the client adds no
     /// write concern to a command.
     pub write_concern: WriteConcern,
-    /// `retryReads`: whether an [idempotent](super::CommandOptions::idempotent) command is retried.
-    /// For any other command, the client does not know whether it reads or writes: it is retried
-    /// only if both this option and `retry_writes` are set, and only if it was not sent or an
-    /// overloaded server refused it. Default true.
+    /// `retryReads`: whether a command that reads, or one that is
+    /// [idempotent](super::CommandOptions::idempotent), is retried. For a command whose name does
+    /// not show whether it reads or writes, both this option and `retry_writes` must be set; it is
+    /// retried only if it was not sent or an overloaded server refused it. See
+    /// [`Client::run_command`](super::Client::run_command). Default true.
     pub retry_reads: bool,
-    /// `retryWrites`: see `retry_reads`. Default true.
+    /// `retryWrites`: whether a write that affects a known number of documents is sent with a
+    /// transaction number, and retried. Default true.
     pub retry_writes: bool,
     /// `maxAdaptiveRetries`: the maximum number of retries of a command after an overloaded server
     /// refused it or the connection for it (labels `SystemOverloadedError` and `RetryableError`),
     /// if `retry_reads` and `retry_writes` permit retries. A connection that was refused, reset or
-    /// timed out before the reply to hello counts as overload. Backoff is not implemented yet:
-    /// retries follow at once, and their number is limited to 10. Default 2.
+    /// timed out before the reply to hello counts as overload. A
+    /// [pause](poolhouse_driver::overload_pause) precedes each retry. Default 2.
     pub max_adaptive_retries: u32,
     /// `enableOverloadRetargeting`: whether a retry after an overload goes to a server other than
     /// the overloaded one, if another is suitable. In a sharded cluster it always does. Default

@@ -102,7 +102,7 @@ pub use fork::ForkGuard;
 pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
 pub use login::{Login, LoginFailure, LoginReport};
-pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy};
+pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy, overload_pause};
 pub use read_preference::append_read_preference;
 #[doc(hidden)]
 pub use runtime::register;

@@ -14,6 +14,7 @@ use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Instant, ServerId, ServerType};
+use poolhouse_wire::Labels;
 
 /// The options of one command. By default the command runs on a server that accepts writes, within
 /// the client's time limits, and is retried only if it was certainly not sent.
@@ -38,15 +39,25 @@ pub struct CommandOptions<'a> {
     /// Whether the command may be executed twice without harm. Then it is also retried once,
     /// preferably on another server, after a network error, an interruption, the end of
     /// `socketTimeoutMS` or a change of the server's state, and not only if it was certainly not
-    /// sent. Default false.
+    /// sent. Hosted clients retry known reads, and writes that the server executes once, without
+    /// this option. Default false.
     pub idempotent: bool,
+    /// Whether a reply with `ok: 1` is returned although it has `writeErrors` or a
+    /// `writeConcernError`. By default, hosted clients return an error for it. Default false.
+    pub write_errors_in_reply: bool,
 }
 
 impl<'a> CommandOptions<'a> {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { read_preference: None, client_read_preference: false, timeout: None, idempotent: false }
+        Self {
+            read_preference: None,
+            client_read_preference: false,
+            timeout: None,
+            idempotent: false,
+            write_errors_in_reply: false,
+        }
     }
 
     /// See [`read_preference`](#structfield.read_preference).
@@ -72,6 +83,12 @@ impl<'a> CommandOptions<'a> {
     pub const fn idempotent(self, idempotent: bool) -> Self {
         Self { idempotent, ..self }
     }
+
+    /// See [`write_errors_in_reply`](#structfield.write_errors_in_reply).
+    #[must_use]
+    pub const fn write_errors_in_reply(self, returned: bool) -> Self {
+        Self { write_errors_in_reply: returned, ..self }
+    }
 }
 
 /// Classifies the errors of an operation for retries.
@@ -87,6 +104,10 @@ pub trait AttemptError: From<OperationError> {
 
     /// Whether the deadline of the connection had passed: [`OperationError::Timeout`].
     fn is_operation_timeout(&self) -> bool;
+
+    /// Whether the server states that the attempt has written nothing: the label
+    /// `NoWritesPerformed`.
+    fn performed_no_writes(&self) -> bool;
 }
 
 impl AttemptError for OperationError {
@@ -105,6 +126,10 @@ impl AttemptError for OperationError {
     fn is_operation_timeout(&self) -> bool {
         matches!(self, Self::Timeout)
     }
+
+    fn performed_no_writes(&self) -> bool {
+        matches!(self, Self::Command { labels, .. } if labels.contains(Labels::NO_WRITES_PERFORMED))
+    }
 }
 
 /// When an operation is retried, and how often.
@@ -116,9 +141,8 @@ pub struct RetryPolicy {
     /// error, and not only if it was certainly not sent.
     pub idempotent: bool,
     /// `maxAdaptiveRetries`: the maximum number of retries after one attempt failed by
-    /// [overload](OperationError::is_overload). Values above 10 are 10, because there is no backoff
-    /// yet. A connection that was refused, reset or timed out before the reply to hello counts as
-    /// overload.
+    /// [overload](OperationError::is_overload); a [pause](overload_pause) precedes each. A
+    /// connection that was refused, reset or timed out before the reply to hello counts as overload.
     pub max_adaptive_retries: u32,
     /// `enableOverloadRetargeting`: whether a retry selects an overloaded server only if no other
     /// is suitable. An overloaded router is always avoided in this way.
@@ -138,14 +162,28 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The maximum number of retries after an overload, while there is no backoff.
-const ADAPTIVE_RETRIES_MAX: u32 = 10;
+/// Returns the pause before a retry after an overload: random, below a limit that is 100 ms at first
+/// and doubles with each retry up to 10 s.
+///
+/// - `retry`: the number of the retry, from 1.
+/// - `entropy`: uniform random bits.
+///
+/// Source: Client Backpressure, "Overload retry policy".
+#[must_use]
+pub fn overload_pause(retry: u32, entropy: u32) -> Duration {
+    const FIRST_NS: u64 = 100_000_000;
+    const LIMIT_NS: u64 = 10_000_000_000;
+    let doublings = retry.saturating_sub(1).min(7);
+    let limit = (FIRST_NS << doublings).min(LIMIT_NS);
+    // The product needs up to 66 bits.
+    let pause = (u128::from(limit) * u128::from(entropy)) >> 32;
+    Duration::from_nanos(u64::try_from(pause).unwrap_or(LIMIT_NS))
+}
 
 /// The maximum number of servers that an operation avoids if others are suitable.
 const DEPRIORITIZED_MAX: usize = 4;
 
-/// The attempts of one operation: two, or more after an overload. There is no pause between them,
-/// because there is no backoff yet.
+/// The attempts of one operation: two, or more after an overload, with [pauses](overload_pause).
 ///
 /// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
 /// policy"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
@@ -162,6 +200,8 @@ pub struct Attempts<'a, R: Runtime, E> {
     server: Option<ServerId>,
     /// The servers of failed attempts: the first ones, if there are more than fit.
     deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
+    /// The end of the pause before the next attempt; `None` if it begins at once.
+    pause_until: Option<Instant>,
     /// The error of the previous attempt.
     failed: Option<E>,
 }
@@ -188,6 +228,7 @@ impl<R: Runtime> ClientCore<R> {
             retries_max: 1,
             server: None,
             deprioritized,
+            pause_until: None,
             failed: None,
         }
     }
@@ -203,6 +244,9 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// previous attempt, which has the original cause.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
+            if self.pause_until.is_some() {
+                self.core.sleep_until(self.pause_until.take()).await;
+            }
             let request = SelectionRequest { criteria: self.criteria, deprioritized: &self.deprioritized };
             let limit = self.core.check_out_limit(self.deadline);
             let server = match self.core.select_server(&request, limit).await {
@@ -223,15 +267,48 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// The same error, if there is none.
     pub fn failed(&mut self, error: E) -> Result<(), E> {
+        let repeatable = self.policy.idempotent && self.is_transient(&error);
+        self.failed_and(error, repeatable)
+    }
+
+    /// Takes the error of the previous attempt, of an operation that makes no other attempt after all.
+    pub const fn take_error(&mut self) -> Option<E> {
+        self.failed.take()
+    }
+
+    /// Whether another attempt may succeed: [`AttemptError::is_transient`], and the end of the time
+    /// limit for one command if the operation has no deadline.
+    pub fn is_transient(&self, error: &E) -> bool {
+        error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout())
+    }
+
+    /// [`Attempts::failed`] for an operation whose caller decides about retries.
+    ///
+    /// - `repeatable`: whether the operation may be executed twice after this error. If not, it is
+    ///   retried only if it was certainly not executed.
+    ///
+    /// # Errors
+    ///
+    /// The same error, or an earlier one that says more, if there is no other attempt.
+    pub fn failed_and(&mut self, error: E, repeatable: bool) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
         if is_overload {
-            self.retries_max = policy.max_adaptive_retries.min(ADAPTIVE_RETRIES_MAX);
+            self.retries_max = policy.max_adaptive_retries;
         }
-        let is_transient = error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout());
-        let again = is_overload || error.is_retryable() || (policy.idempotent && is_transient);
+        let again = is_overload || error.is_retryable() || repeatable;
         if !policy.enabled || !again || self.failures >= self.retries_max {
-            return Err(error);
+            // A retry that has written nothing does not explain the first failure.
+            let earlier = if error.performed_no_writes() { self.failed.take() } else { None };
+            return Err(earlier.unwrap_or(error));
+        }
+        if is_overload {
+            let pause = overload_pause(self.failures + 1, self.core.runtime().entropy());
+            let until = self.core.now().saturating_add(pause);
+            if self.deadline.is_some_and(|deadline| until >= deadline) {
+                return Err(error);
+            }
+            self.pause_until = Some(until);
         }
         self.failures += 1;
         // Another router is equivalent. In a replica set, the application's option decides whether

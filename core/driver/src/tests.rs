@@ -30,6 +30,7 @@ mod places;
 mod pool;
 mod reasons;
 mod report;
+mod retries;
 mod scant;
 mod shown;
 mod stale;

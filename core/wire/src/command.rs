@@ -2,8 +2,11 @@
 //!
 //! Read first: SDAM, "Error handling"; Retryable Reads and Writes, on error labels.
 
+mod shape;
 #[cfg(test)]
 mod tests;
+
+pub use shape::{CommandShape, Retry};
 
 use super::bson::{ElementType, RawArray, RawDocument};
 use super::error::{WireError, WireErrorKind};
@@ -32,6 +35,8 @@ pub struct CommandReply<'a> {
     pub topology_version: Option<TopologyVersion>,
     /// The write concern was not satisfied; the command may have succeeded nevertheless.
     pub write_concern_error: Option<WriteConcernError<'a>>,
+    /// The statements of a write that failed; the others may have succeeded.
+    pub write_errors: RawArray<'a>,
     error_labels: RawArray<'a>,
 }
 
@@ -58,6 +63,7 @@ impl<'a> CommandReply<'a> {
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
         let mut common = ErrorFields::default();
         let (mut ok, mut topology_version, mut write_concern_error) = (None, None, None);
+        let mut write_errors = None;
         for element in reply {
             let element = element?;
             if is_absent(&element.value) || common.take(element.key, &Field::new("", element)) {
@@ -73,6 +79,7 @@ impl<'a> CommandReply<'a> {
                         put(&mut write_concern_error, WriteConcernError::parse(document)?);
                     }
                 }
+                "writeErrors" => write_errors = write_errors.or(element.value.as_array()),
                 _ => {}
             }
         }
@@ -84,13 +91,14 @@ impl<'a> CommandReply<'a> {
             message: common.message,
             topology_version,
             write_concern_error,
+            write_errors: write_errors.unwrap_or_default(),
             error_labels: common.labels.unwrap_or_default(),
         })
     }
 
     /// Whether a reply has a usual form of `ok: 1` and no field that requires full parsing.
     ///
-    /// If so, [`CommandReply::parse`] would return it with `ok` and without a write concern error.
+    /// If so, [`CommandReply::parse`] would return it with `ok` and without write errors.
     /// A cheap check for a reply that has passed [`RawDocument::validate`]; `false` only means that
     /// the reply must be parsed.
     #[must_use]
@@ -103,7 +111,7 @@ impl<'a> CommandReply<'a> {
                     || (element_type == ElementType::Int32 && value == 1_i32.to_le_bytes());
                 is_one && !core::mem::replace(&mut ok, true)
             }
-            b"writeConcernError" | b"topologyVersion" => false,
+            b"writeErrors" | b"writeConcernError" | b"topologyVersion" => false,
             _ => true,
         });
         plain && ok
@@ -119,6 +127,12 @@ impl<'a> CommandReply<'a> {
     pub fn labels(&self) -> Labels {
         let outer = collect(self.error_labels);
         self.write_concern_error.map_or(outer, |error| outer | collect(error.error_labels))
+    }
+
+    /// Whether `ok` is 1, but statements of the write failed or its write concern was not satisfied.
+    #[must_use]
+    pub fn has_write_errors(&self) -> bool {
+        self.ok && (self.write_concern_error.is_some() || !self.write_errors.is_empty())
     }
 
     /// Why the command failed; `None` if it succeeded.

@@ -105,6 +105,8 @@ pub struct Established {
     pub min_wire_version: i32,
     /// The newest wire version that the server supports.
     pub max_wire_version: i32,
+    /// How long the server keeps an unused session, in minutes; `None` if it supports no sessions.
+    pub session_timeout_minutes: Option<u32>,
     /// The command name to use for hello on this connection from now on.
     pub hello_command: HelloCommand,
     /// Generates the further request ids of this connection.
@@ -345,6 +347,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             compressors: self.hello.compressors.agreed(hello.compression),
             min_wire_version: hello.min_wire_version,
             max_wire_version: hello.max_wire_version,
+            session_timeout_minutes: hello.logical_session_timeout_minutes.and_then(|minutes| minutes.try_into().ok()),
             hello_command: self.hello.command().after(hello.hello_ok),
             request_ids: self.ids,
         });

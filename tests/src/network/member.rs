@@ -103,6 +103,13 @@ impl State {
                 self.answer_sasl(id, message, answer.unwrap_or_else(|error| error.document(None)));
             }
             "ping" | "insert" => self.execute(id, message, name == "insert"),
+            "endSessions" => {
+                let ids = body.get_array("endSessions").expect("the ids of sessions");
+                assert!((1..=10_000).contains(&ids.len()), "{} sessions are ended at once", ids.len());
+                self.serve(id, Purpose::Pool, body);
+                let to = Address { link: id, answers: message.header.request_id, more_to_come: false };
+                self.write(to, &doc! { "ok": 1.0 });
+            }
             _ => panic!("the client sent an unexpected command: {name:?}"),
         }
     }
@@ -253,7 +260,7 @@ impl State {
             }
             return self.write(to, &reply);
         }
-        if self.is_executed(number) {
+        if self.is_repeated(body) || self.is_executed(number) {
             self.write(to, &doc! { "n": number, "ok": 1.0 });
         }
     }

@@ -487,9 +487,13 @@ impl State {
                     let after = clock - operation.begun_clock;
                     self.violate(|| format!("P19: an operation times out early, after {after} ns: {}", operation.text));
                 }
+                // The pause before the retry of an overload is longer than most of these limits.
                 let has_cause = self.is_excused(&operation, kind)
                     || operation.is_hurried
-                        && matches!(kind, Kind::OpTimeout | Kind::NotSelected | Kind::CheckOutTimeout);
+                        && matches!(
+                            kind,
+                            Kind::OpTimeout | Kind::NotSelected | Kind::CheckOutTimeout | Kind::Overloaded
+                        );
                 if (operation.must_succeed || operation.is_hurried) && !has_cause {
                     self.violate(|| {
                         format!("P51: an operation fails without a fault: {kind:?}: {}: {error}", operation.text)

@@ -11,6 +11,7 @@ use crate::choices::Choices;
 use crate::fake::FakeUser;
 use crate::fake::auth::Auth;
 use alloc::collections::BTreeMap;
+use bson::Document;
 use core::net::IpAddr;
 use core::task::Waker;
 use poolhouse_core::Instant;
@@ -89,6 +90,8 @@ pub(super) struct State {
     pub(super) effect: Option<String>,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) commands: BTreeMap<i64, Command>,
+    /// The command of each transaction number of a session. All members have it: they replicate.
+    numbered: BTreeMap<(Vec<u8>, i64), i64>,
     /// Background tasks that have not ended, and whether the executor drops them.
     pub(super) background: BTreeMap<u64, bool>,
     pub(super) next_task: u64,
@@ -143,6 +146,7 @@ impl State {
             effect: None,
             operations: BTreeMap::new(),
             commands: BTreeMap::new(),
+            numbered: BTreeMap::new(),
             background: BTreeMap::new(),
             next_task: 0,
             is_closed: false,
@@ -464,6 +468,17 @@ impl State {
         let (is_first, hangs) = (command.executed == 1, command.hangs);
         self.counters.count(if is_first { Kind::Executed } else { Kind::ExecutedAgain });
         !hangs
+    }
+
+    /// Whether a member has executed this write before, by its session and transaction number.
+    pub(super) fn is_repeated(&mut self, body: &Document) -> bool {
+        let Ok(transaction) = body.get_i64("txnNumber") else { return false };
+        let session = body.get_document("lsid").expect("a transaction number belongs to a session");
+        let key = (session.to_vec().expect("it was decoded"), transaction);
+        let number = body.get_i64("n").expect("each command has its number");
+        let first = *self.numbered.entry(key).or_insert(number);
+        assert_eq!(first, number, "P55: two commands have the same session and transaction number");
+        self.commands[&number].executed > 0
     }
 
     /// Whether the deployment has a member that accepts writes, for a client that has found it.

@@ -5,6 +5,7 @@ mod authentication;
 mod compression;
 mod preferences;
 mod replica_set;
+mod sessions;
 mod tls;
 mod tls_users;
 mod watch;
@@ -21,8 +22,8 @@ use crate::runtime::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use crate::runtime::poolhouse_core::{Cause, ServerType};
 use crate::runtime::poolhouse_driver::OperationError;
 use crate::runtime::{
-    Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode, Subscription, Task, block_on, sleep,
-    spawn,
+    Client, ClientOptions, CommandOptions, Connection, Error, Event, Notice, ServerMonitoringMode, Subscription, Task,
+    block_on, sleep, spawn,
 };
 use bson::{Bson, doc};
 use futures_lite::FutureExt;
@@ -58,6 +59,8 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
+        .case("cursor_is_read_in_batches", || run(sessions::cursor_is_read_in_batches()))
+        .case("sessions_and_retries_on_a_set", || run(sessions::sessions_and_retries_on_a_set()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
     let suite = suite.case("set_with_tls_and_users_survives_faults", || {
         watch::program().and_then(|_| run(tls_users::survives_faults()))
@@ -282,8 +285,15 @@ async fn documents_are_inserted_and_found() -> Outcome {
         assert_eq!(document.get_str("text")?.len(), 1000);
     }
     // The same insert again, which the server refuses for the document but not for the command.
-    let again = client.run_command("db", doc! { "insert": "some", "documents": [{ "_id": 1 }] }).await?;
-    assert_eq!(again.get_array("writeErrors")?.len(), 1);
+    let again = || doc! { "insert": "some", "documents": [{ "_id": 1 }] };
+    let Error::Write(error) = refused(client.run_command("db", again()).await)? else {
+        return Err("expected a write error".into());
+    };
+    assert_eq!((error.code, error.index), (11_000, Some(0)));
+    assert_eq!(error.reply.get_array("writeErrors")?.len(), 1);
+    let in_reply = CommandOptions::new().write_errors_in_reply(true);
+    let reply = client.run_command_with("db", again(), in_reply).await?;
+    assert_eq!(reply.get_array("writeErrors")?.len(), 1);
     let Error::Command(error) = refused(client.run_command("db", doc! { "noSuchCommand": 1 }).await)? else {
         return Err("expected an error of the server".into());
     };

@@ -1,4 +1,5 @@
 use super::*;
+use alloc::vec;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::SelectionError;
@@ -199,4 +200,53 @@ fn error_of_a_command_contains_the_servers_code_and_message_only() {
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
     }
+}
+
+fn write_error(reply: bson::Document) -> WriteError {
+    WriteError::new(reply)
+}
+
+#[test]
+fn first_write_error_is_described_and_the_others_are_in_the_reply() {
+    use alloc::string::ToString;
+
+    let failed = bson::doc! { "index": 2_i64, "code": 121.0, "errmsg": "validation", "errInfo": { "rule": 1 } };
+    let late = bson::doc! { "code": 64, "codeName": "WriteConcernFailed", "errorLabels": ["Inner"] };
+    let both = bson::doc! {
+        "ok": 1, "n": 2, "writeErrors": [failed, { "index": 5, "code": 7 }],
+        "writeConcernError": late.clone(), "errorLabels": ["Outer"],
+    };
+    let error = write_error(both.clone());
+    assert_eq!((error.code, error.index, error.code_name.clone()), (121, Some(2), None));
+    assert_eq!(error.labels, ["Outer", "Inner"]);
+    assert_eq!((error.details.clone(), error.reply.clone()), (bson::doc! { "rule": 1 }, both));
+    assert_eq!(error.to_string(), "write 2 of the command failed with code 121: validation");
+    let error = write_error(bson::doc! { "ok": 1, "writeConcernError": late });
+    assert_eq!((error.code, error.index, error.labels.clone()), (64, None, vec![String::from("Inner")]));
+    assert_eq!(error.to_string(), "the write concern was not satisfied: code 64 (WriteConcernFailed)");
+    // Hostile: nothing of the right type.
+    let error = write_error(bson::doc! { "writeErrors": [1], "writeConcernError": "late", "errorLabels": [1] });
+    assert_eq!((error.code, error.index, error.labels.len()), (0, None, 0));
+    let error = write_error(bson::doc! { "writeErrors": [{ "index": "1", "code": 1e40 }] });
+    assert_eq!((error.code, error.index), (0, Some(0)));
+}
+
+#[test]
+fn numbered_writes_are_repeated_by_label_or_code() {
+    let of = |code: i32, label: &str| {
+        let reply = bson::doc! { "writeErrors": [{ "code": code }], "errorLabels": [label] };
+        Error::Write(Box::new(write_error(reply)))
+    };
+    assert!(of(189, "Other").is_retryable_write(17), "a change of state in a statement has no label");
+    assert!(of(11_000, "RetryableWriteError").is_retryable_write(17));
+    assert!(!of(11_000, "Other").is_retryable_write(17));
+    assert!(!of(134, "Other").is_retryable_write(17), "it concerns reads");
+    assert!(!refused(10_107).is_retryable_write(9), "servers since 4.4 label it");
+    assert!(refused(10_107).is_retryable_write(8));
+    assert!(!Error::Bson(String::new()).is_retryable_write(8));
+    let error = of(11_000, "RetryableWriteError");
+    assert_eq!(
+        (error.code(), error.has_label("RetryableWriteError"), error.has_label("x")),
+        (Some(11_000), true, false)
+    );
 }

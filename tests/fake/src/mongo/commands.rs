@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, DateTime, Document, Timestamp, doc, oid::ObjectId};
 
 use super::compress::agree;
 use super::errors::{CommandError, whole};
@@ -95,7 +96,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         return hello(inner, connection, name, body);
     }
     let db = body.get_str("$db").unwrap_or_default();
-    let reply = match name {
+    let mut reply = match name {
         "saslStart" => {
             let random = [inner.entropy(), inner.entropy(), inner.entropy()];
             inner.auth.start(connection, db, body, random)?
@@ -118,7 +119,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         "insert" => {
             check_write(inner, body)?;
             let count_max = inner.state.batch_count_max;
-            let mut reply = inner.store.insert(body, count_max)?;
+            let mut reply = inner.store.once(body, || inner.store.insert(body, count_max))?;
             add_write_times(inner, &mut reply);
             reply
         }
@@ -138,6 +139,12 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         }
         _ => return Err(CommandError::new(59, format!("no such command: '{name}'"))),
     };
+    if let Some((seconds, increment)) = inner.state.cluster_time {
+        let time = Timestamp { time: seconds, increment };
+        let signature = doc! { "hash": Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 20] }), "keyId": 1_i64 };
+        reply.insert("$clusterTime", doc! { "clusterTime": time, "signature": signature });
+        reply.insert("operationTime", time);
+    }
     Ok(Outcome::Reply(reply))
 }
 

@@ -85,6 +85,7 @@ pub fn code_name(code: i32) -> String {
         185 => "ClientMetadataDocumentTooLarge",
         186 => "ClientMetadataCannotBeMutated",
         189 => "PrimarySteppedDown",
+        225 => "TransactionTooOld",
         238 => "NotImplemented",
         251 => "NoSuchTransaction",
         266 => "FailPointSetFailed",

@@ -51,6 +51,8 @@ pub struct FailPoint {
     pub block: Option<Duration>,
     /// Run the command and add this `writeConcernError` to its reply.
     pub write_concern_error: Option<Document>,
+    /// Run the command and answer with this document instead of its reply.
+    pub reply: Option<Document>,
 }
 
 impl FailPoint {
@@ -65,6 +67,7 @@ impl FailPoint {
             close_connection: false,
             block: None,
             write_concern_error: None,
+            reply: None,
         }
     }
 
@@ -100,6 +103,20 @@ impl FailPoint {
     #[must_use]
     pub fn block(mut self, time: Duration) -> Self {
         self.block = Some(time);
+        self
+    }
+
+    /// Runs the command and adds this `writeConcernError` to its reply.
+    #[must_use]
+    pub fn write_concern_error(mut self, error: Document) -> Self {
+        self.write_concern_error = Some(error);
+        self
+    }
+
+    /// Runs the command and answers with this document instead of its reply.
+    #[must_use]
+    pub fn reply(mut self, reply: Document) -> Self {
+        self.reply = Some(reply);
         self
     }
 
@@ -224,6 +241,7 @@ pub(crate) struct Verdict {
     pub(crate) error: Option<CommandError>,
     pub(crate) write_concern_error: Option<Document>,
     pub(crate) labels: Option<Vec<String>>,
+    pub(crate) reply: Option<Document>,
 }
 
 /// The fail points, by name; of those that fire the first in the order of names is applied.
@@ -275,6 +293,7 @@ impl FailPoints {
                     error,
                     write_concern_error: point.write_concern_error.clone(),
                     labels: point.error_labels.clone(),
+                    reply: point.reply.clone(),
                 };
             }
         }
@@ -283,8 +302,11 @@ impl FailPoints {
 }
 
 impl Verdict {
-    /// Adds the write concern error, if any, to the reply of a command that was executed.
+    /// Replaces the reply of a command that was executed, or adds the write concern error to it.
     pub(crate) fn amend(&self, reply: &mut Document) {
+        if let Some(other) = &self.reply {
+            reply.clone_from(other);
+        }
         let Some(error) = &self.write_concern_error else { return };
         reply.insert("writeConcernError", error.clone());
         if let Some(labels) = &self.labels {

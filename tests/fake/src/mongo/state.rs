@@ -108,6 +108,8 @@ pub struct ServerState {
     pub service_ids: Vec<ObjectId>,
     /// `lastWrite` of the hello reply, if any.
     pub last_write: Option<LastWrite>,
+    /// The cluster time of replies, as seconds and increment; `None` leaves it out.
+    pub cluster_time: Option<(u32, u32)>,
     /// Further fields of the hello reply (`setName`, `hosts`, `me`, `tags`, ...). They replace
     /// fields of the same name.
     pub fields: Document,
@@ -131,6 +133,7 @@ impl Default for ServerState {
             reply_compression: ReplyCompression::AsAsked,
             service_ids: Vec::new(),
             last_write: None,
+            cluster_time: None,
             fields: Document::new(),
         }
     }

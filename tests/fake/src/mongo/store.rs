@@ -10,6 +10,8 @@ use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 use super::errors::{CommandError, number, whole};
 
 const CURSORS_MAX: usize = 1024;
+/// Number of sessions whose last write is kept.
+const SESSIONS_MAX: usize = 4096;
 const FIRST_BATCH_COUNT: usize = 101;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Interval at which an idle primary writes a no-op.
@@ -48,6 +50,8 @@ const FIND_OPTIONS: [&str; 26] = [
 #[derive(Debug)]
 struct Cursor {
     namespace: String,
+    /// The session in which it was created, and must be used.
+    session: Option<Document>,
     filter: Document,
     /// Index of the next document to match.
     position: usize,
@@ -69,6 +73,8 @@ struct Data {
     bytes: usize,
     bytes_max: usize,
     written: DateTime,
+    /// The last write with a transaction number of each session, with its reply.
+    numbered: BTreeMap<Vec<u8>, (i64, Document)>,
 }
 
 /// Collections that can be shared by several servers.
@@ -77,7 +83,13 @@ pub(crate) struct Documents(Arc<Mutex<Data>>);
 
 impl Documents {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        let data = Data { collections: BTreeMap::new(), bytes: 0, bytes_max, written: DateTime::now() };
+        let data = Data {
+            collections: BTreeMap::new(),
+            bytes: 0,
+            bytes_max,
+            written: DateTime::now(),
+            numbered: BTreeMap::new(),
+        };
         Self(Arc::new(Mutex::new(data)))
     }
 
@@ -119,6 +131,33 @@ impl Store {
     /// Returns the time of the last write.
     pub(crate) fn written(&self) -> DateTime {
         self.documents.written()
+    }
+
+    /// Executes a write with a transaction number once: another attempt of it gets the same reply.
+    pub(crate) fn once(
+        &self,
+        command: &Document,
+        execute: impl FnOnce() -> Result<Document, CommandError>,
+    ) -> Result<Document, CommandError> {
+        let number = command.get_i64("txnNumber").ok().filter(|_| !command.contains_key("autocommit"));
+        let session = command.get_document("lsid").ok().and_then(|lsid| lsid.to_vec().ok());
+        let (Some(number), Some(session)) = (number, session) else { return execute() };
+        if let Some((last, reply)) = self.documents.lock().numbered.get(&session) {
+            if *last == number {
+                return Ok(reply.clone());
+            }
+            if *last > number {
+                let text = format!("Retryable write with txnNumber {number} is prohibited on a session with {last}");
+                return Err(CommandError::new(225, text));
+            }
+        }
+        let reply = execute()?;
+        let mut data = self.documents.lock();
+        if data.numbered.len() >= SESSIONS_MAX {
+            data.numbered.pop_first();
+        }
+        data.numbered.insert(session, (number, reply.clone()));
+        Ok(reply)
     }
 
     pub(crate) fn insert(&self, command: &Document, batch_count_max: i32) -> Result<Document, CommandError> {
@@ -181,7 +220,8 @@ impl Store {
             0 => usize::MAX,
             limit => limit,
         };
-        let mut cursor = Cursor { namespace, filter, position: 0, left: usize::MAX };
+        let session = command.get_document("lsid").ok().cloned();
+        let mut cursor = Cursor { namespace, session, filter, position: 0, left: usize::MAX };
         cursor.left = count(command, "skip")?.unwrap_or(0);
         if cursor.left > 0 {
             let data = self.documents.lock();
@@ -206,6 +246,10 @@ impl Store {
             );
             self.cursors.insert(id, cursor);
             return Err(CommandError::new(13, message));
+        }
+        if cursor.session.as_ref() != command.get_document("lsid").ok() {
+            self.cursors.insert(id, cursor);
+            return Err(CommandError::new(13, format!("cursor {id} was created in another session")));
         }
         let wanted = match count(command, "batchSize")?.unwrap_or(0) {
             0 => usize::MAX,

@@ -3,6 +3,7 @@
 use bson::Bson;
 
 use super::super::wire::{CHECKSUM_PRESENT, MORE_TO_COME};
+use super::super::{FailPoint, FailPointMode, Role};
 use super::*;
 
 #[test]
@@ -167,6 +168,44 @@ fn duplicate_keys_and_wrong_batches_are_errors() {
     assert_eq!(code(&client.run("db", doc! { "insert": "c" }).unwrap()), 40414);
     assert_eq!(code(&client.run("db", doc! { "insert": "", "documents": [{}] }).unwrap()), 73);
     assert_eq!(code(&client.run("db", doc! { "insert": "c", "documents": [{}], "txnNumber": 1_i64 }).unwrap()), 20);
+}
+
+#[test]
+fn numbered_write_is_executed_once() {
+    let server = start_as(ServerState { role: Role::Primary, ..ServerState::default() });
+    let mut client = connect(&server);
+    let insert = |id: i32, number: i64| {
+        doc! { "insert": "c", "documents": [{ "_id": id }], "lsid": { "id": 1 }, "txnNumber": number }
+    };
+    let first = client.run("db", insert(1, 5)).unwrap();
+    assert_eq!(client.run("db", insert(1, 5)).unwrap(), first, "not a duplicate key");
+    assert_eq!(code(&client.run("db", insert(2, 4)).unwrap()), 225);
+    assert!(is_ok(&client.run("db", insert(2, 6)).unwrap()));
+    let found = client.run("db", doc! { "find": "c" }).unwrap();
+    assert_eq!(found.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 2);
+}
+
+#[test]
+fn cursor_is_used_in_its_session_only() {
+    let (_server, mut client) = connected();
+    client.run("db", doc! { "insert": "c", "documents": [{}, {}] }).unwrap();
+    let reply = client.run("db", doc! { "find": "c", "batchSize": 1, "lsid": { "id": 1 } }).unwrap();
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    assert_eq!(code(&client.run("db", doc! { "getMore": id, "collection": "c" }).unwrap()), 13);
+    let more = doc! { "getMore": id, "collection": "c", "lsid": { "id": 1 } };
+    assert!(is_ok(&client.run("db", more).unwrap()));
+}
+
+#[test]
+fn cluster_time_and_replaced_replies_are_sent() {
+    let server = start_as(ServerState { cluster_time: Some((7, 2)), ..ServerState::default() });
+    let mut client = connect(&server);
+    let time = bson::Timestamp { time: 7, increment: 2 };
+    let reply = client.run("admin", doc! { "ping": 1 }).unwrap();
+    assert_eq!(reply.get_timestamp("operationTime").unwrap(), time);
+    assert_eq!(reply.get_document("$clusterTime").unwrap().get_timestamp("clusterTime").unwrap(), time);
+    server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(doc! { "ok": 1.0, "other": true }));
+    assert_eq!(client.run("admin", doc! { "ping": 1 }).unwrap(), doc! { "ok": 1.0, "other": true });
 }
 
 #[test]

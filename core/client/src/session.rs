@@ -1,0 +1,375 @@
+//! Sessions: the state that commands add to themselves and take from replies.
+//!
+//! Every command on a deployment that supports sessions carries the id of one. The client takes it
+//! from its pool of server sessions for one operation (an implicit session), or the application
+//! holds it in a [`ClientSession`].
+//!
+//! Read first: Driver Sessions, "Implicit sessions", "Gossipping the cluster time"; Causal
+//! Consistency, "Causal consistency".
+
+use super::connection::{self, Parts};
+use super::{Client, CommandOptions, Error, Net, Platform, lock};
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use poolhouse_core::selection::ReadPreference;
+use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
+use poolhouse_core::{Instant, ServerType};
+use poolhouse_driver::{Guard, append_read_preference};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue, Timestamp};
+use poolhouse_wire::command::CommandShape;
+use poolhouse_wire::{EncodeError, WireError};
+use serde::de::DeserializeOwned;
+use std::sync::Mutex;
+
+/// How long the client waits, when it is closed, until the servers have ended its sessions.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The sessions of a client.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    pool: Mutex<SessionPool>,
+    cluster_time: Mutex<ClusterTime>,
+}
+
+/// The session of one operation, or of a [`ClientSession`].
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    /// Taken from the pool for the first command that is sent.
+    server: Option<ServerSession>,
+    /// How long a server keeps it.
+    timeout: Option<Duration>,
+    /// Whether the application holds it.
+    explicit: bool,
+    causal: bool,
+    /// The latest operation that it has seen.
+    operation_time: Option<Timestamp>,
+}
+
+/// The fields that an attempt adds to its command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Additions {
+    has_session: bool,
+    has_cluster_time: bool,
+    pub(super) txn_number: Option<i64>,
+    after: Option<Timestamp>,
+}
+
+impl SessionState {
+    /// Decides which fields an attempt adds, and takes a server session if it needs one.
+    ///
+    /// - `numbered`: whether the command is sent with a transaction number, if the server supports
+    ///   them.
+    /// - `txn_number`: the number of the previous attempt.
+    pub(super) fn begin<P: Platform>(
+        &mut self,
+        client: &Client<P>,
+        shape: &CommandShape<'_>,
+        guard: &Guard<'_, Net<P>>,
+        numbered: bool,
+        txn_number: Option<i64>,
+    ) -> Result<Additions, Error> {
+        // Without it, the client was forked, and the command fails.
+        let Some(established) = guard.established() else { return Ok(Additions::default()) };
+        let balanced = established.server_type == ServerType::LoadBalancer;
+        let is_supported = balanced || established.session_timeout_minutes.is_some();
+        if self.explicit && shape.has_session {
+            return Err(Error::Session("the command has its own lsid, but runs in a session"));
+        }
+        if self.explicit && !shape.takes_session {
+            return Err(Error::Session("hello, authentication and writes without acknowledgement take no session"));
+        }
+        if self.explicit && !is_supported {
+            return Err(Error::Session("the deployment supports no sessions"));
+        }
+        let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
+        let mut additions =
+            Additions { has_cluster_time: is_member && !shape.has_cluster_time, ..Additions::default() };
+        if !is_supported || !shape.takes_session {
+            return Ok(additions);
+        }
+        let minutes = established.session_timeout_minutes.unwrap_or_default();
+        self.timeout = (!balanced).then(|| Duration::from_secs(60 * u64::from(minutes)));
+        let now = client.now();
+        if self.server.is_none() {
+            let idle = lock(&client.inner.sessions.pool).check_out(now, self.timeout);
+            self.server = Some(match idle {
+                Some(session) => session,
+                None => create(client, now)?,
+            });
+        }
+        let Some(session) = &mut self.server else { return Ok(additions) };
+        session.send(now);
+        additions.has_session = true;
+        if numbered && is_member {
+            additions.txn_number = Some(txn_number.unwrap_or_else(|| session.next_txn_number()));
+        }
+        let has_own = shape.read_concern.is_some_and(|own| own.get("afterClusterTime").is_ok_and(|at| at.is_some()));
+        additions.after =
+            self.operation_time.filter(|_| self.causal && is_member && shape.takes_cluster_time && !has_own);
+        Ok(additions)
+    }
+
+    /// Writes a command with the fields of an attempt.
+    pub(super) fn write<P: Platform>(
+        &self,
+        client: &Client<P>,
+        body: &mut DocumentWriter<'_, Vec<u8>>,
+        parts: &Parts<'_>,
+    ) -> Result<(), EncodeError> {
+        let Parts { command, preference, additions, .. } = *parts;
+        match additions.after {
+            None => {
+                body.extend(command)?;
+            }
+            Some(after) => write_after(body, command, after)?,
+        }
+        if let Some(session) = self.server.as_ref().filter(|_| additions.has_session) {
+            session.append(body)?;
+        }
+        if let Some(number) = additions.txn_number {
+            body.int64("txnNumber", number)?;
+        }
+        if additions.has_cluster_time {
+            lock(&client.inner.sessions.cluster_time).append(body)?;
+        }
+        preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
+    }
+
+    /// Takes the times of a reply, which may report an error of the command.
+    pub(super) fn handle_reply<P: Platform>(
+        &mut self,
+        client: &Client<P>,
+        reply: RawDocument<'_>,
+        additions: &Additions,
+    ) -> Result<(), WireError> {
+        if let Some(session) = &mut self.server {
+            session.handle_reply();
+        }
+        if !additions.has_cluster_time && !self.explicit {
+            return Ok(());
+        }
+        for element in reply {
+            let element = element?;
+            match (element.key, element.value) {
+                ("$clusterTime", RawValue::Document(time)) => {
+                    lock(&client.inner.sessions.cluster_time).handle(time)?;
+                }
+                ("operationTime", RawValue::Timestamp(time)) => {
+                    self.operation_time = self.operation_time.max(Some(time));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the server session to the pool of the client.
+    pub(super) fn end<P: Platform>(&mut self, client: &Client<P>) {
+        if let Some(session) = self.server.take() {
+            lock(&client.inner.sessions.pool).check_in(client.now(), session, self.timeout);
+        }
+    }
+}
+
+/// Writes a read that must see the operation at this time.
+fn write_after(
+    body: &mut DocumentWriter<'_, Vec<u8>>,
+    command: RawDocument<'_>,
+    after: Timestamp,
+) -> Result<(), EncodeError> {
+    let mut own = RawDocument::EMPTY;
+    // All elements are well-formed: the shape of the command was read from them.
+    for element in command.iter().flatten() {
+        if element.key == "readConcern" {
+            own = element.value.as_document().unwrap_or_default();
+        } else {
+            body.value(element.key, element.value)?;
+        }
+    }
+    let concern = |concern: &mut DocumentWriter<'_, Vec<u8>>| {
+        concern.extend(own)?;
+        concern.value("afterClusterTime", RawValue::Timestamp(after)).map(drop)
+    };
+    body.document("readConcern", concern).map(drop)
+}
+
+#[cold]
+fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession, Error> {
+    let mut random = [0; 16];
+    let filled = client.inner.core.runtime().platform().fill_secret(&mut random);
+    filled.map_err(|_| Error::Session("the operating system supplies no random bytes for a session"))?;
+    Ok(ServerSession::new(now, random))
+}
+
+/// The options of a [`ClientSession`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientSessionOptions {
+    /// Whether each read of the session sees its earlier operations, on whichever member of the
+    /// deployment it runs. Default true.
+    ///
+    /// It is guaranteed for reads with the read concern `majority` after writes with the write
+    /// concern `majority`.
+    pub causal_consistency: bool,
+}
+
+impl ClientSessionOptions {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { causal_consistency: true }
+    }
+
+    /// See [`causal_consistency`](#structfield.causal_consistency).
+    #[must_use]
+    pub const fn causal_consistency(self, enabled: bool) -> Self {
+        Self { causal_consistency: enabled }
+    }
+}
+
+impl Default for ClientSessionOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A session that the application holds, for several commands in order. Dropping it returns its
+/// server session to the client's pool.
+///
+/// A session is used by one task at a time, so its commands take it by `&mut`. It keeps the client
+/// open.
+///
+/// Source: Driver Sessions, "ClientSession"; Causal Consistency.
+pub struct ClientSession<P: Platform> {
+    client: Client<P>,
+    state: SessionState,
+}
+
+impl<P: Platform> Client<P> {
+    /// Starts a session. Performs no I/O: the first command of the session takes a server session
+    /// from the client's pool.
+    #[must_use]
+    pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
+        let state = SessionState { explicit: true, causal: options.causal_consistency, ..SessionState::default() };
+        ClientSession { client: self.clone(), state }
+    }
+
+    /// Ends the unused sessions on one server of the deployment, if a connection is available at
+    /// once. Errors are ignored: servers end unused sessions after a time.
+    ///
+    /// Source: Driver Sessions, "endSessions".
+    pub(super) async fn end_sessions(&self) {
+        let begin = self.now();
+        loop {
+            let sessions = lock(&self.inner.sessions.pool).take_ending();
+            if sessions.is_empty() {
+                return;
+            }
+            let preference = ReadPreference::of(poolhouse_core::selection::ReadMode::PrimaryPreferred);
+            let request = self.selection_request(Some(preference));
+            let Ok(mut guard) = self.inner.core.check_out(&request, Some(begin)).await else { return };
+            guard.set_deadline(Some(begin.saturating_add(END_TIMEOUT)));
+            let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+                let ids = |ids: &mut poolhouse_wire::bson::ArrayWriter<'_, '_, Vec<u8>>| {
+                    sessions.iter().try_for_each(|session| ids.document(|id| session.append_id(id)).map(drop))
+                };
+                body.array("endSessions", ids)?;
+                lock(&self.inner.sessions.cluster_time).append(body)
+            };
+            if guard.run_command("admin", write).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl<P: Platform> ClientSession<P> {
+    /// Returns the client of this session.
+    #[must_use]
+    pub const fn client(&self) -> &Client<P> {
+        &self.client
+    }
+
+    /// Returns the latest operation time that the session has seen, for
+    /// [`ClientSession::advance_operation_time`] of another session.
+    #[must_use]
+    pub fn operation_time(&self) -> Option<bson::Timestamp> {
+        self.state.operation_time.map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
+    }
+
+    /// Makes the reads of this session see the operation at this time. An earlier time than that of
+    /// the session changes nothing.
+    pub fn advance_operation_time(&mut self, time: bson::Timestamp) {
+        let time = Timestamp { time_s: time.time, increment: time.increment };
+        self.state.operation_time = self.state.operation_time.max(Some(time));
+    }
+
+    /// Runs a command in this session, as [`Client::run_command`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, or if the
+    /// deployment supports no sessions. Nothing is sent then.
+    pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        self.run_command_with(database, command, CommandOptions::new()).await
+    }
+
+    /// Runs a command with options in this session, as [`Client::run_command_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::run_command`].
+    pub async fn run_command_with(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::Document, Error> {
+        let command = connection::encoded(&command)?;
+        self.client.run_in(&mut self.state, database, &command, options, connection::to_document).await
+    }
+
+    /// Runs a command in this session and decodes the reply, as [`Client::run_command_as_with`]
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::run_command`]; [`Error::Bson`] if the reply is no `T`.
+    pub async fn run_command_as_with<T: DeserializeOwned>(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<T, Error> {
+        let command = connection::encoded(&command)?;
+        self.client.run_in(&mut self.state, database, &command, options, connection::to_value).await
+    }
+
+    /// Runs a raw command in this session, as [`Client::run_raw_command_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::run_command`].
+    pub async fn run_raw_command_with(
+        &mut self,
+        database: &str,
+        command: &bson::RawDocument,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        let command = command.as_bytes();
+        self.client.run_in(&mut self.state, database, command, options, connection::to_raw_document).await
+    }
+}
+
+impl<P: Platform> Drop for ClientSession<P> {
+    fn drop(&mut self) {
+        self.state.end(&self.client);
+    }
+}
+
+impl<P: Platform> fmt::Debug for ClientSession<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSession").field("operation_time", &self.state.operation_time).finish_non_exhaustive()
+    }
+}

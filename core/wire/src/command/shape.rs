@@ -1,0 +1,130 @@
+//! The properties of a command, from its name and fields, that decide its retries and its session.
+//!
+//! Read first: Retryable Reads, "Supported Read Operations"; Retryable Writes, "Supported Write
+//! Operations"; Driver Sessions, "Sending the session ID to the server on all commands"; Causal
+//! Consistency, "ReadConcern::AfterClusterTime".
+
+#[cfg(test)]
+mod tests;
+
+use crate::bson::{RawArray, RawDocument, RawValue};
+use crate::error::WireError;
+
+/// When a command may be executed again although it may have been executed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Never.
+    None,
+    /// Always: it reads.
+    Read,
+    /// With the same `lsid` and `txnNumber`, by which the server recognizes it: it writes a known
+    /// number of documents.
+    Write,
+}
+
+/// The properties of a command that decide how it is sent and retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandShape<'a> {
+    /// The command's name: its first key. Empty if the command is.
+    pub name: &'a str,
+    /// When it may be executed again.
+    pub retry: Retry,
+    /// Whether `lsid` may be added: it is not present, the command is none of those that take no
+    /// session, and its write concern requires an acknowledgement.
+    pub takes_session: bool,
+    /// Whether the command has `lsid`.
+    pub has_session: bool,
+    /// Whether the command has `txnNumber`, and can be retried with it.
+    pub has_txn_number: bool,
+    /// Whether the command has `autocommit`, and so belongs to a transaction.
+    pub in_transaction: bool,
+    /// Whether the command has `$clusterTime`.
+    pub has_cluster_time: bool,
+    /// Whether the command is a read that takes `readConcern.afterClusterTime`.
+    pub takes_cluster_time: bool,
+    /// The `readConcern` of the command.
+    pub read_concern: Option<RawDocument<'a>>,
+}
+
+impl<'a> CommandShape<'a> {
+    /// Examines a command. Linear in its bytes at most, no allocation; a write is examined for
+    /// statements that affect many documents, and an aggregation for a last stage that writes.
+    ///
+    /// # Errors
+    ///
+    /// The command is malformed at the top level.
+    pub fn parse(command: RawDocument<'a>) -> Result<Self, WireError> {
+        let mut shape = Self {
+            name: "",
+            retry: Retry::None,
+            takes_session: true,
+            has_session: false,
+            has_txn_number: false,
+            in_transaction: false,
+            has_cluster_time: false,
+            takes_cluster_time: false,
+            read_concern: None,
+        };
+        let (mut is_single, mut is_acknowledged, mut writes_output) = (true, true, false);
+        for element in command {
+            let element = element?;
+            if shape.name.is_empty() {
+                shape.name = element.key;
+            }
+            match (element.key, element.value) {
+                ("lsid", _) => shape.has_session = true,
+                ("txnNumber", _) => shape.has_txn_number = true,
+                ("autocommit", _) => shape.in_transaction = true,
+                ("$clusterTime", _) => shape.has_cluster_time = true,
+                ("readConcern", RawValue::Document(concern)) => shape.read_concern = Some(concern),
+                ("writeConcern", RawValue::Document(concern)) => is_acknowledged = !is_zero(concern, "w"),
+                ("updates" | "ops", RawValue::Array(statements)) => {
+                    is_single &= documents(statements).all(|statement| !is_true(statement, "multi"));
+                }
+                ("deletes", RawValue::Array(statements)) => {
+                    is_single &= documents(statements).all(|statement| !is_zero(statement, "limit"));
+                }
+                ("pipeline", RawValue::Array(stages)) => {
+                    let last = documents(stages).last().and_then(|stage| stage.iter().next()?.ok());
+                    writes_output = last.is_some_and(|stage| matches!(stage.key, "$out" | "$merge"));
+                }
+                _ => {}
+            }
+        }
+        shape.retry = match shape.name {
+            "find" | "distinct" | "count" | "listDatabases" | "listCollections" | "listIndexes" => Retry::Read,
+            "aggregate" if !writes_output => Retry::Read,
+            "insert" | "update" | "delete" | "bulkWrite" if is_single => Retry::Write,
+            "findAndModify" | "findandmodify" => Retry::Write,
+            _ => Retry::None,
+        };
+        if !is_acknowledged || shape.in_transaction {
+            shape.retry = Retry::None;
+        }
+        if matches!(shape.name, "commitTransaction" | "abortTransaction") && is_acknowledged {
+            shape.retry = Retry::Write;
+        }
+        let is_alone = matches!(
+            shape.name,
+            "hello" | "isMaster" | "ismaster" | "saslStart" | "saslContinue" | "authenticate" | "logout" | "getnonce"
+        );
+        shape.takes_session = !is_alone && is_acknowledged && !shape.has_session;
+        shape.takes_cluster_time = matches!(shape.name, "find" | "aggregate" | "distinct" | "count");
+        Ok(shape)
+    }
+}
+
+/// The documents of an array; other values and malformed ones are skipped.
+fn documents(array: RawArray<'_>) -> impl Iterator<Item = RawDocument<'_>> {
+    array.iter().filter_map(|value| value.ok()?.as_document())
+}
+
+fn is_zero(document: RawDocument<'_>, key: &str) -> bool {
+    let value = document.get(key).ok().flatten();
+    value.is_some_and(|value| value.as_integer() == Some(0) || value == RawValue::Double(0.0))
+}
+
+fn is_true(document: RawDocument<'_>, key: &str) -> bool {
+    document.get(key).ok().flatten().and_then(RawValue::as_flag).unwrap_or(false)
+}

@@ -1,0 +1,201 @@
+//! Cursors: the commands that the servers receive for them, and hostile replies.
+
+use super::support::{client, eventually, known, options, refused, run, sent, still_set};
+use bson::{Bson, Document, doc};
+use core::time::Duration;
+use poolhouse_smol::{Client, CommandOptions, Cursor, CursorOptions, Error, ReadMode, ReadPreference};
+use poolhouse_tests::fake::replica_set::FakeReplicaSet;
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
+use smol::stream::StreamExt;
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Order {
+    #[serde(rename = "_id")]
+    id: i32,
+}
+
+/// Writes ten documents.
+async fn filled(client: &Client) {
+    let documents: Vec<_> = (0..10).map(|id| doc! { "_id": id }).collect();
+    client.run_command("db", doc! { "insert": "c", "documents": documents }).await.expect("a reply");
+}
+
+fn find() -> Document {
+    doc! { "find": "c", "batchSize": 3 }
+}
+
+async fn cursor(client: &Client) -> Cursor {
+    client.database("db").run_cursor_command(find()).await.expect("a cursor")
+}
+
+fn all(set: &FakeReplicaSet, name: &str) -> Vec<(usize, Received)> {
+    (0..3).flat_map(|member| sent(&set.server(member), name).into_iter().map(move |found| (member, found))).collect()
+}
+
+fn field(received: &Received, name: &str) -> Option<Bson> {
+    received.body.as_ref().expect("the command is short").get(name).cloned()
+}
+
+async fn primary_of(client: &Client, set: &FakeReplicaSet) -> alloc::sync::Arc<FakeServer> {
+    known(client, set).await;
+    set.server(set.primary().expect("a primary"))
+}
+
+/// On secondaries too: all commands of a cursor go to the same server, in the same session.
+#[test]
+fn batches_are_from_the_server_and_the_session_of_the_cursor() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        filled(&client).await;
+        let options = || CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
+        for _ in 0..8 {
+            let further = CursorOptions::new().batch_size(4).comment("orders").max_await_time(Duration::from_secs(2));
+            let cursor = client.database("db").run_cursor_command_with(find(), options(), further).await;
+            let orders: Result<Vec<Order>, Error> = cursor.expect("a cursor").try_collect().await;
+            let ids: Vec<_> = orders.expect("ten").iter().map(|order| order.id).collect();
+            assert_eq!(ids, (0..10).collect::<Vec<_>>());
+        }
+        let (finds, mores) = (all(&set, "find"), all(&set, "getMore"));
+        assert_eq!((finds.len(), mores.len()), (8, 16));
+        for (member, more) in &mores {
+            let of_this = |(at, find): &&(usize, Received)| at == member && field(find, "lsid") == field(more, "lsid");
+            assert!(finds.iter().any(|find| of_this(&find)), "{more:?}");
+            assert_eq!(field(more, "collection"), Some(Bson::String("c".into())));
+            assert_eq!(field(more, "batchSize"), Some(Bson::Int64(4)));
+            assert_eq!(field(more, "comment"), Some(Bson::String("orders".into())));
+            assert_eq!(field(more, "maxTimeMS"), Some(Bson::Int64(2_000)));
+        }
+        assert_eq!(all(&set, "killCursors").len(), 0, "the server has closed each exhausted cursor");
+        client.close().await;
+    });
+}
+
+#[test]
+fn raw_documents_are_read_in_place() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        filled(&client).await;
+        let mut cursor = cursor(&client).await;
+        let mut ids = Vec::new();
+        while let Some(document) = cursor.next_raw().await.expect("a document") {
+            ids.push(document.get_i32("_id").expect("an id"));
+        }
+        assert_eq!(ids, (0..10).collect::<Vec<_>>());
+        assert!(cursor.next_raw().await.expect("still the end").is_none());
+        client.close().await;
+    });
+}
+
+#[test]
+fn dropped_and_closed_cursors_are_closed_on_their_server() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        drop(cursor(&client).await);
+        eventually("the dropped cursor is closed", || sent(&primary, "killCursors").len() == 1).await;
+        let mut closed = cursor(&client).await;
+        closed.try_next().await.expect("a document");
+        closed.close().await.expect("it is closed");
+        let kills = sent(&primary, "killCursors");
+        assert_eq!(kills.len(), 2);
+        // While a batch is requested: its reply has the id that is closed then.
+        let further = CursorOptions::new().batch_size(1);
+        let waiting = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further).await;
+        let mut waiting: Cursor = waiting.expect("a cursor");
+        for _ in 0..3 {
+            waiting.try_next().await.expect("a document of the first batch");
+        }
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(Duration::from_millis(50)));
+        assert!(smol::future::poll_once(waiting.try_next()).await.is_none(), "the batch is requested");
+        drop(waiting);
+        eventually("the cursor that waited is closed", || sent(&primary, "killCursors").len() == 3).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn hostile_replies_are_errors_that_name_the_fault() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let first = [
+            (doc! { "ok": 1 }, "no cursor"),
+            (doc! { "cursor": { "ns": "db.c", "firstBatch": [] }, "ok": 1 }, "no id"),
+            (doc! { "cursor": { "id": 0_i64, "firstBatch": [] }, "ok": 1 }, "no namespace"),
+            (doc! { "cursor": { "id": 0_i64, "ns": "db.c" }, "ok": 1 }, "no batch"),
+            (doc! { "cursor": { "id": 0_i64, "ns": "other.c", "firstBatch": [] }, "ok": 1 }, "namespace"),
+        ];
+        for (reply, text) in first {
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["find"]).reply(reply));
+            let outcome = client.database("db").run_cursor_command::<Document>(find()).await.map(drop);
+            let error = refused(outcome);
+            assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains(text), "{error}");
+        }
+        let further = [
+            (doc! { "cursor": { "id": 77_i64, "ns": "db.c", "nextBatch": [] }, "ok": 1 }, "another cursor id"),
+            (doc! { "cursor": { "id": 0_i64, "ns": "db.d", "nextBatch": [] }, "ok": 1 }, "another namespace"),
+            (doc! { "cursor": { "id": 0_i64, "ns": "db.c", "nextBatch": [1] }, "ok": 1 }, "no document"),
+        ];
+        for (reply, text) in further {
+            let mut cursor = cursor(&client).await;
+            for _ in 0..3 {
+                cursor.try_next().await.expect("a document of the first batch");
+            }
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).reply(reply));
+            let error = refused(cursor.try_next().await);
+            assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains(text), "{error}");
+            assert_eq!(cursor.try_next().await.expect("it has ended"), None);
+        }
+        // The server has the first two of them still.
+        eventually("both are closed", || sent(&primary, "killCursors").len() == 2).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn error_of_a_batch_ends_the_cursor_and_is_not_retried() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let mut cursor = cursor(&client).await;
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(43));
+        for _ in 0..3 {
+            cursor.try_next().await.expect("a document of the first batch");
+        }
+        assert_eq!(refused(cursor.try_next().await).code(), Some(43));
+        assert_eq!(cursor.try_next().await.expect("it has ended"), None);
+        assert_eq!(sent(&primary, "getMore").len(), 1);
+        client.close().await;
+    });
+}
+
+#[test]
+fn document_of_another_type_is_skipped_with_an_error() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Strict {
+        #[serde(rename = "missing")]
+        _missing: i32,
+    }
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        filled(&client).await;
+        let mut cursor: Cursor<Strict> = client.database("db").run_cursor_command(find()).await.expect("a cursor");
+        for _ in 0..10 {
+            assert!(matches!(refused(cursor.try_next().await), Error::Bson(_)));
+        }
+        assert!(cursor.try_next().await.expect("the end").is_none());
+        client.close().await;
+    });
+}

@@ -1,0 +1,287 @@
+//! Sessions, retries of reads and writes, and write errors: the commands that the servers receive.
+
+use super::support::{client, insert, known, options, ping, refused, run, sent, still_set};
+use bson::{Bson, Document, doc};
+use poolhouse_smol::{Client, ClientSessionOptions, CommandOptions, Error, ReadMode, ReadPreference};
+use poolhouse_tests::fake::replica_set::FakeReplicaSet;
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Received};
+
+const CODES: [i32; 4] = [91, 189, 10_107, 11_600];
+
+fn body(received: &Received) -> &Document {
+    received.body.as_ref().expect("the command is short")
+}
+
+fn lsid(received: &Received) -> &Bson {
+    body(received).get("lsid").expect("a session")
+}
+
+fn txn_number(received: &Received) -> Option<i64> {
+    body(received).get_i64("txnNumber").ok()
+}
+
+/// The inserts that any member has received, in order.
+fn inserts(set: &FakeReplicaSet) -> Vec<Received> {
+    let mut all: Vec<_> = (0..3).flat_map(|member| sent(&set.server(member), "insert")).collect();
+    all.sort_by_key(|received| received.at);
+    all
+}
+
+async fn count(client: &Client) -> usize {
+    let reply = client.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+    let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    batch.expect("a batch").len()
+}
+
+#[test]
+fn write_is_retried_in_its_session_with_its_number_and_executed_once() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let mut written = 0;
+        let closes = FailPoint::new(FailPointMode::Times(1), &["insert"]).close();
+        let points = CODES.map(|code| FailPoint::new(FailPointMode::Times(1), &["insert"]).error(code));
+        for point in points.into_iter().chain([closes]) {
+            known(&client, &set).await;
+            let before = inserts(&set).len();
+            primary.set_fail_point(point.clone());
+            insert(&client, CommandOptions::new()).await.expect("the second attempt succeeds");
+            written += 1;
+            let inserts = inserts(&set).split_off(before);
+            let [first, second] = inserts.as_slice() else { panic!("{point:?}: {inserts:?}") };
+            assert_eq!(lsid(first), lsid(second), "{point:?}");
+            assert!(txn_number(first).is_some(), "{point:?}");
+            assert_eq!(txn_number(first), txn_number(second), "{point:?}");
+            assert_eq!(count(&client).await, written, "{point:?}");
+        }
+        client.close().await;
+    });
+}
+
+/// The server has executed the write, but its reply reports a failed write concern.
+#[test]
+fn write_whose_acknowledgement_failed_is_retried_and_executed_once() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let stepped_down = doc! { "code": 11_602, "errmsg": "stepped down" };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(stepped_down));
+        insert(&client, CommandOptions::new()).await.expect("the second attempt succeeds");
+        let inserts = inserts(&set);
+        assert_eq!(inserts.len(), 2);
+        assert_eq!(txn_number(&inserts[0]), txn_number(&inserts[1]));
+        assert_eq!(count(&client).await, 1);
+        client.close().await;
+    });
+}
+
+#[test]
+fn each_write_has_another_number() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        for _ in 0..3 {
+            insert(&client, CommandOptions::new()).await.expect("a reply");
+        }
+        let numbers: Vec<_> = inserts(&set).iter().map(txn_number).collect();
+        assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
+        client.close().await;
+    });
+}
+
+#[test]
+fn commands_without_leave_are_not_retried() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let many = doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] };
+        let single = doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }] };
+        let unacknowledged = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 0 } };
+        let read = doc! { "find": "c" };
+        let cases = [
+            (true, true, &read, 2),
+            (false, true, &read, 1),
+            (true, true, &single, 2),
+            (true, false, &single, 1),
+            (true, true, &many, 1),
+            (true, true, &unacknowledged, 1),
+        ];
+        for (reads, writes, command, attempts) in cases {
+            let mut options = options(&set.uri());
+            (options.retry_reads, options.retry_writes) = (reads, writes);
+            let client = client(options);
+            known(&client, &set).await;
+            let name = command.keys().next().expect("a command").as_str();
+            let before = sent(&primary, name).len();
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(4), &[name]).error(91));
+            let error = refused(client.run_command("db", command.clone()).await);
+            assert_eq!(error.code(), Some(91));
+            assert_eq!(sent(&primary, name).len() - before, attempts, "{command}");
+            primary.set_fail_point(FailPoint::new(FailPointMode::Off, &[name]));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn session_is_reused_and_ended_at_close() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        for _ in 0..5 {
+            ping(&client).await.expect("a ping");
+        }
+        client.close().await;
+        let pings = sent(&primary, "ping");
+        assert!(pings.windows(2).all(|pair| lsid(&pair[0]) == lsid(&pair[1])), "{pings:?}");
+        let ended: Vec<_> = (0..3).flat_map(|member| sent(&set.server(member), "endSessions")).collect();
+        let [ended] = ended.as_slice() else { panic!("{ended:?}") };
+        assert_eq!(body(ended).get_array("endSessions").expect("ids").as_slice(), [lsid(&pings[0]).clone()]);
+        assert_eq!(body(ended).get_str("$db").ok(), Some("admin"));
+    });
+}
+
+#[test]
+fn session_is_not_reused_after_a_network_error() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).close());
+        refused(ping(&client).await);
+        known(&client, &set).await;
+        ping(&client).await.expect("a ping");
+        let pings = sent(&primary, "ping");
+        assert_ne!(lsid(&pings[0]), lsid(&pings[1]));
+        client.close().await;
+    });
+}
+
+#[test]
+fn servers_without_sessions_and_standalone_servers_get_no_fields_for_them() {
+    run(async {
+        let mut old = FakeOptions::default();
+        old.state.session_timeout_minutes = None;
+        for (options, has_session) in [(old, false), (FakeOptions::default(), true)] {
+            let server = FakeServer::start(options).expect("it starts");
+            let client = client(super::support::options(&server.uri()));
+            insert(&client, CommandOptions::new()).await.expect("a reply");
+            let insert = &sent(&server, "insert")[0];
+            assert_eq!(body(insert).contains_key("lsid"), has_session);
+            assert_eq!(txn_number(insert), None);
+            let mut session = client.start_session(ClientSessionOptions::new());
+            let outcome = session.run_command("db", doc! { "ping": 1 }).await;
+            assert_eq!(matches!(outcome, Err(Error::Session(_))), !has_session, "{outcome:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn cluster_time_is_repeated_to_every_member() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let (primary, secondary) = (set.primary().expect("a primary"), set.primary().map_or(0, |it| (it + 1) % 3));
+        let mut state = set.server(primary).state();
+        state.cluster_time = Some((50, 3));
+        set.server(primary).set_state(state);
+        ping(&client).await.expect("a ping");
+        let preference = ReadPreference::of(ReadMode::Secondary);
+        for _ in 0..20 {
+            super::support::ping_with(&client, CommandOptions::new().read_preference(preference))
+                .await
+                .expect("a ping");
+        }
+        let pings = sent(&set.server(secondary), "ping");
+        let time = body(pings.first().expect("one of twenty")).get_document("$clusterTime").expect("a time");
+        assert_eq!(time.get_timestamp("clusterTime").ok(), Some(bson::Timestamp { time: 50, increment: 3 }));
+        assert!(time.get_document("signature").is_ok());
+        client.close().await;
+    });
+}
+
+#[test]
+fn read_of_a_session_follows_its_writes() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let mut state = primary.state();
+        state.cluster_time = Some((60, 1));
+        primary.set_state(state);
+        let mut session = client.start_session(ClientSessionOptions::new());
+        session.run_command("db", doc! { "insert": "c", "documents": [{}] }).await.expect("a reply");
+        let expected = bson::Timestamp { time: 60, increment: 1 };
+        assert_eq!(session.operation_time(), Some(expected));
+        session.run_command("db", doc! { "find": "c", "readConcern": { "level": "majority" } }).await.expect("a reply");
+        let mut other = client.start_session(ClientSessionOptions::new().causal_consistency(false));
+        other.advance_operation_time(expected);
+        other.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+        let finds = sent(&primary, "find");
+        let concern = body(&finds[0]).get_document("readConcern").expect("a read concern");
+        assert_eq!(concern, &doc! { "level": "majority", "afterClusterTime": expected });
+        assert!(!body(&finds[1]).contains_key("readConcern"));
+        assert_ne!(lsid(&finds[0]), lsid(&finds[1]), "both sessions are in use");
+        let own = session.run_command("db", doc! { "ping": 1, "lsid": { "id": 1 } }).await;
+        assert!(matches!(refused(own), Error::Session(_)));
+        let unacknowledged = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 0 } };
+        assert!(matches!(refused(session.run_command("db", unacknowledged).await), Error::Session(_)));
+        assert_eq!(sent(&primary, "insert").len(), 1, "nothing was sent");
+        drop((session, other));
+        client.close().await;
+    });
+}
+
+#[test]
+fn hostile_cluster_time_is_an_error_and_is_not_repeated() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let hostile = doc! { "$clusterTime": { "clusterTime": 5 }, "ok": 1 };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(hostile));
+        let error = refused(ping(&client).await);
+        assert!(error.to_string().contains("clusterTime"), "{error}");
+        ping(&client).await.expect("a ping");
+        assert!(!body(&sent(&primary, "ping")[1]).contains_key("$clusterTime"));
+        client.close().await;
+    });
+}
+
+#[test]
+fn write_errors_are_errors_unless_the_reply_is_requested() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let twice = || doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 1 }, { "_id": 2 }] };
+        let Error::Write(error) = refused(client.run_command("db", twice()).await) else { panic!("a write error") };
+        assert_eq!((error.code, error.index), (11_000, Some(1)));
+        assert_eq!(error.reply.get_i32("n").ok(), Some(1));
+        assert!(error.message.as_ref().is_some_and(|text| text.contains("duplicate key")), "{error}");
+        let in_reply = CommandOptions::new().write_errors_in_reply(true);
+        let reply = client.run_command_with("db", twice(), in_reply).await.expect("the reply is requested");
+        assert_eq!(reply.get_array("writeErrors").map(Vec::len).ok(), Some(1));
+
+        let late = doc! { "code": 64, "codeName": "WriteConcernFailed", "errmsg": "late" };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(late));
+        let error = refused(insert(&client, CommandOptions::new()).await);
+        assert_eq!(error.to_string(), "the write concern was not satisfied: code 64 (WriteConcernFailed): late");
+        let Error::Write(error) = error else { panic!("a write error") };
+        assert_eq!((error.index, error.reply.get_i32("n").ok()), (None, Some(1)));
+        client.close().await;
+    });
+}
