@@ -205,7 +205,7 @@ impl SessionPool {
 /// to the members of the cluster.
 ///
 /// Source: Driver Sessions, "Gossipping the cluster time".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClusterTime {
     time: Option<Timestamp>,
     /// The document as the server sent it.
@@ -254,7 +254,7 @@ impl ClusterTime {
     ///
     /// [`EncodeError::Full`].
     pub fn append<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
-        let Ok(document) = RawDocument::new(&self.bytes) else { return Ok(()) };
+        let Some(document) = self.document() else { return Ok(()) };
         command.raw_document("$clusterTime", document).map(drop)
     }
 
@@ -262,5 +262,24 @@ impl ClusterTime {
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.time.is_none()
+    }
+
+    /// Returns the time without its signature.
+    #[must_use]
+    pub const fn time(&self) -> Option<Timestamp> {
+        self.time
+    }
+
+    /// Returns the document as the server sent it; `None` if no cluster time was seen.
+    #[must_use]
+    pub fn document(&self) -> Option<RawDocument<'_>> {
+        RawDocument::new(&self.bytes).ok()
+    }
+}
+
+/// Without the signature.
+impl fmt::Debug for ClusterTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterTime").field("time", &self.time).finish_non_exhaustive()
     }
 }

@@ -8,8 +8,8 @@ use super::{Client, Error, Net, Platform, connection};
 use alloc::string::ToString;
 use connection::Parts;
 use core::time::Duration;
-use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
+use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
@@ -39,18 +39,22 @@ impl<P: Platform> Client<P> {
     /// to hello. With `retryReads=false`, a read is never retried; with `retryWrites=false`, a write
     /// is neither numbered nor retried; with either, no other command is retried.
     ///
-    /// A `getMore` must run in the session of its cursor: use a [`ClientSession`] or a
-    /// [`Connection`](super::Connection) for both.
+    /// The specification forbids drivers to examine, number or retry the command of a `runCommand`,
+    /// because they have other functions for reads and writes. This function is the only one here,
+    /// so it does what those do; [`CommandOptions::retry`] turns it off for one command.
     ///
-    /// [`ClientSession`]: super::ClientSession
+    /// A `getMore` must run in the session of its cursor: see [`Client::run_cursor_command`]. A
+    /// command with `txnNumber` or of a transaction needs its own `lsid`, because the
+    /// client numbers the writes of its own sessions.
     ///
     /// # Errors
     ///
     /// [`Error::Command`] if the server refuses the command; [`Error::Write`] if writes of it failed or
     /// were not acknowledged as its write concern requires, unless
-    /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no server can
-    /// be selected, no connection is available, or no reply is received; [`Error::Bson`] if a
-    /// document cannot be encoded or is empty.
+    /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
+    /// server can be selected, no connection is available, or no reply is received;
+    /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command needs an `lsid` that
+    /// it does not have. Nothing is sent then.
     ///
     /// Source: Run Command; Retryable Reads; Retryable Writes; Driver Sessions.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
@@ -160,7 +164,8 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.run_then(session, database, command, options, |guard| connection::read_reply(guard, read)).await
+        let finish = async |guard: &mut Guard<'_, Net<P>>, _: &mut SessionState| connection::read_reply(guard, read);
+        self.run_then(session, database, command, options, finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
@@ -170,7 +175,7 @@ impl<P: Platform> Client<P> {
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        finish: impl FnOnce(&Guard<'_, Net<P>>) -> Result<T, Error>,
+        finish: impl AsyncFnOnce(&mut Guard<'_, Net<P>>, &mut SessionState) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
         let command = connection::checked(command)?;
@@ -184,9 +189,13 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        if shape.name == "getMore" && !shape.has_session && !session.explicit {
+            return Err(Error::Session("getMore needs the session of its cursor: use run_cursor_command"));
+        }
         let retry = if options.idempotent { Retry::Read } else { shape.retry };
-        let mut attempts =
-            self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, self.retry_policy(retry));
+        let mut policy = self.retry_policy(retry, shape.in_transaction);
+        policy.enabled &= options.retry;
+        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         let mut txn_number = None;
         loop {
             let mut guard = attempts.next().await?;
@@ -195,6 +204,7 @@ impl<P: Platform> Client<P> {
                 self.pace(&mut guard);
             }
             let numbered = shape.retry == Retry::Write && !shape.has_session && self.options().retry_writes;
+            let numbered = numbered && options.retry;
             let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.
@@ -205,16 +215,18 @@ impl<P: Platform> Client<P> {
             txn_number = additions.txn_number;
             let parts = Parts { database, command, preference: sent.as_ref(), additions };
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
-            let Err(error) = outcome else { return finish(&guard) };
+            let Err(error) = outcome else { return finish(&mut guard, session).await };
             let repeatable = match retry {
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),
                 Retry::Write => {
                     let is_numbered = txn_number.is_some() || (shape.has_session && shape.has_txn_number);
-                    let version = guard.established().map_or(0, |established| established.max_wire_version);
+                    let established = guard.established();
+                    let version = established.map_or(0, |established| established.max_wire_version);
+                    let is_router = established.is_some_and(|it| it.server_type == ServerType::Mongos);
                     // An error of the client itself counts if another attempt may succeed.
                     let is_own = matches!(error, Error::Operation(_)) && attempts.is_transient(&error);
-                    is_numbered && (is_own || error.is_retryable_write(version))
+                    is_numbered && (is_own || error.is_retryable_write(version, is_router))
                 }
             };
             drop(guard);
@@ -223,15 +235,17 @@ impl<P: Platform> Client<P> {
     }
 
     /// Returns the retry policy of a command. If the client does not know whether the command reads
-    /// or writes, both `retryReads` and `retryWrites` must be enabled for a retry.
+    /// or writes, both `retryReads` and `retryWrites` must be enabled for a retry. The end of a
+    /// transaction is retried in any case.
     ///
-    /// Source: Client Backpressure, "Overload retry policy", on runCommand.
-    fn retry_policy(&self, retry: Retry) -> RetryPolicy {
+    /// Source: Client Backpressure, "Overload retry policy", on runCommand; Transactions, on
+    /// retrying commitTransaction and abortTransaction.
+    fn retry_policy(&self, retry: Retry, in_transaction: bool) -> RetryPolicy {
         let options = self.options();
         RetryPolicy {
             enabled: match retry {
                 Retry::Read => options.retry_reads,
-                Retry::Write => options.retry_writes,
+                Retry::Write => options.retry_writes || in_transaction,
                 Retry::None => options.retry_reads && options.retry_writes,
             },
             idempotent: retry == Retry::Read,

@@ -14,7 +14,7 @@ use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::topology::StateChange;
-use poolhouse_driver::{ExchangeError, Guard, OperationError};
+use poolhouse_driver::{Guard, OperationError};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::command::CommandShape;
 use serde::de::DeserializeOwned;
@@ -115,8 +115,9 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// Runs a command on this connection.
     ///
     /// `$db`, `lsid` and `$clusterTime` are added, as in [`Client::run_command`]; all commands on
-    /// this connection run in the same session. The command is not retried. The read preference that the connection was
-    /// [checked out](Client::check_out_preferring) with is added where the server requires it.
+    /// this connection run in the same session. The command is not retried. The read preference
+    /// that the connection was [checked out](Client::check_out_preferring) with is added where the
+    /// server requires it.
     ///
     /// # Errors
     ///
@@ -239,12 +240,8 @@ pub(super) async fn exchange<P: Platform>(
 ) -> Result<(), Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, parts);
     let outcome = guard.run_command(parts.database, write).await.map(drop);
-    if let Ok(()) | Err(OperationError::Command { .. }) = outcome {
-        let handled = guard.reply().map_or(Ok(()), |reply| session.handle_reply(client, reply, &parts.additions));
-        // The error of a refused command says more.
-        if outcome.is_ok() {
-            handled.map_err(|error| OperationError::Exchange(ExchangeError::Wire(error)))?;
-        }
+    if let (Ok(()) | Err(OperationError::Command { .. }), Some(reply)) = (&outcome, guard.reply()) {
+        session.handle_reply(client, reply, &parts.additions);
     }
     match outcome {
         Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),

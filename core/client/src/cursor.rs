@@ -9,6 +9,7 @@ use super::{Client, CommandOptions, Database, Error, Net, Platform};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::poll_fn;
@@ -18,8 +19,8 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use futures_core::Stream;
-use poolhouse_core::ServerType;
-use poolhouse_driver::{Guard, Runtime};
+use poolhouse_core::{Cause, Instant, ServerType};
+use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause};
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
 use poolhouse_wire::command::CommandShape;
@@ -84,8 +85,8 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// As [`Client::run_command`]; [`Error::Cursor`] if the reply is no cursor or belongs to another
-    /// database, or if the cursor is behind a load balancer: there it could be used on its
-    /// connection only, which is not implemented.
+    /// database, or if a cursor of several batches is behind a load balancer: there it could be used
+    /// on its connection only, which is not implemented. The server's cursor is closed then.
     ///
     /// Source: Run Command, "Cursor related commands".
     pub async fn run_cursor_command<T>(
@@ -98,27 +99,17 @@ impl<P: Platform> Client<P> {
         let timeout = options.timeout.or(self.options().timeout);
         let command = connection::encoded(&command)?;
         let mut session = SessionState::default();
-        let begun = self.run_then(&mut session, database, &command, options, |guard| begin(guard, database)).await;
-        let (server, first) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                session.end(self);
-                return Err(error);
-            }
+        let begin = async |guard: &mut Guard<'_, Net<P>>, session: &mut SessionState| {
+            begin(self, guard, session, database, timeout).await
         };
-        let batches = Box::new(Batches {
-            client: self.clone(),
-            server,
-            database: database.to_owned(),
-            namespace: first.namespace,
-            id: first.id,
-            reply: first.reply,
-            rest: first.batch,
-            session,
-            options: cursor_options,
-            timeout,
-        });
-        Ok(Cursor { client: self.clone(), stage: Stage::Ready(batches), item: PhantomData })
+        let begun = self.run_then(&mut session, database, &command, options, begin).await;
+        if !matches!(&begun, Ok(first) if first.id != 0) {
+            session.end(self);
+        }
+        let First { server, namespace, id, reply, rest } = begun?;
+        let origin = Arc::new(Origin { client: self.clone(), server, database: database.to_owned(), namespace });
+        let batches = Batches { origin, id, reply, rest, session, options: cursor_options, timeout, fetch: None };
+        Ok(Cursor { batches: Some(Box::new(batches)), item: PhantomData })
     }
 }
 
@@ -153,41 +144,44 @@ impl<P: Platform> Database<P> {
 /// from the server that has the cursor.
 ///
 /// It is a [`Stream`] of `Result<T, Error>`; [`Cursor::try_next`] and [`Cursor::next_raw`] need no
-/// trait. After an error it has no further documents.
+/// trait. After an error it has no further documents. A request for a batch is not retried, except
+/// after an overload, on the same server.
 ///
 /// Dropping it closes the server's cursor in the background; [`Cursor::close`] waits for that. Each
-/// future may be dropped at each await: the next call continues with the same batch. A cursor has a
+/// future may be dropped at each await: the next call continues with the same batch. A server may
+/// reply with empty batches without end; other tasks run between them. Until its end, a cursor has a
 /// session of its own, and keeps the client open.
+#[must_use = "a cursor that is dropped is closed on its server"]
 pub struct Cursor<P: Platform, T = bson::Document> {
-    client: Client<P>,
-    stage: Stage<P>,
+    /// `None` after its end.
+    batches: Option<Box<Batches<P>>>,
     item: PhantomData<fn() -> T>,
 }
 
-/// A request for a batch, which returns the cursor's state.
-type Fetch<P> = Pin<Box<dyn Future<Output = (Box<Batches<P>>, Result<(), Error>)> + Send>>;
+/// A request for a batch. It returns the cursor's session and the reply.
+type Fetch = Pin<Box<dyn Future<Output = (SessionState, Result<Vec<u8>, Error>)> + Send>>;
 
-enum Stage<P: Platform> {
-    Ready(Box<Batches<P>>),
-    Fetching(Fetch<P>),
-    Ended,
-}
-
-struct Batches<P: Platform> {
+/// Where a cursor is.
+struct Origin<P: Platform> {
     client: Client<P>,
-    /// The server that has the cursor.
     server: <Net<P> as Runtime>::ServerHandle,
     database: String,
     namespace: String,
+}
+
+struct Batches<P: Platform> {
+    origin: Arc<Origin<P>>,
     /// The server's id of the cursor; 0 if it has no further batch.
     id: i64,
     /// The last reply.
     reply: Vec<u8>,
     /// The elements of its batch that were not returned yet.
     rest: Range<usize>,
+    /// Empty during a request.
     session: SessionState,
     options: CursorOptions,
     timeout: Option<Duration>,
+    fetch: Option<Fetch>,
 }
 
 impl<P: Platform, T> Cursor<P, T> {
@@ -213,12 +207,8 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// As [`Cursor::try_next`]; [`Error::Bson`] only if the document is malformed.
     pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
-        if !poll_fn(|context| self.poll_document(context)).await? {
-            return Ok(None);
-        }
-        let Stage::Ready(batches) = &mut self.stage else { return Ok(None) };
-        let document = batches.take()?;
-        let bytes = batches.reply.get(document).unwrap_or_default();
+        let Some(document) = poll_fn(|context| self.poll_document(context)).await? else { return Ok(None) };
+        let bytes = self.bytes(document);
         bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
     }
 
@@ -229,52 +219,40 @@ impl<P: Platform, T> Cursor<P, T> {
     /// [`Error::Command`] or [`Error::Operation`]: the server was not reached. It closes a cursor that
     /// is not used after some minutes.
     pub async fn close(mut self) -> Result<(), Error> {
-        match core::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Ready(mut batches) => batches.kill().await,
-            Stage::Fetching(fetch) => fetch.await.0.kill().await,
-            Stage::Ended => Ok(()),
-        }
+        // If this future is dropped, the cursor is.
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        let outcome = batches.kill().await;
+        self.batches = None;
+        outcome
     }
 
     fn poll_try_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, Error>>
     where
         T: DeserializeOwned,
     {
-        if !ready!(self.poll_document(context))? {
-            return Poll::Ready(Ok(None));
-        }
-        let Stage::Ready(batches) = &mut self.stage else { return Poll::Ready(Ok(None)) };
-        let document = batches.take()?;
-        let bytes = batches.reply.get(document).unwrap_or_default();
+        let Some(document) = ready!(self.poll_document(context))? else { return Poll::Ready(Ok(None)) };
+        let bytes = self.bytes(document);
         Poll::Ready(bson::deserialize_from_slice(bytes).map(Some).map_err(|error| Error::Bson(error.to_string())))
     }
 
-    /// Waits until the batch has a document; false after the last one.
-    fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
-        loop {
-            self.stage = match core::mem::replace(&mut self.stage, Stage::Ended) {
-                Stage::Ended => return Poll::Ready(Ok(false)),
-                Stage::Ready(batches) if !batches.rest.is_empty() => {
-                    self.stage = Stage::Ready(batches);
-                    return Poll::Ready(Ok(true));
-                }
-                Stage::Ready(batches) if batches.id == 0 => return Poll::Ready(Ok(false)),
-                Stage::Ready(mut batches) => Stage::Fetching(Box::pin(async move {
-                    let result = batches.fetch().await;
-                    (batches, result)
-                })),
-                Stage::Fetching(mut fetch) => match fetch.as_mut().poll(context) {
-                    Poll::Pending => {
-                        self.stage = Stage::Fetching(fetch);
-                        return Poll::Pending;
-                    }
-                    Poll::Ready((batches, Ok(()))) => Stage::Ready(batches),
-                    Poll::Ready((batches, Err(error))) => {
-                        self.client.kill_in_background(batches);
-                        return Poll::Ready(Err(error));
-                    }
-                },
-            };
+    /// Waits for the next document, and returns its range in the last reply; `None` after the last
+    /// one.
+    fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+        let Some(batches) = &mut self.batches else { return Poll::Ready(Ok(None)) };
+        let outcome = ready!(batches.poll_document(context));
+        if !matches!(outcome, Ok(Some(_))) {
+            self.end();
+        }
+        Poll::Ready(outcome)
+    }
+
+    fn bytes(&self, document: Range<usize>) -> &[u8] {
+        self.batches.as_ref().and_then(|batches| batches.reply.get(document)).unwrap_or_default()
+    }
+
+    fn end(&mut self) {
+        if let Some(batches) = self.batches.take() {
+            batches.kill_in_background();
         }
     }
 }
@@ -289,56 +267,135 @@ impl<P: Platform, T: DeserializeOwned> Stream for Cursor<P, T> {
 
 impl<P: Platform, T> Drop for Cursor<P, T> {
     fn drop(&mut self) {
-        match core::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Ready(batches) => self.client.kill_in_background(batches),
-            // Its reply shows whether the server still has the cursor.
-            Stage::Fetching(fetch) => self.client.in_background(async move {
-                let _: Result<(), Error> = fetch.await.0.kill().await;
-            }),
-            Stage::Ended => {}
-        }
+        self.end();
     }
 }
 
 impl<P: Platform, T> fmt::Debug for Cursor<P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespace = match &self.stage {
-            Stage::Ready(batches) => Some(&batches.namespace),
-            Stage::Fetching(_) | Stage::Ended => None,
-        };
+        let namespace = self.batches.as_ref().map(|batches| &batches.origin.namespace);
         f.debug_struct("Cursor").field("namespace", &namespace).finish_non_exhaustive()
     }
 }
 
 impl<P: Platform> Client<P> {
-    fn kill_in_background(&self, mut batches: Box<Batches<P>>) {
-        if batches.id == 0 {
-            return batches.session.end(self);
-        }
-        self.in_background(async move {
-            let _: Result<(), Error> = batches.kill().await;
-        });
-    }
-
     /// Runs work that nothing waits for. It ends when the client is closed.
     fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if !self.is_forked() {
             self.inner.tasks.spawn(self.inner.core.runtime().platform(), work);
         }
     }
+
+    /// - `timeout`: of the cursor.
+    fn kill_deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        self.deadline(Some(timeout.unwrap_or(KILL_TIMEOUT).min(KILL_TIMEOUT)))
+    }
+}
+
+impl<P: Platform> Origin<P> {
+    /// Runs a command on the server of the cursor. After an overload, it pauses and runs it again.
+    async fn fetch(
+        &self,
+        session: &mut SessionState,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, Net<P>>, Error> {
+        let (core, options) = (&self.client.inner.core, self.client.options());
+        let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
+        let mut retry = 0;
+        loop {
+            let error = match self.run(session, command, deadline).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) if !error.is_overload() || retry == retries_max => return Err(error),
+                Err(error) => error,
+            };
+            retry += 1;
+            let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
+            if deadline.is_some_and(|deadline| until >= deadline) {
+                return Err(error);
+            }
+            core.runtime().sleep_until(until).await;
+        }
+    }
+
+    /// Runs a command on the server of the cursor.
+    async fn run<'a>(
+        &'a self,
+        session: &mut SessionState,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'a, Net<P>>, Error> {
+        let core = &self.client.inner.core;
+        let limit = core.check_out_limit(deadline);
+        let mut guard = core.check_out_of(self.server.clone(), limit, deadline).await?;
+        if self.client.is_paced(deadline) {
+            self.client.pace(&mut guard);
+        }
+        run_on(&self.client, &mut guard, session, &self.database, command).await?;
+        Ok(guard)
+    }
 }
 
 impl<P: Platform> Batches<P> {
+    /// Waits for the next document, and returns its range in the last reply; `None` after the last
+    /// one.
+    fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+        loop {
+            if !self.rest.is_empty() {
+                return Poll::Ready(self.take().map(Some));
+            }
+            if self.id == 0 {
+                return Poll::Ready(Ok(None));
+            }
+            let mut fetch = self.fetch.take().unwrap_or_else(|| self.fetch());
+            let Poll::Ready((session, reply)) = fetch.as_mut().poll(context) else {
+                self.fetch = Some(fetch);
+                return Poll::Pending;
+            };
+            self.session = session;
+            let outcome = reply.and_then(|reply| self.accept(reply));
+            if outcome.as_ref().is_err_and(is_gone) {
+                self.id = 0;
+            }
+            if self.id == 0 {
+                self.session.end(&self.origin.client);
+            }
+            outcome?;
+            if self.rest.is_empty() && self.id != 0 {
+                // The server may reply with empty batches at once, without end.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Requests the next batch.
-    async fn fetch(&mut self) -> Result<(), Error> {
-        let collection = collection(&self.namespace, &self.database).to_owned();
+    fn fetch(&mut self) -> Fetch {
+        let command = self.get_more();
+        let origin = Arc::clone(&self.origin);
+        let deadline = origin.client.deadline(self.timeout);
+        let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
+        Box::pin(async move {
+            let fetched = async {
+                let guard = origin.fetch(&mut session, &command?, deadline).await?;
+                reply.clear();
+                reply.extend_from_slice(reply_of(&guard)?.as_bytes());
+                Ok(reply)
+            };
+            let fetched = fetched.await;
+            (session, fetched)
+        })
+    }
+
+    fn get_more(&self) -> Result<Vec<u8>, Error> {
         let comment = self.options.comment.as_ref().map(|comment| bson::doc! { "": comment.clone() }.to_vec());
         let comment = comment.transpose().map_err(|error| Error::Bson(error.to_string()))?;
         let comment = comment.as_deref().and_then(|bytes| RawDocument::new(bytes).ok()?.get("").ok()?);
         let (id, options) = (self.id, &self.options);
+        let collection = collection(&self.origin.namespace, &self.origin.database);
         let mut command = Vec::new();
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
-            body.int64("getMore", id)?.str("collection", &collection)?;
+            body.int64("getMore", id)?.str("collection", collection)?;
             if let Some(count) = options.batch_size {
                 body.int64("batchSize", count.into())?;
             }
@@ -348,37 +405,14 @@ impl<P: Platform> Batches<P> {
             comment.map_or(Ok(()), |comment| body.value("comment", comment).map(drop))
         };
         DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
-        let deadline = self.client.deadline(self.timeout);
-        let result = self.run(&command, deadline).await;
-        if let Err(Error::Operation(_) | Error::Command(_)) = result {
-            // The connection failed, or the server no longer has the cursor.
-            self.id = 0;
-        }
-        if self.id == 0 {
-            self.session.end(&self.client);
-        }
-        result
+        Ok(command)
     }
 
-    /// Runs a command on the server of the cursor, and takes the batch of its reply, if it has one.
-    async fn run(&mut self, command: &[u8], deadline: Option<poolhouse_core::Instant>) -> Result<(), Error> {
-        let core = &self.client.inner.core;
-        let limit = core.check_out_limit(deadline);
-        let mut guard = core.check_out_of(self.server.clone(), limit, deadline).await?;
-        if self.client.is_paced(deadline) {
-            self.client.pace(&mut guard);
-        }
-        let command = connection::checked(command)?;
-        let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-        let additions = self.session.begin(&self.client, &shape, &guard, false, None)?;
-        let parts = Parts { database: &self.database, command, preference: None, additions };
-        connection::exchange(&mut guard, &self.client, &mut self.session, &parts, false).await?;
-        if shape.name != "getMore" {
-            return Ok(());
-        }
-        let reply = guard.reply().ok_or(poolhouse_driver::OperationError::Broken(poolhouse_core::Cause::Closed))?;
-        let batch = Batch::parse(reply, "nextBatch")?;
-        if batch.namespace != self.namespace {
+    /// Takes the batch of a reply.
+    fn accept(&mut self, reply: Vec<u8>) -> Result<(), Error> {
+        let document = RawDocument::new(&reply).map_err(|error| Error::Bson(error.to_string()))?;
+        let batch = Batch::parse(document, "nextBatch")?;
+        if batch.namespace != self.origin.namespace {
             return Err(Error::Cursor("the reply to getMore has another namespace than the cursor"));
         }
         if batch.id != 0 && batch.id != self.id {
@@ -386,29 +420,35 @@ impl<P: Platform> Batches<P> {
         }
         self.id = batch.id;
         self.rest = batch.elements;
-        self.reply.clear();
-        self.reply.extend_from_slice(reply.as_bytes());
+        self.reply = reply;
         Ok(())
     }
 
-    /// Closes the server's cursor, if it has one.
+    /// Closes the server's cursor, if it has one. A request for a batch is abandoned. If this future
+    /// is dropped, the cursor counts as open.
     async fn kill(&mut self) -> Result<(), Error> {
-        if self.id == 0 {
-            self.session.end(&self.client);
-            return Ok(());
+        self.fetch = None;
+        let Origin { client, database, namespace, .. } = &*self.origin;
+        let mut outcome = Ok(());
+        if self.id != 0 {
+            let command = kill_command(collection(namespace, database), self.id)?;
+            let deadline = client.kill_deadline(self.timeout);
+            outcome = self.origin.run(&mut self.session, &command, deadline).await.map(drop);
+            self.id = 0;
         }
-        let collection = collection(&self.namespace, &self.database).to_owned();
-        let id = core::mem::take(&mut self.id);
-        let mut command = Vec::new();
-        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| -> Result<(), EncodeError> {
-            body.str("killCursors", &collection)?;
-            body.array("cursors", |ids| ids.value(RawValue::Int64(id)).map(drop)).map(drop)
-        };
-        DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
-        let deadline = self.client.deadline(Some(self.timeout.unwrap_or(KILL_TIMEOUT).min(KILL_TIMEOUT)));
-        let result = self.run(&command, deadline).await;
-        self.session.end(&self.client);
-        result
+        self.session.end(client);
+        outcome
+    }
+
+    fn kill_in_background(mut self: Box<Self>) {
+        let origin = Arc::clone(&self.origin);
+        self.fetch = None;
+        if self.id == 0 {
+            return self.session.end(&origin.client);
+        }
+        origin.client.in_background(async move {
+            let _: Result<(), Error> = self.kill().await;
+        });
     }
 
     /// Takes the next element of the batch, and returns the range of its document in the reply.
@@ -432,31 +472,82 @@ impl<P: Platform> Batches<P> {
     }
 }
 
+/// Whether the server certainly has no cursor after this error of `getMore`: its connection failed,
+/// or the cursor was not found or was killed.
+fn is_gone(error: &Error) -> bool {
+    match error {
+        Error::Operation(OperationError::Timeout) => false,
+        Error::Operation(error) => error.connection_cause().is_some(),
+        Error::Command(error) => matches!(error.code, 43 | 237),
+        Error::Setup(_) | Error::Write(_) | Error::Session(_) | Error::Cursor(_) | Error::Bson(_) => false,
+    }
+}
+
+fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> {
+    let mut command = Vec::new();
+    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| -> Result<(), EncodeError> {
+        body.str("killCursors", collection)?;
+        body.array("cursors", |ids| ids.value(RawValue::Int64(id)).map(drop)).map(drop)
+    };
+    DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
+    Ok(command)
+}
+
+/// Runs a command of a cursor on a connection.
+async fn run_on<P: Platform>(
+    client: &Client<P>,
+    guard: &mut Guard<'_, Net<P>>,
+    session: &mut SessionState,
+    database: &str,
+    command: &[u8],
+) -> Result<(), Error> {
+    let command = connection::checked(command)?;
+    let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
+    let additions = session.begin(client, &shape, guard, false, None)?;
+    let parts = Parts { database, command, preference: None, additions };
+    connection::exchange(guard, client, session, &parts, false).await
+}
+
+fn reply_of<'a, P: Platform>(guard: &'a Guard<'_, Net<P>>) -> Result<RawDocument<'a>, Error> {
+    Ok(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
+}
+
 /// The reply to a command that creates a cursor.
-struct First {
+struct First<P: Platform> {
+    server: <Net<P> as Runtime>::ServerHandle,
     namespace: String,
     id: i64,
     reply: Vec<u8>,
-    batch: Range<usize>,
+    rest: Range<usize>,
 }
 
-/// Reads the reply to a command that creates a cursor.
-fn begin<P: Platform>(
-    guard: &Guard<'_, Net<P>>,
+/// Reads the reply to a command that creates a cursor. A cursor that cannot be used is closed on the
+/// same connection.
+async fn begin<P: Platform>(
+    client: &Client<P>,
+    guard: &mut Guard<'_, Net<P>>,
+    session: &mut SessionState,
     database: &str,
-) -> Result<(<Net<P> as Runtime>::ServerHandle, First), Error> {
-    let reply = guard.reply().ok_or(poolhouse_driver::OperationError::Broken(poolhouse_core::Cause::Closed))?;
-    let batch = Batch::parse(reply, "firstBatch")?;
-    if collection(batch.namespace, database).is_empty() {
-        return Err(Error::Cursor("the cursor's namespace is not of the command's database"));
-    }
+    timeout: Option<Duration>,
+) -> Result<First<P>, Error> {
+    let reply = reply_of(guard)?;
+    let Batch { id, namespace, elements: rest } = Batch::parse(reply, "firstBatch")?;
     let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
-    if batch.id != 0 && is_balanced {
-        return Err(Error::Cursor("cursors with several batches are not implemented behind a load balancer"));
+    let fault = if collection(namespace, database).is_empty() {
+        "the cursor's namespace is not of the command's database"
+    } else if id != 0 && is_balanced {
+        "cursors with several batches are not implemented behind a load balancer"
+    } else {
+        let (namespace, reply) = (namespace.to_owned(), reply.as_bytes().to_vec());
+        return Ok(First { server: guard.server().clone(), namespace, id, reply, rest });
+    };
+    if let Some((database, collection)) = namespace.split_once('.').filter(|_| id != 0) {
+        let (database, command) = (database.to_owned(), kill_command(collection, id)?);
+        guard.set_deadline(client.kill_deadline(timeout));
+        // The fault of the cursor is the error that is returned.
+        let _: Result<(), Error> = run_on(client, guard, session, &database, &command).await;
     }
-    let namespace = batch.namespace.to_owned();
-    let first = First { namespace, id: batch.id, reply: reply.as_bytes().to_vec(), batch: batch.elements };
-    Ok((guard.server().clone(), first))
+    Err(Error::Cursor(fault))
 }
 
 /// The cursor document of a reply.

@@ -194,19 +194,19 @@ impl Error {
     }
 
     /// Whether a write with a transaction number may be repeated after this error of the server.
-    ///
-    /// Servers label such errors since release 4.4. A change of the server's state that is reported
-    /// for single statements has no label.
+    /// Since release 4.4 only the server's label decides. Before, the code does: that of a refused
+    /// command, or that of a write concern error of a server that is no router.
     ///
     /// Source: Retryable Writes, "Determining Retryable Errors".
-    pub(super) fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+    pub(super) fn is_retryable_write(&self, max_wire_version: i32, is_router: bool) -> bool {
         const WIRE_VERSION_4_4: i32 = 9;
         const READ_CONCERN_NOT_AVAILABLE_YET: i32 = 134;
         let by_code = match self {
-            Self::Command(_) => max_wire_version < WIRE_VERSION_4_4,
-            Self::Write(_) => true,
+            Self::Command(_) => true,
+            Self::Write(error) => error.index.is_none() && !is_router,
             Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
+        let by_code = by_code && max_wire_version < WIRE_VERSION_4_4;
         let is_retryable = by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET);
         is_retryable || self.has_label("RetryableWriteError")
     }
@@ -215,8 +215,11 @@ impl Error {
     /// [`OperationError::is_overload`].
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        matches!(self, Self::Operation(error) if error.is_overload())
-            || (self.has_label("SystemOverloadedError") && self.has_label("RetryableError"))
+        match self {
+            Self::Operation(error) => error.is_overload(),
+            Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
+            Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
+        }
     }
 
     /// Whether a deadline or time limit expired: that of the operation, of server selection, of the

@@ -379,11 +379,11 @@ impl<P: Platform> Client<P> {
     }
 
     /// Closes the client: if a connection is available at once, its unused sessions are ended on a
-    /// server, which takes at most a second; then pending operations fail at once, idle connections are closed, and
-    /// connections in use are closed when they are returned. Returns when all background tasks have
-    /// ended, and ends the subscriptions. If the returned future is dropped earlier, the
-    /// subscriptions end at once and the tasks end in the background. In the child of a fork, it
-    /// returns at once and closes nothing.
+    /// server, which takes at most a second; then pending operations fail at once, idle connections
+    /// are closed, and connections in use are closed when they are returned. Returns when all
+    /// background tasks have ended, and ends the subscriptions. If the returned future is dropped
+    /// earlier, the subscriptions end at once and the tasks end in the background. In the child of a
+    /// fork, it returns at once and closes nothing.
     pub async fn close(&self) {
         if self.is_forked() {
             return;

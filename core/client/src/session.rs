@@ -9,6 +9,8 @@
 
 use super::connection::{self, Parts};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
+use alloc::boxed::Box;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -37,10 +39,12 @@ pub(super) struct Sessions {
 pub(super) struct SessionState {
     /// Taken from the pool for the first command that is sent.
     server: Option<ServerSession>,
+    /// The cluster time of the application, which is not verified.
+    cluster_time: Option<Box<ClusterTime>>,
     /// How long a server keeps it.
     timeout: Option<Duration>,
     /// Whether the application holds it.
-    explicit: bool,
+    pub(super) explicit: bool,
     causal: bool,
     /// The latest operation that it has seen.
     operation_time: Option<Timestamp>,
@@ -49,7 +53,8 @@ pub(super) struct SessionState {
 /// The fields that an attempt adds to its command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Additions {
-    has_session: bool,
+    /// When the attempt began, if it has a session.
+    session: Option<Instant>,
     has_cluster_time: bool,
     pub(super) txn_number: Option<i64>,
     after: Option<Timestamp>,
@@ -73,6 +78,9 @@ impl SessionState {
         let Some(established) = guard.established() else { return Ok(Additions::default()) };
         let balanced = established.server_type == ServerType::LoadBalancer;
         let is_supported = balanced || established.session_timeout_minutes.is_some();
+        if (shape.has_txn_number || shape.in_transaction) && !shape.has_session {
+            return Err(Error::Session("a command with txnNumber, or of a transaction, needs its own lsid"));
+        }
         if self.explicit && shape.has_session {
             return Err(Error::Session("the command has its own lsid, but runs in a session"));
         }
@@ -99,20 +107,19 @@ impl SessionState {
             });
         }
         let Some(session) = &mut self.server else { return Ok(additions) };
-        session.send(now);
-        additions.has_session = true;
+        additions.session = Some(now);
         if numbered && is_member {
             additions.txn_number = Some(txn_number.unwrap_or_else(|| session.next_txn_number()));
         }
-        let has_own = shape.read_concern.is_some_and(|own| own.get("afterClusterTime").is_ok_and(|at| at.is_some()));
+        let is_causal = self.causal && is_member && shape.takes_cluster_time;
         additions.after =
-            self.operation_time.filter(|_| self.causal && is_member && shape.takes_cluster_time && !has_own);
+            self.operation_time.filter(|_| is_causal && shape.read_concern.is_none_or(takes_operation_time));
         Ok(additions)
     }
 
     /// Writes a command with the fields of an attempt.
     pub(super) fn write<P: Platform>(
-        &self,
+        &mut self,
         client: &Client<P>,
         body: &mut DocumentWriter<'_, Vec<u8>>,
         parts: &Parts<'_>,
@@ -124,36 +131,39 @@ impl SessionState {
             }
             Some(after) => write_after(body, command, after)?,
         }
-        if let Some(session) = self.server.as_ref().filter(|_| additions.has_session) {
+        if let (Some(session), Some(begun)) = (&mut self.server, additions.session) {
+            session.send(begun);
             session.append(body)?;
         }
         if let Some(number) = additions.txn_number {
             body.int64("txnNumber", number)?;
         }
         if additions.has_cluster_time {
-            lock(&client.inner.sessions.cluster_time).append(body)?;
+            let seen = lock(&client.inner.sessions.cluster_time);
+            let own = self.cluster_time.as_deref().filter(|own| own.time() > seen.time());
+            own.unwrap_or(&seen).append(body)?;
         }
         preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     }
 
-    /// Takes the times of a reply, which may report an error of the command.
+    /// Takes the times of a reply, which may report an error of the command. A malformed time is
+    /// ignored: the server has executed the command.
     pub(super) fn handle_reply<P: Platform>(
         &mut self,
         client: &Client<P>,
         reply: RawDocument<'_>,
         additions: &Additions,
-    ) -> Result<(), WireError> {
+    ) {
         if let Some(session) = &mut self.server {
             session.handle_reply();
         }
         if !additions.has_cluster_time && !self.explicit {
-            return Ok(());
+            return;
         }
-        for element in reply {
-            let element = element?;
+        for element in reply.iter().map_while(Result::ok) {
             match (element.key, element.value) {
                 ("$clusterTime", RawValue::Document(time)) => {
-                    lock(&client.inner.sessions.cluster_time).handle(time)?;
+                    let _: Result<(), WireError> = lock(&client.inner.sessions.cluster_time).handle(time);
                 }
                 ("operationTime", RawValue::Timestamp(time)) => {
                     self.operation_time = self.operation_time.max(Some(time));
@@ -161,15 +171,22 @@ impl SessionState {
                 _ => {}
             }
         }
-        Ok(())
     }
 
-    /// Returns the server session to the pool of the client.
+    /// Returns the server session to the pool of the client. In the child of a fork, the session
+    /// belongs to the parent, and the lock of the pool may never be released.
     pub(super) fn end<P: Platform>(&mut self, client: &Client<P>) {
-        if let Some(session) = self.server.take() {
+        if let Some(session) = self.server.take().filter(|_| !client.is_forked()) {
             lock(&client.inner.sessions.pool).check_in(client.now(), session, self.timeout);
         }
     }
+}
+
+/// Whether servers accept `afterClusterTime` beside these fields of a read concern.
+fn takes_operation_time(concern: RawDocument<'_>) -> bool {
+    let has = |key| concern.get(key).is_ok_and(|value| value.is_some());
+    let level = concern.get("level").ok().flatten().and_then(RawValue::as_str);
+    !has("afterClusterTime") && !has("atClusterTime") && !matches!(level, Some("linearizable" | "available"))
 }
 
 /// Writes a read that must see the operation at this time.
@@ -241,6 +258,7 @@ impl Default for ClientSessionOptions {
 /// open.
 ///
 /// Source: Driver Sessions, "ClientSession"; Causal Consistency.
+#[must_use = "a session that is dropped has no effect"]
 pub struct ClientSession<P: Platform> {
     client: Client<P>,
     state: SessionState,
@@ -248,8 +266,8 @@ pub struct ClientSession<P: Platform> {
 
 impl<P: Platform> Client<P> {
     /// Starts a session. Performs no I/O: the first command of the session takes a server session
-    /// from the client's pool.
-    #[must_use]
+    /// from the client's pool. A server may forget a session that is not used for the deployment's
+    /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
         let state = SessionState { explicit: true, causal: options.causal_consistency, ..SessionState::default() };
         ClientSession { client: self.clone(), state }
@@ -305,12 +323,37 @@ impl<P: Platform> ClientSession<P> {
         self.state.operation_time = self.state.operation_time.max(Some(time));
     }
 
+    /// Returns the latest cluster time that this session or its client has seen, for
+    /// [`ClientSession::advance_cluster_time`] of a session of another client.
+    #[must_use]
+    pub fn cluster_time(&self) -> Option<bson::Document> {
+        let seen = lock(&self.client.inner.sessions.cluster_time);
+        let own = self.state.cluster_time.as_deref().filter(|own| own.time() > seen.time());
+        own.unwrap_or(&seen).document().and_then(|time| connection::to_document(time).ok())
+    }
+
+    /// Makes the commands of this session send this cluster time, unless the client has seen a later
+    /// one. A server requires it before it accepts an operation time of another client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Bson`] if it is no cluster time. Nothing has changed.
+    pub fn advance_cluster_time(&mut self, time: &bson::Document) -> Result<(), Error> {
+        let bytes = connection::encoded(time)?;
+        let mut latest = self.state.cluster_time.clone().unwrap_or_default();
+        let handled = RawDocument::new(&bytes).and_then(|time| latest.handle(time));
+        handled.map_err(|error| Error::Bson(error.to_string()))?;
+        self.state.cluster_time = Some(latest);
+        Ok(())
+    }
+
     /// Runs a command in this session, as [`Client::run_command`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, or if the
-    /// deployment supports no sessions. Nothing is sent then.
+    /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, `txnNumber`
+    /// or `autocommit`, takes no session (hello, authentication, and writes without
+    /// acknowledgement), or if the deployment supports no sessions. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }

@@ -23,7 +23,7 @@ use poolhouse_wire::Labels;
 /// read preference, nor a read or write concern.
 ///
 /// Source: Run Command, on inherited options.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CommandOptions<'a> {
     /// The members of a replica set that may run the command; `None` is the one that accepts
@@ -45,6 +45,9 @@ pub struct CommandOptions<'a> {
     /// Whether a reply with `ok: 1` is returned although it has `writeErrors` or a
     /// `writeConcernError`. By default, hosted clients return an error for it. Default false.
     pub write_errors_in_reply: bool,
+    /// Whether the command is retried where the client's options allow it. If not, it is sent at most
+    /// once, and hosted clients do not add `txnNumber`. Default true.
+    pub retry: bool,
 }
 
 impl<'a> CommandOptions<'a> {
@@ -57,6 +60,7 @@ impl<'a> CommandOptions<'a> {
             timeout: None,
             idempotent: false,
             write_errors_in_reply: false,
+            retry: true,
         }
     }
 
@@ -88,6 +92,18 @@ impl<'a> CommandOptions<'a> {
     #[must_use]
     pub const fn write_errors_in_reply(self, returned: bool) -> Self {
         Self { write_errors_in_reply: returned, ..self }
+    }
+
+    /// See [`retry`](#structfield.retry).
+    #[must_use]
+    pub const fn retry(self, enabled: bool) -> Self {
+        Self { retry: enabled, ..self }
+    }
+}
+
+impl Default for CommandOptions<'_> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -202,7 +218,7 @@ pub struct Attempts<'a, R: Runtime, E> {
     deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
     /// The end of the pause before the next attempt; `None` if it begins at once.
     pause_until: Option<Instant>,
-    /// The error of the previous attempt.
+    /// The error of the previous attempt, or an earlier one if that has written nothing.
     failed: Option<E>,
 }
 
@@ -298,15 +314,13 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         }
         let again = is_overload || error.is_retryable() || repeatable;
         if !policy.enabled || !again || self.failures >= self.retries_max {
-            // A retry that has written nothing does not explain the first failure.
-            let earlier = if error.performed_no_writes() { self.failed.take() } else { None };
-            return Err(earlier.unwrap_or(error));
+            return Err(self.cause_of(error));
         }
         if is_overload {
             let pause = overload_pause(self.failures + 1, self.core.runtime().entropy());
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {
-                return Err(error);
+                return Err(self.cause_of(error));
             }
             self.pause_until = Some(until);
         }
@@ -317,8 +331,17 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         if !is_overload || policy.enable_overload_retargeting || is_sharded {
             let _ = self.server.map(|server| self.deprioritized.push(server));
         }
-        self.failed = Some(error);
+        self.failed = Some(self.cause_of(error));
         Ok(())
+    }
+
+    /// Returns the earlier error if the attempt with this error has written nothing: an earlier
+    /// attempt may have written.
+    ///
+    /// Source: Retryable Writes, on the label `NoWritesPerformed`.
+    fn cause_of(&mut self, error: E) -> E {
+        let earlier = if error.performed_no_writes() { self.failed.take() } else { None };
+        earlier.unwrap_or(error)
     }
 }
 

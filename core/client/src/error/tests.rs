@@ -232,21 +232,40 @@ fn first_write_error_is_described_and_the_others_are_in_the_reply() {
 }
 
 #[test]
-fn numbered_writes_are_repeated_by_label_or_code() {
-    let of = |code: i32, label: &str| {
-        let reply = bson::doc! { "writeErrors": [{ "code": code }], "errorLabels": [label] };
-        Error::Write(Box::new(write_error(reply)))
-    };
-    assert!(of(189, "Other").is_retryable_write(17), "a change of state in a statement has no label");
-    assert!(of(11_000, "RetryableWriteError").is_retryable_write(17));
-    assert!(!of(11_000, "Other").is_retryable_write(17));
-    assert!(!of(134, "Other").is_retryable_write(17), "it concerns reads");
-    assert!(!refused(10_107).is_retryable_write(9), "servers since 4.4 label it");
-    assert!(refused(10_107).is_retryable_write(8));
-    assert!(!Error::Bson(String::new()).is_retryable_write(8));
-    let error = of(11_000, "RetryableWriteError");
+fn numbered_writes_are_repeated_by_label_or_on_old_servers_by_code() {
+    let write = |reply| Error::Write(Box::new(write_error(reply)));
+    let statement =
+        |code: i32, label: &str| write(bson::doc! { "writeErrors": [{ "code": code }], "errorLabels": [label] });
+    let concern = |code: i32| write(bson::doc! { "writeConcernError": { "code": code } });
+    let both = write(bson::doc! { "writeErrors": [{ "code": 11_000 }], "writeConcernError": { "code": 189 } });
+    for version in [8, 9, 17] {
+        assert!(statement(11_000, "RetryableWriteError").is_retryable_write(version, false));
+        assert!(!statement(189, "Other").is_retryable_write(version, false), "the code of a statement does not count");
+        assert!(!both.is_retryable_write(version, false), "the statement failed");
+        assert!(!concern(134).is_retryable_write(version, false), "it concerns reads");
+        assert!(!concern(189).is_retryable_write(version, true), "of a router");
+        let is_old = version < 9;
+        assert_eq!(concern(189).is_retryable_write(version, false), is_old, "servers since 4.4 label it");
+        assert_eq!(refused(10_107).is_retryable_write(version, true), is_old, "servers since 4.4 label it");
+        assert!(!Error::Bson(String::new()).is_retryable_write(version, false));
+    }
+    let error = statement(11_000, "RetryableWriteError");
     assert_eq!(
         (error.code(), error.has_label("RetryableWriteError"), error.has_label("x")),
         (Some(11_000), true, false)
     );
+}
+
+/// The server has executed a command whose reply has `ok: 1`.
+#[test]
+fn only_a_refused_command_is_an_overload() {
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    let reply = bson::doc! { "ok": 1, "writeConcernError": { "code": 462 }, "errorLabels": labels.to_vec() };
+    assert!(!Error::Write(Box::new(write_error(reply))).is_overload());
+    let mut error = refused(462);
+    assert!(!error.is_overload());
+    if let Error::Command(error) = &mut error {
+        error.labels = labels.map(String::from).to_vec();
+    }
+    assert!(error.is_overload());
 }

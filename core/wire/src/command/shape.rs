@@ -37,7 +37,7 @@ pub struct CommandShape<'a> {
     pub has_session: bool,
     /// Whether the command has `txnNumber`, and can be retried with it.
     pub has_txn_number: bool,
-    /// Whether the command has `autocommit`, and so belongs to a transaction.
+    /// Whether the command belongs to a transaction: it has `autocommit`, or ends one.
     pub in_transaction: bool,
     /// Whether the command has `$clusterTime`.
     pub has_cluster_time: bool,
@@ -102,12 +102,21 @@ impl<'a> CommandShape<'a> {
         if !is_acknowledged || shape.in_transaction {
             shape.retry = Retry::None;
         }
-        if matches!(shape.name, "commitTransaction" | "abortTransaction") && is_acknowledged {
-            shape.retry = Retry::Write;
+        if matches!(shape.name, "commitTransaction" | "abortTransaction") {
+            shape.in_transaction = true;
+            shape.retry = if is_acknowledged { Retry::Write } else { Retry::None };
         }
         let is_alone = matches!(
             shape.name,
-            "hello" | "isMaster" | "ismaster" | "saslStart" | "saslContinue" | "authenticate" | "logout" | "getnonce"
+            "hello"
+                | "isMaster"
+                | "ismaster"
+                | "saslStart"
+                | "saslContinue"
+                | "authenticate"
+                | "logout"
+                | "getnonce"
+                | "parallelCollectionScan"
         );
         shape.takes_session = !is_alone && is_acknowledged && !shape.has_session;
         shape.takes_cluster_time = matches!(shape.name, "find" | "aggregate" | "distinct" | "count");

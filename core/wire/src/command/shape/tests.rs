@@ -86,8 +86,9 @@ fn command_without_acknowledgement_takes_no_session_and_is_not_retried() {
 }
 
 #[test]
-fn hello_and_authentication_take_no_session() {
-    for name in ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "authenticate"] {
+fn commands_outside_of_sessions_take_none() {
+    for name in ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "authenticate", "parallelCollectionScan"]
+    {
         with(name, &|_| Ok(()), |shape| assert!(!shape.takes_session, "{name}"));
     }
     with("ping", &|_| Ok(()), |shape| assert!(shape.takes_session));
@@ -104,7 +105,10 @@ fn fields_of_the_application_are_recognized() {
         assert!(!shape.takes_session && shape.takes_cluster_time && shape.read_concern.is_some());
         assert_eq!(shape.retry, Retry::None, "a statement of a transaction is not retried alone");
     });
-    with("commitTransaction", own, |shape| assert_eq!(shape.retry, Retry::Write));
+    for name in ["commitTransaction", "abortTransaction"] {
+        with(name, own, |shape| assert_eq!(shape.retry, Retry::Write));
+        with(name, &|_| Ok(()), |shape| assert!(shape.in_transaction, "it ends one"));
+    }
 }
 
 #[test]
