@@ -106,6 +106,9 @@ impl<P: Platform> Client<P> {
                 return Err(error);
             }
         };
+        if first.id == 0 {
+            session.end(self);
+        }
         let batches = Box::new(Batches {
             client: self.clone(),
             server,
