@@ -165,6 +165,8 @@ struct Reply {
     length: usize,
     /// Whether it was compressed: then its body is in the inflated message, otherwise in the input.
     inflated: bool,
+    /// Whether it has `ok: 1` and write errors, once it was evaluated.
+    write_errors: bool,
     body_start: usize,
     body_end: usize,
 }
@@ -393,7 +395,8 @@ impl<R: Runtime> Connection<R> {
                     }
                     let length = packed.unwrap_or(whole.len() - rest.len());
                     let inflated = packed.is_some();
-                    self.reply = Reply { length, inflated, body_start: body.start, body_end: body.end };
+                    let write_errors = false;
+                    self.reply = Reply { length, inflated, write_errors, body_start: body.start, body_end: body.end };
                     return Ok(matched);
                 }
                 Decoded::NeedMore { bytes_min } => self.read_some(bytes_min).await?,
@@ -441,6 +444,16 @@ impl<R: Runtime> Connection<R> {
         let Reply { inflated, body_start, body_end, .. } = self.reply;
         let whole = if inflated { self.packing.inflated() } else { self.input.written() };
         RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
+    }
+
+    /// Records whether the last reply has `ok: 1` and write errors.
+    pub(super) const fn note_write_errors(&mut self, write_errors: bool) {
+        self.reply.write_errors = write_errors;
+    }
+
+    /// Whether the last reply has `ok: 1` and write errors.
+    pub(super) const fn has_write_errors(&self) -> bool {
+        self.reply.write_errors
     }
 
     /// Discards the last reply. Bytes after it belong to the next reply.

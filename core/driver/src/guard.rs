@@ -34,8 +34,6 @@ pub struct Guard<'h, R: Runtime> {
     lease: Option<Lease>,
     connection: Option<Held<R>>,
     broken: Option<Cause>,
-    /// Whether the last reply had `ok: 1` and write errors.
-    write_errors: bool,
     deadline: Option<Instant>,
 }
 
@@ -157,11 +155,10 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Evaluates the reply: `ok: 0` is an error, and is reported to the topology.
     fn judge(&mut self) -> Result<(), OperationError> {
-        let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
+        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
         let reply = connection.reply()?;
-        self.write_errors = false;
         if CommandReply::is_plain_success(reply) {
             return Ok(());
         }
@@ -169,11 +166,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
         if !reply.ok || reply.write_concern_error.is_some() {
             self.core.report_reply(&self.server, lease.conn(), &reply);
         }
-        self.write_errors = reply.has_write_errors();
-        match reply.cause() {
-            Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
-            None => Ok(()),
+        if reply.cause().is_some() {
+            return Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() });
         }
+        let write_errors = reply.has_write_errors();
+        connection.note_write_errors(write_errors);
+        Ok(())
     }
 
     /// Passes a connection with an outstanding reply to the clock task, which waits for the reply.
@@ -214,8 +212,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// write concern was not satisfied (`writeConcernError`). [`Guard::run_command`] does not fail
     /// then: the reply has the details.
     #[must_use]
-    pub const fn has_write_errors(&self) -> bool {
-        self.write_errors
+    pub fn has_write_errors(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.has_write_errors())
     }
 
     /// Declares what the connection is pinned to, until it is returned: in load-balanced mode, the
@@ -351,7 +349,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
             Ok((connection, lease)) => {
                 debug_assert!(connection.is_some(), "a granted connection has a socket");
                 let Self { core, deadline, .. } = *self;
-                Ok(Guard { core, server, lease: Some(lease), connection, broken: None, write_errors: false, deadline })
+                Ok(Guard { core, server, lease: Some(lease), connection, broken: None, deadline })
             }
             Err(error) => Err(self.core.explain(&server, error)),
         }

@@ -73,6 +73,24 @@ fn batches_are_from_the_server_and_the_session_of_the_cursor() {
 }
 
 #[test]
+fn session_of_an_exhausted_cursor_is_used_again() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        for command in [doc! { "find": "c" }, find(), doc! { "find": "c" }, doc! { "find": "c", "limit": 1 }] {
+            let mut cursor: Cursor = client.database("db").run_cursor_command(command).await.expect("a cursor");
+            while cursor.try_next().await.expect("a document").is_some() {}
+        }
+        let finds = sent(&primary, "find");
+        assert_eq!(finds.len(), 4);
+        assert!(finds.iter().all(|it| field(it, "lsid") == field(&finds[0], "lsid")), "{finds:?}");
+        client.close().await;
+    });
+}
+
+#[test]
 fn raw_documents_are_read_in_place() {
     run(async {
         let set = still_set();

@@ -476,9 +476,9 @@ impl State {
         let session = body.get_document("lsid").expect("a transaction number belongs to a session");
         let key = (session.to_vec().expect("it was decoded"), transaction);
         let number = body.get_i64("n").expect("each command has its number");
-        let first = *self.numbered.entry(key).or_insert(number);
+        let Some(first) = self.numbered.insert(key, number) else { return false };
         assert_eq!(first, number, "P55: two commands have the same session and transaction number");
-        self.commands[&number].executed > 0
+        true
     }
 
     /// Whether the deployment has a member that accepts writes, for a client that has found it.
