@@ -44,17 +44,17 @@ impl<P: Platform> Client<P> {
     /// so it does what those do; [`CommandOptions::retry`] turns it off for one command.
     ///
     /// A `getMore` must run in the session of its cursor: see [`Client::run_cursor_command`]. A
-    /// command with `txnNumber` or of a transaction needs its own `lsid`, because the
-    /// client numbers the writes of its own sessions.
+    /// command with `txnNumber`, or of a transaction, needs its own `lsid`, because the client
+    /// numbers the writes of its own sessions.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if the server refuses the command; [`Error::Write`] if writes of it failed or
-    /// were not acknowledged as its write concern requires, unless
+    /// [`Error::Command`] if the server refuses the command; [`Error::Write`] if writes of it failed
+    /// or were not acknowledged as its write concern requires, unless
     /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
     /// server can be selected, no connection is available, or no reply is received;
-    /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command needs an `lsid` that
-    /// it does not have. Nothing is sent then.
+    /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command
+    /// needs an `lsid` and has none. Nothing is sent then.
     ///
     /// Source: Run Command; Retryable Reads; Retryable Writes; Driver Sessions.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
@@ -180,6 +180,9 @@ impl<P: Platform> Client<P> {
         // Checked first, so an invalid command fails before a server is selected.
         let command = connection::checked(command)?;
         let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
+        if shape.name == "getMore" && !shape.has_session && !session.explicit {
+            return Err(Error::Session("getMore needs the session of its cursor: use run_cursor_command"));
+        }
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
         let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();
@@ -189,9 +192,6 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
-        if shape.name == "getMore" && !shape.has_session && !session.explicit {
-            return Err(Error::Session("getMore needs the session of its cursor: use run_cursor_command"));
-        }
         let retry = if options.idempotent { Retry::Read } else { shape.retry };
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;

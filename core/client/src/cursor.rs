@@ -3,6 +3,9 @@
 //! Read first: Run Command, "Cursor related commands"; Find, getMore and killCursors commands,
 //! "getMore"; Driver Sessions, on cursors and implicit sessions.
 
+#[cfg(test)]
+mod tests;
+
 use super::connection::{self, Parts};
 use super::session::SessionState;
 use super::{Client, CommandOptions, Database, Error, Net, Platform};
@@ -79,7 +82,7 @@ impl<P: Platform> Client<P> {
     ///   batch.
     /// - `cursor_options`: of the commands for further batches.
     ///
-    /// Cost: one allocation for the cursor, one for its first batch, and two for each further batch.
+    /// Cost: five allocations for the cursor and its first batch, and two for each further batch.
     /// A cursor holds one batch, and another one while it is received.
     ///
     /// # Errors
@@ -149,8 +152,8 @@ impl<P: Platform> Database<P> {
 ///
 /// Dropping it closes the server's cursor in the background; [`Cursor::close`] waits for that. Each
 /// future may be dropped at each await: the next call continues with the same batch. A server may
-/// reply with empty batches without end; other tasks run between them. Until its end, a cursor has a
-/// session of its own, and keeps the client open.
+/// reply with empty batches without end; other tasks run between them. Until its end, a cursor has
+/// its own session, and keeps the client open.
 #[must_use = "a cursor that is dropped is closed on its server"]
 pub struct Cursor<P: Platform, T = bson::Document> {
     /// `None` after its end.

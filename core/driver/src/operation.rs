@@ -305,7 +305,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// # Errors
     ///
-    /// The same error, or an earlier one that says more, if there is no other attempt.
+    /// If there is no other attempt, the same error, or an earlier one if this attempt has written
+    /// nothing (`NoWritesPerformed`).
     pub fn failed_and(&mut self, error: E, repeatable: bool) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();

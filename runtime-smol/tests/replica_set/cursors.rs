@@ -217,3 +217,162 @@ fn document_of_another_type_is_skipped_with_an_error() {
         client.close().await;
     });
 }
+
+/// A cursor after its first batch. Its further batches have one document each.
+async fn read(client: &Client) -> Cursor {
+    let further = CursorOptions::new().batch_size(1);
+    let cursor = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further).await;
+    let mut cursor: Cursor = cursor.expect("a cursor");
+    for _ in 0..3 {
+        cursor.try_next().await.expect("a document of the first batch");
+    }
+    cursor
+}
+
+#[test]
+fn session_returns_to_the_pool_when_the_server_has_no_further_batch() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        for _ in 0..3 {
+            let whole = client.database("db").run_cursor_command(doc! { "find": "c" }).await;
+            let mut whole: Cursor = whole.expect("a cursor");
+            while whole.try_next().await.expect("a document").is_some() {}
+        }
+        let finds = sent(&primary, "find");
+        assert_eq!(finds.len(), 3);
+        assert!(finds.windows(2).all(|pair| field(&pair[0], "lsid") == field(&pair[1], "lsid")), "{finds:?}");
+        client.close().await;
+    });
+}
+
+#[test]
+fn cursor_is_closed_on_its_server_after_an_error_that_leaves_it_open() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let point = |code| FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(code);
+        for (point, kills) in [(point(10_107), 1), (point(43), 0), (point(237), 0), (point(50), 1)] {
+            known(&client, &set).await;
+            let before = sent(&primary, "killCursors").len();
+            let mut cursor = read(&client).await;
+            primary.set_fail_point(point);
+            refused(cursor.try_next().await);
+            assert_eq!(cursor.try_next().await.expect("it has ended"), None);
+            if kills > 0 {
+                eventually("it is closed", || sent(&primary, "killCursors").len() == before + 1).await;
+            }
+            client.run_command("db", doc! { "ping": 1 }).await.expect("a ping");
+            assert_eq!(sent(&primary, "killCursors").len(), before + kills);
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn request_for_a_batch_is_repeated_after_an_overload() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let overload = |mode| {
+            let point = FailPoint::new(mode, &["getMore"]).error(462);
+            point.labels(&["SystemOverloadedError", "RetryableError"])
+        };
+        let mut cursor = read(&client).await;
+        primary.set_fail_point(overload(FailPointMode::Times(2)));
+        assert_eq!(cursor.try_next().await.expect("a document"), Some(doc! { "_id": 3 }));
+        assert_eq!(sent(&primary, "getMore").len(), 3);
+        primary.set_fail_point(overload(FailPointMode::Times(3)));
+        assert!(refused(cursor.try_next().await).is_overload());
+        assert_eq!(sent(&primary, "getMore").len(), 6);
+        eventually("it is closed", || sent(&primary, "killCursors").len() == 1).await;
+        client.close().await;
+    });
+}
+
+/// Without timeoutMS: the server never replies to the request.
+#[test]
+fn close_of_the_client_does_not_await_the_batch_of_a_dropped_cursor() {
+    run(async {
+        let set = still_set();
+        let mut options = options(&set.uri());
+        options.timeout = None;
+        let client = client(options);
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let mut cursor = read(&client).await;
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(Duration::from_secs(600)));
+        let mut next = Box::pin(cursor.try_next());
+        assert!(smol::future::poll_once(&mut next).await.is_none());
+        eventually("the batch is requested", || sent(&primary, "getMore").len() == 1).await;
+        drop(next);
+        drop(cursor);
+        eventually("it is closed", || sent(&primary, "killCursors").len() == 1).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn dropped_close_closes_the_cursor_in_the_background() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let cursor = read(&client).await;
+        drop(cursor.close());
+        eventually("it is closed", || sent(&primary, "killCursors").len() == 1).await;
+        let cursor = read(&client).await;
+        let block = FailPoint::new(FailPointMode::Times(1), &["killCursors"]).block(Duration::from_secs(600));
+        primary.set_fail_point(block);
+        let mut close = Box::pin(cursor.close());
+        assert!(smol::future::poll_once(&mut close).await.is_none());
+        eventually("it is requested", || sent(&primary, "killCursors").len() == 2).await;
+        drop(close);
+        eventually("it is requested again", || sent(&primary, "killCursors").len() == 3).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn cursor_that_cannot_be_used_is_closed_on_its_server() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        let foreign = doc! { "cursor": { "id": 55_i64, "ns": "other.a.b", "firstBatch": [] }, "ok": 1 };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["find"]).reply(foreign));
+        let outcome = client.database("db").run_cursor_command::<Document>(find()).await.map(drop);
+        assert!(matches!(refused(outcome), Error::Cursor(_)));
+        let (finds, kills) = (sent(&primary, "find"), sent(&primary, "killCursors"));
+        assert_eq!(kills.len(), 1);
+        assert_eq!(kills[0].connection, finds[0].connection);
+        assert_eq!(field(&kills[0], "lsid"), field(&finds[0], "lsid"));
+        assert_eq!(field(&kills[0], "killCursors"), Some(Bson::String("a.b".into())));
+        assert_eq!(field(&kills[0], "$db"), Some(Bson::String("other".into())));
+        assert_eq!(field(&kills[0], "cursors"), Some(Bson::Array(vec![Bson::Int64(55)])));
+        client.close().await;
+    });
+}
+
+#[test]
+fn element_that_is_no_document_ends_the_cursor() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        let odd = doc! { "cursor": { "id": 55_i64, "ns": "db.c", "firstBatch": [1, { "_id": 1 }] }, "ok": 1 };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["find"]).reply(odd));
+        let mut cursor = cursor(&client).await;
+        assert!(matches!(refused(cursor.try_next().await), Error::Cursor(_)));
+        assert_eq!(cursor.try_next().await.expect("it has ended"), None);
+        eventually("it is closed", || sent(&primary, "killCursors").len() == 1).await;
+        client.close().await;
+    });
+}

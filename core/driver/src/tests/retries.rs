@@ -1,7 +1,9 @@
-//! The pauses between the attempts of an operation.
+//! The pauses between the attempts of an operation, and the error that it returns.
 
-use crate::overload_pause;
-use core::time::Duration;
+use super::*;
+use crate::{RetryPolicy, overload_pause};
+use poolhouse_core::selection::SelectionCriteria;
+use poolhouse_wire::Labels;
 
 #[test]
 fn pause_is_random_below_a_limit_that_doubles_up_to_ten_seconds() {
@@ -15,4 +17,30 @@ fn pause_is_random_below_a_limit_that_doubles_up_to_ten_seconds() {
     }
     assert_eq!(overload_pause(u32::MAX, 1 << 31), Duration::from_secs(5));
     assert_eq!(overload_pause(0, 1 << 31), Duration::from_millis(50));
+}
+
+/// Retryable Writes, on `NoWritesPerformed`: the first attempt may have written.
+#[test]
+fn attempt_that_has_written_nothing_hides_no_earlier_error() {
+    let (_, core, _) = open();
+    let refused = |code, labels| OperationError::Command { code, labels };
+    let none = Labels::NO_WRITES_PERFORMED;
+    let overload = Labels::SYSTEM_OVERLOADED_ERROR.union(Labels::RETRYABLE_ERROR).union(none);
+    let first = refused(91, Labels::NONE);
+    let begin = |deadline| {
+        let mut attempts = core.attempts(SelectionCriteria::write(), deadline, RetryPolicy::DEFAULT);
+        attempts.failed_and(first.clone(), true).expect("a second attempt");
+        attempts
+    };
+    // The last attempt, after one in between.
+    let mut attempts = begin(None);
+    attempts.failed_and(refused(462, overload), false).expect("a third attempt");
+    assert_eq!(attempts.failed_and(refused(462, overload), false), Err(first.clone()));
+    let mut attempts = begin(None);
+    attempts.failed_and(refused(462, overload), false).expect("a third attempt");
+    let last = refused(11_000, Labels::NONE);
+    assert_eq!(attempts.failed_and(last.clone(), false), Err(last), "it may have written");
+    // The pause would end after the deadline, which has passed.
+    let mut attempts = begin(Some(Instant::ORIGIN));
+    assert_eq!(attempts.failed_and(refused(462, overload), false), Err(first.clone()));
 }
