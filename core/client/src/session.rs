@@ -198,11 +198,10 @@ fn write_after(
     let mut own = RawDocument::EMPTY;
     // All elements are well-formed: the shape of the command was read from them.
     for element in command.iter().flatten() {
-        match element.value {
-            RawValue::Document(concern) if element.key == "readConcern" => own = concern,
-            value => {
-                body.value(element.key, value)?;
-            }
+        if let ("readConcern", RawValue::Document(concern)) = (element.key, element.value) {
+            own = concern;
+        } else {
+            body.value(element.key, element.value)?;
         }
     }
     let concern = |concern: &mut DocumentWriter<'_, Vec<u8>>| {
