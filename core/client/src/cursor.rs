@@ -3,9 +3,6 @@
 //! Read first: Run Command, "Cursor related commands"; Find, getMore and killCursors commands,
 //! "getMore"; Driver Sessions, on cursors and implicit sessions.
 
-#[cfg(test)]
-mod tests;
-
 use super::connection::{self, Parts};
 use super::session::SessionState;
 use super::{Client, CommandOptions, Database, Error, Net, Platform};

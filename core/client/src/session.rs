@@ -198,8 +198,8 @@ fn write_after(
     let mut own = RawDocument::EMPTY;
     // All elements are well-formed: the shape of the command was read from them.
     for element in command.iter().flatten() {
-        if element.key == "readConcern" {
-            own = element.value.as_document().unwrap_or_default();
+        if let ("readConcern", RawValue::Document(concern)) = (element.key, element.value) {
+            own = concern;
         } else {
             body.value(element.key, element.value)?;
         }
