@@ -228,6 +228,10 @@ pub(super) struct Parts<'a> {
     pub(super) additions: Additions,
 }
 
+/// The code of a server that cannot verify the signature of `$clusterTime`, and so did not execute the
+/// command: it has not the key yet, or the key was lost with the primary that had created it.
+pub(super) const KEY_NOT_FOUND: i32 = 211;
+
 /// Sends a command and waits for its reply, which [`Guard::reply`] returns then.
 ///
 /// - `write_errors_in_reply`: whether a reply with write errors is no error.
@@ -246,7 +250,12 @@ pub(super) async fn exchange<P: Platform>(
     match outcome {
         Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
         Ok(()) => Err(Error::Write(Box::new(WriteError::new(reply_of(guard))))),
-        Err(OperationError::Command { code, .. }) => Err(refusal(guard, code)),
+        Err(OperationError::Command { code, .. }) => {
+            if code == KEY_NOT_FOUND {
+                client.inner.sessions.forget_cluster_time();
+            }
+            Err(refusal(guard, code))
+        }
         Err(error) => Err(Error::Operation(error)),
     }
 }

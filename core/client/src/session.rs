@@ -34,6 +34,15 @@ pub(super) struct Sessions {
     cluster_time: Mutex<ClusterTime>,
 }
 
+impl Sessions {
+    /// Forgets a cluster time that a server could not verify, so that other commands are not refused
+    /// because of it. The next reply has another one.
+    #[cold]
+    pub(super) fn forget_cluster_time(&self) {
+        *lock(&self.cluster_time) = ClusterTime::NONE;
+    }
+}
+
 /// The session of one operation, or of a [`ClientSession`].
 #[derive(Debug, Default)]
 pub(super) struct SessionState {

@@ -216,6 +216,27 @@ fn cluster_time_is_repeated_to_every_member() {
 }
 
 #[test]
+fn cluster_time_that_a_server_cannot_verify_is_forgotten() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let mut state = primary.state();
+        state.cluster_time = Some((50, 3));
+        primary.set_state(state);
+        ping(&client).await.expect("a ping");
+        let unknown_key = doc! { "ok": 0, "code": 211, "codeName": "KeyNotFound", "errmsg": "no key for the time" };
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(unknown_key));
+        ping(&client).await.expect("another attempt without the time");
+        let pings = sent(&primary, "ping");
+        let has_time: Vec<_> = pings.iter().map(|ping| body(ping).contains_key("$clusterTime")).collect();
+        assert_eq!(has_time, [false, true, false]);
+        client.close().await;
+    });
+}
+
+#[test]
 fn read_of_a_session_follows_its_writes() {
     run(async {
         let set = still_set();

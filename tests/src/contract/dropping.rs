@@ -7,9 +7,10 @@ use crate::fake::{Cut, Fault, FaultRule};
 use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use alloc::sync::Arc;
+use core::fmt::Debug;
 use core::future::Future;
 use core::pin::pin;
-use core::task::{Context, Waker};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_driver::{OperationError, SelectionRequest};
@@ -188,9 +189,11 @@ async fn dropped_futures_keep_no_waker<S: Subject>(subject: &S) {
 }
 
 /// Polls a future once; it must be pending.
-fn poll_and_drop<F: Future>(bell: &Arc<Bell>, future: F) {
+fn poll_and_drop<T, E: Debug>(bell: &Arc<Bell>, future: impl Future<Output = Result<T, E>>) {
     let waker = Waker::from(Arc::clone(bell));
-    assert!(pin!(future).poll(&mut Context::from_waker(&waker)).is_pending());
+    if let Poll::Ready(result) = pin!(future).poll(&mut Context::from_waker(&waker)) {
+        panic!("the future has ended; its error: {:?}", result.err());
+    }
 }
 
 /// The pool creates no further connections after the future that waits for warm-up is dropped.
