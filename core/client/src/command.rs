@@ -217,8 +217,6 @@ impl<P: Platform> Client<P> {
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
             let Err(error) = outcome else { return finish(&mut guard, session).await };
             let repeatable = match retry {
-                // The server has refused it before its execution.
-                _ if error.code() == Some(connection::KEY_NOT_FOUND) => true,
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),
                 Retry::Write => {

@@ -219,6 +219,7 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
 }
 
 /// The parts of a command to send.
+#[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) database: &'a str,
     /// The result of [`checked`].
@@ -229,10 +230,12 @@ pub(super) struct Parts<'a> {
 }
 
 /// The code of a server that cannot verify the signature of `$clusterTime`, and so did not execute the
-/// command: it has not the key yet, or the key was lost with the primary that had created it.
-pub(super) const KEY_NOT_FOUND: i32 = 211;
+/// command: it has not the key yet, for example after a restart, or the key was lost with the
+/// primary that had created it.
+const KEY_NOT_FOUND: i32 = 211;
 
-/// Sends a command and waits for its reply, which [`Guard::reply`] returns then.
+/// Sends a command and waits for its reply, which [`Guard::reply`] returns then. A command that the
+/// server refuses because of its `$clusterTime` is sent again without it.
 ///
 /// - `write_errors_in_reply`: whether a reply with write errors is no error.
 pub(super) async fn exchange<P: Platform>(
@@ -242,21 +245,24 @@ pub(super) async fn exchange<P: Platform>(
     parts: &Parts<'_>,
     write_errors_in_reply: bool,
 ) -> Result<(), Error> {
-    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, parts);
-    let outcome = guard.run_command(parts.database, write).await.map(drop);
-    if let (Ok(()) | Err(OperationError::Command { .. }), Some(reply)) = (&outcome, guard.reply()) {
-        session.handle_reply(client, reply, &parts.additions);
-    }
-    match outcome {
-        Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
-        Ok(()) => Err(Error::Write(Box::new(WriteError::new(reply_of(guard))))),
-        Err(OperationError::Command { code, .. }) => {
-            if code == KEY_NOT_FOUND {
-                client.inner.sessions.forget_cluster_time();
-            }
-            Err(refusal(guard, code))
+    let mut parts = *parts;
+    loop {
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, &parts);
+        let outcome = guard.run_command(parts.database, write).await.map(drop);
+        if let (Ok(()) | Err(OperationError::Command { .. }), Some(reply)) = (&outcome, guard.reply()) {
+            session.handle_reply(client, reply, &parts.additions);
         }
-        Err(error) => Err(Error::Operation(error)),
+        return match outcome {
+            Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
+            Ok(()) => Err(Error::Write(Box::new(WriteError::new(reply_of(guard))))),
+            Err(OperationError::Command { code, .. }) => {
+                if code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) {
+                    continue;
+                }
+                Err(refusal(guard, code))
+            }
+            Err(error) => Err(Error::Operation(error)),
+        };
     }
 }
 

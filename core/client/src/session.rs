@@ -34,15 +34,6 @@ pub(super) struct Sessions {
     cluster_time: Mutex<ClusterTime>,
 }
 
-impl Sessions {
-    /// Forgets a cluster time that a server could not verify, so that other commands are not refused
-    /// because of it. The next reply has another one.
-    #[cold]
-    pub(super) fn forget_cluster_time(&self) {
-        *lock(&self.cluster_time) = ClusterTime::NONE;
-    }
-}
-
 /// The session of one operation, or of a [`ClientSession`].
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
@@ -67,6 +58,19 @@ pub(super) struct Additions {
     has_cluster_time: bool,
     pub(super) txn_number: Option<i64>,
     after: Option<Timestamp>,
+}
+
+impl Additions {
+    /// Removes `$clusterTime`, which a server could not verify. The client forgets it, so that other
+    /// commands are not refused because of it; the next reply has another one. Returns false if the
+    /// command had none.
+    #[cold]
+    pub(super) fn forget_cluster_time<P: Platform>(&mut self, client: &Client<P>) -> bool {
+        if self.has_cluster_time {
+            *lock(&client.inner.sessions.cluster_time) = ClusterTime::NONE;
+        }
+        core::mem::take(&mut self.has_cluster_time)
+    }
 }
 
 impl SessionState {
