@@ -2,6 +2,10 @@
 //!
 //! All cases share a node, one case at a time. That with passwords and TLS has its own.
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use futures_lite::future::poll_fn;
 use poolhouse_smol::TlsOptions;
@@ -33,7 +37,7 @@ fn main() -> ExitCode {
             .case("errors_of_the_server_have_code_and_text", || on_node(errors_of_the_server_have_code_and_text))
             .case("late_replies_of_a_stopped_node_are_dropped", || on_node(late_replies_of_a_stopped_node_are_dropped))
             .case("killed_node_is_used_again", || on_node(killed_node_is_used_again))
-            .case("node_that_shuts_down_loses_no_reply", || on_node(node_that_shuts_down_loses_no_reply))
+            .case("acknowledged_writes_survive_a_shutdown", || on_node(acknowledged_writes_survive_a_shutdown))
             .case("password_and_tls_are_required", password_and_tls_are_required)
             .run();
         // A static is not dropped: without this, the node would run on.
@@ -297,6 +301,16 @@ async fn late_replies_of_a_stopped_node_are_dropped(node: &mut Cassandra) {
     assert_eq!(session.hosts()[0].state.open, 1);
 }
 
+/// Waits until the node, which has returned, takes requests. No event announces that.
+async fn used_again(session: &Session) {
+    let begun = Instant::now();
+    while session.query("SELECT key FROM system.local", Consistency::One).await.is_err() {
+        assert!(begun.elapsed() < PATIENCE, "the node is not used again");
+        smol::Timer::after(Duration::from_millis(10)).await;
+    }
+    println!("a node is used {:?} after its return", begun.elapsed());
+}
+
 async fn killed_node_is_used_again(node: &mut Cassandra) {
     let session = session(node);
     create_table(&session, "killed").await;
@@ -304,31 +318,35 @@ async fn killed_node_is_used_again(node: &mut Cassandra) {
     let error = session.query("SELECT key FROM system.local", Consistency::One).await.expect_err("no node");
     assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     node.restart().expect("it starts again");
-    let begun = Instant::now();
-    while session.query("SELECT key FROM system.local", Consistency::One).await.is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the node is not used again");
-        smol::Timer::after(Duration::from_millis(10)).await;
-    }
-    println!("a node that was down is used {:?} after its return", begun.elapsed());
+    used_again(&session).await;
     execute(&session, "INSERT INTO shop.killed (id, what) VALUES (1, 'tea')").await;
 }
 
-async fn node_that_shuts_down_loses_no_reply(node: &mut Cassandra) {
-    let session = session(node);
+async fn acknowledged_writes_survive_a_shutdown(node: &mut Cassandra) {
+    let session = Arc::new(session(node));
     create_table(&session, "shutdown").await;
-    let text = "INSERT INTO shop.shutdown (id, what) VALUES (1, 'tea')";
-    for _ in 0..100 {
-        execute(&session, text).await;
-    }
+    let acknowledged = Arc::new(AtomicI32::new(0));
+    let writer = smol::spawn({
+        let (session, acknowledged) = (Arc::clone(&session), Arc::clone(&acknowledged));
+        async move {
+            for id in 0.. {
+                let text = format!("INSERT INTO shop.shutdown (id, what) VALUES ({id}, 'tea')");
+                if session.query(&text, Consistency::One).await.is_err() {
+                    return;
+                }
+                acknowledged.store(id + 1, Ordering::Release);
+            }
+        }
+    });
+    eventually("writes are acknowledged", || acknowledged.load(Ordering::Acquire) > 100).await;
     node.shutdown().expect("it ends");
+    writer.await;
     eventually("the connection is closed", || session.hosts()[0].state.open == 0).await;
     node.restart().expect("it starts again");
-    let begun = Instant::now();
-    while session.query(text, Consistency::One).await.is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the node is not used again");
-        smol::Timer::after(Duration::from_millis(10)).await;
-    }
-    assert_eq!(select(&session, "SELECT what FROM shop.shutdown", plain()).await.cells, [b"tea"]);
+    used_again(&session).await;
+    let found = select(&session, "SELECT id FROM shop.shutdown", plain()).await.cells;
+    let lost = (0..acknowledged.load(Ordering::Acquire)).find(|id| !found.contains(&id.to_be_bytes().to_vec()));
+    assert_eq!(lost, None, "an acknowledged write is lost");
 }
 
 fn password_and_tls_are_required() -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! The types that an application uses in addition to its client. Every adapter crate re-exports all
 //! of them at its root, next to its aliases for [`Client`], [`ClientSession`], [`Connection`],
-//! [`Cursor`], [`Database`] and [`DnsResolver`]. An application therefore changes its runtime by changing the name of one crate.
+//! [`Cursor`], [`Database`] and [`DnsResolver`]. An application therefore changes its runtime by
+//! changing the name of one crate.
 //!
 //! [`Client`]: super::Client
 //! [`ClientSession`]: super::ClientSession

@@ -77,12 +77,19 @@ impl<P: Platform> Client<P> {
 
     /// Runs a command as [`Client::run_command`] does, and decodes the reply with serde.
     ///
-    /// ```ignore
+    /// ```
+    /// use bson::doc;
+    /// use poolhouse_client::{Client, Error, Platform};
+    ///
     /// #[derive(serde::Deserialize)]
     /// struct Count {
     ///     n: i64,
     /// }
-    /// let Count { n } = client.run_command_as("shop", doc! { "count": "orders" }).await?;
+    ///
+    /// async fn orders<P: Platform>(client: &Client<P>) -> Result<i64, Error> {
+    ///     let Count { n } = client.run_command_as("shop", doc! { "count": "orders" }).await?;
+    ///     Ok(n)
+    /// }
     /// ```
     ///
     /// # Errors
@@ -164,7 +171,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let finish = async |guard: &mut Guard<'_, Net<P>>, _: &mut SessionState| connection::read_reply(guard, read);
+        let finish = async |guard: &mut Guard<'_, Net<P>>, _: &mut SessionState| read(connection::reply_of(guard)?);
         self.run_then(session, database, command, options, finish).await
     }
 
@@ -196,6 +203,8 @@ impl<P: Platform> Client<P> {
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        let is_write = shape.retry == Retry::Write && !shape.has_session;
+        let numbered = is_write && self.options().retry_writes && options.retry;
         let mut txn_number = None;
         loop {
             let mut guard = attempts.next().await?;
@@ -203,8 +212,6 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let numbered = shape.retry == Retry::Write && !shape.has_session && self.options().retry_writes;
-            let numbered = numbered && options.retry;
             let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.

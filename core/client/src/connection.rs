@@ -169,12 +169,9 @@ impl<'c, P: Platform> Connection<'c, P> {
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }
-        let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
         let session = self.session.get_or_insert_default();
-        let additions = session.begin(self.client, &shape, &self.guard, false, None)?;
-        let parts = Parts { database, command, preference: sent.as_ref(), additions };
-        exchange(&mut self.guard, self.client, session, &parts, false).await?;
-        read_reply(&self.guard, read)
+        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref()).await?;
+        read(reply_of(&self.guard)?)
     }
 
     /// Returns the driver's guard of the connection, which writes commands and reads replies
@@ -234,7 +231,7 @@ pub(super) struct Parts<'a> {
 /// primary that had created it.
 const KEY_NOT_FOUND: i32 = 211;
 
-/// Sends a command and waits for its reply, which [`Guard::reply`] returns then. A command that the
+/// Sends a command and waits for its reply, which [`reply_of`] returns then. A command that the
 /// server refuses because of its `$clusterTime` is sent again without it.
 ///
 /// - `write_errors_in_reply`: whether a reply with write errors is no error.
@@ -254,7 +251,7 @@ pub(super) async fn exchange<P: Platform>(
         }
         return match outcome {
             Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
-            Ok(()) => Err(Error::Write(Box::new(WriteError::new(reply_of(guard))))),
+            Ok(()) => Err(Error::Write(Box::new(WriteError::new(document_of(guard))))),
             Err(OperationError::Command { code, .. }) => {
                 if code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) {
                     continue;
@@ -266,21 +263,36 @@ pub(super) async fn exchange<P: Platform>(
     }
 }
 
-/// Reads the last reply.
-pub(super) fn read_reply<P: Platform, T>(
-    guard: &Guard<'_, Net<P>>,
-    read: fn(RawDocument<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    read(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
+/// Runs a command in a session, without a transaction number, and waits for its reply, which
+/// [`reply_of`] returns then.
+///
+/// - `command`: the result of [`checked`].
+pub(super) async fn run_once<P: Platform>(
+    guard: &mut Guard<'_, Net<P>>,
+    client: &Client<P>,
+    session: &mut SessionState,
+    database: &str,
+    command: RawDocument<'_>,
+    preference: Option<&ReadPreference<'_>>,
+) -> Result<(), Error> {
+    let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
+    let additions = session.begin(client, &shape, guard, false, None)?;
+    let parts = Parts { database, command, preference, additions };
+    exchange(guard, client, session, &parts, false).await
 }
 
-/// Returns the last reply; an empty document if it is malformed.
-fn reply_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
+/// Returns the last reply.
+pub(super) fn reply_of<'a, P: Platform>(guard: &'a Guard<'_, Net<P>>) -> Result<RawDocument<'a>, Error> {
+    Ok(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
+}
+
+/// Returns the last reply for an error; an empty document if it is malformed.
+fn document_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
     guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default()
 }
 
 fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
-    let reply = reply_of(guard);
+    let reply = document_of(guard);
     Error::Command(Box::new(CommandError {
         code,
         code_name: reply.get_str("codeName").ok().map(str::to_owned),

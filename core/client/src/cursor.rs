@@ -3,7 +3,7 @@
 //! Read first: Run Command, "Cursor related commands"; Find, getMore and killCursors commands,
 //! "getMore"; Driver Sessions, on cursors and implicit sessions.
 
-use super::connection::{self, Parts};
+use super::connection::{self, reply_of};
 use super::session::SessionState;
 use super::{Client, CommandOptions, Database, Error, Net, Platform};
 use alloc::borrow::ToOwned;
@@ -19,11 +19,10 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use futures_core::Stream;
-use poolhouse_core::{Cause, Instant, ServerType};
+use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause};
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
-use poolhouse_wire::command::CommandShape;
 use serde::de::DeserializeOwned;
 
 /// How long the client waits in the background until the server has closed a cursor.
@@ -279,7 +278,7 @@ impl<P: Platform, T> fmt::Debug for Cursor<P, T> {
 }
 
 impl<P: Platform> Client<P> {
-    /// Runs work that nothing waits for. It ends when the client is closed.
+    /// Runs work in the background. [`Client::close`] waits for it, so it must have a time limit.
     fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if !self.is_forked() {
             self.inner.tasks.spawn(self.inner.core.runtime().platform(), work);
@@ -331,7 +330,8 @@ impl<P: Platform> Origin<P> {
         if self.client.is_paced(deadline) {
             self.client.pace(&mut guard);
         }
-        run_on(&self.client, &mut guard, session, &self.database, command).await?;
+        let command = connection::checked(command)?;
+        connection::run_once(&mut guard, &self.client, session, &self.database, command, None).await?;
         Ok(guard)
     }
 }
@@ -493,25 +493,6 @@ fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> {
     Ok(command)
 }
 
-/// Runs a command of a cursor on a connection.
-async fn run_on<P: Platform>(
-    client: &Client<P>,
-    guard: &mut Guard<'_, Net<P>>,
-    session: &mut SessionState,
-    database: &str,
-    command: &[u8],
-) -> Result<(), Error> {
-    let command = connection::checked(command)?;
-    let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-    let additions = session.begin(client, &shape, guard, false, None)?;
-    let parts = Parts { database, command, preference: None, additions };
-    connection::exchange(guard, client, session, &parts, false).await
-}
-
-fn reply_of<'a, P: Platform>(guard: &'a Guard<'_, Net<P>>) -> Result<RawDocument<'a>, Error> {
-    Ok(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
-}
-
 /// The reply to a command that creates a cursor.
 struct First<P: Platform> {
     server: <Net<P> as Runtime>::ServerHandle,
@@ -545,7 +526,8 @@ async fn begin<P: Platform>(
         let (database, command) = (database.to_owned(), kill_command(collection, id)?);
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
-        let _: Result<(), Error> = run_on(client, guard, session, &database, &command).await;
+        let command = connection::checked(&command)?;
+        let _: Result<(), Error> = connection::run_once(guard, client, session, &database, command, None).await;
     }
     Err(Error::Cursor(fault))
 }

@@ -74,7 +74,7 @@ pub struct ClientOptions {
     /// write concern to a command.
     pub write_concern: WriteConcern,
     /// `retryReads`: whether a command that reads, or one that is
-    /// [idempotent](super::CommandOptions::idempotent), is retried. For a command whose name does
+    /// [idempotent](super::CommandOptions::idempotent), is retried. If the name of a command does
     /// not show whether it reads or writes, both this option and `retry_writes` must be set; it is
     /// retried only if it was not sent or an overloaded server refused it. See
     /// [`Client::run_command`](super::Client::run_command). Default true.

@@ -298,7 +298,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout())
     }
 
-    /// [`Attempts::failed`] for an operation whose caller decides about retries.
+    /// [`Attempts::failed`], if the caller decides about retries.
     ///
     /// - `repeatable`: whether the operation may be executed twice after this error. If not, it is
     ///   retried only if it was certainly not executed.

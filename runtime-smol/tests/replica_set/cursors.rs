@@ -28,6 +28,17 @@ async fn cursor(client: &Client) -> Cursor {
     client.database("db").run_cursor_command(find()).await.expect("a cursor")
 }
 
+/// A cursor after its first batch. Its further batches have one document each.
+async fn read(client: &Client) -> Cursor {
+    let further = CursorOptions::new().batch_size(1);
+    let cursor = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further).await;
+    let mut cursor: Cursor = cursor.expect("a cursor");
+    for _ in 0..3 {
+        cursor.try_next().await.expect("a document of the first batch");
+    }
+    cursor
+}
+
 fn all(set: &FakeReplicaSet, name: &str) -> Vec<(usize, Received)> {
     (0..3).flat_map(|member| sent(&set.server(member), name).into_iter().map(move |found| (member, found))).collect()
 }
@@ -123,12 +134,7 @@ fn dropped_and_closed_cursors_are_closed_on_their_server() {
         let kills = sent(&primary, "killCursors");
         assert_eq!(kills.len(), 2);
         // While a batch is requested: its reply has the id that is closed then.
-        let further = CursorOptions::new().batch_size(1);
-        let waiting = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further).await;
-        let mut waiting: Cursor = waiting.expect("a cursor");
-        for _ in 0..3 {
-            waiting.try_next().await.expect("a document of the first batch");
-        }
+        let mut waiting = read(&client).await;
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(Duration::from_millis(50)));
         assert!(smol::future::poll_once(waiting.try_next()).await.is_none(), "the batch is requested");
         drop(waiting);
@@ -163,10 +169,7 @@ fn hostile_replies_are_errors_that_name_the_fault() {
             (doc! { "cursor": { "id": 0_i64, "ns": "db.c", "nextBatch": [1] }, "ok": 1 }, "no document"),
         ];
         for (reply, text) in further {
-            let mut cursor = cursor(&client).await;
-            for _ in 0..3 {
-                cursor.try_next().await.expect("a document of the first batch");
-            }
+            let mut cursor = read(&client).await;
             primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).reply(reply));
             let error = refused(cursor.try_next().await);
             assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains(text), "{error}");
@@ -185,11 +188,8 @@ fn error_of_a_batch_ends_the_cursor_and_is_not_retried() {
         let client = client(options(&set.uri()));
         let primary = primary_of(&client, &set).await;
         filled(&client).await;
-        let mut cursor = cursor(&client).await;
+        let mut cursor = read(&client).await;
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(43));
-        for _ in 0..3 {
-            cursor.try_next().await.expect("a document of the first batch");
-        }
         assert_eq!(refused(cursor.try_next().await).code(), Some(43));
         assert_eq!(cursor.try_next().await.expect("it has ended"), None);
         assert_eq!(sent(&primary, "getMore").len(), 1);
@@ -214,36 +214,6 @@ fn document_of_another_type_is_skipped_with_an_error() {
             assert!(matches!(refused(cursor.try_next().await), Error::Bson(_)));
         }
         assert!(cursor.try_next().await.expect("the end").is_none());
-        client.close().await;
-    });
-}
-
-/// A cursor after its first batch. Its further batches have one document each.
-async fn read(client: &Client) -> Cursor {
-    let further = CursorOptions::new().batch_size(1);
-    let cursor = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further).await;
-    let mut cursor: Cursor = cursor.expect("a cursor");
-    for _ in 0..3 {
-        cursor.try_next().await.expect("a document of the first batch");
-    }
-    cursor
-}
-
-#[test]
-fn session_returns_to_the_pool_when_the_server_has_no_further_batch() {
-    run(async {
-        let set = still_set();
-        let client = client(options(&set.uri()));
-        let primary = primary_of(&client, &set).await;
-        filled(&client).await;
-        for _ in 0..3 {
-            let whole = client.database("db").run_cursor_command(doc! { "find": "c" }).await;
-            let mut whole: Cursor = whole.expect("a cursor");
-            while whole.try_next().await.expect("a document").is_some() {}
-        }
-        let finds = sent(&primary, "find");
-        assert_eq!(finds.len(), 3);
-        assert!(finds.windows(2).all(|pair| field(&pair[0], "lsid") == field(&pair[1], "lsid")), "{finds:?}");
         client.close().await;
     });
 }

@@ -190,6 +190,13 @@ fn servers_without_sessions_and_standalone_servers_get_no_fields_for_them() {
     });
 }
 
+/// Makes a server send this cluster time with each reply.
+fn send_cluster_time(server: &FakeServer, time: (u32, u32)) {
+    let mut state = server.state();
+    state.cluster_time = Some(time);
+    server.set_state(state);
+}
+
 #[test]
 fn cluster_time_is_repeated_to_every_member() {
     run(async {
@@ -197,9 +204,7 @@ fn cluster_time_is_repeated_to_every_member() {
         let client = client(options(&set.uri()));
         known(&client, &set).await;
         let (primary, secondary) = (set.primary().expect("a primary"), set.primary().map_or(0, |it| (it + 1) % 3));
-        let mut state = set.server(primary).state();
-        state.cluster_time = Some((50, 3));
-        set.server(primary).set_state(state);
+        send_cluster_time(&set.server(primary), (50, 3));
         ping(&client).await.expect("a ping");
         let preference = ReadPreference::of(ReadMode::Secondary);
         for _ in 0..20 {
@@ -222,9 +227,7 @@ fn cluster_time_that_a_server_cannot_verify_is_forgotten() {
         let primary = set.server(set.primary().expect("a primary"));
         let client = client(options(&set.uri()));
         known(&client, &set).await;
-        let mut state = primary.state();
-        state.cluster_time = Some((50, 3));
-        primary.set_state(state);
+        send_cluster_time(&primary, (50, 3));
         ping(&client).await.expect("a ping");
         let unknown_key = doc! { "ok": 0, "code": 211, "codeName": "KeyNotFound", "errmsg": "no key for the time" };
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(unknown_key));
@@ -243,9 +246,7 @@ fn read_of_a_session_follows_its_writes() {
         let primary = set.server(set.primary().expect("a primary"));
         let client = client(options(&set.uri()));
         known(&client, &set).await;
-        let mut state = primary.state();
-        state.cluster_time = Some((60, 1));
-        primary.set_state(state);
+        send_cluster_time(&primary, (60, 1));
         let mut session = client.start_session(ClientSessionOptions::new());
         session.run_command("db", doc! { "insert": "c", "documents": [{}] }).await.expect("a reply");
         let expected = bson::Timestamp { time: 60, increment: 1 };
@@ -395,9 +396,7 @@ fn later_cluster_time_of_the_session_and_the_client_is_sent() {
         let primary = set.server(set.primary().expect("a primary"));
         let client = client(options(&set.uri()));
         known(&client, &set).await;
-        let mut state = primary.state();
-        state.cluster_time = Some((50, 1));
-        primary.set_state(state);
+        send_cluster_time(&primary, (50, 1));
         let at = |time: &Document| time.get_timestamp("clusterTime").expect("a time").time;
         let mut session = client.start_session(ClientSessionOptions::new());
         assert_eq!(session.cluster_time(), None);

@@ -256,7 +256,7 @@ fn numbered_writes_are_repeated_by_label_or_on_old_servers_by_code() {
     );
 }
 
-/// The server has executed a command whose reply has `ok: 1`.
+/// If a reply has `ok: 1`, the server has executed the command.
 #[test]
 fn only_a_refused_command_is_an_overload() {
     let labels = ["SystemOverloadedError", "RetryableError"];
