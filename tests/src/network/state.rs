@@ -476,6 +476,7 @@ impl State {
         let session = body.get_document("lsid").expect("a transaction number belongs to a session");
         let key = (session.to_vec().expect("it was decoded"), transaction);
         let number = body.get_i64("n").expect("each command has its number");
+        self.counters.checks.add("P55");
         let Some(first) = self.numbered.insert(key, number) else { return false };
         assert_eq!(first, number, "P55: two commands have the same session and transaction number");
         true

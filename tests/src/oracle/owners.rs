@@ -16,7 +16,7 @@ pub enum Owner {
 
 /// The invariants with other owners; all others have only the [`Oracle`].
 #[rustfmt::skip]
-pub const OWNERS: [(&str, &[Owner]); 17] = [
+pub const OWNERS: [(&str, &[Owner]); 18] = [
     ("P43", &[Generator("simulate"), Generator("network"), Test("close")]),
     ("P48", &[Oracle, Test("alloc_free"), Test("mux_allocations")]),
     ("P49", &[Generator("simulate"), Generator("simulate_mux"), Generator("network")]),
@@ -25,6 +25,7 @@ pub const OWNERS: [(&str, &[Owner]); 17] = [
     ("P52", &[Generator("simulate")]),
     ("P53", &[Oracle, Test("populate")]),
     ("P54", &[Generator("network")]),
+    ("P55", &[Generator("network")]),
     ("S7", &[Oracle, Generator("search")]),
     ("S8", &[Generator("search")]),
     ("S9", &[Generator("search")]),
@@ -37,7 +38,7 @@ pub const OWNERS: [(&str, &[Owner]); 17] = [
 ];
 
 /// The number of ids of each kind.
-pub(super) const KINDS: [(char, usize); 3] = [('P', 54), ('M', 6), ('S', 21)];
+pub(super) const KINDS: [(char, usize); 3] = [('P', 55), ('M', 6), ('S', 21)];
 
 /// Each id and its owners.
 pub fn owners() -> impl Iterator<Item = (String, &'static [Owner])> {
