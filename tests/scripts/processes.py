@@ -32,12 +32,22 @@ def end_session(leader):
         time.sleep(0.1)
 
 
+LEADERS = set()
+
+
+def end_sessions():
+    """Ends the sessions that other threads of this program still run."""
+    for leader in list(LEADERS):
+        end_session(leader)
+
+
 def run_session(command, limit, **options):
     """Runs a command in a session of its own, and ends what is left of it at its end or after `limit` seconds.
 
     Returns its status, or None if the limit ended it, and the output and the errors, if they are pipes.
     """
     leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
+    LEADERS.add(leader)
     try:
         output, errors = leader.communicate(timeout=limit)
         return leader.returncode, output, errors
@@ -45,3 +55,4 @@ def run_session(command, limit, **options):
         return None, "", ""
     finally:
         end_session(leader)
+        LEADERS.discard(leader)

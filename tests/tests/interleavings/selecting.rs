@@ -1,7 +1,7 @@
 //! Tasks that wait for a server while the topology changes.
 
 use super::bench::{Bench, Client, Role};
-use super::model::{Depth, explore, join, task};
+use super::model::{Depth, explore, join, poll_once, task};
 use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_driver::SelectionRequest;
@@ -47,7 +47,7 @@ fn task_that_waits_for_a_server_is_dropped() {
         let check = task(client.check());
         let core = Arc::clone(&client.core);
         let quitter = task(async move {
-            let _ = super::model::poll_once(core.select_server(&SelectionRequest::WRITE, None)).await;
+            let _ = poll_once(core.select_server(&SelectionRequest::WRITE, None)).await;
         });
         let core = Arc::clone(&client.core);
         let selecting = task(async move { core.select_server(&SelectionRequest::WRITE, None).await.map(drop) });
@@ -74,4 +74,31 @@ fn task_that_starts_server_tasks_receives_a_new_server() {
         join(check);
         "started"
     });
+}
+
+/// The first of two tasks that wait for a new server may be dropped after it was woken.
+#[test]
+fn task_that_starts_server_tasks_is_dropped() {
+    explore(
+        "a check that adds a server, a task that waits for servers and one that is dropped",
+        Depth::Preemptions(2),
+        || {
+            let bench = Bench::new();
+            bench.become_(Role::Primary);
+            let client = Client::new(bench);
+            let core = Arc::clone(&client.core);
+            let quitter = task(async move { poll_once(core.next_server()).await.is_ready() });
+            let core = Arc::clone(&client.core);
+            let starter = task(async move { core.next_server().await.is_some() });
+            let check = task(client.check());
+            let taken = join(quitter);
+            if taken {
+                client.core.close();
+            }
+            assert_ne!(join(starter), taken);
+            client.core.close();
+            join(check);
+            if taken { "started by the task that is dropped" } else { "started by the task that waits" }
+        },
+    );
 }

@@ -25,8 +25,11 @@ struct Tally {
     shares: Vec<f64>,
 }
 
-/// One turn of a case.
-type Case = (&'static str, Box<dyn FnMut(Duration) -> Tally>);
+/// How long tasks may take after the end of a turn: a pool that loses a wake-up never ends.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One turn of a case; `None` if a task was never woken.
+type Case = (&'static str, Box<dyn FnMut(Duration) -> Option<Tally>>);
 
 /// The executor of the tasks.
 #[derive(Clone, Copy)]
@@ -41,8 +44,13 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     let mut cases = cases(server, runtime);
     let turn = settings.turn();
     let mut tallies: Vec<Vec<Tally>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut stuck = vec![false; cases.len()];
     let rounds = Rounds::of(settings.rounds(), cases.len(), |case| {
-        let tally = cases[case].1(turn);
+        let tally = if stuck[case] { None } else { cases[case].1(turn) };
+        let Some(tally) = tally else {
+            stuck[case] = true;
+            return f64::NAN;
+        };
         let rate = tally.cycles / tally.seconds;
         tallies[case].push(tally);
         rate
@@ -54,6 +62,10 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     let mut table = Table::new(title, &columns);
     let p99 = |case: usize| median(tallies[case].iter().map(|tally| tally.waits.quantile_ns(0.99)).collect());
     for (place, (name, _)) in cases.iter().enumerate() {
+        if stuck[place] {
+            table.skip(*name, format!("a task was not woken within {} s", GRACE.as_secs()));
+            continue;
+        }
         let of = |figure: fn(&Tally) -> f64| median(tallies[place].iter().map(figure).collect());
         // The baseline on the same runtime; the cases on threads are compared with the one on smol.
         let floor = usize::from(name.ends_with("(tokio)"));
@@ -123,32 +135,38 @@ fn case_of<P: Peer>(name: &'static str, pool: P, place: Place<'static>) -> Case 
 }
 
 /// Lets the tasks run cycles for this time.
-fn tasks<P: Peer>(pool: &P, place: Place<'_>, turn: Duration) -> Tally {
+fn tasks<P: Peer>(pool: &P, place: Place<'_>, turn: Duration) -> Option<Tally> {
     let start = Instant::now();
     let end = start + turn;
     let waits = match place {
         Place::Smol => {
             let running: Vec<_> = (0..TASKS).map(|_| smol::spawn(task(pool.clone(), end))).collect();
-            smol::future::block_on(async {
+            let all = async {
                 let mut waits = Vec::new();
                 for task in running {
                     waits.push(task.await);
                 }
-                waits
-            })
+                Some(waits)
+            };
+            let late = async {
+                smol::Timer::after(turn + GRACE).await;
+                None
+            };
+            smol::future::block_on(smol::future::or(all, late))?
         }
         Place::Tokio(runtime) => {
             let running: Vec<_> = (0..TASKS).map(|_| runtime.spawn(task(pool.clone(), end))).collect();
-            runtime.block_on(async {
+            let all = async {
                 let mut waits = Vec::new();
                 for task in running {
                     waits.push(task.await.expect("no panic"));
                 }
                 waits
-            })
+            };
+            runtime.block_on(async { ::tokio::time::timeout(turn + GRACE, all).await }).ok()?
         }
     };
-    sum(start, &waits)
+    Some(sum(start, &waits))
 }
 
 async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
@@ -164,7 +182,7 @@ async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
 }
 
 /// One thread for each task, because the tasks block.
-fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
+fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Option<Tally> {
     let start = Instant::now();
     let end = start + turn;
     let work = || {
@@ -186,7 +204,7 @@ fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
         let running: Vec<_> = (0..TASKS).map(|_| scope.spawn(work)).collect();
         running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
-    sum(start, &waits)
+    Some(sum(start, &waits))
 }
 
 fn sum(start: Instant, waits: &[Waits]) -> Tally {
