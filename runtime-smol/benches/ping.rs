@@ -22,9 +22,9 @@ use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use poolhouse_exchange::mongo::{self, Exchange, Socket, median};
 use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::{Client, ClientOptions, Smol};
-use poolhouse_tests::exchange::{self, Exchange, Socket, median};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
 use smol::channel::{Receiver, Sender};
@@ -227,7 +227,7 @@ impl Bench {
             sockets.0.try_send(Socket::new(stream)).expect("room for all");
         }
         let plain = ClientOptions::new(address.to_string());
-        let warm = |options, timeout| smol::block_on(exchange::warm_client(options, CONNECTIONS, timeout));
+        let warm = |options, timeout| smol::block_on(mongo::warm_client(options, CONNECTIONS, timeout));
         let client = warm(plain.clone(), None);
         let limited = warm(plain, Some(Duration::from_secs(10)));
         let tls = warm(tls, None);
@@ -291,7 +291,7 @@ impl Bench {
 async fn raw(client: Client, times: u32) {
     for _ in 0..times {
         CLIENT.set(true);
-        exchange::ping(&client).await;
+        mongo::ping(&client).await;
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn instructions() -> Section {
 
 /// A client with all connections established and without event subscribers.
 async fn client<P: Platform + Default>(server: SocketAddr) -> Client<P> {
-    poolhouse_tests::exchange::warm_client(ClientOptions::new(server.to_string()), CONNECTIONS, None).await
+    poolhouse_exchange::mongo::warm_client(ClientOptions::new(server.to_string()), CONNECTIONS, None).await
 }
 
 /// A runtime of tokio.

@@ -4,8 +4,8 @@
 use crate::report::Section;
 use crate::settings::Settings;
 use core::net::SocketAddr;
-use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions};
-use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_fake::cql::{CqlServer, CqlServerOptions};
+use poolhouse_fake::mongo::{FakeOptions, FakeServer};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 

@@ -17,7 +17,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use mongodb::bson::{Document, doc};
-use poolhouse_tests::fake::BlockingClient;
+use poolhouse_fake::mongo::BlockingClient;
 use smol::channel::{Receiver, Sender, bounded};
 use tokio::runtime::Runtime;
 

@@ -7,8 +7,8 @@ use core::net::SocketAddr;
 use mongodb::bson::doc;
 use mongodb::options::{ClientOptions as DriverOptions, ServerAddress};
 use poolhouse_client::Platform;
+use poolhouse_exchange::mongo::{self, Exchange, Socket};
 use poolhouse_smol::{Client, ClientOptions, Smol};
-use poolhouse_tests::exchange::{self, Exchange, Socket};
 use smol::channel::{Receiver, Sender};
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ impl Actors {
             sockets.0.try_send(Socket::new(stream)).expect("room for all");
         }
         let options = ClientOptions::new(server.to_string());
-        let client = smol::block_on(exchange::warm_client(options, CONNECTIONS, None));
+        let client = smol::block_on(mongo::warm_client(options, CONNECTIONS, None));
         let bare = Arc::new(Exchange::with(server));
         Self { client, bare, sockets, driver: None, libmongoc: Err("it was not requested".to_owned()) }
     }
@@ -123,7 +123,7 @@ impl Actors {
             }),
             "raw" => smol::spawn(async move {
                 for _ in 0..times {
-                    exchange::ping(&client).await;
+                    mongo::ping(&client).await;
                 }
             }),
             "bson" => smol::spawn(async move {

@@ -5,9 +5,9 @@ use crate::measure::Waits;
 use core::net::SocketAddr;
 use core::task::{Context, Waker};
 use core::time::Duration;
+use poolhouse_exchange::mongo;
 use poolhouse_smol::poolhouse_core::pool::PoolState;
 use poolhouse_smol::{Client, ClientOptions};
-use poolhouse_tests::exchange;
 use std::time::Instant;
 
 /// A client with a known server and a ready pool of at least `min` connections.
@@ -71,7 +71,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
     }
     drop(held);
     let start = Instant::now();
-    exchange::ping(&client).await;
+    mongo::ping(&client).await;
     let took = start.elapsed();
     client.close().await;
     took
@@ -81,7 +81,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
 pub(super) async fn cold(server: SocketAddr) -> Duration {
     let start = Instant::now();
     let client = Client::with_options(ClientOptions::new(server.to_string())).expect("valid options");
-    exchange::ping(&client).await;
+    mongo::ping(&client).await;
     let took = start.elapsed();
     client.close().await;
     took
@@ -90,7 +90,7 @@ pub(super) async fn cold(server: SocketAddr) -> Duration {
 /// Lets this number of tasks ping for this time.
 pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, turn: Duration) -> Vec<Waits> {
     let options = ClientOptions::new(server.to_string());
-    let client: Client = exchange::warm_client(options, connections, None).await;
+    let client: Client = mongo::warm_client(options, connections, None).await;
     let end = Instant::now() + turn;
     let running: Vec<_> = (0..tasks)
         .map(|_| {
@@ -99,7 +99,7 @@ pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, tur
                 let mut waits = Waits::new();
                 loop {
                     let begun = Instant::now();
-                    exchange::ping(&client).await;
+                    mongo::ping(&client).await;
                     let done = Instant::now();
                     // The wait that exceeds the turn is the last one, and is counted like the
                     // others.
