@@ -171,6 +171,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
     }
 
     /// Returns the next effects of the changes so far.
+    #[inline(never)]
     fn effects(&mut self) -> Effects<C> {
         let first = self.effect();
         let second = if first.is_some() { self.effect() } else { None };
@@ -388,9 +389,16 @@ pub(super) trait Drive {
     #[inline]
     fn step<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, EventsOf<Self>>) -> T) -> T {
         let mut tap = Tap::of_server(self.events(), self.name());
-        let (result, is_settled) = self.with(|state| (change(state, &mut tap), state.is_settled()));
-        if !is_settled {
-            self.run_effects();
+        let mut effects = None;
+        let result = self.with(|state| {
+            let result = change(state, &mut tap);
+            if !state.is_settled() {
+                effects = Some(state.effects());
+            }
+            result
+        });
+        if let Some(effects) = effects {
+            self.run_effects(effects);
         }
         if tap.is_active() {
             self.events().deliver();
@@ -399,11 +407,10 @@ pub(super) trait Drive {
     }
 
     #[inline(never)]
-    fn run_effects(&self) {
+    fn run_effects(&self, mut effects: Effects<Self::Connection>) {
         loop {
-            let [first, second] = self.with(Driven::effects);
-            let is_last = second.is_none();
-            for effect in [first, second].into_iter().flatten() {
+            let is_last = effects[1].is_none();
+            for effect in effects.into_iter().flatten() {
                 // Wakers and sockets run foreign code: a panic there must not lose the result of
                 // the step.
                 let _ = Self::Runtime::contain(|| effect.run());
@@ -411,6 +418,7 @@ pub(super) trait Drive {
             if is_last {
                 break;
             }
+            effects = self.with(Driven::effects);
         }
     }
 

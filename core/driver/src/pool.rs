@@ -91,10 +91,12 @@ pub(super) struct Conn<C> {
     connection: C,
     /// Whether no check-out has had the connection.
     is_fresh: bool,
+    /// Whether the connection must not be used again.
+    is_broken: bool,
 }
 
 fn hold<C>(connection: C) -> Held<C> {
-    let conn = Conn { connection, is_fresh: true };
+    let conn = Conn { connection, is_fresh: true, is_broken: false };
     #[cfg(feature = "alloc")]
     let conn = alloc::boxed::Box::new(conn);
     conn
@@ -226,7 +228,18 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         H: Deref<Target = Self> + Clone,
     {
         loop {
-            let (connection, lease) = pool.acquire().await?;
+            pool.check_fork()?;
+            // When the check-out began to wait.
+            let begun_at = Cell::new(None);
+            let clock = || {
+                let now = pool.runtime.now();
+                begun_at.set(Some(now));
+                now
+            };
+            let (connection, lease) = match pool.check_out(clock, |_| None) {
+                Ok(Begun::Granted(connection, lease)) => (connection, lease),
+                begun => pool.wait(begun, begun_at.get()).await?,
+            };
             let mut pooled = Pooled::new(pool, lease, connection);
             if pooled.is_usable().await {
                 return Ok(pooled);
@@ -264,17 +277,16 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         }
     }
 
-    async fn acquire(&self) -> Result<(Option<Held<M::Connection>>, Lease), PoolError<M::Error>> {
-        // When the check-out began to wait, and its time limit if it has begun again.
-        let (begun, mut deadline) = (Cell::new(None), None);
+    /// The outcome of a check-out that was not granted a connection at once.
+    ///
+    /// - `begun_at`: when it began to wait.
+    async fn wait(
+        &self,
+        mut begun: Result<Begun<Held<M::Connection>>, CheckOutError>,
+        begun_at: Option<Instant>,
+    ) -> Result<(Option<Held<M::Connection>>, Lease), PoolError<M::Error>> {
         loop {
-            self.check_fork()?;
-            let clock = || {
-                let now = self.runtime.now();
-                begun.set(Some(now));
-                now
-            };
-            let outcome = match self.check_out(clock, |_| deadline) {
+            let outcome = match begun {
                 Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
                 Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
                 Err(error) => Err(error),
@@ -285,7 +297,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 // which their tasks are polled.
                 Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {
                     let limit = self.config.options().wait_timeout;
-                    deadline = deadline.or_else(|| Some(begun.get()?.saturating_add(limit?)));
+                    let deadline = limit.and_then(|limit| Some(begun_at?.saturating_add(limit)));
+                    begun = self.check_out(|| self.runtime.now(), |_| deadline);
                 }
                 Err(error) => {
                     // In the child of a fork the lock may be held by a thread that does not exist.

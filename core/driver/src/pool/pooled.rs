@@ -1,6 +1,6 @@
 //! A connection that is checked out.
 
-use super::{BaseRuntime, Drive, Health, Held, Lease, Manager, Pool};
+use super::{BaseRuntime, Conn, Drive, Health, Held, Lease, Manager, Pool};
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::{Deref, DerefMut};
@@ -19,14 +19,13 @@ pub struct Pooled<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
     lease: Option<Lease>,
     /// `None` once the connection was returned.
     connection: Option<Held<M::Connection>>,
-    is_broken: bool,
 }
 
 impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> {
     #[inline]
     pub(super) fn new(pool: H, lease: Lease, connection: Option<Held<M::Connection>>) -> Self {
         debug_assert!(connection.is_some(), "a granted connection is in its slot");
-        Self { pool, lease: Some(lease), connection, is_broken: false }
+        Self { pool, lease: Some(lease), connection }
     }
 
     /// The pool.
@@ -35,8 +34,10 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     }
 
     /// Closes the connection when it is dropped: it must not be used again.
-    pub const fn mark_broken(&mut self) {
-        self.is_broken = true;
+    pub fn mark_broken(&mut self) {
+        if let Some(conn) = &mut self.connection {
+            conn.is_broken = true;
+        }
     }
 
     /// Removes the connection from the pool, which may open another one for it.
@@ -51,12 +52,13 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     /// Whether the connection can be used: it is fresh, or it passes its check. If it does not, it
     /// is marked as broken; so it is if the future is dropped or the check panics.
     pub(super) async fn is_usable(&mut self) -> bool {
-        let Self { pool, connection, is_broken, .. } = self;
+        let Self { pool, connection, .. } = self;
         let Some(conn) = connection else { return false };
+        let conn: &mut Conn<M::Connection> = conn;
         if core::mem::replace(&mut conn.is_fresh, false) || !pool.config.options().check_before_reuse {
             return true;
         }
-        *is_broken = true;
+        conn.is_broken = true;
         let Some(check) = R::contain(|| pool.manager.check(&mut conn.connection)) else { return false };
         let mut check = pin!(check);
         let contained = poll_fn(|context| match R::contain(|| check.as_mut().poll(context)) {
@@ -64,8 +66,8 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
             None => Poll::Ready(None),
         });
         let checked = pool.limited(contained).await.flatten();
-        *is_broken = !matches!(checked, Some(Ok(())));
-        !*is_broken
+        conn.is_broken = !matches!(checked, Some(Ok(())));
+        !conn.is_broken
     }
 
     /// Records that a check-out has the connection.
@@ -105,7 +107,7 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> DerefMut for Poo
 
 impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for Pooled<M, R, H> {
     fn drop(&mut self) {
-        let Self { pool, lease, connection, is_broken } = self;
+        let Self { pool, lease, connection } = self;
         let Some(lease) = lease.take() else { return };
         if pool.runtime.is_forked() {
             // In the child of a fork the connection belongs to the parent, also its socket.
@@ -113,10 +115,9 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for Pooled<
             return;
         }
         let manager = &pool.manager;
-        let is_broken = *is_broken
-            || connection
-                .as_ref()
-                .is_none_or(|conn| R::contain(|| manager.is_broken(&conn.connection)).unwrap_or(true));
+        let is_broken = connection
+            .as_ref()
+            .is_none_or(|conn| conn.is_broken || R::contain(|| manager.is_broken(&conn.connection)).unwrap_or(true));
         let health = if is_broken { Health::Broken(Cause::Other) } else { Health::Healthy };
         if pool.check_in(|| pool.runtime.now(), lease, connection, health) {
             pool.wake_closers();

@@ -85,17 +85,22 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         .await
     }
 
-    /// The result of `work`; `None` after [`Options::connect_timeout`](super::Options).
+    /// The result of `work`; `None` after [`Options::connect_timeout`](super::Options). The clock is
+    /// not read if the work is done at once.
     pub(super) async fn limited<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let limit = self.config.options().connect_timeout;
-        let at = limit.map(|limit| self.runtime.now().saturating_add(limit));
         let mut work = pin!(work);
-        let mut expiry = pin!(self.sleep_until(at));
+        let mut expiry = pin!(None);
         poll_fn(|context| {
             if let Poll::Ready(result) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(result));
             }
-            expiry.as_mut().poll(context).map(|()| None)
+            if expiry.is_none() {
+                let at = limit.map(|limit| self.runtime.now().saturating_add(limit));
+                expiry.set(Some(self.sleep_until(at)));
+            }
+            let expiry = expiry.as_mut().as_pin_mut();
+            expiry.map_or(Poll::Pending, |expiry| expiry.poll(context).map(|()| None))
         })
         .await
     }
