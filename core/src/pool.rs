@@ -339,7 +339,7 @@ impl<M: Memory> Pool<M> {
             Verdict::Failed(_) => self.waiters.remove(index),
             Verdict::Granted(conn) => {
                 self.waiters.remove(index);
-                self.return_conn(now, conn.0.index, Health::Healthy, observer);
+                self.return_conn(now, conn.0.index(), Health::Healthy, observer);
             }
         }
     }
@@ -465,7 +465,7 @@ impl<M: Memory> Pool<M> {
             Some(service) => service,
             None => {
                 let slot = ServiceSlot { id: service_id, generation: Generation(0), count: 0 };
-                self.services.insert(0, slot).map_err(|Full| ServiceError::Full)?.index
+                self.services.insert(0, slot).map_err(|Full| ServiceError::Full)?.index()
             }
         };
         let slot = self.services.get_mut(service);

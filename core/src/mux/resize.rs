@@ -83,8 +83,8 @@ impl<M: MuxMemory> Mux<M> {
             heartbeat: None,
         };
         let key = self.conns.insert(conn::OWES_ESTABLISH, slot)?;
-        if self.prepare_streams(key.index).is_err() {
-            self.conns.remove(key.index);
+        if self.prepare_streams(key.index()).is_err() {
+            self.conns.remove(key.index());
             return Err(Full);
         }
         observer.on_event(now, &MuxEvent::ConnectionCreated { mux: self.id, conn: MuxConnId(key) });

@@ -129,8 +129,8 @@ impl<M: MuxMemory> Mux<M> {
             return Err(busy);
         }
         let key = self.waiters.insert(waiter::WAITING, slot).map_err(|_| busy)?;
-        if self.deadlines.insert(key.index, until).is_err() {
-            self.waiters.remove(key.index);
+        if self.deadlines.insert(key.index(), until).is_err() {
+            self.waiters.remove(key.index());
             return Err(busy);
         }
         observer.on_event(now, &MuxEvent::RequestQueued { mux: self.id, queued: queued + 1 });

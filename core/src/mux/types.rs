@@ -32,7 +32,7 @@ impl MuxConnId {
     /// use the index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
-        self.0.index
+        self.0.index()
     }
 
     /// Its number: 1 for the first connection of the pool, then rising by 1.
@@ -51,7 +51,7 @@ impl MuxWaiterId {
     /// The request's slot index, for tables parallel to the pool's slots.
     #[must_use]
     pub const fn index(self) -> u32 {
-        self.0.index
+        self.0.index()
     }
 }
 

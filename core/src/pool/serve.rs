@@ -181,8 +181,8 @@ impl<M: Memory> Pool<M> {
         let key = self.waiters.insert(waiter::UNBOUND, slot).ok()?;
         let queue_deadline = || self.config.options.wait_queue_timeout.map(|timeout| now.saturating_add(timeout));
         if let Some(at) = deadline.or_else(queue_deadline) {
-            if self.deadlines.insert(key.index, at).is_err() {
-                self.waiters.remove(key.index);
+            if self.deadlines.insert(key.index(), at).is_err() {
+                self.waiters.remove(key.index());
                 return None;
             }
         }
@@ -242,7 +242,7 @@ impl<M: Memory> Pool<M> {
         }
         let key = self.conns.insert(conn::OWES_ESTABLISH, ConnSlot::new(now, self.generation)).ok()?;
         observer.on_event(now, &PoolEvent::ConnectionCreated { pool: self.id, conn: ConnId(key) });
-        Some(key.index)
+        Some(key.index())
     }
 
     /// Whether the allocator refused memory. For a call after `create` returned `None`: then all

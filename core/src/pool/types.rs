@@ -36,7 +36,7 @@ impl ConnId {
     /// use the index after this one has left the pool.
     #[must_use]
     pub const fn index(self) -> u32 {
-        self.0.index
+        self.0.index()
     }
 
     /// The specification's connection id: 1 for the first connection of the pool, then rising by 1
@@ -55,7 +55,7 @@ impl WaiterId {
     /// The waiter's slot index, for tables parallel to the pool's slots.
     #[must_use]
     pub const fn index(self) -> u32 {
-        self.0.index
+        self.0.index()
     }
 }
 

@@ -33,12 +33,24 @@ impl fmt::Debug for Serial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) serial: NonZeroU64,
-    pub(crate) index: u32,
+    /// A `u32`, in a whole word: processors stall when a word is loaded that was stored in parts.
+    index: u64,
+}
+
+impl Key {
+    const fn new(serial: NonZeroU64, index: u32) -> Self {
+        Self { serial, index: index as u64 }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the index is a u32")]
+    pub(crate) const fn index(self) -> u32 {
+        self.index as u32
+    }
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (Serial(self.serial.get()), self.index).hash(state);
+        (Serial(self.serial.get()), self.index()).hash(state);
     }
 }
 
@@ -136,7 +148,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         if let Some(to) = self.lists.get_mut(list as usize) {
             push_back(self.store.slots_mut(), to, index, list);
         }
-        Ok(Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index })
+        Ok(Key::new(NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index))
     }
 
     /// Frees a slot. All keys of it become stale.
@@ -187,14 +199,14 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
         list.tail = prev;
         list.len -= 1;
         push_back(slots, &mut self.lists[to as usize], index, to);
-        Some(Key { serial, index })
+        Some(Key::new(serial, index))
     }
 
     /// The index of the slot with this key, or `None` if the key is stale.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
-        match self.store.slots().get(key.index as usize) {
-            Some(slot) if slot.serial.0 == key.serial.get() => Some(key.index),
+        match self.store.slots().get(key.index() as usize) {
+            Some(slot) if slot.serial.0 == key.serial.get() => Some(key.index()),
             _ => None,
         }
     }
@@ -203,7 +215,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
     #[inline]
     pub(crate) fn key(&self, index: u32) -> Key {
         let serial = self.store.slots().get(index as usize).map_or(Serial(0), |slot| slot.serial);
-        Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index }
+        Key::new(NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index)
     }
 
     /// The list that a slot is on.
@@ -229,7 +241,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
     /// list. For hot paths.
     #[inline(always)]
     pub(crate) fn find_on(&self, key: Key, list: u8) -> Option<&T> {
-        let slot = self.store.slots().get(key.index as usize)?;
+        let slot = self.store.slots().get(key.index() as usize)?;
         (slot.serial.0 == key.serial.get() && slot.list == list).then_some(&slot.value)
     }
 
