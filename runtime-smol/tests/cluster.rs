@@ -8,8 +8,7 @@ use poolhouse_smol::mux::cql::{
     Consistency, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version, encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, HostOptions, MuxOptions, RequestError, RequestOptions, Session,
-    SessionOptions,
+    ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
@@ -35,8 +34,9 @@ fn options(contact: &CqlServer) -> SessionOptions {
         backoff_max: Duration::from_millis(50),
         ..ClusterOptions::DEFAULT
     };
-    let options = SessionOptions::contact_points([contact.address().to_string()]);
-    SessionOptions { cluster, ..options }.version(Version::V4).request_timeout(PATIENCE)
+    let mut options = SessionOptions::contact_points([contact.address().to_string()]);
+    options.cluster = cluster;
+    options.version(Version::V4).request_timeout(PATIENCE)
 }
 
 /// A session, and the events of its cluster.
@@ -380,11 +380,11 @@ fn control_connection_moves_to_another_node_of_the_cluster() {
 #[test]
 fn contact_point_with_a_name_is_replaced_without_loss() {
     let one = server();
-    let local = HostOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT.local };
     run(async {
         let contact = format!("localhost:{}", one.address().port());
-        let named = SessionOptions { hosts: SessionOptions::contact_points([contact]).hosts, ..options(&one) };
-        let (session, mut events) = session(named.mux(MuxOptions { local, ..MuxOptions::DEFAULT }));
+        let mut named = options(&one);
+        named.hosts = SessionOptions::contact_points([contact]).hosts;
+        let (session, mut events) = session(named.mux(MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT }));
         // They wait for the first connection while the hosts are replaced.
         let requests = [Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) }; 100];
         let replies = session.request_all(&requests).await;
@@ -463,9 +463,22 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         assert_eq!(error.code, ErrorCode::UNPREPARED);
         let executed = one.log().iter().filter(|request| request.opcode == Opcode::Execute).count();
         assert_eq!(executed, 2);
-        // A statement that the server rejects, and an answer of another kind.
-        let error = session.prepare("SELEC 1").await.expect_err("a syntax error");
-        assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::SYNTAX_ERROR), "{error:?}");
         session.close().await;
     });
+}
+
+#[test]
+fn answer_without_a_prepared_statement_is_an_error() {
+    for (body, is_malformed) in [(&[0, 0, 0, 1][..], false), (&[0, 0, 0, 4, 0], true)] {
+        let one = server();
+        one.add(Rule::on(Opcode::Prepare, Act::Raw(message(0, Opcode::Result, body))));
+        run(async {
+            let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+            let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+            let error = session.prepare("echo ?").await.expect_err("no statement");
+            assert_eq!(matches!(error, RequestError::Reply(_)), is_malformed, "{error}");
+            assert_eq!(matches!(error, RequestError::Unexpected(Opcode::Result)), !is_malformed, "{error}");
+            session.close().await;
+        });
+    }
 }
