@@ -14,7 +14,7 @@ use poolhouse_smol::mux::cql::{
     Compression, Consistency, ErrorCode, Flags, OutcomeKind, Parameters, Request, Response, Value, Version,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, HostOptions, MuxOptions, Reply, RequestError, RequestOptions, Session, SessionOptions,
+    ClusterEvent, HostOptions, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session, SessionOptions,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription, TlsOptions};
@@ -183,6 +183,16 @@ async fn result_is_read_in_pages(node: &mut Cassandra) {
         if paging_state.is_none() {
             break;
         }
+    }
+    let statement = session.prepare("SELECT id FROM shop.pages").await.expect("prepared");
+    let parameters = Parameters { page_size: Some(300), ..plain() };
+    for paged in [Paged::from("SELECT id FROM shop.pages"), Paged::from(&statement)] {
+        let mut read = Vec::new();
+        let mut stream = session.pages(paged, parameters, None);
+        while let Some(page) = stream.next_page().await {
+            read.push(Page::of(&page.expect("a page")).cells);
+        }
+        assert_eq!((read.len(), read.concat()), (pages, found.clone()));
     }
     found.sort();
     assert_eq!(pages, 4);

@@ -20,7 +20,7 @@
 //! hosts are local or remote by their data centre, and a request with a
 //! [`Routing`](RequestOptions::routing) goes to a node that has the data.
 //! [`Session::prepare`] and [`Session::execute`] use prepared statements in the same way, and prepare
-//! them again on hosts that do not have them.
+//! them again on hosts that do not have them. [`Session::pages`] is a stream of the pages of a result.
 //!
 //! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
 //! stream id, and the envelope is appended to the connection's output. The connection's task wakes,
@@ -32,6 +32,7 @@ mod error;
 mod host;
 mod link;
 mod options;
+mod pages;
 mod plan;
 mod prepared;
 mod reply;
@@ -44,6 +45,7 @@ mod tests;
 
 pub use error::{Rejection, RejectionReason, RequestError, ServerError};
 pub use options::{CqlCredential, CqlHost, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
+pub use pages::{Paged, Pages};
 pub use poolhouse_core::cluster::{ClusterEvent, ClusterOptions, ClusterQuery};
 pub use poolhouse_core::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
