@@ -23,7 +23,7 @@ use core::pin::pin;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 use embedded_io_async::Read as _;
-use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterQuery, LocalRow, NodeRow, ServerEvent, Target};
+use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterQuery, LocalRow, Node, NodeRow, ServerEvent, Target};
 use poolhouse_core::mux::Distance;
 use poolhouse_core::{Cause, Instant};
 use poolhouse_cql::{
@@ -38,12 +38,15 @@ const STREAM: i16 = 0;
 /// The maximum number of keyspaces that are routed by token.
 const KEYSPACES_MAX: usize = 4096;
 
+/// Nodes by address, and keyspaces with their replication.
+type Published = (BTreeMap<SocketAddr, Node>, Vec<(String, Replication)>);
+
 /// What the control task has found out.
 pub(super) struct Discovery {
     cluster: Cluster,
     keyspaces: Vec<(String, Replication)>,
     /// The nodes and keyspaces that the session has.
-    published: Option<(BTreeMap<SocketAddr, poolhouse_core::cluster::Node>, Vec<(String, Replication)>)>,
+    published: Option<Published>,
 }
 
 impl Discovery {
@@ -221,7 +224,7 @@ fn take_event<P: Platform>(shared: &Shared<P>, envelope: &Envelope<'_>) {
         Event::Status { change: "UP", node } => ServerEvent::Status { node, is_up: true },
         Event::Status { change: "DOWN", node } => ServerEvent::Status { node, is_up: false },
         Event::Schema(_) => ServerEvent::Schema,
-        _ => return,
+        Event::Status { .. } | Event::Other { .. } | _ => return,
     };
     shared.step_cluster(|cluster, now, tap| cluster.handle_event(now, event, tap));
 }
