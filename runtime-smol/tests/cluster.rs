@@ -9,6 +9,7 @@ use poolhouse_smol::mux::cql::{
 };
 use poolhouse_smol::mux::{
     ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
+    Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
@@ -481,4 +482,51 @@ fn answer_without_a_prepared_statement_is_an_error() {
             session.close().await;
         });
     }
+}
+
+#[test]
+fn request_without_answer_is_sent_to_further_hosts() {
+    let (one, two) = (server(), server());
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let options = SessionOptions::new([one.address().to_string(), two.address().to_string()]);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        eventually("both hosts are connected", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        let begin = |speculation| session.request_speculatively(&request, RequestOptions::default(), speculation);
+        // In time: one request for each.
+        let late = Speculation { delay: PATIENCE, hosts_max: 2 };
+        for _ in 0..4 {
+            begin(late).await.expect("a reply");
+        }
+        assert_eq!((echoes(&one), echoes(&two)), (2, 2));
+        // A host that does not answer.
+        let rule = one.add(Rule::statements(Act::Lose));
+        let soon = Speculation { delay: Duration::from_millis(10), hosts_max: 9 };
+        for _ in 0..4 {
+            assert_eq!(cell_of(begin(soon).await.expect("a reply").body()), Some(&b"tea"[..]));
+        }
+        assert_eq!((echoes(&one), echoes(&two)), (4, 6));
+        // No host answers.
+        let other = two.add(Rule::statements(Act::Lose));
+        let options = RequestOptions { timeout: Some(Duration::from_millis(50)), ..RequestOptions::default() };
+        let error = session.request_speculatively(&request, options, soon).await.expect_err("no answer");
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!((echoes(&one), echoes(&two)), (5, 7));
+        // An error of a server is an answer. A single host is asked once.
+        one.remove(rule);
+        two.remove(other);
+        let wrong = Request::Query { text: "SELEC 1", parameters: Parameters::new(Consistency::One) };
+        let error = session.request_speculatively(&wrong, RequestOptions::default(), late).await;
+        assert!(matches!(error, Err(RequestError::Server(_))), "{error:?}");
+        let none = Speculation { hosts_max: 0, ..soon };
+        begin(none).await.expect("a reply");
+        assert_eq!(echoes(&one) + echoes(&two), 13);
+        // Hosts that fail: the next attempt begins at once.
+        one.kill().expect("it ends");
+        two.kill().expect("it ends");
+        eventually("the connections are closed", || session.hosts().iter().all(|host| host.state.open == 0)).await;
+        let error = begin(late).await.expect_err("no host");
+        assert!(matches!(error, RequestError::NoHost(_)), "{error}");
+        session.close().await;
+    });
 }

@@ -39,6 +39,7 @@ mod reply;
 mod request;
 mod request_all;
 mod routing;
+mod speculation;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,7 @@ pub use prepared::Statement;
 pub use reply::Reply;
 pub use request::RequestOptions;
 pub use routing::Routing;
+pub use speculation::Speculation;
 pub use status::{ClusterStatus, ConnectionStatus, HostStatus, NodeStatus};
 
 use super::fork::ProcessFuture;
@@ -105,6 +107,8 @@ struct Shared<P: Platform> {
     mux: Mutex<MuxOptions>,
     /// Counts query plans. Each plan begins at the next host.
     turns: AtomicUsize,
+    /// Counts the plans of speculative requests: their attempts also count in `turns`.
+    speculations: AtomicUsize,
     events: Subscribers,
     /// The nodes of the cluster, if the session discovers its hosts.
     discovery: Option<Mutex<Discovery>>,
@@ -178,6 +182,7 @@ impl<P: Platform> Session<P> {
             hosts: Mutex::default(),
             mux: Mutex::new(options.mux),
             turns: AtomicUsize::new(0),
+            speculations: AtomicUsize::new(0),
             events,
             starting: Mutex::default(),
             keeper: Event::new(),
