@@ -315,35 +315,49 @@ impl Request<'_> {
     /// Those of [`encode_envelope`], [`Parameters::write`] and [`BodyWriter::string`].
     pub fn encode<S: Sink>(&self, sink: &mut S, outgoing: Outgoing, limits: &Limits) -> Result<usize, CqlEncodeError> {
         encode_envelope(sink, outgoing, self.opcode(), limits, |body| {
-            match self {
-                Self::Startup(startup) => startup.write(body)?,
-                Self::Query { text, .. } | Self::PrepareText(text) => drop(body.long_string(text)?),
-                Self::ExecutePrepared { id, metadata_id, .. } => {
+            let parameters = match self {
+                Self::Query { text, parameters } => {
+                    body.long_string(text)?;
+                    parameters
+                }
+                Self::ExecutePrepared { id, metadata_id, parameters } => {
                     body.short_bytes(id)?;
                     if body.version() == Version::V5 {
                         body.short_bytes(metadata_id.unwrap_or_default())?;
                     }
+                    parameters
                 }
-                Self::Prepare(bytes) | Self::Execute(bytes) | Self::Batch(bytes) => drop(body.raw(bytes)?),
-                Self::Register(events) => drop(body.strings(events.iter().map(|event| event.name()))?),
-                Self::AuthResponse(token) => drop(body.bytes(*token)?),
-                Self::Options => {}
-            }
-            // Separate, because the parameters of both requests are then written by the same code.
-            match self {
-                Self::Query { parameters, .. } | Self::ExecutePrepared { parameters, .. } => parameters.write(body),
-                // The flags: none.
-                Self::PrepareText(_) if body.version() == Version::V5 => body.int(0).map(drop),
-                Self::Startup(_)
-                | Self::Options
+                Self::Startup(startup) => return startup.write(body),
+                Self::Options
                 | Self::Prepare(_)
                 | Self::PrepareText(_)
                 | Self::Execute(_)
                 | Self::Batch(_)
                 | Self::Register(_)
-                | Self::AuthResponse(_) => Ok(()),
-            }
+                | Self::AuthResponse(_) => return self.write_other(body),
+            };
+            parameters.write(body)
         })
+    }
+
+    /// Writes the body of a request without parameters. Separate, because the code of the others is
+    /// faster without it.
+    #[inline(never)]
+    fn write_other<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        match self {
+            Self::PrepareText(text) => {
+                body.long_string(text)?;
+                match body.version() {
+                    Version::V3 | Version::V4 => Ok(()),
+                    // The flags: none.
+                    Version::V5 => body.int(0).map(drop),
+                }
+            }
+            Self::Prepare(bytes) | Self::Execute(bytes) | Self::Batch(bytes) => body.raw(bytes).map(drop),
+            Self::Register(events) => body.strings(events.iter().map(|event| event.name())).map(drop),
+            Self::AuthResponse(token) => body.bytes(*token).map(drop),
+            Self::Startup(_) | Self::Options | Self::Query { .. } | Self::ExecutePrepared { .. } => Ok(()),
+        }
     }
 }
 
