@@ -44,7 +44,7 @@ fn options(contact: &CqlServer) -> SessionOptions {
 fn session(options: SessionOptions) -> (Session, Subscription) {
     let subscribers = Subscribers::default();
     let events = subscribers.subscribe(EventKinds::CLUSTER, 16_384, |_| true);
-    (Session::with_platform(Smol::default(), options, subscribers).expect("valid options"), events)
+    (Session::with_platform(Smol, options, subscribers).expect("valid options"), events)
 }
 
 async fn event(events: &mut Subscription, wanted: impl Fn(ClusterEvent) -> bool) -> ClusterEvent {

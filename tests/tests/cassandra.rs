@@ -492,7 +492,7 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         .local_data_center("dc1");
     let subscribers = Subscribers::default();
     let mut events = subscribers.subscribe(EventKinds::CLUSTER, 256, |_| true);
-    let session = Session::with_platform(Smol::default(), options, subscribers).expect("valid options");
+    let session = Session::with_platform(Smol, options, subscribers).expect("valid options");
     let addresses = |session: &Session| -> Vec<_> {
         session.cluster().expect("it finds its hosts").nodes.iter().map(|node| node.address).collect()
     };
