@@ -66,6 +66,7 @@
 //! |---|---|
 //! | [`pool::Pool`] | one request at a time on each connection: MongoDB's connection pool (CMAP) |
 //! | [`mux::Mux`] | many requests on each connection, distinguished by stream ids: the pool of Cassandra drivers |
+//! | `cluster::Cluster` (feature `alloc`) | the nodes of a Cassandra cluster, found by its control connection |
 //! | [`monitor::Monitor`] | the checks of one server, by polling and streaming, and its round-trip times |
 //! | [`topology::Topology`] | the state of all servers, and its consequences |
 //! | [`control::Control`] | a topology with its monitors |
@@ -103,6 +104,7 @@ extern crate std;
 
 #[doc(hidden)]
 pub mod address;
+pub mod cluster;
 mod config;
 pub mod control;
 pub mod guide;

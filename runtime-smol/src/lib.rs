@@ -386,12 +386,12 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// [`poolhouse_client::mux`].
 ///
 /// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
-/// requests in flight; replies arrive in any order. The rows of a result are not decoded: a
-/// [`Reply`](mux::Reply) is the envelope that the server has sent, and decoding is left to the
+/// requests in flight; replies arrive in any order. A [`Reply`](mux::Reply) is the envelope that the
+/// server has sent; its rows are decoded to the bytes of their cells, whose conversion is left to the
 /// application.
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{Consistency, OutcomeKind, Parameters, Request, Response, Value};
+/// use poolhouse_smol::mux::cql::{Consistency, Parameters, Request, Response, Value};
 /// use poolhouse_smol::mux::{Session, SessionOptions};
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
@@ -401,7 +401,11 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// let session = Session::new(SessionOptions::new([host]))?;
 /// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
 /// match reply.response()? {
-///     Response::Result(outcome) if outcome.kind == OutcomeKind::Rows => println!("{} bytes of rows", outcome.body.len()),
+///     Response::Result(outcome) => {
+///         for cell in outcome.rows()?.into_iter().flatten().flatten().flatten() {
+///             println!("{}", str::from_utf8(cell)?); // 5.0.7
+///         }
+///     }
 ///     other => panic!("{other:?}"),
 /// }
 ///
@@ -426,48 +430,29 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///
 /// # Prepared statements
 ///
-/// PREPARE and EXECUTE are sent unchanged. The session does not track prepared statements: a
-/// statement id is valid on the host that has returned it ([`Reply::host`](mux::Reply::host)). A
-/// host that has evicted a statement returns
-/// [`ErrorCode::UNPREPARED`](mux::cql::ErrorCode::UNPREPARED).
+/// [`Session::prepare`](poolhouse_client::mux::Session::prepare) prepares a statement on one host. Other
+/// hosts prepare it when they execute it first, or when they have forgotten it.
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{
-///     BodyWriter, Consistency, CqlEncodeError, HEADER_BYTES, Limits, Opcode, Outgoing, Parameters, Request, Response, Value, Version,
-///     encode_envelope,
-/// };
+/// use poolhouse_smol::mux::cql::{Consistency, Parameters, Value};
 /// use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions};
-///
-/// /// A body in the notations of the protocol version that the session below uses.
-/// fn body(
-///     opcode: Opcode,
-///     write: impl FnOnce(&mut BodyWriter<'_, Vec<u8>>) -> Result<(), CqlEncodeError>,
-/// ) -> Result<Vec<u8>, CqlEncodeError> {
-///     let mut envelope = Vec::new();
-///     encode_envelope(&mut envelope, Outgoing::new(Version::V4, 0), opcode, &Limits::DEFAULT, write)?;
-///     Ok(envelope.split_off(HEADER_BYTES))
-/// }
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
 /// # let host = server.address().to_string();
 /// # smol::block_on(async {
-/// let session = Session::new(SessionOptions::new([host]).version(Version::V4))?;
-/// let prepare = body(Opcode::Prepare, |body| body.long_string("echo ?").map(drop))?;
-/// let prepared = session.request(&Request::Prepare(&prepare)).await?;
-/// let Response::Result(outcome) = prepared.response()? else { panic!("{prepared:?}") };
-/// let id = outcome.prepared_id()?.expect("it was prepared");
-///
+/// let session = Session::new(SessionOptions::new([host]))?;
+/// let statement = session.prepare("echo ?").await?;
 /// let values = [Value::Bytes(b"hello")];
 /// let parameters = Parameters::new(Consistency::LocalQuorum).values(&values);
-/// let execute = body(Opcode::Execute, |body| {
-///     body.short_bytes(id)?;
-///     parameters.write(body)
-/// })?;
-/// // On the host that has prepared it; retried once if its connection fails before the reply.
-/// let hosts = [prepared.host(); 2];
-/// let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
-/// let reply = session.request_with(&Request::Execute(&execute), options).await?;
+/// // Sent to another host if its connection fails before the reply.
+/// let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
+/// let reply = session.execute(&statement, parameters, options).await?;
 /// assert!(reply.body().ends_with(b"hello"));
+///
+/// let mut pages = session.pages(&statement, parameters, None);
+/// while let Some(page) = pages.next_page().await {
+///     println!("{} bytes", page?.body().len());
+/// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).expect("an answer");
 /// ```

@@ -59,15 +59,18 @@ pub struct CassandraOptions<'a> {
     pub requires_password: bool,
     /// Further lines of `cassandra.yaml`.
     pub more: &'a str,
+    /// A node of the cluster to join, and the loopback address of this node: each node of a cluster
+    /// has another. `None`: a cluster of its own on 127.0.0.1.
+    pub join: Option<(&'a Cassandra, Ipv4Addr)>,
 }
 
-/// A node used by one test: a cluster of its own.
+/// A node used by one test.
 #[derive(Debug)]
 pub struct Cassandra {
     // Fields are dropped in this order: the process ends before its folder is removed.
     process: Option<Process>,
     command: Command,
-    port: u16,
+    address: SocketAddr,
     scratch: Scratch,
 }
 
@@ -92,13 +95,18 @@ impl Cassandra {
         let jars = available()?;
         let scratch = Scratch::create().map_err(|error| error.to_string())?;
         let port = pick_port().map_err(|error| error.to_string())?;
+        let ip = options.join.map_or(Ipv4Addr::LOCALHOST, |(_, ip)| ip);
+        let address = SocketAddr::from((ip, port));
         let mut command = Command::new(SCRIPT);
-        command.arg(scratch.data()).arg(Ipv4Addr::LOCALHOST.to_string()).arg(port.to_string());
+        command.arg(scratch.data()).arg(ip.to_string()).arg(port.to_string());
         command.env(CASSANDRA, jars).env("MORE", options.more).stdin(Stdio::null());
         if options.requires_password {
             command.env("AUTHENTICATOR", "PasswordAuthenticator");
         }
-        let mut node = Self { process: None, command, port, scratch };
+        if let Some((seed, _)) = options.join {
+            command.env("SEED", seed.address().to_string());
+        }
+        let mut node = Self { process: None, command, address, scratch };
         node.restart()?;
         if options.requires_password {
             node.wait_until(|node| node.has_logged(USER_CREATED))?;
@@ -108,8 +116,8 @@ impl Cassandra {
 
     /// Returns the address for clients; the same after a restart.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns the end of its log, for messages of failing tests.

@@ -1,18 +1,23 @@
 //! Sessions on smol against a real Cassandra node, whose jars `CASSANDRA` names.
 //!
-//! All cases share a node, one case at a time. That with passwords and TLS has its own.
+//! Cases share a node, one case at a time. That with passwords and TLS has its own, and that of a
+//! cluster has three.
 
 extern crate alloc;
 
 use alloc::sync::Arc;
+use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use futures_lite::future::poll_fn;
-use poolhouse_smol::TlsOptions;
 use poolhouse_smol::mux::cql::{
-    Compression, Consistency, ErrorCode, OutcomeKind, Parameters, Request, Response, Value, Version,
+    Compression, Consistency, ErrorCode, Flags, OutcomeKind, Parameters, Request, Response, Value, Version,
 };
-use poolhouse_smol::mux::{HostOptions, MuxOptions, Reply, RequestError, RequestOptions, Session, SessionOptions};
+use poolhouse_smol::mux::{
+    ClusterEvent, HostOptions, MuxId, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session, SessionOptions,
+};
+use poolhouse_smol::poolhouse_driver::Subscribers;
+use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription, TlsOptions};
 use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
             .case("killed_node_is_used_again", || on_node(killed_node_is_used_again))
             .case("acknowledged_writes_survive_a_shutdown", || on_node(acknowledged_writes_survive_a_shutdown))
             .case("password_and_tls_are_required", password_and_tls_are_required)
+            .case("session_finds_a_cluster_and_routes_by_token", session_finds_a_cluster_and_routes_by_token)
             .run();
         // A static is not dropped: without this, the node would run on.
         drop(NODE.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -177,6 +183,16 @@ async fn result_is_read_in_pages(node: &mut Cassandra) {
         if paging_state.is_none() {
             break;
         }
+    }
+    let statement = session.prepare("SELECT id FROM shop.pages").await.expect("prepared");
+    let parameters = Parameters { page_size: Some(300), ..plain() };
+    for paged in [Paged::from("SELECT id FROM shop.pages"), Paged::from(&statement)] {
+        let mut read = Vec::new();
+        let mut stream = session.pages(paged, parameters, None);
+        while let Some(page) = stream.next_page().await {
+            read.push(Page::of(&page.expect("a page")).cells);
+        }
+        assert_eq!((read.len(), read.concat()), (pages, found.clone()));
     }
     found.sort();
     assert_eq!(pages, 4);
@@ -365,7 +381,7 @@ fn password_and_tls_are_required() -> Result<(), String> {
         identity.display(),
         authority.display()
     );
-    let node = Cassandra::start(CassandraOptions { requires_password: true, more: &more })?;
+    let node = Cassandra::start(CassandraOptions { requires_password: true, more: &more, join: None })?;
     let with = |password: &str, ca_file: &std::path::Path| {
         let mut tls = TlsOptions::default();
         tls.ca_file = Some(ca_file.to_owned());
@@ -379,6 +395,183 @@ fn password_and_tls_are_required() -> Result<(), String> {
             let text = error.expect_err("it is refused").to_string();
             assert!(text.contains(reason) && text.contains(&node.address().to_string()), "{text}");
         }
+    });
+    Ok(())
+}
+
+/// Waits for an event of the cluster.
+async fn cluster_event(events: &mut Subscription, wanted: impl Fn(ClusterEvent) -> bool) {
+    let until = Instant::now() + PATIENCE * 3;
+    loop {
+        let notice = smol::future::or(async { events.next().await }, async {
+            smol::Timer::at(until).await;
+            panic!("the event does not arrive")
+        });
+        match notice.await {
+            Some(Notice::Event { event: Event::Cluster(event), .. }) => {
+                println!("{event}");
+                if wanted(event) {
+                    return;
+                }
+            }
+            Some(_) => {}
+            None => panic!("the events have ended"),
+        }
+    }
+}
+
+/// The number of requests whose coordinator did not have the data, according to their traces.
+async fn foreign_count(session: &Session, traces: &[Vec<u8>]) -> usize {
+    let mut count = 0;
+    for trace in traces {
+        let trace = [Value::Bytes(trace)];
+        let parameters = Parameters { values: &trace, ..plain() };
+        // A trace is written after the reply.
+        let begun = Instant::now();
+        let text = "SELECT duration FROM system_traces.sessions WHERE session_id = ?";
+        while select_maybe(session, text, parameters).await.concat().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "a trace is not complete");
+            smol::Timer::after(Duration::from_millis(10)).await;
+        }
+        let text = "SELECT source FROM system_traces.events WHERE session_id = ?";
+        let mut sources = select_maybe(session, text, parameters).await;
+        sources.sort();
+        sources.dedup();
+        count += usize::from(sources.len() > 1);
+    }
+    count
+}
+
+/// The cells of a result, which may be null; then they are empty.
+async fn select_maybe(session: &Session, text: &str, parameters: Parameters<'_>) -> Vec<Vec<u8>> {
+    let request = Request::Query { text, parameters };
+    let reply = session.request(&request).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    let Ok(Response::Result(outcome)) = reply.response() else { panic!("no result: {reply:?}") };
+    let rows = outcome.rows().expect("well-formed").expect("rows");
+    rows.flatten().map(|cell| cell.unwrap_or_default().to_vec()).collect()
+}
+
+/// Executes reads of single rows with traces. Returns the ids of the traces.
+async fn traced_reads(session: &Session, ids: core::ops::Range<i32>, is_routed: bool) -> Vec<Vec<u8>> {
+    let mut traces = Vec::new();
+    for id in ids {
+        let key = id.to_be_bytes();
+        let values = [Value::Bytes(&key)];
+        let parameters = Parameters { values: &values, ..plain() };
+        let request = Request::Query { text: "SELECT what FROM shop.routed WHERE id = ?", parameters };
+        let mut options = RequestOptions { flags: Flags::TRACING, ..RequestOptions::default() };
+        if is_routed {
+            options = options.routing("shop", &key);
+        }
+        let reply = session.request_with(&request, options).await.expect("it is read");
+        let parts = reply.envelope().parts().expect("well-formed");
+        traces.push(parts.tracing_id.expect("a trace").to_vec());
+    }
+    traces
+}
+
+/// Waits until a host has a table.
+async fn has_table(session: &Session, name: &str, hosts: &[MuxId]) {
+    let text = format!("SELECT what FROM shop.{name}");
+    let request = Request::Query { text: &text, parameters: plain() };
+    let options = RequestOptions { hosts: Some(hosts), ..RequestOptions::default() };
+    let begun = Instant::now();
+    while let Err(error) = session.request_with(&request, options).await {
+        assert!(begun.elapsed() < PATIENCE, "{error}");
+        smol::Timer::after(Duration::from_millis(10)).await;
+    }
+}
+
+fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
+    let first = Cassandra::start(CassandraOptions::default())?;
+    let join =
+        |last| CassandraOptions { join: Some((&first, Ipv4Addr::new(127, 0, 0, last))), ..CassandraOptions::default() };
+    let second = Cassandra::start(join(2))?;
+    let options = SessionOptions::contact_points([first.address().to_string()])
+        .request_timeout(PATIENCE * 3)
+        .local_data_center("dc1");
+    let subscribers = Subscribers::default();
+    let mut events = subscribers.subscribe(EventKinds::CLUSTER, 256, |_| true);
+    let session = Session::with_platform(Smol, options, subscribers).expect("valid options");
+    let addresses = |session: &Session| -> Vec<_> {
+        session.cluster().expect("it finds its hosts").nodes.iter().map(|node| node.address).collect()
+    };
+    run(async {
+        cluster_event(&mut events, |event| event == ClusterEvent::NodeAdded { node: second.address() }).await;
+        eventually("the hosts are known", || session.hosts().len() == 2).await;
+        assert_eq!(addresses(&session), [first.address(), second.address()]);
+    });
+    // A node that joins is found by its event.
+    let mut third = Cassandra::start(join(3))?;
+    run(async {
+        cluster_event(&mut events, |event| event == ClusterEvent::NodeAdded { node: third.address() }).await;
+        assert_eq!(addresses(&session), [first.address(), second.address(), third.address()]);
+        let status = session.cluster().expect("it finds its hosts");
+        assert_eq!((status.name.as_deref(), status.is_connected), (Some("poolhouse"), true));
+        for node in &status.nodes {
+            assert_eq!((node.data_center.as_str(), node.rack.as_str(), node.token_count), ("dc1", "rack1", 16));
+        }
+        eventually("all hosts are connected", || {
+            let hosts = session.hosts();
+            hosts.len() == 3 && hosts.iter().all(|host| host.state.open == 1)
+        })
+        .await;
+        let routed = status.routed_keyspaces;
+        // One node changes the schema, which the others learn from it.
+        create_table(&self::session(&first), "routed").await;
+        for host in session.hosts() {
+            has_table(&session, "routed", &[host.id]).await;
+        }
+        eventually("the keyspace is known", || {
+            session.cluster().is_some_and(|status| status.routed_keyspaces == routed + 1)
+        })
+        .await;
+        for id in 0..300_i32 {
+            let key = id.to_be_bytes();
+            let values = [Value::Bytes(&key), Value::Bytes(b"tea")];
+            let text = "INSERT INTO shop.routed (id, what) VALUES (?, ?)";
+            let request = Request::Query { text, parameters: Parameters { values: &values, ..plain() } };
+            let options = RequestOptions::default().routing("shop", &key);
+            session.request_with(&request, options).await.expect("it is inserted");
+        }
+        let routed = traced_reads(&session, 0..300, true).await;
+        let foreign = foreign_count(&session, &routed).await;
+        println!("{foreign} of {} routed requests went to a node without the data", routed.len());
+        assert!(foreign * 100 <= routed.len(), "{foreign}");
+        let statement = session.prepare("SELECT what FROM shop.routed WHERE id = ?").await.expect("prepared");
+        assert_eq!(statement.key_positions(), [0]);
+        let mut executed = Vec::new();
+        for id in 0..100_i32 {
+            let key = id.to_be_bytes();
+            let values = [Value::Bytes(&key)];
+            let options = RequestOptions { flags: Flags::TRACING, ..RequestOptions::default() };
+            let reply = session.execute(&statement, plain().values(&values), options).await.expect("it is executed");
+            assert_eq!(Page::of(&reply).cells, [b"tea"]);
+            executed.push(reply.envelope().parts().expect("well-formed").tracing_id.expect("a trace").to_vec());
+        }
+        let foreign = foreign_count(&session, &executed).await;
+        println!("{foreign} of {} executions", executed.len());
+        assert!(foreign * 100 <= executed.len(), "{foreign}");
+        let other = traced_reads(&session, 0..60, false).await;
+        let foreign = foreign_count(&session, &other).await;
+        println!("{foreign} of {} other requests", other.len());
+        // On average two of three.
+        assert!(foreign > 20, "without routing most requests go to other nodes: {foreign}");
+    });
+    third.kill();
+    run(async {
+        cluster_event(&mut events, |event| event == ClusterEvent::NodeDown { node: third.address() }).await;
+        let down: Vec<_> = session.cluster().expect("it finds its hosts").nodes.iter().map(|node| node.is_up).collect();
+        assert_eq!(down, [true, true, false]);
+        for _ in 0..10 {
+            execute(&session, "SELECT key FROM system.local").await;
+        }
+    });
+    third.restart()?;
+    run(async {
+        cluster_event(&mut events, |event| event == ClusterEvent::NodeUp { node: third.address() }).await;
+        eventually("it is used again", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        session.close().await;
     });
     Ok(())
 }

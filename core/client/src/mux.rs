@@ -11,45 +11,61 @@
 //! - Each connection has a task. It establishes the connection, then writes the envelopes that
 //!   requests have queued and passes replies to their requests. One more task, the keeper, handles
 //!   the timeouts of all pools and starts the connection tasks.
-//! - [`Session::subscribe`] reports every change: [`Event::Mux`](poolhouse_driver::Event::Mux).
+//! - [`Session::subscribe`] reports every change: [`Event::Mux`](poolhouse_driver::Event::Mux),
+//!   [`Event::Cluster`](poolhouse_driver::Event::Cluster).
 //!
-//! A session does not discover the hosts of a cluster, register for their events, choose hosts by
-//! the location of the data, or prepare statements again. A caller that discovers hosts passes them
-//! to [`Session::set_hosts`].
+//! The hosts are those of the options, and of [`Session::set_hosts`]. With
+//! [`SessionOptions::contact_points`] the session finds them: its control task has a separate
+//! connection to one node, reads the tables of nodes and keyspaces, and registers for events. Then
+//! hosts are local or remote by their data centre, and a request with a
+//! [`Routing`](RequestOptions::routing) goes to a node that has the data.
+//! [`Session::prepare`] and [`Session::execute`] use prepared statements in the same way, and prepare
+//! them again on hosts that do not have them. [`Session::pages`] is a stream of the pages of a result.
 //!
 //! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
 //! stream id, and the envelope is appended to the connection's output. The connection's task wakes,
 //! takes the whole output, writes it, and reads. When the answer arrives, the task stores it in the
 //! request's slot, again under the lock, and wakes the request's task.
 
+mod control;
 mod error;
 mod host;
 mod link;
 mod options;
+mod pages;
 mod plan;
+mod prepared;
 mod reply;
 mod request;
 mod request_all;
+mod routing;
+mod speculation;
 mod status;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Rejection, RejectionReason, RequestError, ServerError};
 pub use options::{CqlCredential, CqlHost, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
+pub use pages::{Paged, Pages};
+pub use poolhouse_core::cluster::{ClusterEvent, ClusterOptions, ClusterQuery};
 pub use poolhouse_core::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
 };
+pub use prepared::Statement;
 pub use reply::Reply;
 pub use request::RequestOptions;
-pub use status::{ConnectionStatus, HostStatus};
+pub use routing::Routing;
+pub use speculation::Speculation;
+pub use status::{ClusterStatus, ConnectionStatus, HostStatus, NodeStatus};
 
 use super::fork::ProcessFuture;
 use super::tasks::Tasks;
-use super::{CloseOnDrop, Error, Net, Platform, fork, lock};
+use super::{CloseOnDrop, Error, Net, OptionError, Platform, fork, lock};
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use control::Discovery;
 use core::fmt;
 use core::future::pending;
 use core::pin::pin;
@@ -64,6 +80,7 @@ use poolhouse_driver::{
     BaseRuntime as _, EventKinds, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers,
     Subscription, TaskGuard,
 };
+use routing::Routes;
 use std::hash::RandomState;
 use std::sync::Mutex;
 
@@ -90,7 +107,13 @@ struct Shared<P: Platform> {
     mux: Mutex<MuxOptions>,
     /// Counts query plans. Each plan begins at the next host.
     turns: AtomicUsize,
+    /// Counts the plans of speculative requests: their attempts also count in `turns`.
+    speculations: AtomicUsize,
     events: Subscribers,
+    /// The nodes of the cluster, if the session discovers its hosts.
+    discovery: Option<Mutex<Discovery>>,
+    /// Ends the control task.
+    closing: Event,
     /// Connections that need a task.
     starting: Mutex<Vec<(Arc<Host>, MuxConnId)>>,
     /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
@@ -148,11 +171,18 @@ impl<P: Platform> Session<P> {
         }
         fork::begin::<P>()?;
         let tasks = Arc::new(Tasks::new(events.clone()));
+        let discovery = options.discovers_hosts.then(|| {
+            let platform = runtime.platform();
+            Mutex::new(Discovery::new(platform.now(), &options, u64::from(platform.entropy()) << 8))
+        });
         let shared = Arc::new(Shared {
             runtime,
+            discovery,
+            closing: Event::new(),
             hosts: Mutex::default(),
             mux: Mutex::new(options.mux),
             turns: AtomicUsize::new(0),
+            speculations: AtomicUsize::new(0),
             events,
             starting: Mutex::default(),
             keeper: Event::new(),
@@ -160,10 +190,14 @@ impl<P: Platform> Session<P> {
             abandoned: AtomicBool::new(false),
             options,
         });
-        shared.put_hosts(&shared.options.hosts)?;
+        shared.put_hosts(&shared.options.hosts, None)?;
         let starting = Arc::downgrade(&tasks);
         let keeper = TaskGuard::new(Arc::clone(&shared), None).run(move |shared| keep(shared, Weak::clone(&starting)));
         tasks.spawn(shared.runtime.platform(), keeper);
+        if shared.discovery.is_some() {
+            let control = TaskGuard::new(Arc::clone(&shared), None).run(control::run);
+            tasks.spawn(shared.runtime.platform(), control);
+        }
         Ok(Self { inner: Arc::new(Inner { shared, tasks }) })
     }
 
@@ -186,21 +220,35 @@ impl<P: Platform> Session<P> {
         shared.hosts().all().iter().map(|host| HostStatus::of(now, host)).collect()
     }
 
+    /// Returns what the session has found out about the cluster. `None` if it does not discover its
+    /// hosts, and in the child of a fork.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterStatus> {
+        let shared = &self.inner.shared;
+        let discovery = shared.discovery.as_ref().filter(|_| !shared.is_forked())?;
+        let keyspaces = shared.hosts().routes().map_or(0, |routes| routes.keyspace_count());
+        Some(lock(discovery).status(keyspaces))
+    }
+
     /// Replaces the hosts. Hosts that stay keep their pools and get their new distance. The pools
     /// of removed hosts are closed, and the requests on them fail.
     ///
     /// # Errors
     ///
     /// [`SetupError::Config`](crate::SetupError::Config),
-    /// [`SetupError::Option`](crate::SetupError::Option): a host is invalid; nothing has changed.
+    /// [`SetupError::Option`](crate::SetupError::Option): a host is invalid, or the session discovers
+    /// its hosts; nothing has changed.
     /// [`OperationError::Forked`]: in the child of a fork.
     pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_forked() {
             return Err(OperationError::Forked.into());
         }
+        if shared.discovery.is_some() {
+            return Err(OptionError::new("hosts", "set_hosts", "not be called if the session discovers them").into());
+        }
         options::check_hosts(hosts)?;
-        shared.put_hosts(hosts)
+        shared.put_hosts(hosts, None)
     }
 
     /// Returns the pool options in force.
@@ -380,7 +428,7 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
-    fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
+    fn put_hosts(&self, wanted: &[CqlHost], routes: Option<Arc<Routes>>) -> Result<(), Error> {
         let (now, mut effects) = (self.now(), Effects::default());
         let mux = lock(&self.mux);
         let before = self.hosts();
@@ -403,7 +451,7 @@ impl<P: Platform> Shared<P> {
             hosts.push((address.distance, host, config));
         }
         let listed = hosts.iter().map(|(distance, host, _)| (*distance, Arc::clone(host))).collect();
-        *lock(&self.hosts) = Arc::new(Hosts::new(listed));
+        *lock(&self.hosts) = Arc::new(Hosts::new(listed).with_routes(routes));
         for (_, host, config) in &hosts {
             host.change(now, &self.events, &mut effects, |change| change.reconfigure(*config));
         }
@@ -430,6 +478,7 @@ impl<P: Platform> Shared<P> {
             self.step(host, |change| change.close());
         }
         self.keeper.notify(usize::MAX);
+        self.closing.notify(usize::MAX);
     }
 }
 

@@ -41,7 +41,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(feature = "snappy", test))]
+#[cfg(any(feature = "alloc", test))]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -60,9 +60,13 @@ mod header;
 mod notation;
 mod request;
 mod response;
+#[cfg(feature = "alloc")]
+mod ring;
+mod rows;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod token;
 mod write;
 
 pub use authenticator::{CqlAuthenticator, Password};
@@ -79,7 +83,11 @@ pub use header::{Direction, EVENT_STREAM, Flags, HEADER_BYTES, Header, Opcode, V
 pub use notation::{BytesMap, Multimap, Strings};
 pub use request::{Consistency, Parameters, Request, Startup, Value};
 pub use response::{Envelope, Outcome, OutcomeKind, Parts, Response, Supported};
+#[cfg(feature = "alloc")]
+pub use ring::{REPLICAS_MAX, RING_NODES_MAX, RING_TOKENS_MAX, Replicas, Replication, Ring, RingError, RingNode};
+pub use rows::{Cells, Column, Columns, Elements, Pairs, Prepared, Rows, TYPE_DEPTH_MAX, Type, read_inet};
 pub use segment::SEGMENT_PAYLOAD_BYTES_MAX;
+pub use token::Token;
 pub use write::{BodyWriter, Outgoing, encode_envelope};
 
 /// Limits on envelopes, in both directions.

@@ -269,8 +269,20 @@ pub enum Request<'a> {
     },
     /// Prepares a statement for later execution: the whole body.
     Prepare(&'a [u8]),
+    /// Prepares a statement in CQL for later execution.
+    PrepareText(&'a str),
     /// Executes a prepared statement: the whole body.
     Execute(&'a [u8]),
+    /// Executes a prepared statement.
+    ExecutePrepared {
+        /// The id of the statement.
+        id: &'a [u8],
+        /// The id of the description of its result, from v5 on. With `None` or another id than the
+        /// server's, the result contains the description and the new id.
+        metadata_id: Option<&'a [u8]>,
+        /// The parameters of its execution.
+        parameters: Parameters<'a>,
+    },
     /// A batch of statements: the whole body.
     Batch(&'a [u8]),
     /// Subscribes to events.
@@ -287,8 +299,8 @@ impl Request<'_> {
             Self::Startup(_) => Opcode::Startup,
             Self::Options => Opcode::Options,
             Self::Query { .. } => Opcode::Query,
-            Self::Prepare(_) => Opcode::Prepare,
-            Self::Execute(_) => Opcode::Execute,
+            Self::Prepare(_) | Self::PrepareText(_) => Opcode::Prepare,
+            Self::Execute(_) | Self::ExecutePrepared { .. } => Opcode::Execute,
             Self::Batch(_) => Opcode::Batch,
             Self::Register(_) => Opcode::Register,
             Self::AuthResponse(_) => Opcode::AuthResponse,
@@ -302,17 +314,50 @@ impl Request<'_> {
     ///
     /// Those of [`encode_envelope`], [`Parameters::write`] and [`BodyWriter::string`].
     pub fn encode<S: Sink>(&self, sink: &mut S, outgoing: Outgoing, limits: &Limits) -> Result<usize, CqlEncodeError> {
-        encode_envelope(sink, outgoing, self.opcode(), limits, |body| match self {
-            Self::Startup(startup) => startup.write(body),
-            Self::Options => Ok(()),
-            Self::Query { text, parameters } => {
+        encode_envelope(sink, outgoing, self.opcode(), limits, |body| {
+            let parameters = match self {
+                Self::Query { text, parameters } => {
+                    body.long_string(text)?;
+                    parameters
+                }
+                Self::ExecutePrepared { id, metadata_id, parameters } => {
+                    body.short_bytes(id)?;
+                    if body.version() == Version::V5 {
+                        body.short_bytes(metadata_id.unwrap_or_default())?;
+                    }
+                    parameters
+                }
+                Self::Startup(startup) => return startup.write(body),
+                Self::Options
+                | Self::Prepare(_)
+                | Self::PrepareText(_)
+                | Self::Execute(_)
+                | Self::Batch(_)
+                | Self::Register(_)
+                | Self::AuthResponse(_) => return self.write_other(body),
+            };
+            parameters.write(body)
+        })
+    }
+
+    /// Writes the body of a request without parameters. Separate, because the code of the others is
+    /// faster without it.
+    #[inline(never)]
+    fn write_other<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        match self {
+            Self::PrepareText(text) => {
                 body.long_string(text)?;
-                parameters.write(body)
+                match body.version() {
+                    Version::V3 | Version::V4 => Ok(()),
+                    // The flags: none.
+                    Version::V5 => body.int(0).map(drop),
+                }
             }
             Self::Prepare(bytes) | Self::Execute(bytes) | Self::Batch(bytes) => body.raw(bytes).map(drop),
             Self::Register(events) => body.strings(events.iter().map(|event| event.name())).map(drop),
             Self::AuthResponse(token) => body.bytes(*token).map(drop),
-        })
+            Self::Startup(_) | Self::Options | Self::Query { .. } | Self::ExecutePrepared { .. } => Ok(()),
+        }
     }
 }
 
@@ -325,7 +370,15 @@ impl fmt::Debug for Request<'_> {
                 f.debug_struct("Query").field("parameters", parameters).finish_non_exhaustive()
             }
             Self::Register(events) => f.debug_tuple("Register").field(events).finish(),
-            Self::Options | Self::Prepare(_) | Self::Execute(_) | Self::Batch(_) | Self::AuthResponse(_) => {
+            Self::ExecutePrepared { parameters, .. } => {
+                f.debug_struct("ExecutePrepared").field("parameters", parameters).finish_non_exhaustive()
+            }
+            Self::Options
+            | Self::Prepare(_)
+            | Self::PrepareText(_)
+            | Self::Execute(_)
+            | Self::Batch(_)
+            | Self::AuthResponse(_) => {
                 write!(f, "{}(..)", self.opcode())
             }
         }

@@ -2,6 +2,7 @@
 
 use core::ops::BitOr;
 use poolhouse_core::Instant;
+use poolhouse_core::cluster::ClusterEvent;
 use poolhouse_core::machine::Observer;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::mux::MuxEvent;
@@ -21,6 +22,8 @@ pub enum EventRef<'a> {
     Sdam(&'a SdamEvent<'a>),
     /// An event of a multiplexed pool.
     Mux(&'a MuxEvent),
+    /// An event of a Cassandra cluster.
+    Cluster(&'a ClusterEvent),
 }
 
 /// Kinds of events, as a set: `EventKinds::POOLS | EventKinds::TOPOLOGY`.
@@ -42,8 +45,10 @@ impl EventKinds {
     pub const TOPOLOGY: Self = Self(8);
     /// Events of multiplexed pools.
     pub const MUX: Self = Self(16);
+    /// Events of Cassandra clusters.
+    pub const CLUSTER: Self = Self(32);
     /// All events.
-    pub const ALL: Self = Self(31);
+    pub const ALL: Self = Self(63);
 
     /// Whether the two sets have a common kind.
     #[inline]
@@ -93,6 +98,7 @@ impl EventRef<'_> {
             Self::Heartbeat(_) => EventKinds::HEARTBEATS,
             Self::Sdam(_) => EventKinds::TOPOLOGY,
             Self::Mux(_) => EventKinds::MUX,
+            Self::Cluster(_) => EventKinds::CLUSTER,
         }
     }
 }
@@ -110,6 +116,8 @@ pub enum Event {
     Sdam(alloc::boxed::Box<poolhouse_core::topology::OwnedSdamEvent>),
     /// An event of a multiplexed pool.
     Mux(MuxEvent),
+    /// An event of a Cassandra cluster.
+    Cluster(ClusterEvent),
 }
 
 #[cfg(feature = "alloc")]
@@ -130,6 +138,7 @@ impl EventRef<'_> {
             Self::Heartbeat(event) => Event::Heartbeat(*event),
             Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.copy_after(last))),
             Self::Mux(event) => Event::Mux(*event),
+            Self::Cluster(event) => Event::Cluster(*event),
         }
     }
 }
@@ -141,7 +150,7 @@ impl Event {
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),
-            Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) => 0,
+            Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) | Self::Cluster(_) => 0,
         }
     }
 }
@@ -155,6 +164,7 @@ impl core::fmt::Display for Event {
             Self::Heartbeat(event) => event.fmt(f),
             Self::Sdam(event) => event.fmt(f),
             Self::Mux(event) => event.fmt(f),
+            Self::Cluster(event) => event.fmt(f),
         }
     }
 }
@@ -246,7 +256,8 @@ pub struct Tap<'a, E> {
 
 impl<'a, E: Publish> Tap<'a, E> {
     #[inline]
-    pub(crate) fn new(events: &'a E) -> Self {
+    #[doc(hidden)]
+    pub fn new(events: &'a E) -> Self {
         Self { events, kinds: events.kinds(), address: None }
     }
 
@@ -329,5 +340,12 @@ impl<E: Publish> Observer<MuxEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
         self.publish(now, EventRef::Mux(event), &EventContext::NONE);
+    }
+}
+
+impl<E: Publish> Observer<ClusterEvent> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &ClusterEvent) {
+        self.publish(now, EventRef::Cluster(event), &EventContext::NONE);
     }
 }

@@ -15,7 +15,7 @@
 //! # Supported requests
 //!
 //! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
-//! set, REGISTER (no events follow), QUERY, PREPARE, EXECUTE, BATCH; all encoded and decoded by
+//! set, REGISTER (events only by [`push`](CqlServer::push)), QUERY, PREPARE, EXECUTE, BATCH; all encoded and decoded by
 //! poolhouse-cql's codec, in the server's role. Other drivers (PyPI's `cassandra-driver`, the crate
 //! `scylla`) accept it as a cluster of one node, Cassandra 4.1. The prefix of a statement's text
 //! selects the reply:
@@ -269,6 +269,15 @@ impl CqlServer {
     pub fn release(&self, order: Order) -> usize {
         // Sending fails only on a connection that has ended.
         self.shared.links().iter().filter_map(|link| link.release(order).ok()).sum()
+    }
+
+    /// Sends these bytes on every open connection, neither framed nor compressed, for example an
+    /// event. Connections that end meanwhile do not receive them.
+    pub fn push(&self, bytes: &[u8]) {
+        for link in self.shared.links() {
+            // Sending fails only on a connection that has ended.
+            let _ = link.send_raw(bytes, 0);
+        }
     }
 
     /// Sends all output in pieces of this many bytes, each by a separate write; 0 = unsplit.

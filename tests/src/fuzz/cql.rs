@@ -3,8 +3,8 @@
 use flate2::Crc;
 use poolhouse_cql::{
     Compression, CqlAuthenticator, CqlError, CqlErrorKind, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions,
-    CqlNext, Decoder, Direction, Encoder, Envelope, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Password, Response,
-    SEGMENT_PAYLOAD_BYTES_MAX, Version, decode_header, encode_envelope,
+    CqlNext, Decoder, Direction, Elements, Encoder, Envelope, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Pairs,
+    Password, Replication, Response, SEGMENT_PAYLOAD_BYTES_MAX, Version, decode_header, encode_envelope, read_inet,
 };
 use poolhouse_wire::{Decoded, Unauthenticated};
 
@@ -261,6 +261,17 @@ fn read(envelope: &Envelope<'_>) {
         }
         Response::Result(outcome) => {
             let _ = (outcome.keyspace(), outcome.prepared_id(), outcome.schema_change());
+            if let Ok(Some(rows)) = outcome.rows() {
+                assert_eq!(rows.map(Iterator::count).sum::<usize>(), rows.len() * rows.column_count);
+                for cell in rows.flatten().flatten() {
+                    let _ = (Elements::read(cell).map(Iterator::count), read_inet(cell));
+                    let _ = Pairs::read(cell).map(Replication::read);
+                }
+                let _ = format!("{rows:?}");
+            }
+            if let Ok(Some(prepared)) = outcome.prepared(envelope.header.version) {
+                let _ = (format!("{prepared:?}"), prepared.key_positions().count());
+            }
         }
         Response::Ready
         | Response::Authenticate(_)

@@ -386,7 +386,7 @@ impl Simulation {
                     }
                 }
                 OwnedEvent::Mux(event) => self.mux_trace.push((at, event.mux().get(), OwnedMuxEvent::of(&event))),
-                _ => {}
+                OwnedEvent::Cluster(_) | _ => {}
             }
         }
     }
@@ -567,7 +567,7 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         EventRef::Heartbeat(event) => log.on_event(now, *event),
         EventRef::Sdam(event) => log.on_event(now, *event),
         EventRef::Mux(event) => log.on_event(now, *event),
-        _ => panic!("an unexpected event: {event:?}"),
+        EventRef::Cluster(_) | _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {
         sim.with(|state| state.lines.get_or_insert_default().append(lines));

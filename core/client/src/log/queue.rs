@@ -191,7 +191,7 @@ impl Publish for LogQueue {
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
                 EventRef::Sdam(event) => self.logs.logs_sdam(event),
                 // No specification defines messages for these events.
-                EventRef::Mux(_) => false,
+                EventRef::Mux(_) | EventRef::Cluster(_) => false,
                 _ => false,
             };
             if is_wanted {
@@ -200,7 +200,7 @@ impl Publish for LogQueue {
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
                 EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
-                EventRef::Heartbeat(_) | EventRef::Mux(_) => {}
+                EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) => {}
                 _ => {}
             }
         });

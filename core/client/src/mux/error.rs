@@ -36,6 +36,8 @@ pub enum RequestError {
     Server(Box<ServerError>),
     /// The server's answer is malformed.
     Reply(CqlError),
+    /// The server's answer is of another kind than the request requires.
+    Unexpected(Opcode),
     /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
     /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
@@ -109,6 +111,7 @@ impl RequestError {
             Self::Lost { .. }
             | Self::Server(_)
             | Self::Reply(_)
+            | Self::Unexpected(_)
             | Self::Encode(_)
             | Self::Unsupported(_)
             | Self::Closed
@@ -123,7 +126,12 @@ impl RequestError {
         match self {
             Self::TimedOut { sent, .. } => *sent,
             Self::NoHost(hosts) => hosts.iter().any(Rejection::may_have_executed),
-            Self::Lost { .. } | Self::Server(_) | Self::Reply(_) | Self::Closed | Self::Abandoned => true,
+            Self::Lost { .. }
+            | Self::Server(_)
+            | Self::Reply(_)
+            | Self::Unexpected(_)
+            | Self::Closed
+            | Self::Abandoned => true,
             Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
         }
     }
@@ -144,6 +152,7 @@ impl fmt::Display for RequestError {
             Self::Lost { address, cause } => write!(f, "the connection to {address} failed: {cause}"),
             Self::Server(error) => error.fmt(f),
             Self::Reply(error) => write!(f, "malformed response: {error}"),
+            Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
             Self::Unsupported(opcode) => write!(f, "opcode {opcode} cannot be sent by the application"),
             Self::Closed => f.write_str("the session is closed"),
@@ -169,7 +178,12 @@ impl core::error::Error for RequestError {
                 RejectionReason::Lost { cause, .. } => Some(cause),
                 RejectionReason::Refused(_) => None,
             },
-            Self::TimedOut { .. } | Self::Unsupported(_) | Self::Closed | Self::Abandoned | Self::Forked => None,
+            Self::TimedOut { .. }
+            | Self::Unexpected(_)
+            | Self::Unsupported(_)
+            | Self::Closed
+            | Self::Abandoned
+            | Self::Forked => None,
         }
     }
 }

@@ -33,7 +33,7 @@ use poolhouse_wire::peer_text::one_line;
 use zeroize::Zeroizing;
 
 /// The maximum number of bytes of one read.
-const INPUT_BYTES: usize = 32 * 1024;
+pub(super) const INPUT_BYTES: usize = 32 * 1024;
 /// The maximum number of bytes of one read before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
 /// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
@@ -42,11 +42,14 @@ const KEEP_BYTES_MAX: usize = 256 * 1024;
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
-    let established = until_closed(&host, conn, establish(&shared, &host)).await;
+    let version = host.look(shared.now(), |_, version, _| version);
+    let lowered = |older| shared.step(&host, |change| change.lower(older));
+    let established = until_closed(&host, conn, establish(&shared, &host.address, version, lowered)).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
-        Some(Err(cause)) => {
-            end.cause = cause;
+        Some(Err(failure)) => {
+            shared.step(&host, |change| change.refused(failure.report));
+            end.cause = failure.cause;
             return;
         }
         None => return,
@@ -106,18 +109,18 @@ async fn until_closed<T>(host: &Host, conn: MuxConnId, work: impl Future<Output 
 }
 
 /// A socket after the handshake.
-struct Established<P: Platform> {
-    stream: Stream<P>,
-    decoder: Decoder<Vec<u8>>,
-    encoder: Encoder,
-    version: Version,
+pub(super) struct Established<P: Platform> {
+    pub(super) stream: Stream<P>,
+    pub(super) decoder: Decoder<Vec<u8>>,
+    pub(super) encoder: Encoder,
+    pub(super) version: Version,
     /// Bytes received after the last message of the handshake.
-    leftover: Vec<u8>,
+    pub(super) leftover: Vec<u8>,
 }
 
 /// Why a connection was not established.
-struct NotEstablished {
-    cause: Cause,
+pub(super) struct NotEstablished {
+    pub(super) cause: Cause,
     /// The server's text, or the underlying error.
     report: Option<String>,
 }
@@ -130,13 +133,18 @@ impl From<Cause> for NotEstablished {
 
 /// Connects and performs the handshake. Repeats both with older versions until the server supports
 /// one.
-async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
+///
+/// - `lowered`: receives each older version before it is tried.
+pub(super) async fn establish<P: Platform>(
+    shared: &Shared<P>,
+    address: &str,
+    mut version: Version,
+    lowered: impl Fn(Version),
+) -> Result<Established<P>, NotEstablished> {
     let platform = shared.runtime.platform();
     let deadline = shared.options.connect_timeout.map(|limit| platform.now().saturating_add(limit));
     let attempts = async {
-        let address =
-            HostAddress::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
-        let mut version = host.look(platform.now(), |_, version, _| version);
+        let address = HostAddress::parse_with_port(address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
         loop {
             let connected = shared.runtime.connect(&address, deadline).await;
             let stream = connected.map_err(|error| {
@@ -153,7 +161,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
                 Err(older) => {
                     debug_assert!(older < version, "the handshake never requests a newer version");
                     version = older;
-                    shared.step(host, |change| change.lower(older));
+                    lowered(older);
                 }
             }
         }
@@ -162,10 +170,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
         Some(at) => before(platform, at, attempts).await,
         None => Some(attempts.await),
     };
-    established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout))).map_err(|failure| {
-        shared.step(host, |change| change.refused(failure.report));
-        failure.cause
-    })
+    established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout)))
 }
 
 /// Performs the handshake. Returns an older version to try if the server does not support this one.
@@ -231,7 +236,7 @@ fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: C
     NotEstablished { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
 }
 
-async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
+pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
     let cause = |error| Net::<P>::stream_cause(&error);
     while !bytes.is_empty() {
         match stream.write(bytes).await.map_err(cause)? {
@@ -372,7 +377,7 @@ impl<'a, P: Platform> Io<'a, P> {
             let step = self.socket.decoder.decode(bytes)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
             let Some(envelope) = step.envelope else { return Ok(()) };
-            // Events are unexpected: the session does not register for them.
+            // Only the control connection registers for events.
             if envelope.header.stream == EVENT_STREAM {
                 continue;
             }

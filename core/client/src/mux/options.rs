@@ -3,13 +3,15 @@
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::{Error, OptionError};
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_core::ConfigError;
 use poolhouse_core::HostAddress;
+use poolhouse_core::cluster::ClusterOptions;
 use poolhouse_core::mux::{Distance, MuxConfig, MuxOptions};
 use poolhouse_cql::{Compression, Limits, Version};
 use poolhouse_uri::Secret;
@@ -79,8 +81,19 @@ impl fmt::Debug for CqlCredential {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// The servers; at least one, each address once.
+    /// The servers; at least one, each address once. With `discovers_hosts`: the contact points.
     pub hosts: Vec<CqlHost>,
+    /// Whether the session finds the nodes of the cluster, and uses `hosts` only until then. Default
+    /// false; true in the options of [`SessionOptions::contact_points`].
+    pub discovers_hosts: bool,
+    /// The data centre whose nodes are local, with `discovers_hosts`. Default `None`: all nodes are
+    /// local.
+    pub local_data_center: Option<String>,
+    /// The number of nodes in each other data centre that receive the requests which no local node
+    /// takes, with `discovers_hosts`. Default 0.
+    pub remote_hosts: usize,
+    /// When the tables of nodes are read, with `discovers_hosts`.
+    pub cluster: ClusterOptions,
     /// Options of the pools. `distance` is replaced by that of each host.
     pub mux: MuxOptions,
     /// The newest version of the protocol to try. If a server does not support it, older versions
@@ -117,6 +130,10 @@ impl SessionOptions {
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         Self {
             hosts: hosts.into_iter().map(CqlHost::local).collect(),
+            discovers_hosts: false,
+            local_data_center: None,
+            remote_hosts: 0,
+            cluster: ClusterOptions::DEFAULT,
             mux: MuxOptions::DEFAULT,
             version: Version::NEWEST,
             compressions: Vec::new(),
@@ -129,6 +146,31 @@ impl SessionOptions {
             tls: None,
             resolver: None,
         }
+    }
+
+    /// Creates the default options of a session that finds the nodes of the cluster to which these
+    /// hosts belong.
+    #[must_use]
+    pub fn contact_points<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        // A node has the same address as its contact point, if possible: then its pool is kept.
+        let hosts = hosts.into_iter().map(|host| {
+            let text = host.into();
+            let socket = socket_address(&text).filter(|socket| !socket.ip().is_unspecified());
+            socket.map_or(text, |socket| socket.to_string())
+        });
+        Self { discovers_hosts: true, ..Self::new(hosts) }
+    }
+
+    /// Sets the data centre whose nodes are local, for a session that finds its hosts.
+    #[must_use]
+    pub fn local_data_center(self, name: impl Into<String>) -> Self {
+        Self { local_data_center: Some(name.into()), ..self }
+    }
+
+    /// Sets the number of nodes that are used in each other data centre.
+    #[must_use]
+    pub fn remote_hosts(self, count: usize) -> Self {
+        Self { remote_hosts: count, ..self }
     }
 
     /// Adds a remote host.
@@ -192,6 +234,7 @@ impl SessionOptions {
     /// with the feature `tls`, `SetupError::Tls`.
     pub fn validate(&self) -> Result<(), Error> {
         self.config(Distance::Local)?;
+        self.cluster.validate()?;
         check_hosts(&self.hosts)?;
         if self.connect_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0; None is no limit").into());
@@ -239,6 +282,17 @@ impl SessionOptions {
     }
 }
 
+/// The socket address that a host's address names without a name to resolve. The IP address is
+/// unspecified if there is a name.
+pub(super) fn socket_address(address: &str) -> Option<SocketAddr> {
+    match HostAddress::parse_with_port(address, PORT_DEFAULT)? {
+        HostAddress::Tcp { host, port } => {
+            Some(SocketAddr::new(host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port))
+        }
+        HostAddress::Unix(_) => None,
+    }
+}
+
 /// Checks that there are hosts, that each address is valid, and that none is repeated.
 pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
     if hosts.is_empty() || hosts.len() > HOSTS_MAX {
@@ -274,6 +328,8 @@ impl fmt::Debug for SessionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionOptions")
             .field("hosts", &self.hosts)
+            .field("discovers_hosts", &self.discovers_hosts)
+            .field("local_data_center", &self.local_data_center)
             .field("mux", &self.mux)
             .field("version", &self.version)
             .field("compressions", &self.compressions)

@@ -2,9 +2,15 @@
 
 use super::error::{Rejection, RejectionReason};
 use super::host::Host;
+use super::routing::{Routes, Routing};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use hashbrown::HashMap;
 use poolhouse_core::mux::{AcquireError, Distance, MuxId};
+use std::hash::RandomState;
+
+/// The place of a node that is no local host.
+const NOWHERE: u32 = u32::MAX;
 
 /// The hosts of a session: local, then remote, then ignored ones.
 #[derive(Default)]
@@ -14,6 +20,10 @@ pub(super) struct Hosts {
     used: usize,
     /// The index in `all` of each host, ascending by id.
     places: Vec<(MuxId, usize)>,
+    /// Where replicas are, if the session discovers its hosts.
+    routes: Option<Arc<Routes>>,
+    /// The index in `all` of each node of `routes`; [`NOWHERE`] if it is no local host.
+    nodes: Vec<u32>,
 }
 
 impl Hosts {
@@ -24,7 +34,24 @@ impl Hosts {
         let all: Vec<_> = hosts.into_iter().map(|(_, host)| host).collect();
         let mut places: Vec<_> = all.iter().enumerate().map(|(place, host)| (host.id, place)).collect();
         places.sort_unstable();
-        Self { all, local, used, places }
+        Self { all, local, used, places, routes: None, nodes: Vec::new() }
+    }
+
+    /// Sets where replicas are.
+    pub(super) fn with_routes(mut self, routes: Option<Arc<Routes>>) -> Self {
+        if let Some(routes) = &routes {
+            let local = self.all.iter().take(self.local);
+            let known: HashMap<&str, u32, RandomState> =
+                local.zip(0..).map(|(host, place)| (host.address.as_str(), place)).collect();
+            self.nodes =
+                routes.nodes().iter().map(|node| known.get(node.as_str()).copied().unwrap_or(NOWHERE)).collect();
+        }
+        self.routes = routes;
+        self
+    }
+
+    pub(super) const fn routes(&self) -> Option<&Arc<Routes>> {
+        self.routes.as_ref()
     }
 
     pub(super) fn all(&self) -> &[Arc<Host>] {
@@ -38,8 +65,32 @@ impl Hosts {
     }
 
     /// Returns the first host of the plan with this number.
-    pub(super) fn first(&self, turn: usize, chosen: Option<&[MuxId]>) -> Option<&Arc<Host>> {
-        self.at(turn, chosen, &mut 0)
+    pub(super) fn first(
+        &self,
+        turn: usize,
+        chosen: Option<&[MuxId]>,
+        routing: Option<Routing<'_>>,
+    ) -> Option<&Arc<Host>> {
+        let replica = match routing {
+            Some(routing) if chosen.is_none() => self.replica_at(turn, routing, &mut 0),
+            Some(_) | None => None,
+        };
+        replica.or_else(|| self.at(turn, chosen, &mut 0))
+    }
+
+    /// Returns the local replica at the position `asked` of a plan, or the next one, and advances
+    /// `asked` beyond it.
+    fn replica_at(&self, turn: usize, routing: Routing<'_>, asked: &mut usize) -> Option<&Arc<Host>> {
+        let replicas = self.routes.as_ref()?.replicas(routing);
+        while *asked < replicas.len() {
+            let node = replicas.get((turn % replicas.len() + *asked) % replicas.len())?;
+            *asked += 1;
+            let place = self.nodes.get(usize::from(*node)).copied().unwrap_or(NOWHERE);
+            if let Some(host) = self.all.get(place as usize) {
+                return Some(host);
+            }
+        }
+        None
     }
 
     /// Returns the host at the position `asked` of a plan, or the next one, and advances `asked`
@@ -66,46 +117,67 @@ impl Hosts {
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
+    routing: Option<Routing<'o>>,
+    /// The number of the replicas that were asked.
+    replicas_asked: usize,
     /// The number of the plan. It determines the first host among the local hosts, and among the
     /// remote hosts.
     turn: usize,
     asked: usize,
-    /// Hosts that are not returned, because they were tried before this plan was made.
+    /// Hosts that are not returned: they were tried before this plan was made, or are replicas, which
+    /// come first.
     known: Vec<MuxId>,
 }
 
 impl<'o> Plan<'o> {
     /// Creates a plan that continues after its first host.
-    pub(super) fn after(first: MuxId, hosts: Arc<Hosts>, turn: usize, chosen: Option<&'o [MuxId]>) -> Self {
+    pub(super) fn after(
+        first: MuxId,
+        hosts: Arc<Hosts>,
+        turn: usize,
+        chosen: Option<&'o [MuxId]>,
+        routing: Option<Routing<'o>>,
+    ) -> Self {
+        let mut plan = Self { hosts, chosen, routing, replicas_asked: 0, turn, asked: 0, known: Vec::new() };
         match chosen {
             // The ids before it were those of no host.
-            Some(ids) => {
-                let asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1);
-                Self { hosts, chosen, turn, asked, known: Vec::new() }
-            }
-            None => Self { hosts, chosen, turn, asked: 0, known: Vec::from([first]) },
+            Some(ids) => plan.asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
+            None => plan.known.push(first),
         }
+        plan
     }
 
     /// If a tried host was removed meanwhile, continues with the current hosts, except those that
     /// were tried. Returns whether it continues.
     pub(super) fn renew(&mut self, hosts: Arc<Hosts>, rejections: &[Rejection]) -> bool {
-        let is_closed = |one: &Rejection| one.reason == RejectionReason::Pool(AcquireError::Closed);
-        if self.chosen.is_some() || Arc::ptr_eq(&hosts, &self.hosts) || !rejections.iter().any(is_closed) {
+        let is_gone =
+            |one: &Rejection| matches!(one.reason, RejectionReason::Pool(AcquireError::Closed | AcquireError::Ignored));
+        if self.chosen.is_some() || Arc::ptr_eq(&hosts, &self.hosts) || !rejections.iter().any(is_gone) {
             return false;
         }
         let known = rejections.iter().map(|one| one.host).collect();
-        *self = Self { hosts, known, asked: 0, chosen: None, turn: self.turn };
+        *self = Self { hosts, known, asked: 0, replicas_asked: 0, ..*self };
         true
     }
 
     /// Returns the next host. Each host is returned at most once, unless `chosen` contains it
     /// twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
-        let Self { hosts, chosen, turn, asked, known } = self;
+        let Self { hosts, chosen, routing, replicas_asked, turn, asked, known } = self;
         loop {
-            let host = hosts.at(*turn, *chosen, asked)?;
+            let replica = match *routing {
+                Some(routing) if chosen.is_none() => hosts.replica_at(*turn, routing, replicas_asked),
+                Some(_) | None => None,
+            };
+            let is_replica = replica.is_some();
+            let host = match replica {
+                Some(host) => host,
+                None => hosts.at(*turn, *chosen, asked)?,
+            };
             if !known.contains(&host.id) {
+                if is_replica {
+                    known.push(host.id);
+                }
                 return Some(host);
             }
         }

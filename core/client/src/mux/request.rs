@@ -3,6 +3,7 @@
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
 use super::host::{Failure, Host, Message, Outcome};
 use super::plan::Plan;
+use super::routing::Routing;
 use super::{Reply, Session, Shared};
 use crate::{Platform, lock};
 use alloc::boxed::Box;
@@ -34,6 +35,20 @@ pub struct RequestOptions<'o> {
     /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
     /// `None`: the local hosts in rotation, then the remote hosts.
     pub hosts: Option<&'o [MuxId]>,
+    /// The location of the data: the local hosts that have replicas are tried first. Without
+    /// effect if `hosts` is set, if the session does not discover its hosts, or if the keyspace is
+    /// unknown.
+    pub routing: Option<Routing<'o>>,
+}
+
+impl<'o> RequestOptions<'o> {
+    /// Sets the location of the data.
+    ///
+    /// - `partition_key`: as [`Token::of`](poolhouse_cql::Token::of) takes it.
+    #[must_use]
+    pub fn routing(self, keyspace: &'o str, partition_key: &[u8]) -> Self {
+        Self { routing: Some(Routing::new(keyspace, partition_key)), ..self }
+    }
 }
 
 impl<P: Platform> Session<P> {
@@ -98,6 +113,7 @@ pub(super) struct Terms<'a, P: Platform> {
     /// Set at the first poll.
     pub(super) deadline: Option<Instant>,
     chosen: Option<&'a [MuxId]>,
+    routing: Option<Routing<'a>>,
     /// The number of the query plan.
     turn: usize,
     flags: Flags,
@@ -106,8 +122,8 @@ pub(super) struct Terms<'a, P: Platform> {
 
 impl<'a, P: Platform> Terms<'a, P> {
     pub(super) const fn new(shared: &'a Shared<P>, options: RequestOptions<'a>) -> Self {
-        let RequestOptions { timeout, flags, idempotent, hosts } = options;
-        Self { shared, timeout, deadline: None, chosen: hosts, turn: 0, flags, idempotent }
+        let RequestOptions { timeout, flags, idempotent, hosts, routing } = options;
+        Self { shared, timeout, deadline: None, chosen: hosts, routing, turn: 0, flags, idempotent }
     }
 
     pub(super) const fn message<'r>(&self, request: &'r Request<'r>) -> Message<'r> {
@@ -123,7 +139,7 @@ impl<'a, P: Platform> Terms<'a, P> {
         let timeout = self.timeout.or(shared.options.request_timeout);
         self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.turn = shared.turns.fetch_add(1, Ordering::Relaxed);
-        let host = lock(&shared.hosts).first(self.turn, self.chosen).cloned();
+        let host = lock(&shared.hosts).first(self.turn, self.chosen, self.routing).cloned();
         match host {
             Some(host) if !self.is_over(now) => Ok((host, now)),
             // Without time nothing is sent.
@@ -211,7 +227,7 @@ impl<'a, P: Platform> Terms<'a, P> {
         };
         let Tried { plan, rejections } = &mut **tried.get_or_insert_with(|| {
             let turn = self.turn.wrapping_add(spread);
-            let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen);
+            let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen, self.routing);
             Box::new(Tried { plan, rejections: Vec::new() })
         });
         rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });

@@ -3,6 +3,7 @@
 use super::host::Host;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{HostState, MuxConfig, MuxId};
 use poolhouse_cql::Version;
@@ -41,6 +42,36 @@ pub struct HostStatus {
     /// on one line, control characters replaced by spaces. `None` if it contains the password, and
     /// after the server has accepted a connection.
     pub refusal: Option<String>,
+}
+
+/// What a session has found out about its cluster, at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterStatus {
+    /// The name of the cluster, once it was read.
+    pub name: Option<String>,
+    /// Whether there is a control connection.
+    pub is_connected: bool,
+    /// The nodes, in the order of their addresses. Empty until the tables were read.
+    pub nodes: Vec<NodeStatus>,
+    /// Number of keyspaces for which the location of the data is known.
+    pub routed_keyspaces: usize,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// Its address for clients.
+    pub address: SocketAddr,
+    /// Name of its data centre.
+    pub data_center: String,
+    /// Name of its rack.
+    pub rack: String,
+    /// Number of its tokens.
+    pub token_count: usize,
+    /// Whether it is available, according to the last event about it.
+    pub is_up: bool,
 }
 
 impl HostStatus {

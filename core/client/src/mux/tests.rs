@@ -6,19 +6,23 @@ mod session;
 use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
+use super::routing::{Routes, Routing};
 use super::{Rejection, RejectionReason, Reply, RequestError};
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
 use core::time::Duration;
+use poolhouse_core::cluster::Node;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
 use poolhouse_core::{Cause, Instant};
 use poolhouse_cql::{
-    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Request, Version,
+    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Replication, Request, Token,
+    Version,
 };
 use poolhouse_driver::Subscribers;
 
@@ -311,8 +315,8 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
         host(Distance::Local, 3),
     ]));
     let asked = |turn, chosen: Option<&[MuxId]>| {
-        let Some(first) = hosts.first(turn, chosen) else { return Vec::new() };
-        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen);
+        let Some(first) = hosts.first(turn, chosen, None) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, None);
         let mut asked = vec![first.id.get()];
         while let Some(host) = plan.next() {
             asked.push(host.id.get());
@@ -475,7 +479,7 @@ fn a_plan_continues_with_replaced_hosts() {
     };
     let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1), host(Distance::Local, 2)]));
     let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2), host(Distance::Local, 3)]));
-    let mut plan = Plan::after(MuxId::new(1), Arc::clone(&before), 0, None);
+    let mut plan = Plan::after(MuxId::new(1), Arc::clone(&before), 0, None, None);
     for id in [Some(2), None] {
         assert_eq!(plan.next().map(|host| host.id.get()), id);
     }
@@ -739,4 +743,79 @@ fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
     assert_eq!(version(&rig), Version::V5);
     rig.step(|change| change.lower(Version::V4));
     assert_eq!(version(&rig), Version::V4);
+}
+
+/// Routes for the nodes `1` to `4` of one rack, whose keyspace `shop` has two replicas. The node 4 is
+/// in another data centre.
+fn routes() -> Arc<Routes> {
+    let node = |data_center: &str, token| Node {
+        data_center: data_center.into(),
+        rack: "r1".into(),
+        tokens: vec![token],
+        is_up: true,
+    };
+    let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
+    let nodes = [
+        (address(1), node("east", i64::MIN / 2)),
+        (address(2), node("east", 0)),
+        (address(3), node("east", i64::MAX / 2)),
+        (address(4), node("west", i64::MIN / 4)),
+    ];
+    let keyspaces = [(String::from("shop"), Replication::Simple { factor: 2 })];
+    Arc::new(Routes::new(&nodes.into_iter().collect(), &keyspaces, None).expect("a small ring"))
+}
+
+/// The first key whose token is in a range.
+fn key_in(range: core::ops::RangeInclusive<i64>) -> [u8; 4] {
+    (0..u32::MAX).map(u32::to_be_bytes).find(|key| range.contains(&Token::of(key).number())).expect("a key")
+}
+
+#[test]
+fn a_plan_begins_with_the_local_replicas() {
+    let named = |distance, number: u8| {
+        let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
+        let address = CqlHost { address: alloc::format!("10.0.0.{number}:9042"), distance };
+        let (now, events) = (Instant::ORIGIN, Subscribers::default());
+        (distance, Arc::new(Host::new(now, MuxId::new(number.into()), &address, config, Version::V5, LIMITS, &events)))
+    };
+    let hosts = Hosts::new(vec![
+        named(Distance::Remote, 4),
+        named(Distance::Local, 1),
+        named(Distance::Local, 2),
+        named(Distance::Local, 3),
+    ]);
+    let hosts = Arc::new(hosts.with_routes(Some(routes())));
+    let asked = |turn, chosen: Option<&[MuxId]>, keyspace, key: &[u8]| {
+        let routing = Some(Routing::new(keyspace, key));
+        let Some(first) = hosts.first(turn, chosen, routing) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, routing);
+        let mut asked = vec![first.id.get()];
+        while let Some(host) = plan.next() {
+            asked.push(host.id.get());
+        }
+        asked
+    };
+    // The replicas are 2 and 3.
+    let key = key_in(i64::MIN / 4 + 1..=0);
+    assert_eq!(asked(0, None, "shop", &key), [2, 3, 1, 4]);
+    assert_eq!(asked(1, None, "shop", &key), [3, 2, 1, 4]);
+    // The replicas are 4, which is remote, and 2.
+    let key = key_in(i64::MIN / 2 + 1..=i64::MIN / 4);
+    assert_eq!(asked(0, None, "shop", &key), [2, 1, 3, 4]);
+    assert_eq!(asked(1, None, "shop", &key), [2, 3, 1, 4]);
+    assert_eq!(asked(usize::MAX, None, "shop", &key)[0], 2);
+    // An unknown keyspace, and chosen hosts.
+    assert_eq!(asked(1, None, "elsewhere", &key), [2, 3, 1, 4]);
+    assert_eq!(asked(0, Some(&[MuxId::new(3)]), "shop", &key), [3]);
+}
+
+#[test]
+fn a_plan_continues_after_a_host_became_ignored() {
+    let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1)]));
+    let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2)]));
+    let mut plan = Plan::after(MuxId::new(1), Arc::clone(&before), 0, None, None);
+    assert!(plan.next().is_none());
+    let ignored = Rejection { host: MuxId::new(1), ..rejection(RejectionReason::Pool(AcquireError::Ignored)) };
+    assert!(plan.renew(after, &[ignored]));
+    assert_eq!(plan.next().map(|host| host.id.get()), Some(2));
 }

@@ -111,6 +111,18 @@ fn bodies_of_statements_are_taken_as_they_are() {
 }
 
 #[test]
+fn prepared_statements_have_the_ids_of_their_version() {
+    let prepare = Request::PrepareText("SELECT 1");
+    assert_bytes(&prepare, Version::V4, 6, "04000006090000000c0000000853454c4543542031");
+    assert_bytes(&prepare, Version::V5, 6, "0500000609000000100000000853454c454354203100000000");
+    let parameters = Parameters::new(Consistency::Two);
+    let execute = |metadata_id| Request::ExecutePrepared { id: &[0xaa, 0xbb], metadata_id, parameters };
+    assert_bytes(&execute(Some(&[0xcc])), Version::V4, 3, "040000030a000000070002aabb000200");
+    assert_bytes(&execute(Some(&[0xcc])), Version::V5, 3, "050000030a0000000d0002aabb0001cc000200000000");
+    assert_bytes(&execute(None), Version::V5, 3, "050000030a0000000c0002aabb0000000200000000");
+}
+
+#[test]
 fn register_names_the_events() {
     let body = "000f544f504f4c4f47595f4348414e4745000d5354415455535f4348414e4745000d534348454d415f4348414e4745";
     let digits = alloc::format!("040000040b000000310003{body}");
@@ -144,6 +156,8 @@ fn debug_shows_no_secret() {
         Request::Query { text: "INSERT hunter2", parameters },
         Request::AuthResponse(Some(b"hunter2")),
         Request::Prepare(b"hunter2"),
+        Request::PrepareText("hunter2"),
+        Request::ExecutePrepared { id: b"hunter2", metadata_id: Some(b"hunter2"), parameters },
         Request::Execute(b"hunter2"),
         Request::Batch(b"hunter2"),
     ];

@@ -4,6 +4,7 @@ use super::*;
 use crate::{Event, EventKinds, EventRef, Publish};
 use alloc::string::ToString;
 use poolhouse_core::ServerId;
+use poolhouse_core::cluster::ClusterEvent;
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
 use poolhouse_core::mux::{MuxEvent, MuxId};
 use poolhouse_core::observe::{EventContext, Tee};
@@ -22,6 +23,7 @@ fn owned_event_equals_the_borrowed_event() {
         (EventRef::Heartbeat(&heartbeat), "ServerHeartbeatStarted awaited=true"),
         (EventRef::Sdam(&sdam), "TopologyOpening"),
         (EventRef::Mux(&mux), "PoolClosed"),
+        (EventRef::Cluster(&ClusterEvent::SchemaChanged), "SchemaChanged"),
     ];
     for (event, text) in events {
         let kept = event.to_owned();
@@ -32,6 +34,7 @@ fn owned_event_equals_the_borrowed_event() {
                 | (EventRef::Heartbeat(_), Event::Heartbeat(_))
                 | (EventRef::Sdam(_), Event::Sdam(_))
                 | (EventRef::Mux(_), Event::Mux(_))
+                | (EventRef::Cluster(_), Event::Cluster(_))
         );
         assert!(same_kind, "{kept:?}");
     }

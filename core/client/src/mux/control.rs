@@ -1,0 +1,399 @@
+//! The control task of a session that discovers its hosts: one connection, on which the tables of
+//! nodes and keyspaces are read, and the server's events arrive.
+//!
+//! [`Cluster`] decides what is sent and when. This task connects, sends, receives, and passes the
+//! nodes to the session.
+
+use super::link::{Established, INPUT_BYTES, NotEstablished, establish, write_all};
+use super::options::{CqlHost, SessionOptions, socket_address};
+use super::routing::Routes;
+use super::status::{ClusterStatus, NodeStatus};
+use super::{HostStatus, Shared};
+use crate::fork::ProcessFuture;
+use crate::net::Net;
+use crate::{Platform, lock};
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::{pending, poll_fn};
+use core::net::SocketAddr;
+use core::pin::pin;
+use core::sync::atomic::Ordering;
+use core::task::Poll;
+use embedded_io_async::Read as _;
+use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterQuery, LocalRow, Node, NodeRow, ServerEvent, Target};
+use poolhouse_core::mux::Distance;
+use poolhouse_core::{Cause, Instant};
+use poolhouse_cql::{
+    Cells, Columns, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs,
+    Parameters, Replication, Request, Response, Rows, Token, read_inet,
+};
+use poolhouse_driver::{Publish as _, Runtime as _, Tap};
+
+/// The stream id of queries: only one is sent at a time.
+const STREAM: i16 = 0;
+
+/// The maximum number of keyspaces that are routed by token.
+const KEYSPACES_MAX: usize = 4096;
+
+/// Nodes by address, and keyspaces with their replication.
+type Published = (BTreeMap<SocketAddr, Node>, Vec<(String, Replication)>);
+
+/// What the control task has found out.
+pub(super) struct Discovery {
+    cluster: Cluster,
+    keyspaces: Vec<(String, Replication)>,
+    /// The nodes and keyspaces that the session has.
+    published: Option<Published>,
+}
+
+impl Discovery {
+    pub(super) fn new(now: Instant, options: &SessionOptions, seed: u64) -> Self {
+        let cluster = Cluster::new(now, options.cluster, options.hosts.len().max(1), seed);
+        Self { cluster, keyspaces: Vec::new(), published: None }
+    }
+
+    pub(super) fn status(&self, routed_keyspaces: usize) -> ClusterStatus {
+        let nodes = self.cluster.nodes().iter().map(|(address, node)| NodeStatus {
+            address: *address,
+            data_center: node.data_center.clone(),
+            rack: node.rack.clone(),
+            token_count: node.tokens.len(),
+            is_up: node.is_up,
+        });
+        ClusterStatus {
+            name: self.cluster.name().map(String::from),
+            is_connected: self.cluster.is_connected(),
+            nodes: nodes.collect(),
+            routed_keyspaces,
+        }
+    }
+}
+
+/// Runs the control task until the session is closed.
+pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
+    // The task may have started again after a panic: its connection was dropped.
+    shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, Cause::Cancelled, tap));
+    let mut link = None;
+    loop {
+        // Registered before the state is read: no notification is missed.
+        let mut closing = pin!(ProcessFuture::new(shared.closing.listen()));
+        if shared.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let mut step = pin!(advance(&shared, &mut link));
+        let is_closing = poll_fn(|context| match closing.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending => step.as_mut().poll(context).map(|()| false),
+        })
+        .await;
+        if is_closing && shared.closed.load(Ordering::Acquire) {
+            return;
+        }
+    }
+}
+
+/// Executes the next action of the cluster, or waits for input or time.
+async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
+    let action = shared.step_cluster(|cluster, now, tap| {
+        cluster.handle_timeout(now, tap);
+        cluster.poll_action(now)
+    });
+    match action.flatten() {
+        Some(ClusterAction::Connect(target)) => connect(shared, link, target).await,
+        Some(ClusterAction::Send(query)) => {
+            let Some(link) = link else { return };
+            if let Err(cause) = link.send(shared, query).await {
+                shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+            }
+        }
+        Some(ClusterAction::Close) => *link = None,
+        Some(ClusterAction::Publish) => publish(shared),
+        None => {
+            let until = shared.discovery.as_ref().and_then(|discovery| lock(discovery).cluster.poll_timeout());
+            let received = match link {
+                Some(link) => shared.until(until, link.receive(shared)).await,
+                None => shared.until(until, pending()).await,
+            };
+            if let Some(Err(cause)) = received {
+                *link = None;
+                shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+            }
+        }
+    }
+}
+
+/// Opens the control connection.
+async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, target: Target) {
+    *link = None;
+    let address = match target {
+        Target::Contact(index) => shared.options.hosts.get(index).map(|host| host.address.clone()).unwrap_or_default(),
+        Target::Node(node) => node.to_string(),
+    };
+    match establish(shared, &address, shared.options.version, |_| ()).await {
+        Ok(socket) => {
+            *link = Some(Link { socket, asked: None, input: vec![0; INPUT_BYTES], envelopes: Vec::new() });
+            let peer = socket_address(&address);
+            shared.step_cluster(|cluster, now, tap| cluster.handle_connected(now, peer, tap));
+        }
+        Err(NotEstablished { cause, .. }) => {
+            shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+        }
+    }
+}
+
+/// The control connection.
+struct Link<P: Platform> {
+    socket: Established<P>,
+    /// The query without an answer.
+    asked: Option<ClusterQuery>,
+    input: Vec<u8>,
+    envelopes: Vec<u8>,
+}
+
+impl<P: Platform> Link<P> {
+    async fn send(&mut self, shared: &Shared<P>, query: ClusterQuery) -> Result<(), Cause> {
+        let parameters = Parameters::new(Consistency::One);
+        let request = match query {
+            ClusterQuery::Register => Request::Register(&EventKind::ALL),
+            ClusterQuery::Local => {
+                Request::Query { text: "SELECT * FROM system.local WHERE key = 'local'", parameters }
+            }
+            ClusterQuery::Peers => Request::Query { text: "SELECT * FROM system.peers_v2", parameters },
+            ClusterQuery::OldPeers => Request::Query { text: "SELECT * FROM system.peers", parameters },
+            ClusterQuery::Keyspaces => {
+                Request::Query { text: "SELECT keyspace_name, replication FROM system_schema.keyspaces", parameters }
+            }
+        };
+        let Self { socket, asked, envelopes, .. } = self;
+        *asked = Some(query);
+        envelopes.clear();
+        request.encode(envelopes, Outgoing::new(socket.version, STREAM), &shared.options.limits())?;
+        let mut segments = Vec::new();
+        let bytes = if socket.encoder.is_plain() {
+            &*envelopes
+        } else {
+            socket.encoder.encode(envelopes, &mut segments)?;
+            &segments
+        };
+        let until = shared.discovery.as_ref().and_then(|discovery| lock(discovery).cluster.poll_timeout());
+        // A write that does not end in time is a query without an answer.
+        shared.until(until, write_all::<P>(&mut socket.stream, bytes)).await.unwrap_or(Ok(()))
+    }
+
+    /// Reads once, and processes the input.
+    async fn receive(&mut self, shared: &Shared<P>) -> Result<(), Cause> {
+        let leftover = core::mem::take(&mut self.socket.leftover);
+        // Done even if it is empty: the decoder may hold envelopes of the last segment.
+        self.take_in(shared, &leftover)?;
+        let read = self.socket.stream.read(&mut self.input).await;
+        let count = read.map_err(|error| Net::<P>::stream_cause(&error))?;
+        let input = core::mem::take(&mut self.input);
+        let taken = match input.get(..count) {
+            Some(bytes) if count > 0 => self.take_in(shared, bytes),
+            Some(_) | None => Err(Cause::Network),
+        };
+        self.input = input;
+        taken
+    }
+
+    fn take_in(&mut self, shared: &Shared<P>, mut bytes: &[u8]) -> Result<(), Cause> {
+        loop {
+            let step = self.socket.decoder.decode(bytes)?;
+            bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
+            let Some(envelope) = step.envelope else { return Ok(()) };
+            match envelope.header.stream {
+                EVENT_STREAM => take_event(shared, &envelope),
+                STREAM => {
+                    let query = self.asked.take().ok_or(Cause::Protocol)?;
+                    take_answer(shared, query, &envelope);
+                }
+                _ => return Err(Cause::Protocol),
+            }
+        }
+    }
+}
+
+/// Takes an event of the server. Those that are malformed or unknown are ignored.
+fn take_event<P: Platform>(shared: &Shared<P>, envelope: &Envelope<'_>) {
+    let Ok(Response::Event(event)) = envelope.response() else { return };
+    let event = match event {
+        Event::Topology { .. } => ServerEvent::Topology,
+        Event::Status { change: "UP", node } => ServerEvent::Status { node, is_up: true },
+        Event::Status { change: "DOWN", node } => ServerEvent::Status { node, is_up: false },
+        Event::Schema(_) => ServerEvent::Schema,
+        Event::Status { .. } | Event::Other { .. } | _ => return,
+    };
+    shared.step_cluster(|cluster, now, tap| cluster.handle_event(now, event, tap));
+}
+
+/// An answer that a query cannot have, or the server's error.
+struct Unusable {
+    /// The server has no such table.
+    is_invalid: bool,
+}
+
+fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &Envelope<'_>) {
+    let taken = match query {
+        ClusterQuery::Register => match envelope.response() {
+            Ok(Response::Ready) => {
+                shared.step_cluster(|cluster, _, _| cluster.handle_registered());
+                Ok(())
+            }
+            other => Err(unusable(other.ok())),
+        },
+        ClusterQuery::Local => rows_of(envelope).and_then(|rows| {
+            let row = local_row(rows).ok_or(Unusable { is_invalid: false })?;
+            shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
+            Ok(())
+        }),
+        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).map(|rows| {
+            let peers = rows.map(|cells| node_row(rows.columns, cells));
+            shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
+        }),
+        ClusterQuery::Keyspaces => rows_of(envelope).map(|rows| {
+            let found = keyspaces(rows);
+            if let Some(discovery) = &shared.discovery {
+                lock(discovery).keyspaces = found;
+            }
+            shared.step_cluster(|cluster, _, _| cluster.handle_keyspaces());
+        }),
+    };
+    if let Err(Unusable { is_invalid }) = taken {
+        shared.step_cluster(|cluster, now, tap| cluster.handle_query_failed(now, is_invalid, tap));
+    }
+}
+
+fn unusable(response: Option<Response<'_>>) -> Unusable {
+    let is_invalid = matches!(response, Some(Response::Error(failure)) if failure.code == ErrorCode::INVALID);
+    Unusable { is_invalid }
+}
+
+fn rows_of<'a>(envelope: &Envelope<'a>) -> Result<Rows<'a>, Unusable> {
+    match envelope.response() {
+        Ok(Response::Result(outcome)) => outcome.rows().ok().flatten().ok_or(Unusable { is_invalid: false }),
+        other => Err(unusable(other.ok())),
+    }
+}
+
+/// Reads a row of nodes. Cells that are null or malformed are missing.
+fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
+    let mut row = NodeRow::default();
+    for (column, cell) in columns.zip(cells) {
+        let Some(cell) = cell else { continue };
+        match column.name {
+            "rpc_address" | "native_address" => row.address = read_inet(cell),
+            "rpc_port" | "native_port" => {
+                row.port =
+                    <[u8; 4]>::try_from(cell).ok().and_then(|bytes| u16::try_from(u32::from_be_bytes(bytes)).ok());
+            }
+            "data_center" => row.data_center = text(cell),
+            "rack" => row.rack = text(cell),
+            "tokens" => {
+                let tokens = Elements::read(cell).into_iter().flatten().flatten();
+                row.tokens = tokens
+                    .filter_map(|token| Token::parse(core::str::from_utf8(token).ok()?))
+                    .map(Token::number)
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+    row
+}
+
+fn local_row(mut rows: Rows<'_>) -> Option<LocalRow> {
+    let columns = rows.columns;
+    let cells = rows.next()?;
+    let cluster_name = text(cells.clone().nth(columns.position("cluster_name")?)??)?;
+    Some(LocalRow { cluster_name, node: node_row(columns, cells) })
+}
+
+/// Reads the keyspaces whose replicas are placed by token.
+fn keyspaces(rows: Rows<'_>) -> Vec<(String, Replication)> {
+    let (name, replication) = (rows.columns.position("keyspace_name"), rows.columns.position("replication"));
+    let read = |cells: Cells<'_>| {
+        let cell = |at: Option<usize>| cells.clone().nth(at?)?;
+        let replication = Replication::read(Pairs::read(cell(replication)?).ok()?)?;
+        Some((text(cell(name)?)?, replication))
+    };
+    rows.filter_map(read).take(KEYSPACES_MAX).collect()
+}
+
+fn text(cell: &[u8]) -> Option<String> {
+    core::str::from_utf8(cell).ok().map(String::from)
+}
+
+/// Passes the nodes to the session, if they have changed.
+fn publish<P: Platform>(shared: &Shared<P>) {
+    let Some(discovery) = &shared.discovery else { return };
+    let (nodes, keyspaces) = {
+        let discovery = lock(discovery);
+        (discovery.cluster.nodes().clone(), discovery.keyspaces.clone())
+    };
+    let options = &shared.options;
+    let local = options.local_data_center.as_deref();
+    let mut remote_counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut hosts: Vec<CqlHost> = Vec::with_capacity(nodes.len());
+    for (address, node) in &nodes {
+        let distance = if local.is_none_or(|local| local == node.data_center) {
+            Distance::Local
+        } else {
+            let count = remote_counts.entry(&node.data_center).or_default();
+            *count += 1;
+            if *count <= options.remote_hosts { Distance::Remote } else { Distance::Ignored }
+        };
+        hosts.push(CqlHost { address: address.to_string(), distance });
+    }
+    // A host that is no longer a node takes no new requests, and its pool stays until those in flight
+    // have ended.
+    let now = shared.now();
+    let before = shared.hosts();
+    let leaving = before.all().iter().filter(|host| {
+        let is_node = host.address.parse().is_ok_and(|address: SocketAddr| nodes.contains_key(&address));
+        !is_node && {
+            let HostStatus { state, config, .. } = HostStatus::of(now, host);
+            config.options().distance != Distance::Ignored || state.in_flight > 0
+        }
+    });
+    let leaving = leaving.map(|host| CqlHost { address: host.address.clone(), distance: Distance::Ignored });
+    let leaving: Vec<_> = leaving.collect();
+    let is_changed =
+        lock(discovery).published.as_ref().is_none_or(|(known, routed)| *known != nodes || *routed != keyspaces);
+    if !is_changed && before.all().len() == hosts.len() + leaving.len() {
+        return;
+    }
+    let routes =
+        if is_changed { Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new) } else { before.routes().cloned() };
+    hosts.extend(leaving);
+    // The options were valid at the creation of the session.
+    if shared.put_hosts(&hosts, routes).is_ok() {
+        lock(discovery).published = Some((nodes, keyspaces));
+    }
+}
+
+impl<P: Platform> Shared<P> {
+    /// Changes the cluster under its lock. `None` without one.
+    fn step_cluster<T>(
+        &self,
+        change: impl FnOnce(&mut Cluster, Instant, &mut Tap<'_, poolhouse_driver::Subscribers>) -> T,
+    ) -> Option<T> {
+        let discovery = self.discovery.as_ref()?;
+        let result = {
+            let (now, mut discovery) = (self.now(), lock(discovery));
+            change(&mut discovery.cluster, now, &mut Tap::new(&self.events))
+        };
+        self.events.deliver();
+        Some(result)
+    }
+
+    /// Runs `work` until `at`. `None` if it has not ended then.
+    async fn until<T>(&self, at: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+        match at {
+            Some(at) => crate::resolver::before(self.runtime.platform(), at, work).await,
+            None => Some(work.await),
+        }
+    }
+}

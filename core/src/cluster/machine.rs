@@ -1,0 +1,578 @@
+//! The machine of the control connection.
+
+use super::event::{ClusterEvent, ClusterQuery};
+use crate::machine::Observer;
+use crate::{Cause, ConfigError, Instant};
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+/// The maximum number of nodes. Further rows are ignored.
+pub const NODES_MAX: usize = 4096;
+
+/// Options of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterOptions {
+    /// The time between an event of the server and the reading of tables that it causes. Events in
+    /// this time cause no further reading. Default 1 s.
+    pub debounce: Duration,
+    /// The time between two readings of the tables of nodes without an event. It finds what events
+    /// have missed, and control connections that are dead. Default 30 s.
+    pub refresh_interval: Duration,
+    /// Limit on the time of a query. Default 5 s.
+    pub query_timeout: Duration,
+    /// The pause before the third attempt to connect; the second follows at once. It doubles with each
+    /// further attempt. Default 100 ms.
+    pub backoff_min: Duration,
+    /// The maximum of that pause. Default 10 s.
+    pub backoff_max: Duration,
+}
+
+impl ClusterOptions {
+    /// The default options.
+    pub const DEFAULT: Self = Self {
+        debounce: Duration::from_secs(1),
+        refresh_interval: Duration::from_secs(30),
+        query_timeout: Duration::from_secs(5),
+        backoff_min: Duration::from_millis(100),
+        backoff_max: Duration::from_secs(10),
+    };
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: a time is 0, or `backoff_max` is less than `backoff_min`.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        for (option, time) in [
+            ("debounceMS", self.debounce),
+            ("refreshIntervalMS", self.refresh_interval),
+            ("queryTimeoutMS", self.query_timeout),
+            ("backoffMinMS", self.backoff_min),
+        ] {
+            if time.is_zero() {
+                return Err(ConfigError::new(option, 0, "be more than 0"));
+            }
+        }
+        if self.backoff_max < self.backoff_min {
+            let millis = u64::try_from(self.backoff_max.as_millis()).unwrap_or(u64::MAX);
+            return Err(ConfigError::new("backoffMaxMS", millis, "be at least backoffMinMS"));
+        }
+        Ok(())
+    }
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Name of its data centre.
+    pub data_center: String,
+    /// Name of its rack.
+    pub rack: String,
+    /// Its tokens. Empty if they are unknown.
+    pub tokens: Vec<i64>,
+    /// Whether it is available, according to the last event about it. A new node is available.
+    pub is_up: bool,
+}
+
+/// A row of `system.peers_v2` or `system.peers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeRow {
+    /// The address for clients; `None` if it is null or malformed.
+    pub address: Option<IpAddr>,
+    /// The port for clients; `None` if it is null or malformed, or if there is no such column: then
+    /// it is that of the control connection.
+    pub port: Option<u16>,
+    /// Name of the data centre.
+    pub data_center: Option<String>,
+    /// Name of the rack.
+    pub rack: Option<String>,
+    /// The tokens; empty if they are null or malformed.
+    pub tokens: Vec<i64>,
+}
+
+/// The row of `system.local`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LocalRow {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// The columns that the rows of other nodes also have.
+    pub node: NodeRow,
+}
+
+/// An event that a server has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerEvent {
+    /// A node joined, left or moved.
+    Topology,
+    /// A node became available or unavailable.
+    Status {
+        /// Its address for clients.
+        node: SocketAddr,
+        /// Whether it became available.
+        is_up: bool,
+    },
+    /// The schema changed.
+    Schema,
+}
+
+/// A peer for the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The contact point with this index.
+    Contact(usize),
+    /// A node.
+    Node(SocketAddr),
+}
+
+/// What the host of a [`Cluster`] must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterAction {
+    /// Open the control connection.
+    Connect(Target),
+    /// Send a query on the control connection.
+    Send(ClusterQuery),
+    /// Close the control connection.
+    Close,
+    /// The nodes, or the keyspaces, have been read, and may have changed.
+    Publish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// No connection until then.
+    Waiting(Instant),
+    Connecting,
+    Connected(Connection),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Connection {
+    since: Instant,
+    peer: Option<SocketAddr>,
+    must_register: bool,
+    /// When the nodes are read next. Events during a reading cause another one.
+    nodes: Instant,
+    /// Whether the local row was read, and the peers are next.
+    must_read_peers: bool,
+    has_old_peers: bool,
+    keyspaces: Option<Instant>,
+    /// The query without an answer, and its deadline.
+    asked: Option<(ClusterQuery, Instant)>,
+}
+
+/// The control connection and the nodes of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cluster {
+    options: ClusterOptions,
+    contacts: usize,
+    state: State,
+    owes_close: bool,
+    owes_publish: bool,
+    /// Number of attempts since a connection lasted.
+    attempts: u32,
+    /// Changes with each attempt: the state of a pseudo-random sequence.
+    random: u64,
+    /// The first target of the attempts.
+    first: u64,
+    name: Option<String>,
+    /// The node of the control connection, from the last row of `system.local`.
+    local: Option<(SocketAddr, Node)>,
+    nodes: BTreeMap<SocketAddr, Node>,
+}
+
+impl Cluster {
+    /// Creates a cluster without nodes. The first action is to connect to a contact point.
+    ///
+    /// - `contacts`: number of contact points, at least 1.
+    /// - `seed`: for the choice of targets and the pauses.
+    ///
+    /// # Panics
+    ///
+    /// `contacts` is 0.
+    #[must_use]
+    pub fn new(now: Instant, options: ClusterOptions, contacts: usize, seed: u64) -> Self {
+        assert!(contacts > 0, "a cluster needs a contact point");
+        Self {
+            options,
+            contacts,
+            state: State::Waiting(now),
+            owes_close: false,
+            owes_publish: false,
+            attempts: 0,
+            random: seed | 1,
+            first: seed >> 1,
+            name: None,
+            local: None,
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// Reports that the control connection is established.
+    ///
+    /// `Connecting -> Connected`. Owes the queries.
+    ///
+    /// - `peer`: its address; `None` for a Unix socket.
+    pub fn handle_connected(
+        &mut self,
+        now: Instant,
+        peer: Option<SocketAddr>,
+        observer: &mut impl Observer<ClusterEvent>,
+    ) {
+        if self.state != State::Connecting {
+            return;
+        }
+        observer.on_event(now, &ClusterEvent::ControlConnected { peer });
+        self.state = State::Connected(Connection {
+            since: now,
+            peer,
+            must_register: true,
+            nodes: now,
+            must_read_peers: false,
+            has_old_peers: false,
+            keyspaces: Some(now),
+            asked: None,
+        });
+    }
+
+    /// Reports that the control connection was not established, or has ended. No-op without a
+    /// connection.
+    ///
+    /// `Connecting | Connected -> Waiting`.
+    pub fn handle_failed(&mut self, now: Instant, cause: Cause, observer: &mut impl Observer<ClusterEvent>) {
+        if matches!(self.state, State::Waiting(_)) {
+            return;
+        }
+        observer.on_event(now, &ClusterEvent::ControlFailed { cause });
+        self.wait(now);
+    }
+
+    /// Reports that the server answered [`ClusterQuery::Register`] by READY.
+    pub fn handle_registered(&mut self) {
+        self.answered(ClusterQuery::Register);
+    }
+
+    /// Takes the answer to [`ClusterQuery::Local`].
+    ///
+    /// A node of another cluster than before closes the connection, and so does a row without an
+    /// address, a data centre or a rack.
+    pub fn handle_local(&mut self, now: Instant, row: LocalRow, observer: &mut impl Observer<ClusterEvent>) {
+        let Some(connection) = self.answered(ClusterQuery::Local) else { return };
+        let peer = connection.peer;
+        connection.must_read_peers = true;
+        if self.name.as_ref().is_some_and(|name| *name != row.cluster_name) {
+            observer.on_event(now, &ClusterEvent::OtherCluster);
+            self.close(now);
+            return;
+        }
+        let mut node = row.node;
+        node.address = node.address.filter(|ip| !ip.is_unspecified()).or(peer.map(|peer| peer.ip()));
+        let Some(local) = node_of(node, peer) else {
+            observer.on_event(now, &ClusterEvent::QueryFailed { query: ClusterQuery::Local });
+            self.close(now);
+            return;
+        };
+        self.name = Some(row.cluster_name);
+        self.local = Some(local);
+    }
+
+    /// Takes the answer to [`ClusterQuery::Peers`] or [`ClusterQuery::OldPeers`]. The nodes are
+    /// these, and that of the control connection.
+    ///
+    /// Cost: O(n log n) for n rows and nodes, and their tokens.
+    ///
+    /// Events: `NodeAdded`, `NodeChanged` and `NodeRemoved` for each node, `RowsIgnored`.
+    pub fn handle_peers(
+        &mut self,
+        now: Instant,
+        rows: impl IntoIterator<Item = NodeRow>,
+        observer: &mut impl Observer<ClusterEvent>,
+    ) {
+        let Some(connection) = self.answered(ClusterQuery::Peers) else { return };
+        let peer = connection.peer;
+        connection.must_read_peers = false;
+        let Some((own, node)) = self.local.clone() else { return };
+        let mut found = BTreeMap::from([(own, node)]);
+        let mut count = 0_u32;
+        for row in rows {
+            let is_full = found.len() == NODES_MAX;
+            match node_of(row, peer).map(|(address, node)| (found.entry(address), node)) {
+                Some((Entry::Vacant(place), node)) if !is_full => drop(place.insert(node)),
+                Some(_) | None => count = count.saturating_add(1),
+            }
+        }
+        if count > 0 {
+            observer.on_event(now, &ClusterEvent::RowsIgnored { count });
+        }
+        self.replace_nodes(now, found, observer);
+        self.owes_publish = true;
+    }
+
+    /// Reports that [`ClusterQuery::Keyspaces`] was answered.
+    pub fn handle_keyspaces(&mut self) {
+        if self.answered(ClusterQuery::Keyspaces).is_some() {
+            self.owes_publish = true;
+        }
+    }
+
+    /// Reports that a query was answered by an error, or by a malformed answer.
+    ///
+    /// A server without `system.peers_v2` is asked for `system.peers`, and one without
+    /// `system_schema.keyspaces` is not asked again. Any other error closes the connection.
+    ///
+    /// - `is_invalid`: the server has no such table.
+    pub fn handle_query_failed(&mut self, now: Instant, is_invalid: bool, observer: &mut impl Observer<ClusterEvent>) {
+        let State::Connected(connection) = &mut self.state else { return };
+        let Some((query, _)) = connection.asked.take() else { return };
+        match query {
+            ClusterQuery::Peers if is_invalid => connection.has_old_peers = true,
+            ClusterQuery::Keyspaces if is_invalid => {}
+            ClusterQuery::Register
+            | ClusterQuery::Local
+            | ClusterQuery::Peers
+            | ClusterQuery::OldPeers
+            | ClusterQuery::Keyspaces => {
+                observer.on_event(now, &ClusterEvent::QueryFailed { query });
+                self.close(now);
+            }
+        }
+    }
+
+    /// Takes an event of the server. Events without a connection are ignored.
+    pub fn handle_event(&mut self, now: Instant, event: ServerEvent, observer: &mut impl Observer<ClusterEvent>) {
+        let State::Connected(connection) = &mut self.state else { return };
+        let soon = now.saturating_add(self.options.debounce);
+        match event {
+            ServerEvent::Topology => connection.nodes = connection.nodes.min(soon),
+            ServerEvent::Schema => {
+                connection.keyspaces = Some(connection.keyspaces.map_or(soon, |due| due.min(soon)));
+                observer.on_event(now, &ClusterEvent::SchemaChanged);
+            }
+            ServerEvent::Status { node, is_up } => match self.nodes.get_mut(&node) {
+                Some(known) if known.is_up != is_up => {
+                    known.is_up = is_up;
+                    let event = if is_up { ClusterEvent::NodeUp { node } } else { ClusterEvent::NodeDown { node } };
+                    observer.on_event(now, &event);
+                }
+                Some(_) => {}
+                // A new node may become available before the event of its arrival.
+                None if is_up => connection.nodes = connection.nodes.min(soon),
+                None => {}
+            },
+        }
+    }
+
+    /// Closes the connection if the answer to a query is late.
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<ClusterEvent>) {
+        if let State::Connected(Connection { asked: Some((query, deadline)), .. }) = self.state {
+            if deadline <= now {
+                observer.on_event(now, &ClusterEvent::QueryFailed { query });
+                self.close(now);
+            }
+        }
+    }
+
+    /// Returns the next action.
+    pub fn poll_action(&mut self, now: Instant) -> Option<ClusterAction> {
+        if core::mem::take(&mut self.owes_close) {
+            return Some(ClusterAction::Close);
+        }
+        if core::mem::take(&mut self.owes_publish) {
+            return Some(ClusterAction::Publish);
+        }
+        match &mut self.state {
+            State::Waiting(until) if *until <= now => {
+                self.state = State::Connecting;
+                let target = self.target();
+                self.attempts = self.attempts.saturating_add(1);
+                Some(ClusterAction::Connect(target))
+            }
+            State::Connected(connection) if connection.asked.is_none() => {
+                let (query, due) = connection.next();
+                if due > now {
+                    return None;
+                }
+                match query {
+                    ClusterQuery::Register => connection.must_register = false,
+                    ClusterQuery::Local => connection.nodes = now.saturating_add(self.options.refresh_interval),
+                    ClusterQuery::Peers | ClusterQuery::OldPeers => {}
+                    ClusterQuery::Keyspaces => connection.keyspaces = None,
+                }
+                connection.asked = Some((query, now.saturating_add(self.options.query_timeout)));
+                Some(ClusterAction::Send(query))
+            }
+            State::Waiting(_) | State::Connecting | State::Connected(_) => None,
+        }
+    }
+
+    /// Returns the instant of the next call, after all actions were taken.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Waiting(until) => Some(*until),
+            State::Connecting => None,
+            State::Connected(Connection { asked: Some((_, deadline)), .. }) => Some(*deadline),
+            State::Connected(connection) => Some(connection.next().1),
+        }
+    }
+
+    /// The nodes, by their address for clients, in ascending order.
+    #[must_use]
+    pub const fn nodes(&self) -> &BTreeMap<SocketAddr, Node> {
+        &self.nodes
+    }
+
+    /// The name of the cluster, once it was read.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Whether there is a control connection.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected(_))
+    }
+
+    /// Checks the machine's invariants. Cost: O(n).
+    ///
+    /// # Panics
+    ///
+    /// An invariant does not hold.
+    pub fn assert_invariants(&self) {
+        assert!(self.nodes.len() <= NODES_MAX, "the number of nodes has a limit");
+        assert!(self.nodes.is_empty() || self.name.is_some(), "nodes are those of a named cluster");
+        let is_used = matches!(self.state, State::Connected(_) | State::Connecting);
+        assert!(!(is_used && self.owes_close), "a connection that must be closed is not used");
+    }
+
+    /// Ends the wait for the answer to a query; that to `Peers` may be the answer to `OldPeers`.
+    fn answered(&mut self, query: ClusterQuery) -> Option<&mut Connection> {
+        let State::Connected(connection) = &mut self.state else { return None };
+        let is_other = |asked| asked != query && (asked, query) != (ClusterQuery::OldPeers, ClusterQuery::Peers);
+        let (asked, _) = connection.asked?;
+        if is_other(asked) {
+            return None;
+        }
+        connection.asked = None;
+        Some(connection)
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.owes_close = true;
+        self.wait(now);
+    }
+
+    /// Waits before the next attempt to connect.
+    fn wait(&mut self, now: Instant) {
+        // A connection that ends soon counts as a failed attempt, or it would be opened again and
+        // again.
+        if let State::Connected(Connection { since, .. }) = self.state {
+            if now.saturating_since(since) >= self.options.backoff_max {
+                self.attempts = 0;
+                self.first = self.next_random();
+            }
+        }
+        let pause = match self.attempts {
+            0 | 1 => Duration::ZERO,
+            attempts => {
+                let longest = self.options.backoff_min.saturating_mul(1 << (attempts - 2).min(16));
+                let longest = longest.min(self.options.backoff_max);
+                // Between a half and all of it, so that many clients do not connect at once.
+                let per_mille = 500 + u32::try_from(self.next_random() % 501).unwrap_or(0);
+                longest.saturating_mul(per_mille) / 1000
+            }
+        };
+        self.state = State::Waiting(now.saturating_add(pause));
+    }
+
+    /// Chooses the peer of the next attempt: available nodes, then the other nodes, then contact
+    /// points.
+    fn target(&self) -> Target {
+        let up = self.nodes.iter().filter(|(_, node)| node.is_up);
+        let down = self.nodes.iter().filter(|(_, node)| !node.is_up);
+        let (up_count, count) = (up.clone().count(), self.nodes.len());
+        // No more than 8,192 targets.
+        let all = count + self.contacts;
+        let attempt = usize::try_from(self.attempts).unwrap_or(0) % all;
+        let first = |count: usize| usize::try_from(self.first % count.max(1) as u64).unwrap_or(0);
+        let node = if attempt < up_count {
+            up.map(|(address, _)| *address).nth((first(up_count) + attempt) % up_count)
+        } else {
+            down.map(|(address, _)| *address).nth(attempt - up_count)
+        };
+        match node {
+            Some(node) => Target::Node(node),
+            None => Target::Contact((first(self.contacts) + attempt.saturating_sub(count)) % self.contacts),
+        }
+    }
+
+    /// The next number of xorshift64.
+    const fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn replace_nodes(
+        &mut self,
+        now: Instant,
+        mut found: BTreeMap<SocketAddr, Node>,
+        observer: &mut impl Observer<ClusterEvent>,
+    ) {
+        for (address, node) in &mut found {
+            let node_event = match self.nodes.get(address) {
+                Some(known) => {
+                    node.is_up = known.is_up;
+                    if known == node {
+                        continue;
+                    }
+                    ClusterEvent::NodeChanged { node: *address }
+                }
+                None => ClusterEvent::NodeAdded { node: *address },
+            };
+            observer.on_event(now, &node_event);
+        }
+        for address in self.nodes.keys().filter(|address| !found.contains_key(address)) {
+            observer.on_event(now, &ClusterEvent::NodeRemoved { node: *address });
+        }
+        self.nodes = found;
+    }
+}
+
+impl Connection {
+    /// The next query and the time at which it is sent, while none is unanswered.
+    fn next(&self) -> (ClusterQuery, Instant) {
+        let peers = if self.has_old_peers { ClusterQuery::OldPeers } else { ClusterQuery::Peers };
+        match self.keyspaces {
+            // Before the first reading, so that no event is missed.
+            _ if self.must_register => (ClusterQuery::Register, self.since),
+            _ if self.must_read_peers => (peers, self.since),
+            Some(due) if due < self.nodes => (ClusterQuery::Keyspaces, due),
+            Some(_) | None => (ClusterQuery::Local, self.nodes),
+        }
+    }
+}
+
+/// Converts a row to a node, unless its location is unknown.
+///
+/// - `peer`: of the control connection.
+fn node_of(row: NodeRow, peer: Option<SocketAddr>) -> Option<(SocketAddr, Node)> {
+    let NodeRow { address, port, data_center, rack, mut tokens } = row;
+    let address = address.filter(|ip| !ip.is_unspecified())?;
+    let port = port.or(peer.map(|peer| peer.port())).filter(|port| *port != 0)?;
+    // The server's set has no order.
+    tokens.sort_unstable();
+    let node = Node { data_center: data_center?, rack: rack?, tokens, is_up: true };
+    Some((SocketAddr::new(address, port), node))
+}

@@ -1,0 +1,532 @@
+//! Sessions on smol that discover their hosts, against fake Cassandra servers that lie or not.
+
+#![allow(missing_docs, reason = "a test")]
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use poolhouse_smol::mux::cql::{
+    Consistency, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version, encode_envelope,
+};
+use poolhouse_smol::mux::{
+    ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
+    Speculation,
+};
+use poolhouse_smol::poolhouse_driver::Subscribers;
+use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
+use poolhouse_tests::patience::{PATIENCE, eventually, run};
+
+/// The queries of the control connection.
+const PEERS: &str = "SELECT * FROM system.peers_v2";
+const LOCAL: &str = "SELECT * FROM system.local";
+
+/// A token far from those of the fake servers, which are their ports.
+const FAR: i64 = i64::MIN / 2;
+
+fn server() -> CqlServer {
+    CqlServer::start(CqlServerOptions::default()).expect("a server")
+}
+
+fn options(contact: &CqlServer) -> SessionOptions {
+    let cluster = ClusterOptions {
+        debounce: Duration::from_millis(20),
+        refresh_interval: Duration::from_secs(3600),
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(50),
+        ..ClusterOptions::DEFAULT
+    };
+    let mut options = SessionOptions::contact_points([contact.address().to_string()]);
+    options.cluster = cluster;
+    options.version(Version::V4).request_timeout(PATIENCE)
+}
+
+/// A session, and the events of its cluster.
+fn session(options: SessionOptions) -> (Session, Subscription) {
+    let subscribers = Subscribers::default();
+    let events = subscribers.subscribe(EventKinds::CLUSTER, 16_384, |_| true);
+    (Session::with_platform(Smol, options, subscribers).expect("valid options"), events)
+}
+
+async fn event(events: &mut Subscription, wanted: impl Fn(ClusterEvent) -> bool) -> ClusterEvent {
+    let next = async {
+        loop {
+            match events.next().await {
+                Some(Notice::Event { event: Event::Cluster(event), .. }) if wanted(event) => return event,
+                Some(_) => {}
+                None => panic!("the events have ended"),
+            }
+        }
+    };
+    let limit = async {
+        smol::Timer::after(PATIENCE).await;
+        panic!("the event does not arrive")
+    };
+    smol::future::or(next, limit).await
+}
+
+/// A row of `system.peers_v2`.
+#[derive(Clone)]
+struct Peer {
+    address: Option<IpAddr>,
+    port: u16,
+    data_center: Option<&'static str>,
+    tokens: Option<Vec<String>>,
+}
+
+impl Peer {
+    fn new(address: SocketAddr) -> Self {
+        let (address, port) = (Some(address.ip()), address.port());
+        Self { address, port, data_center: Some("datacenter1"), tokens: Some(vec![FAR.to_string()]) }
+    }
+}
+
+fn int(value: usize) -> [u8; 4] {
+    i32::try_from(value).expect("small").to_be_bytes()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&u16::try_from(text.len()).expect("short").to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn bytes(value: Option<&[u8]>) -> Vec<u8> {
+    value.map_or_else(|| (-1_i32).to_be_bytes().to_vec(), |value| [&int(value.len()), value].concat())
+}
+
+/// A message of a server on a stream, in version 4.
+fn message(stream: i16, opcode: Opcode, body: &[u8]) -> Vec<u8> {
+    let mut envelope = Vec::new();
+    let outgoing = Outgoing::new(Version::V4, stream);
+    encode_envelope(&mut envelope, outgoing, opcode, &Limits::DEFAULT, |writer| writer.raw(body).map(drop))
+        .expect("it fits");
+    envelope
+}
+
+/// The answer to the query for peers.
+fn peers(rows: &[Peer]) -> Act {
+    let mut body = [int(2), int(1), int(5)].concat();
+    body.extend([string("system"), string("peers_v2")].concat());
+    for (name, kind) in [
+        ("native_address", &[0, 0x10][..]),
+        ("native_port", &[0, 9]),
+        ("data_center", &[0, 13]),
+        ("rack", &[0, 13]),
+        ("tokens", &[0, 0x22, 0, 13]),
+    ] {
+        body.extend([&string(name), kind].concat());
+    }
+    body.extend(int(rows.len()));
+    for row in rows {
+        let address = row.address.map(|ip| match ip {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        });
+        let tokens = row.tokens.as_ref().map(|tokens| {
+            let texts: Vec<u8> = tokens.iter().flat_map(|token| bytes(Some(token.as_bytes()))).collect();
+            [&int(tokens.len())[..], &texts].concat()
+        });
+        body.extend(bytes(address.as_deref()));
+        body.extend(bytes(Some(&int(row.port.into()))));
+        body.extend(bytes(row.data_center.map(str::as_bytes)));
+        body.extend(bytes(Some(b"rack1")));
+        body.extend(bytes(tokens.as_deref()));
+    }
+    Act::Raw(message(0, Opcode::Result, &body))
+}
+
+/// Sets the peers of a server.
+fn set_peers(server: &CqlServer, rows: &[Peer]) -> usize {
+    server.add(Rule::on(Opcode::Query, peers(rows)).text(PEERS))
+}
+
+/// An event of a node.
+fn node_event(kind: &str, change: &str, node: SocketAddr) -> Vec<u8> {
+    let IpAddr::V4(ip) = node.ip() else { panic!("an address of four bytes") };
+    let body = [&string(kind)[..], &string(change), &[4], &ip.octets(), &int(node.port().into())].concat();
+    message(-1, Opcode::Event, &body)
+}
+
+fn queries(server: &CqlServer, text: &str) -> usize {
+    server.log().iter().filter(|request| request.text.starts_with(text)).count()
+}
+
+fn addresses(session: &Session) -> Vec<SocketAddr> {
+    session.cluster().expect("it finds its hosts").nodes.iter().map(|node| node.address).collect()
+}
+
+fn sorted(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    addresses.sort();
+    addresses
+}
+
+/// The requests of the application that a server has received.
+fn echoes(server: &CqlServer) -> usize {
+    queries(server, "echo")
+}
+
+#[test]
+fn session_finds_its_hosts_and_routes_by_token() {
+    let (one, two) = (server(), server());
+    set_peers(&one, &[Peer::new(two.address())]);
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: two.address() }).await;
+        eventually("the keyspaces are known", || {
+            session.cluster().is_some_and(|status| status.routed_keyspaces == 1) && session.hosts().len() == 2
+        })
+        .await;
+        assert_eq!(addresses(&session), sorted(vec![one.address(), two.address()]));
+        for number in 0..100_u32 {
+            let key = number.to_be_bytes();
+            // A node has the tokens up to its own.
+            let token = Token::of(&key).number();
+            let is_of_one = token > FAR && token <= one.address().port().into();
+            let before = (echoes(&one), echoes(&two));
+            let options = RequestOptions::default().routing("poolhouse", &key);
+            let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+            session.request_with(&request, options).await.expect("a reply");
+            let after = (echoes(&one) - before.0, echoes(&two) - before.1);
+            assert_eq!(after, if is_of_one { (1, 0) } else { (0, 1) }, "{number}");
+        }
+        // An unknown keyspace: the hosts in rotation.
+        let before = (echoes(&one), echoes(&two));
+        for _ in 0..10 {
+            let options = RequestOptions::default().routing("elsewhere", b"1");
+            let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+            session.request_with(&request, options).await.expect("a reply");
+        }
+        assert_eq!((echoes(&one) - before.0, echoes(&two) - before.1), (5, 5));
+        // The replica fails, and another host takes the request.
+        two.kill().expect("it ends");
+        let key = (0..u32::MAX).map(u32::to_be_bytes).find(|key| Token::of(key).number() < FAR).expect("a key");
+        eventually("its connection is closed", || session.hosts().iter().any(|host| host.state.open == 0)).await;
+        let options = RequestOptions::default().routing("poolhouse", &key);
+        let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+        session.request_with(&request, options).await.expect("a reply of the other");
+        session.close().await;
+    });
+}
+
+#[test]
+fn nodes_of_other_data_centers_are_remote_or_ignored() {
+    let (one, two, three) = (server(), server(), server());
+    let far = |server: &CqlServer| Peer { data_center: Some("far"), ..Peer::new(server.address()) };
+    set_peers(&one, &[far(&two), far(&three)]);
+    run(async {
+        let options = options(&one).local_data_center("datacenter1").remote_hosts(1);
+        let (session, mut events) = session(options);
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: two.address() }).await;
+        eventually("the hosts are known", || session.hosts().len() == 3).await;
+        let distances: Vec<_> = session.hosts().iter().map(|host| host.config.options().distance).collect();
+        use poolhouse_smol::mux::Distance;
+        assert_eq!(distances, [Distance::Local, Distance::Remote, Distance::Ignored]);
+        for _ in 0..6 {
+            session.query("echo tea", Consistency::One).await.expect("a reply");
+        }
+        assert_eq!(echoes(&one), 6);
+    });
+}
+
+#[test]
+fn lying_tables_cost_one_event() {
+    let one = server();
+    let own = Peer::new(one.address());
+    let other = |port| Peer { port, ..Peer::new("127.0.0.9:1".parse().expect("an address")) };
+    let mut rows = vec![
+        own,
+        other(1),
+        other(1),
+        Peer { address: None, ..other(2) },
+        Peer { address: Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), ..other(3) },
+        Peer { data_center: None, ..other(4) },
+        other(0),
+    ];
+    let refused = rows.len() - 1;
+    rows.push(Peer { tokens: None, ..other(5) });
+    rows.push(Peer { tokens: Some(vec!["tea".to_owned(), String::new()]), ..other(6) });
+    // A thousand nodes, whose tokens are all the same.
+    rows.extend((1000..2000).map(other));
+    set_peers(&one, &rows);
+    run(async {
+        // No pool is opened to the nodes, which do not exist.
+        let options = options(&one).local_data_center("elsewhere");
+        let (session, mut events) = session(options);
+        let ignored = event(&mut events, |event| matches!(event, ClusterEvent::RowsIgnored { .. })).await;
+        assert_eq!(ignored, ClusterEvent::RowsIgnored { count: u32::try_from(refused).expect("few") });
+        eventually("the hosts are known", || session.hosts().len() == rows.len() - refused + 1).await;
+        assert_eq!((queries(&one, PEERS), queries(&one, LOCAL)), (1, 1));
+        session.close().await;
+    });
+}
+
+#[test]
+fn malformed_answers_are_no_storm() {
+    let one = server();
+    for body in [&[0, 0, 0, 2, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff][..], &[0, 0, 0, 1], &[]] {
+        let rule = one.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, body))).text(PEERS));
+        run(async {
+            let (session, mut events) = session(options(&one));
+            for _ in 0..3 {
+                event(&mut events, |event| event == ClusterEvent::QueryFailed { query: ClusterQuery::Peers }).await;
+            }
+            // The contact point is used meanwhile.
+            session.query("echo tea", Consistency::One).await.expect("a reply");
+            assert_eq!(addresses(&session), []);
+            one.remove(rule);
+            event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn old_server_has_old_tables() {
+    let one = server();
+    one.add(Rule::on(Opcode::Query, Act::Error(ErrorCode::INVALID, "unconfigured table".to_owned())).text(PEERS));
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        assert_eq!(queries(&one, "SELECT * FROM system.peers"), 2);
+        session.close().await;
+    });
+}
+
+#[test]
+fn events_change_the_nodes() {
+    let (one, two) = (server(), server());
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        eventually("the keyspaces are known", || session.cluster().is_some_and(|status| status.routed_keyspaces == 1))
+            .await;
+        let read = queries(&one, PEERS);
+        // Events without a meaning.
+        one.push(&message(-1, Opcode::Event, b"tea"));
+        one.push(&message(-1, Opcode::Event, &string("TEA_CHANGE")));
+        for _ in 0..100 {
+            one.push(&node_event("STATUS_CHANGE", "DOWN", two.address()));
+            one.push(&node_event("STATUS_CHANGE", "LEFT", one.address()));
+        }
+        let rule = set_peers(&one, &[Peer::new(two.address())]);
+        for _ in 0..50 {
+            one.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", two.address()));
+        }
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: two.address() }).await;
+        // Two, if the events were divided by a pause of this machine.
+        let readings = queries(&one, PEERS) - read;
+        assert!((1..=10).contains(&readings), "{readings}");
+        one.push(&node_event("STATUS_CHANGE", "DOWN", two.address()));
+        event(&mut events, |event| event == ClusterEvent::NodeDown { node: two.address() }).await;
+        one.push(&node_event("STATUS_CHANGE", "UP", two.address()));
+        event(&mut events, |event| event == ClusterEvent::NodeUp { node: two.address() }).await;
+        let change = [string("CREATED"), string("KEYSPACE"), string("shop")].concat();
+        one.push(&message(-1, Opcode::Event, &[string("SCHEMA_CHANGE"), change].concat()));
+        event(&mut events, |event| event == ClusterEvent::SchemaChanged).await;
+        eventually("the keyspaces are read again", || queries(&one, "SELECT keyspace_name") == 2).await;
+        // A node leaves while a request is in flight at it.
+        eventually("the hosts are known", || session.hosts().len() == 2).await;
+        let held = two.add(Rule::statements(Act::Hold { count: usize::MAX, order: Order::Kept }));
+        let ids: Vec<_> = session
+            .hosts()
+            .iter()
+            .filter(|host| host.address == two.address().to_string())
+            .map(|host| host.id)
+            .collect();
+        let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
+        let mut pending = Box::pin(session.request_with(&request, options));
+        assert!(smol::future::poll_once(&mut pending).await.is_none());
+        eventually("it has the request", || two.held_count() == 1).await;
+        one.remove(rule);
+        one.push(&node_event("TOPOLOGY_CHANGE", "REMOVED_NODE", two.address()));
+        event(&mut events, |event| event == ClusterEvent::NodeRemoved { node: two.address() }).await;
+        two.remove(held);
+        assert_eq!(two.release(Order::Kept), 1);
+        pending.await.expect("its reply");
+        session.close().await;
+    });
+}
+
+#[test]
+fn control_connection_moves_to_another_node_of_the_cluster() {
+    let (one, two) = (server(), server());
+    set_peers(&one, &[Peer::new(two.address())]);
+    set_peers(&two, &[Peer { tokens: Some(vec!["7".to_owned()]), ..Peer::new(one.address()) }]);
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: two.address() }).await;
+        one.kill().expect("it ends");
+        event(&mut events, |event| event == ClusterEvent::ControlConnected { peer: Some(two.address()) }).await;
+        event(&mut events, |event| event == ClusterEvent::NodeChanged { node: one.address() }).await;
+        assert_eq!(session.hosts().len(), 2);
+        // A server of another cluster on the same port is left.
+        let other = ["cluster_name", "rpc_address", "rpc_port", "data_center", "rack"];
+        let mut body = [int(2), int(1), int(5)].concat();
+        body.extend([string("system"), string("local")].concat());
+        for name in other {
+            body.extend([string(name), vec![0, 13]].concat());
+        }
+        body.extend(int(1));
+        for cell in [b"coffee", &[127, 0, 0, 1][..], &int(9042), b"datacenter1", b"rack1"] {
+            body.extend(bytes(Some(cell)));
+        }
+        two.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL));
+        two.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", one.address()));
+        event(&mut events, |event| event == ClusterEvent::OtherCluster).await;
+        one.resume().expect("it listens");
+        event(&mut events, |event| event == ClusterEvent::ControlConnected { peer: Some(one.address()) }).await;
+        session.close().await;
+    });
+}
+
+#[test]
+fn contact_point_with_a_name_is_replaced_without_loss() {
+    let one = server();
+    run(async {
+        let contact = format!("localhost:{}", one.address().port());
+        let mut named = options(&one);
+        named.hosts = SessionOptions::contact_points([contact]).hosts;
+        let (session, mut events) = session(named.mux(MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT }));
+        // They wait for the first connection while the hosts are replaced.
+        let requests = [Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) }; 100];
+        let replies = session.request_all(&requests).await;
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        assert!(replies.iter().all(Result::is_ok), "{replies:?}");
+        session.query("echo tea", Consistency::One).await.expect("a reply");
+        eventually("the node is a host", || session.hosts()[0].address == one.address().to_string()).await;
+        session.close().await;
+    });
+}
+
+#[test]
+fn hosts_cannot_be_set_if_they_are_discovered() {
+    let one = server();
+    run(async {
+        let (session, _events) = session(options(&one));
+        let error = session.set_hosts(&[]).expect_err("refused");
+        assert!(error.to_string().contains("discovers"), "{error}");
+        session.close().await;
+        let fixed = Session::new(SessionOptions::new([one.address().to_string()])).expect("valid options");
+        assert_eq!(fixed.cluster(), None);
+    });
+}
+
+#[test]
+fn silent_server_is_left_in_time() {
+    let one = server();
+    one.add(Rule::on(Opcode::Query, Act::Lose).text(LOCAL));
+    run(async {
+        let mut options = options(&one);
+        options.cluster.query_timeout = Duration::from_millis(30);
+        let (session, mut events) = session(options);
+        for _ in 0..3 {
+            event(&mut events, |event| event == ClusterEvent::QueryFailed { query: ClusterQuery::Local }).await;
+        }
+        session.close().await;
+    });
+}
+
+#[test]
+fn statement_is_prepared_on_each_host_that_executes_it() {
+    for version in Version::ALL {
+        let (one, two) = (server(), server());
+        let options = SessionOptions::new([one.address().to_string(), two.address().to_string()]);
+        run(async {
+            let session = Session::new(options.version(version).request_timeout(PATIENCE)).expect("valid options");
+            let statement = session.prepare("echo ?").await.expect("prepared");
+            assert_eq!((statement.text(), statement.variable_count()), ("echo ?", 1));
+            assert_eq!((statement.key_positions(), statement.routing(&[])), (&[][..], None));
+            let values = [Value::Bytes(b"tea")];
+            let parameters = Parameters::new(Consistency::One).values(&values);
+            for _ in 0..6 {
+                let reply = session.execute(&statement, parameters, RequestOptions::default()).await.expect("a reply");
+                assert_eq!(cell_of(reply.body()), Some(&b"tea"[..]), "{version}");
+            }
+            let prepared =
+                |server: &CqlServer| server.log().iter().filter(|request| request.opcode == Opcode::Prepare).count();
+            assert_eq!((prepared(&one), prepared(&two)), (1, 1), "{version}");
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn statement_that_is_forgotten_at_once_is_an_error() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE);
+        let session = Session::new(options).expect("valid options");
+        let statement = session.prepare("echo tea").await.expect("prepared");
+        let rule = Rule::on(Opcode::Execute, Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned()));
+        one.add(rule);
+        let parameters = Parameters::new(Consistency::One);
+        let error = session.execute(&statement, parameters, RequestOptions::default()).await.expect_err("refused");
+        let RequestError::Server(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.code, ErrorCode::UNPREPARED);
+        let executed = one.log().iter().filter(|request| request.opcode == Opcode::Execute).count();
+        assert_eq!(executed, 2);
+        session.close().await;
+    });
+}
+
+#[test]
+fn answer_without_a_prepared_statement_is_an_error() {
+    for (body, is_malformed) in [(&[0, 0, 0, 1][..], false), (&[0, 0, 0, 4, 0], true)] {
+        let one = server();
+        one.add(Rule::on(Opcode::Prepare, Act::Raw(message(0, Opcode::Result, body))));
+        run(async {
+            let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+            let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+            let error = session.prepare("echo ?").await.expect_err("no statement");
+            assert_eq!(matches!(error, RequestError::Reply(_)), is_malformed, "{error}");
+            assert_eq!(matches!(error, RequestError::Unexpected(Opcode::Result)), !is_malformed, "{error}");
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn request_without_answer_is_sent_to_further_hosts() {
+    let (one, two) = (server(), server());
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let options = SessionOptions::new([one.address().to_string(), two.address().to_string()]);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        eventually("both hosts are connected", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        let begin = |speculation| session.request_speculatively(&request, RequestOptions::default(), speculation);
+        // In time: one request for each.
+        let late = Speculation { delay: PATIENCE, hosts_max: 2 };
+        for _ in 0..4 {
+            begin(late).await.expect("a reply");
+        }
+        assert_eq!((echoes(&one), echoes(&two)), (2, 2));
+        // A host that does not answer.
+        let rule = one.add(Rule::statements(Act::Lose));
+        let soon = Speculation { delay: Duration::from_millis(10), hosts_max: 9 };
+        for _ in 0..4 {
+            assert_eq!(cell_of(begin(soon).await.expect("a reply").body()), Some(&b"tea"[..]));
+        }
+        assert_eq!((echoes(&one), echoes(&two)), (4, 6));
+        // No host answers.
+        let other = two.add(Rule::statements(Act::Lose));
+        let options = RequestOptions { timeout: Some(Duration::from_millis(50)), ..RequestOptions::default() };
+        let error = session.request_speculatively(&request, options, soon).await.expect_err("no answer");
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!((echoes(&one), echoes(&two)), (5, 7));
+        // An error of a server is an answer. A single host is asked once.
+        one.remove(rule);
+        two.remove(other);
+        let wrong = Request::Query { text: "SELEC 1", parameters: Parameters::new(Consistency::One) };
+        let error = session.request_speculatively(&wrong, RequestOptions::default(), late).await;
+        assert!(matches!(error, Err(RequestError::Server(_))), "{error:?}");
+        let none = Speculation { hosts_max: 0, ..soon };
+        begin(none).await.expect("a reply");
+        assert_eq!(echoes(&one) + echoes(&two), 13);
+        // Hosts that fail: the next attempt begins at once.
+        one.kill().expect("it ends");
+        two.kill().expect("it ends");
+        eventually("the connections are closed", || session.hosts().iter().all(|host| host.state.open == 0)).await;
+        let error = begin(late).await.expect_err("no host");
+        assert!(matches!(error, RequestError::NoHost(_)), "{error}");
+        session.close().await;
+    });
+}
