@@ -12,7 +12,7 @@
 
 pub use super::{
     ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
-    OwnedReadPreference, ServerStatus, SetupError, WriteConcern, WriteError,
+    OwnedReadPreference, ServerStatus, SetupError, TransactionError, TransactionOptions, WriteConcern, WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};

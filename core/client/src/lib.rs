@@ -49,11 +49,12 @@ mod tasks;
 mod tests;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod transaction;
 
 pub use connection::Connection;
-pub use cursor::{Cursor, CursorOptions};
+pub use cursor::{Cursor, CursorOptions, SessionCursor};
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
+pub use error::{CommandError, Error, OptionError, SetupError, TransactionError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -65,6 +66,7 @@ pub use poolhouse_auth;
 pub use poolhouse_driver::CommandOptions;
 pub use resolver::DnsResolver;
 pub use session::{ClientSession, ClientSessionOptions};
+pub use transaction::TransactionOptions;
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
 #[cfg(feature = "tls")]

@@ -67,11 +67,11 @@ pub struct ClientOptions {
     /// options specify otherwise; see
     /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
-    /// `readConcernLevel`, for libraries that use this client: the client adds no read concern to a
-    /// command.
+    /// `readConcernLevel`, for transactions, and for libraries that use this client: the client adds
+    /// no read concern to a command outside of a transaction.
     pub read_concern_level: Option<String>,
-    /// `w`, `journal` and `wTimeoutMS`, for libraries that use this client: the client adds no
-    /// write concern to a command.
+    /// `w`, `journal` and `wTimeoutMS`, for transactions, and for libraries that use this client: the
+    /// client adds no write concern to a command outside of a transaction.
     pub write_concern: WriteConcern,
     /// `retryReads`: whether a command that reads, or one that is
     /// [idempotent](super::CommandOptions::idempotent), is retried. If the name of a command does
