@@ -693,12 +693,11 @@ impl<P: Platform> Batches<P> {
 /// Whether the server certainly has no cursor after this error of `getMore`: its connection failed,
 /// or the cursor was not found or was killed.
 fn is_gone(error: &Error) -> bool {
-    match error {
-        Error::Command(error) => matches!(error.code, 43 | 237),
-        other => other
-            .operation()
-            .is_some_and(|error| *error != OperationError::Timeout && error.connection_cause().is_some()),
+    if let Error::Command(error) = error {
+        return matches!(error.code, 43 | 237);
     }
+    let failure = error.operation().filter(|failure| **failure != OperationError::Timeout);
+    failure.is_some_and(|failure| failure.connection_cause().is_some())
 }
 
 fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> {

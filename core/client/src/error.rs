@@ -227,18 +227,24 @@ impl Error {
         labels.iter().any(|known| known == label)
     }
 
-    /// Adds a label, if the error has none of it.
-    pub(super) fn with_label(mut self, label: Labels) -> Self {
+    /// Adds a label to the error of an operation or a server, if it has none of it.
+    pub(super) fn with_label(self, label: Labels) -> Self {
         let Some(name) = label.names().next().filter(|name| !self.has_label(name)) else { return self };
-        match &mut self {
-            Self::Command(error) => error.labels.push(name.into()),
-            Self::Write(error) => error.labels.push(name.into()),
-            Self::Transaction(failure) => failure.labels |= label,
-            Self::Operation(_) | Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => {}
-        }
         match self {
             Self::Operation(error) => Self::Transaction(Box::new(TransactionError { labels: label, error })),
-            other => other,
+            Self::Transaction(mut error) => {
+                error.labels |= label;
+                Self::Transaction(error)
+            }
+            Self::Command(mut error) => {
+                error.labels.push(name.into());
+                Self::Command(error)
+            }
+            Self::Write(mut error) => {
+                error.labels.push(name.into());
+                Self::Write(error)
+            }
+            Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => self,
         }
     }
 
