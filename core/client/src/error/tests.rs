@@ -1,4 +1,5 @@
 use super::*;
+use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 use poolhouse_core::Instant;
