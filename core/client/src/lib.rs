@@ -207,6 +207,7 @@ impl<P: Platform> Client<P> {
         let metadata = options.metadata::<P>(&environment)?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
+        monitor.server_api |= options.server_api.is_some();
         let seeds = options.seeds();
         let topology = options.topology_options(&seeds).validate()?;
         let config = CoreConfig {
@@ -219,6 +220,7 @@ impl<P: Platform> Client<P> {
             zlib_compression_level: options.zlib_compression_level,
             drain_timeout: options.drain_timeout,
             metadata,
+            server_api: options.server_api,
             login,
             client: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed),
         };

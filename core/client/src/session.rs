@@ -216,6 +216,9 @@ impl<P: Platform> SessionState<P> {
             let own = self.own.as_ref().map(|own| &own.cluster_time).filter(|own| own.time() > seen.time());
             own.unwrap_or(&seen).append(body)?;
         }
+        if let Some(api) = &client.options().server_api {
+            api.write(body)?;
+        }
         preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     }
 
@@ -501,6 +504,7 @@ impl<P: Platform> Client<P> {
                     sessions.iter().try_for_each(|session| ids.document(|id| session.append_id(id)).map(drop))
                 };
                 body.array("endSessions", ids)?;
+                self.options().server_api.map_or(Ok(()), |api| api.write(body))?;
                 lock(&self.inner.sessions.cluster_time).append(body)
             };
             if guard.run_command("admin", write).await.is_err() {

@@ -71,7 +71,7 @@ impl TransactionOptions {
     }
 }
 
-/// What all commands of a transaction use in a sharded cluster.
+/// The router or connection of all commands of a transaction in a sharded cluster.
 pub(super) enum Pin<P: Platform> {
     /// The router.
     Router(<Net<P> as Runtime>::ServerHandle),
@@ -390,8 +390,8 @@ impl<P: Platform> ClientSession<P> {
     }
 
     /// Commits the transaction, retrying once as a retryable write, whatever `retryWrites` is. If no
-    /// command was sent in it, none is sent. A commit with an unknown outcome, or whose future was
-    /// dropped, can be repeated by another call.
+    /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
+    /// the commit can be repeated by another call.
     ///
     /// # Errors
     ///

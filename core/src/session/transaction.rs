@@ -51,7 +51,7 @@ pub enum TransactionState {
     Aborted,
 }
 
-/// The place of a command in its transaction.
+/// The position of a command in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionRole {
     /// It starts the transaction on the server.
@@ -115,7 +115,7 @@ impl fmt::Display for TransactionMisuse {
 
 impl core::error::Error for TransactionMisuse {}
 
-/// The failure of a command of a transaction, as far as its labels depend on it.
+/// The failure of a command of a transaction, from which its labels follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionFailure {
     /// No reply was received: no server was selected, no connection was available, or it failed.
