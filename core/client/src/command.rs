@@ -22,8 +22,8 @@ impl<P: Platform> Client<P> {
     /// has no write errors.
     ///
     /// The command is sent unchanged, except that `$db` is added, `$readPreference` where the server
-    /// requires it, with a time limit `maxTimeMS`, and on deployments with sessions `lsid` and
-    /// `$clusterTime`, each unless the command has it. If the command has `$db` or `$readPreference`, servers refuse it. Of the
+    /// requires it, and on deployments with sessions `lsid` and `$clusterTime`, each unless the
+    /// command has it. If the command has `$db` or `$readPreference`, servers refuse it. Of the
     /// client's options, only the time limits and the options of retries apply: see
     /// [`CommandOptions`].
     ///
@@ -237,7 +237,7 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = session.begin(self, &shape, &guard, numbered, txn_number, deadline.is_some())?;
+            let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.
                 if let Some(error) = attempts.take_error() {

@@ -170,8 +170,7 @@ impl<'c, P: Platform> Connection<'c, P> {
             self.client.pace(&mut self.guard);
         }
         let session = self.session.get_or_insert_default();
-        let is_timed = !self.is_paced;
-        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref(), is_timed).await?;
+        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref()).await?;
         read(reply_of(&self.guard)?)
     }
 
@@ -268,7 +267,6 @@ pub(super) async fn exchange<P: Platform>(
 /// [`reply_of`] returns then.
 ///
 /// - `command`: the result of [`checked`].
-/// - `is_timed`: as in [`SessionState::begin`].
 pub(super) async fn run_once<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
     client: &Client<P>,
@@ -276,10 +274,9 @@ pub(super) async fn run_once<P: Platform>(
     database: &str,
     command: RawDocument<'_>,
     preference: Option<&ReadPreference<'_>>,
-    is_timed: bool,
 ) -> Result<(), Error> {
     let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-    let additions = session.begin(client, &shape, guard, false, None, is_timed)?;
+    let additions = session.begin(client, &shape, guard, false, None)?;
     let parts = Parts { database, command, preference, additions };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
         session.handle_attempt_failed(&error, &additions);

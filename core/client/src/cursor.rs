@@ -524,8 +524,7 @@ impl<P: Platform> Origin<P> {
             self.client.pace(&mut guard);
         }
         let command = connection::checked(command)?;
-        let outcome =
-            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
+        let outcome = connection::run_once(&mut guard, &self.client, session, &self.database, command, None).await;
         if outcome.is_ok() {
             reply.clear();
             reply.extend_from_slice(reply_of(&guard)?.as_bytes());
@@ -751,8 +750,7 @@ async fn begin<P: Platform>(
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
         let command = connection::checked(&command)?;
-        let _: Result<(), Error> =
-            connection::run_once(&mut guard, client, session, &database, command, None, false).await;
+        let _: Result<(), Error> = connection::run_once(&mut guard, client, session, &database, command, None).await;
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))

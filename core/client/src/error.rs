@@ -284,13 +284,9 @@ impl Error {
     }
 
     /// Whether a deadline or time limit expired: that of the operation, of server selection, of the
-    /// wait for a connection, of connection establishment, of a lookup, or `maxTimeMS` on the server.
+    /// wait for a connection, of connection establishment, or of a lookup.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        const MAX_TIME_EXPIRED: i32 = 50;
-        if self.code() == Some(MAX_TIME_EXPIRED) {
-            return true;
-        }
         if let Self::Setup(SetupError::Seedlist(error)) = self {
             let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
                 return false;

@@ -113,9 +113,7 @@ pub struct ClientOptions {
     /// `None`, the default, is no limit. If this or the operation's own timeout is set,
     /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore
     /// disables both; `timeoutMS=0` in a connection string is converted to it. Server selection
-    /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command, except
-    /// `getMore`, is sent with `maxTimeMS`: the rest of the time less the minimum round-trip time,
-    /// unless it has its own. If that is less than a millisecond, the command fails and is not sent.
+    /// together with the check-out always takes at most `serverSelectionTimeoutMS`.
     pub timeout: Option<Duration>,
     /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
     /// disables it. Unix domain sockets are never encrypted.

@@ -4,7 +4,7 @@
 //! Transactions, "Sequence of Actions".
 
 use super::connection::{self, Parts};
-use super::session::{Additions, SessionState, max_time_ms};
+use super::session::{Additions, SessionState};
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -188,9 +188,7 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// Writes the command that ends the transaction. Returns whether a commit is repeated.
-    ///
-    /// - `rest_ms`: `maxTimeMS` by the deadline of the operation.
-    fn end_command(&mut self, is_commit: bool, rest_ms: Option<i64>) -> Result<(Vec<u8>, bool), Error> {
+    fn end_command(&mut self, is_commit: bool) -> Result<(Vec<u8>, bool), Error> {
         let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let is_repeated = is_commit && own.transaction.send_commit();
         let options = &own.transaction_options;
@@ -198,9 +196,8 @@ impl<P: Platform> SessionState<P> {
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
             write_concern(body, options.write_concern.as_ref(), is_repeated)?;
-            let own_ms = options.max_commit_time.filter(|_| is_commit).map(millis);
-            if let Some(time) = own_ms.into_iter().chain(rest_ms).min() {
-                body.int64("maxTimeMS", time)?;
+            if let Some(time) = options.max_commit_time.filter(|_| is_commit) {
+                body.int64("maxTimeMS", millis(time))?;
             }
             let token = own.transaction.recovery_token();
             token.map_or(Ok(()), |token| body.raw_document("recoveryToken", token).map(drop))
@@ -315,9 +312,7 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let rest_ms = if deadline.is_some() { max_time_ms(&guard) } else { Ok(None) };
-            let rest_ms = rest_ms.map_err(|error| session.labelled(error, is_commit, false))?;
-            let (command, is_repeated) = session.end_command(is_commit, rest_ms)?;
+            let (command, is_repeated) = session.end_command(is_commit)?;
             let additions = session.begin_end(self);
             let parts =
                 Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };

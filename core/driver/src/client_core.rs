@@ -536,12 +536,6 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// The minimum of the last ten round-trip times of a server; `None` while there are fewer than
-    /// two.
-    pub fn round_trip_minimum(&self, server: ServerId) -> Option<Duration> {
-        self.look(|state| state.control.topology().server(server)?.min_round_trip_time()).flatten()
-    }
-
     /// The type of the deployment.
     pub fn topology_type(&self) -> TopologyType {
         self.look(|state| state.control.topology().description().topology_type()).unwrap_or(TopologyType::Unknown)

@@ -12,7 +12,6 @@ use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
-use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 #[cfg(feature = "std")]
 use poolhouse_core::topology::TopologyType;
@@ -241,18 +240,6 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Sets the deadline of operations; `None` is no deadline.
     pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
-    }
-
-    /// Returns how long the server may work on a command that is sent now, if its reply has to arrive
-    /// before the deadline: the rest of the time less the server's minimum round-trip time. `None`
-    /// without a deadline.
-    ///
-    /// Source: Client Side Operations Timeout, "Command Execution".
-    #[must_use]
-    pub fn time_for_server(&self) -> Option<Duration> {
-        let rest = self.deadline?.saturating_since(self.core.now());
-        let round_trip = self.core.round_trip_minimum(self.server.id()).unwrap_or_default();
-        Some(rest.saturating_sub(round_trip))
     }
 
     /// Returns the server of the connection.
