@@ -116,7 +116,7 @@ impl Transactions {
         let last = last.ok_or_else(|| no_such_transaction(number))?;
         match core::mem::replace(&mut last.state, state) {
             State::Open(documents) => Ok(documents),
-            before => {
+            before @ (State::Committed | State::Aborted) => {
                 let is_repeated = before == last.state;
                 last.state = before;
                 if is_repeated { Ok(Vec::new()) } else { Err(no_such_transaction(number)) }
