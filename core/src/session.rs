@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod tests;
+pub mod transaction;
 
 use crate::Instant;
 use alloc::collections::VecDeque;

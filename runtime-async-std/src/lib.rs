@@ -95,6 +95,9 @@ pub type Cursor<T = bson::Document> = poolhouse_client::Cursor<AsyncStd, T>;
 /// A session of a [`Client`]: see [`poolhouse_client::ClientSession`].
 pub type ClientSession = poolhouse_client::ClientSession<AsyncStd>;
 
+/// A cursor in a [`ClientSession`]: see [`poolhouse_client::SessionCursor`].
+pub type SessionCursor<'s, T = bson::Document> = poolhouse_client::SessionCursor<'s, AsyncStd, T>;
+
 /// A database of a [`Client`]: see [`poolhouse_client::Database`].
 pub type Database = poolhouse_client::Database<AsyncStd>;
 

@@ -364,6 +364,7 @@ fn core_config(config: &Config) -> Result<CoreConfig, SetupError> {
         zlib_compression_level: None,
         drain_timeout: Duration::ZERO,
         metadata: ClientMetadata::new(&metadata)?,
+        server_api: None,
         login,
         client: 0,
     })

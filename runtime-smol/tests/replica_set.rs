@@ -17,4 +17,5 @@ mod replica_set {
     mod sessions;
     mod sharded;
     mod support;
+    mod transactions;
 }

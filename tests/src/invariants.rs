@@ -98,7 +98,7 @@
 //! # Sessions
 //!
 //! - P55: two writes never have the same session and transaction number, and the attempts of one
-//!   write always do: it is executed once.
+//!   write always do: it is executed once. So is a transaction, whose commands have one number.
 //!
 //! # Multiplexed pools
 //!

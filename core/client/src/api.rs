@@ -12,7 +12,7 @@
 
 pub use super::{
     ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
-    OwnedReadPreference, ServerStatus, SetupError, WriteConcern, WriteError,
+    OwnedReadPreference, ServerStatus, SetupError, TransactionError, TransactionOptions, WriteConcern, WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};
@@ -40,5 +40,5 @@ pub use poolhouse_driver::{
 };
 pub use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use poolhouse_uri::{Compressor, UriError, UriErrorKind, UriWarning, W};
-pub use poolhouse_wire::hello::MetadataError;
+pub use poolhouse_wire::hello::{MetadataError, ServerApi};
 pub use poolhouse_wire::{AuthError, Labels};

@@ -4,12 +4,14 @@
 
 use super::options::tag_sets;
 use super::session::SessionState;
+use super::transaction::is_repeatable_write;
 use super::{Client, Error, Net, Platform, connection};
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use connection::Parts;
 use core::time::Duration;
+use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
@@ -165,29 +167,33 @@ impl<P: Platform> Client<P> {
     /// Runs a command in a session.
     pub(super) async fn run_in<T>(
         &self,
-        session: &mut SessionState,
+        session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let finish = async |guard: &mut Guard<'_, Net<P>>, _: &mut SessionState| read(connection::reply_of(guard)?);
+        let finish = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
+            let value = read(connection::reply_of(&guard)?);
+            session.keep(self, guard);
+            value
+        };
         self.run_then(session, database, command, options, finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
     pub(super) async fn run_then<T>(
         &self,
-        session: &mut SessionState,
+        session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        finish: impl AsyncFnOnce(&mut Guard<'_, Net<P>>, &mut SessionState) -> Result<T, Error>,
+        finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
         let command = connection::checked(command)?;
         let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-        if shape.name == "getMore" && !shape.has_session && !session.explicit {
+        if shape.name == "getMore" && !shape.has_session && session.own.is_none() {
             return Err(Error::Session("getMore needs the session of its cursor: use run_cursor_command"));
         }
         let inherited = (options.client_read_preference && options.read_preference.is_none())
@@ -198,16 +204,35 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = self.deadline(options.timeout.or(self.options().timeout));
-        let retry = if options.idempotent { Retry::Read } else { shape.retry };
+        let mut deadline = self.deadline(options.timeout.or(self.options().timeout));
+        if let Some(own) = &mut session.own {
+            own.check(&shape, read_preference)?;
+            let limit = session.transaction_deadline();
+            deadline = deadline.into_iter().chain(limit).min();
+        }
+        // Only the end of a transaction may be repeated.
+        let in_transaction = session.in_transaction();
+        let retry = match (in_transaction, options.idempotent) {
+            (true, _) => Retry::None,
+            (false, true) => Retry::Read,
+            (false, false) => shape.retry,
+        };
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
-        let is_write = shape.retry == Retry::Write && !shape.has_session;
+        let is_write = shape.retry == Retry::Write && !shape.has_session && !in_transaction;
         let numbered = is_write && self.options().retry_writes && options.retry;
         let mut txn_number = None;
         loop {
-            let mut guard = attempts.next().await?;
+            let taken = if session.own.is_some() {
+                Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
+            } else {
+                attempts.next().await
+            };
+            let mut guard = match taken {
+                Ok(guard) => guard,
+                Err(error) => return Err(session.failed(error)),
+            };
             let sent = guard.preference_to_send(read_preference, self.options().direct_connection);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
@@ -222,22 +247,20 @@ impl<P: Platform> Client<P> {
             txn_number = additions.txn_number;
             let parts = Parts { database, command, preference: sent.as_ref(), additions };
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
-            let Err(error) = outcome else { return finish(&mut guard, session).await };
-            let repeatable = match retry {
+            let Err(error) = outcome else { return finish(guard, session).await };
+            let is_repeatable = match retry {
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),
                 Retry::Write => {
                     let is_numbered = txn_number.is_some() || (shape.has_session && shape.has_txn_number);
-                    let established = guard.established();
-                    let version = established.map_or(0, |established| established.max_wire_version);
-                    let is_router = established.is_some_and(|it| it.server_type == ServerType::Mongos);
-                    // An error of the client itself counts if another attempt may succeed.
-                    let is_own = matches!(error, Error::Operation(_)) && attempts.is_transient(&error);
-                    is_numbered && (is_own || error.is_retryable_write(version, is_router))
+                    is_numbered && is_repeatable_write(&attempts, &error, &guard)
                 }
             };
-            drop(guard);
-            attempts.failed_and(error, repeatable)?;
+            session.handle_attempt_failed(&error, &additions);
+            session.keep(self, guard);
+            if let Err(error) = attempts.failed_and(error, is_repeatable) {
+                return Err(session.failed(error));
+            }
         }
     }
 

@@ -108,7 +108,7 @@ pub struct Connection<'c, P: Platform> {
     /// because most connections have none, and a smaller `Connection` is cheaper to move.
     read_preference: Option<Box<OwnedReadPreference>>,
     /// The session of all commands on this connection, so that a cursor stays in its session.
-    session: Option<Box<SessionState>>,
+    session: Option<Box<SessionState<P>>>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
@@ -238,7 +238,7 @@ const KEY_NOT_FOUND: i32 = 211;
 pub(super) async fn exchange<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
     client: &Client<P>,
-    session: &mut SessionState,
+    session: &mut SessionState<P>,
     parts: &Parts<'_>,
     write_errors_in_reply: bool,
 ) -> Result<(), Error> {
@@ -270,7 +270,7 @@ pub(super) async fn exchange<P: Platform>(
 pub(super) async fn run_once<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
     client: &Client<P>,
-    session: &mut SessionState,
+    session: &mut SessionState<P>,
     database: &str,
     command: RawDocument<'_>,
     preference: Option<&ReadPreference<'_>>,
@@ -278,7 +278,10 @@ pub(super) async fn run_once<P: Platform>(
     let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
     let additions = session.begin(client, &shape, guard, false, None)?;
     let parts = Parts { database, command, preference, additions };
-    exchange(guard, client, session, &parts, false).await
+    exchange(guard, client, session, &parts, false).await.map_err(|error| {
+        session.handle_attempt_failed(&error, &additions);
+        session.failed(error)
+    })
 }
 
 /// Returns the last reply.

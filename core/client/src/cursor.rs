@@ -5,7 +5,8 @@
 
 use super::connection::{self, reply_of};
 use super::session::SessionState;
-use super::{Client, CommandOptions, Database, Error, Net, Platform};
+use super::transaction::PinnedConnection;
+use super::{Client, ClientSession, CommandOptions, Database, Error, Net, Platform};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -19,6 +20,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use futures_core::Stream;
+use poolhouse_core::pool::Pinned;
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause};
 use poolhouse_wire::EncodeError;
@@ -79,15 +81,15 @@ impl<P: Platform> Client<P> {
     /// - `cursor_options`: of the commands for further batches.
     ///
     /// Cost: five allocations for the cursor and its first batch, and two for each further batch.
-    /// A cursor holds one batch, and another one while it is received.
+    /// A cursor holds one batch, and another one while it is received. Behind a load balancer, a
+    /// cursor of several batches holds its connection until its end.
     ///
     /// # Errors
     ///
     /// As [`Client::run_command`]; [`Error::Cursor`] if the reply is no cursor or belongs to another
-    /// database, or if a cursor of several batches is behind a load balancer: there it could be used
-    /// on its connection only, which is not implemented. The server's cursor is closed then.
+    /// database. The server's cursor is closed then.
     ///
-    /// Source: Run Command, "Cursor related commands".
+    /// Source: Run Command, "Cursor related commands"; Load Balancers, "Behaviour With Cursors".
     pub async fn run_cursor_command<T>(
         &self,
         database: &str,
@@ -95,20 +97,45 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         cursor_options: CursorOptions,
     ) -> Result<Cursor<P, T>, Error> {
-        let timeout = options.timeout.or(self.options().timeout);
-        let command = connection::encoded(&command)?;
         let mut session = SessionState::default();
-        let begin = async |guard: &mut Guard<'_, Net<P>>, session: &mut SessionState| {
-            begin(self, guard, session, database, timeout).await
-        };
-        let begun = self.run_then(&mut session, database, &command, options, begin).await;
-        if !matches!(&begun, Ok(first) if first.id != 0) {
+        let begun = self.begin_cursor(&mut session, database, command, options, cursor_options).await;
+        if !matches!(&begun, Ok(batches) if batches.id != 0) {
             session.end(self);
         }
-        let First { server, namespace, id, reply, rest } = begun?;
-        let origin = Arc::new(Origin { client: self.clone(), server, database: database.to_owned(), namespace });
-        let batches = Batches { origin, id, reply, rest, session, options: cursor_options, timeout, fetch: None };
-        Ok(Cursor { batches: Some(Box::new(batches)), item: PhantomData })
+        let mut batches = Box::new(begun?);
+        batches.session = session;
+        Ok(Cursor { batches: Some(batches), item: PhantomData })
+    }
+
+    /// Runs a command that replies with a cursor. The caller has its session.
+    async fn begin_cursor(
+        &self,
+        session: &mut SessionState<P>,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+        cursor_options: CursorOptions,
+    ) -> Result<Batches<P>, Error> {
+        let timeout = options.timeout.or(self.options().timeout);
+        let command = connection::encoded(&command)?;
+        let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
+            begin(self, guard, session, database, timeout).await
+        };
+        let First { server, namespace, id, reply, rest, connection } =
+            self.run_then(session, database, &command, options, begin).await?;
+        let is_pinned = connection.is_some();
+        let (client, database) = (self.clone(), database.to_owned());
+        Ok(Batches {
+            origin: Arc::new(Origin { client, server, database, namespace, is_pinned }),
+            id,
+            reply,
+            rest,
+            session: SessionState::default(),
+            connection,
+            options: cursor_options,
+            timeout,
+            fetch: None,
+        })
     }
 }
 
@@ -157,8 +184,155 @@ pub struct Cursor<P: Platform, T = bson::Document> {
     item: PhantomData<fn() -> T>,
 }
 
-/// A request for a batch. It returns the cursor's session and the reply.
-type Fetch = Pin<Box<dyn Future<Output = (SessionState, Result<Vec<u8>, Error>)> + Send>>;
+/// A cursor in a [`ClientSession`]: as [`Cursor`], but it borrows the session, and has the session's
+/// transaction or snapshot.
+///
+/// Dropping it closes the server's cursor in the background; in a transaction, the server closes it
+/// at the end of the transaction. A future of [`try_next`](Self::try_next) that is dropped while it
+/// waits for a batch ends the cursor, because the batch is lost.
+#[must_use = "a cursor that is dropped is closed on its server"]
+pub struct SessionCursor<'s, P: Platform, T = bson::Document> {
+    session: &'s mut ClientSession<P>,
+    /// `None` after its end.
+    batches: Option<Box<Batches<P>>>,
+    /// A request for a batch has begun, and has not ended.
+    is_fetching: bool,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<P: Platform> ClientSession<P> {
+    /// Runs a command that replies with a cursor in this session, as [`Client::run_cursor_command`]
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_cursor_command`] and [`ClientSession::run_command`].
+    pub async fn run_cursor_command<T>(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+        cursor_options: CursorOptions,
+    ) -> Result<SessionCursor<'_, P, T>, Error> {
+        let begun = self.client.begin_cursor(&mut self.state, database, command, options, cursor_options).await;
+        let batches = Some(Box::new(begun?));
+        Ok(SessionCursor { session: self, batches, is_fetching: false, item: PhantomData })
+    }
+}
+
+impl<P: Platform, T> SessionCursor<'_, P, T> {
+    /// Returns the next document, as [`Cursor::try_next`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::try_next`]; [`Error::Cursor`] if an earlier future of this function was dropped
+    /// while it waited for a batch.
+    pub async fn try_next(&mut self) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned,
+    {
+        let Some(document) = self.next_raw().await? else { return Ok(None) };
+        bson::deserialize_from_slice(document.as_bytes()).map(Some).map_err(|error| Error::Bson(error.to_string()))
+    }
+
+    /// Returns the next document as its bytes, as [`Cursor::next_raw`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SessionCursor::try_next`].
+    pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
+        let document = match self.next_range().await {
+            Ok(Some(document)) => document,
+            Ok(None) => {
+                self.batches = None;
+                return Ok(None);
+            }
+            Err(error) => {
+                self.end();
+                return Err(error);
+            }
+        };
+        let bytes = self.batches.as_ref().and_then(|batches| batches.reply.get(document)).unwrap_or_default();
+        bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
+    }
+
+    /// Closes the cursor, and waits until its server has closed it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::close`].
+    pub async fn close(mut self) -> Result<(), Error> {
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        let outcome = batches.kill_in(&mut self.session.state).await;
+        self.batches = None;
+        outcome
+    }
+
+    /// Waits for the next document, and returns its range in the last reply.
+    async fn next_range(&mut self) -> Result<Option<Range<usize>>, Error> {
+        let Some(batches) = &mut self.batches else { return Ok(None) };
+        if self.is_fetching {
+            return Err(Error::Cursor("a request for a batch was dropped before its reply"));
+        }
+        while batches.rest.is_empty() {
+            if batches.id == 0 {
+                return Ok(None);
+            }
+            let command = batches.get_more()?;
+            let origin = Arc::clone(&batches.origin);
+            let deadline = origin.client.deadline(batches.timeout);
+            let mut reply = core::mem::take(&mut batches.reply);
+            self.is_fetching = true;
+            let state = &mut self.session.state;
+            let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
+            self.is_fetching = false;
+            batches.take_reply(fetched.map(|()| reply))?;
+            if batches.rest.is_empty() && batches.id != 0 {
+                // The server may reply with empty batches at once, without end.
+                yield_now().await;
+            }
+        }
+        batches.take().map(Some)
+    }
+
+    fn end(&mut self) {
+        let Some(batches) = self.batches.take() else { return };
+        if !self.session.in_transaction() {
+            batches.kill_in_background();
+        }
+    }
+}
+
+impl<P: Platform, T> Drop for SessionCursor<'_, P, T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<P: Platform, T> fmt::Debug for SessionCursor<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.batches.as_ref().map(|batches| &batches.origin.namespace);
+        f.debug_struct("SessionCursor").field("namespace", &namespace).finish_non_exhaustive()
+    }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut is_woken = false;
+    poll_fn(|context| {
+        if core::mem::replace(&mut is_woken, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A request for a batch. It returns the cursor's session and connection, and the reply.
+type Fetch<P> = Pin<Box<dyn Future<Output = Fetched<P>> + Send>>;
+
+type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>, Error>);
 
 /// Where a cursor is.
 struct Origin<P: Platform> {
@@ -166,6 +340,8 @@ struct Origin<P: Platform> {
     server: <Net<P> as Runtime>::ServerHandle,
     database: String,
     namespace: String,
+    /// Whether the cursor can be used on its connection only.
+    is_pinned: bool,
 }
 
 struct Batches<P: Platform> {
@@ -176,11 +352,13 @@ struct Batches<P: Platform> {
     reply: Vec<u8>,
     /// The elements of its batch that were not returned yet.
     rest: Range<usize>,
-    /// Empty during a request.
-    session: SessionState,
+    /// Empty during a request, and if the application holds the session.
+    session: SessionState<P>,
+    /// The connection of the cursor behind a load balancer; `None` during a request.
+    connection: Option<PinnedConnection<P>>,
     options: CursorOptions,
     timeout: Option<Duration>,
-    fetch: Option<Fetch>,
+    fetch: Option<Fetch<P>>,
 }
 
 impl<P: Platform, T> Cursor<P, T> {
@@ -279,32 +457,35 @@ impl<P: Platform, T> fmt::Debug for Cursor<P, T> {
 
 impl<P: Platform> Client<P> {
     /// Runs work in the background. [`Client::close`] waits for it, so it must have a time limit.
-    fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if !self.is_forked() {
             self.inner.tasks.spawn(self.inner.core.runtime().platform(), work);
         }
     }
 
     /// - `timeout`: of the cursor.
-    fn kill_deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+    pub(super) fn kill_deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         self.deadline(Some(timeout.unwrap_or(KILL_TIMEOUT).min(KILL_TIMEOUT)))
     }
 }
 
 impl<P: Platform> Origin<P> {
-    /// Runs a command on the server of the cursor. After an overload, it pauses and runs it again.
+    /// Runs a command on the server of the cursor, and copies the reply. After an overload, it pauses
+    /// and runs it again.
     async fn fetch(
         &self,
-        session: &mut SessionState,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<Guard<'_, Net<P>>, Error> {
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (core, options) = (&self.client.inner.core, self.client.options());
         let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
         let mut retry = 0;
         loop {
-            let error = match self.run(session, command, deadline).await {
-                Ok(guard) => return Ok(guard),
+            let error = match self.run(session, connection, command, deadline, reply).await {
+                Ok(()) => return Ok(()),
                 Err(error) if !error.is_overload() || retry == retries_max => return Err(error),
                 Err(error) => error,
             };
@@ -317,22 +498,43 @@ impl<P: Platform> Origin<P> {
         }
     }
 
-    /// Runs a command on the server of the cursor.
-    async fn run<'a>(
-        &'a self,
-        session: &mut SessionState,
+    /// Runs a command on the server of the cursor, and copies the reply.
+    async fn run(
+        &self,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<Guard<'a, Net<P>>, Error> {
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let core = &self.client.inner.core;
-        let limit = core.check_out_limit(deadline);
-        let mut guard = core.check_out_of(self.server.clone(), limit, deadline).await?;
+        let pinned = match connection.take() {
+            Some(connection) => connection.resume(&self.client, deadline),
+            None => session.take_connection(&self.client, deadline),
+        };
+        let mut guard = match pinned {
+            Some(guard) => guard,
+            None => {
+                let limit = core.check_out_limit(deadline);
+                let checked_out = core.check_out_of(self.server.clone(), limit, deadline).await;
+                checked_out.map_err(|error| session.failed(error.into()))?
+            }
+        };
         if self.client.is_paced(deadline) {
             self.client.pace(&mut guard);
         }
         let command = connection::checked(command)?;
-        connection::run_once(&mut guard, &self.client, session, &self.database, command, None).await?;
-        Ok(guard)
+        let outcome = connection::run_once(&mut guard, &self.client, session, &self.database, command, None).await;
+        if outcome.is_ok() {
+            reply.clear();
+            reply.extend_from_slice(reply_of(&guard)?.as_bytes());
+        }
+        if self.is_pinned {
+            *connection = PinnedConnection::new(&self.client, guard, Pinned::Cursor);
+        } else {
+            session.keep(&self.client, guard);
+        }
+        outcome
     }
 }
 
@@ -348,15 +550,12 @@ impl<P: Platform> Batches<P> {
                 return Poll::Ready(Ok(None));
             }
             let mut fetch = self.fetch.take().unwrap_or_else(|| self.fetch());
-            let Poll::Ready((session, reply)) = fetch.as_mut().poll(context) else {
+            let Poll::Ready((session, connection, reply)) = fetch.as_mut().poll(context) else {
                 self.fetch = Some(fetch);
                 return Poll::Pending;
             };
-            self.session = session;
-            let outcome = reply.and_then(|reply| self.accept(reply));
-            if outcome.as_ref().is_err_and(is_gone) {
-                self.id = 0;
-            }
+            (self.session, self.connection) = (session, connection);
+            let outcome = self.take_reply(reply);
             if self.id == 0 {
                 self.session.end(&self.origin.client);
             }
@@ -370,21 +569,32 @@ impl<P: Platform> Batches<P> {
     }
 
     /// Requests the next batch.
-    fn fetch(&mut self) -> Fetch {
+    fn fetch(&mut self) -> Fetch<P> {
         let command = self.get_more();
         let origin = Arc::clone(&self.origin);
         let deadline = origin.client.deadline(self.timeout);
         let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
+        let mut connection = self.connection.take();
         Box::pin(async move {
             let fetched = async {
-                let guard = origin.fetch(&mut session, &command?, deadline).await?;
-                reply.clear();
-                reply.extend_from_slice(reply_of(&guard)?.as_bytes());
+                origin.fetch(&mut session, &mut connection, &command?, deadline, &mut reply).await?;
                 Ok(reply)
             };
             let fetched = fetched.await;
-            (session, fetched)
+            (session, connection, fetched)
         })
+    }
+
+    /// Takes the reply to a request for a batch.
+    fn take_reply(&mut self, reply: Result<Vec<u8>, Error>) -> Result<(), Error> {
+        let outcome = reply.and_then(|reply| self.accept(reply));
+        if outcome.as_ref().is_err_and(is_gone) {
+            self.id = 0;
+        }
+        if self.id == 0 {
+            self.connection = None;
+        }
+        outcome
     }
 
     fn get_more(&self) -> Result<Vec<u8>, Error> {
@@ -428,15 +638,23 @@ impl<P: Platform> Batches<P> {
     /// is dropped, the cursor counts as open.
     async fn kill(&mut self) -> Result<(), Error> {
         self.fetch = None;
-        let Origin { client, database, namespace, .. } = &*self.origin;
-        let mut outcome = Ok(());
-        if self.id != 0 {
-            let command = kill_command(collection(namespace, database), self.id)?;
-            let deadline = client.kill_deadline(self.timeout);
-            outcome = self.origin.run(&mut self.session, &command, deadline).await.map(drop);
-            self.id = 0;
+        let mut session = core::mem::take(&mut self.session);
+        let outcome = self.kill_in(&mut session).await;
+        session.end(&self.origin.client);
+        outcome
+    }
+
+    /// Closes the server's cursor, if it has one, and if its connection is not lost.
+    async fn kill_in(&mut self, session: &mut SessionState<P>) -> Result<(), Error> {
+        let Origin { client, database, namespace, is_pinned, .. } = &*self.origin;
+        if self.id == 0 || (*is_pinned && self.connection.is_none()) {
+            return Ok(());
         }
-        self.session.end(client);
+        let command = kill_command(collection(namespace, database), self.id)?;
+        let deadline = client.kill_deadline(self.timeout);
+        let outcome = self.origin.run(session, &mut self.connection, &command, deadline, &mut self.reply).await;
+        self.id = 0;
+        self.connection = None;
         outcome
     }
 
@@ -475,12 +693,11 @@ impl<P: Platform> Batches<P> {
 /// Whether the server certainly has no cursor after this error of `getMore`: its connection failed,
 /// or the cursor was not found or was killed.
 fn is_gone(error: &Error) -> bool {
-    match error {
-        Error::Operation(OperationError::Timeout) => false,
-        Error::Operation(error) => error.connection_cause().is_some(),
-        Error::Command(error) => matches!(error.code, 43 | 237),
-        Error::Setup(_) | Error::Write(_) | Error::Session(_) | Error::Cursor(_) | Error::Bson(_) => false,
+    if let Error::Command(error) = error {
+        return matches!(error.code, 43 | 237);
     }
+    let failure = error.operation().filter(|failure| **failure != OperationError::Timeout);
+    failure.is_some_and(|failure| failure.connection_cause().is_some())
 }
 
 fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> {
@@ -500,36 +717,43 @@ struct First<P: Platform> {
     id: i64,
     reply: Vec<u8>,
     rest: Range<usize>,
+    /// The connection of a cursor that can be used on it only.
+    connection: Option<PinnedConnection<P>>,
 }
 
 /// Reads the reply to a command that creates a cursor. A cursor that cannot be used is closed on the
 /// same connection.
 async fn begin<P: Platform>(
     client: &Client<P>,
-    guard: &mut Guard<'_, Net<P>>,
-    session: &mut SessionState,
+    mut guard: Guard<'_, Net<P>>,
+    session: &mut SessionState<P>,
     database: &str,
     timeout: Option<Duration>,
 ) -> Result<First<P>, Error> {
-    let reply = reply_of(guard)?;
+    let reply = reply_of(&guard)?;
     let Batch { id, namespace, elements: rest } = Batch::parse(reply, "firstBatch")?;
-    let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
-    let fault = if collection(namespace, database).is_empty() {
-        "the cursor's namespace is not of the command's database"
-    } else if id != 0 && is_balanced {
-        "cursors with several batches are not implemented behind a load balancer"
-    } else {
+    if !collection(namespace, database).is_empty() {
         let (namespace, reply) = (namespace.to_owned(), reply.as_bytes().to_vec());
-        return Ok(First { server: guard.server().clone(), namespace, id, reply, rest });
-    };
+        let server = guard.server().clone();
+        let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
+        // A transaction has its own connection.
+        let connection = if id != 0 && is_balanced && !session.in_transaction() {
+            PinnedConnection::new(client, guard, Pinned::Cursor)
+        } else {
+            session.keep(client, guard);
+            None
+        };
+        return Ok(First { server, namespace, id, reply, rest, connection });
+    }
     if let Some((database, collection)) = namespace.split_once('.').filter(|_| id != 0) {
         let (database, command) = (database.to_owned(), kill_command(collection, id)?);
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
         let command = connection::checked(&command)?;
-        let _: Result<(), Error> = connection::run_once(guard, client, session, &database, command, None).await;
+        let _: Result<(), Error> = connection::run_once(&mut guard, client, session, &database, command, None).await;
     }
-    Err(Error::Cursor(fault))
+    session.keep(client, guard);
+    Err(Error::Cursor("the cursor's namespace is not of the command's database"))
 }
 
 /// The cursor document of a reply.

@@ -36,6 +36,8 @@ pub enum Error {
     Setup(SetupError),
     /// The operation failed.
     Operation(OperationError),
+    /// The operation failed, and the client has added a label because of its transaction.
+    Transaction(Box<TransactionError>),
     /// The server refused the command.
     Command(Box<CommandError>),
     /// The command succeeded, but writes of it failed or were not acknowledged as required.
@@ -46,6 +48,16 @@ pub enum Error {
     Cursor(&'static str),
     /// A document cannot be encoded, or the bson crate cannot decode a reply.
     Bson(String),
+}
+
+/// An operation of a transaction failed without a reply of the server.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TransactionError {
+    /// `TransientTransactionError`, or, if the commit failed, `UnknownTransactionCommitResult`.
+    pub labels: Labels,
+    /// The error of the operation.
+    pub error: OperationError,
 }
 
 /// An error that prevented creating a client or session, or changing its options.
@@ -145,7 +157,21 @@ impl Error {
     /// Returns the error of the check-out, if the check-out failed.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        if let Self::Operation(error) = self { error.check_out() } else { None }
+        match self.operation() {
+            Some(error) => error.check_out(),
+            None => None,
+        }
+    }
+
+    /// Returns the error of the operation, in or outside of a transaction.
+    pub(super) const fn operation(&self) -> Option<&OperationError> {
+        match self {
+            Self::Operation(error) => Some(error),
+            Self::Transaction(failure) => Some(&failure.error),
+            Self::Setup(_) | Self::Command(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => {
+                None
+            }
+        }
     }
 
     /// Whether the server cannot have executed any part of the operation, so any operation may be
@@ -154,6 +180,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_retryable(),
+            Self::Transaction(failure) => failure.error.is_retryable(),
             Self::Command(_) => self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -165,6 +192,7 @@ impl Error {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_transient(),
+            Self::Transaction(failure) => failure.error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Write(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
@@ -178,19 +206,46 @@ impl Error {
         match self {
             Self::Command(error) => Some(error.code),
             Self::Write(error) => Some(error.code),
-            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
+            Self::Setup(_)
+            | Self::Operation(_)
+            | Self::Transaction(_)
+            | Self::Session(_)
+            | Self::Cursor(_)
+            | Self::Bson(_) => None,
         }
     }
 
-    /// Whether the server's reply has this error label.
+    /// Whether the error has this label, which the server or, in a transaction, the client has added.
     #[must_use]
     pub fn has_label(&self, label: &str) -> bool {
         let labels = match self {
             Self::Command(error) => &error.labels,
             Self::Write(error) => &error.labels,
+            Self::Transaction(failure) => return failure.labels.names().any(|known| known == label),
             Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         labels.iter().any(|known| known == label)
+    }
+
+    /// Adds a label to the error of an operation or a server, if it has none of it.
+    pub(super) fn with_label(self, label: Labels) -> Self {
+        let Some(name) = label.names().next().filter(|name| !self.has_label(name)) else { return self };
+        match self {
+            Self::Operation(error) => Self::Transaction(Box::new(TransactionError { labels: label, error })),
+            Self::Transaction(mut error) => {
+                error.labels |= label;
+                Self::Transaction(error)
+            }
+            Self::Command(mut error) => {
+                error.labels.push(name.into());
+                Self::Command(error)
+            }
+            Self::Write(mut error) => {
+                error.labels.push(name.into());
+                Self::Write(error)
+            }
+            Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => self,
+        }
     }
 
     /// Whether a write with a transaction number may be repeated after this error of the server.
@@ -204,7 +259,12 @@ impl Error {
         let by_code = match self {
             Self::Command(_) => true,
             Self::Write(error) => error.index.is_none() && !is_router,
-            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
+            Self::Setup(_)
+            | Self::Operation(_)
+            | Self::Transaction(_)
+            | Self::Session(_)
+            | Self::Cursor(_)
+            | Self::Bson(_) => return false,
         };
         let by_code = by_code && max_wire_version < WIRE_VERSION_4_4;
         let is_retryable = by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET);
@@ -217,6 +277,7 @@ impl Error {
     pub fn is_overload(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_overload(),
+            Self::Transaction(failure) => failure.error.is_overload(),
             Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -226,30 +287,23 @@ impl Error {
     /// wait for a connection, of connection establishment, or of a lookup.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        match self {
-            Self::Operation(OperationError::Timeout) => true,
-            Self::Operation(OperationError::ServerSelection(report)) => {
-                matches!(report.error().failure(), SelectionFailure::TimedOut { .. })
-            }
-            Self::Operation(OperationError::CheckOut(failure)) => matches!(
-                failure.error,
-                CheckOutError::WaitQueueTimeout { .. }
-                    | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
-            ),
-            Self::Setup(SetupError::Seedlist(error)) => {
-                let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
-                    return false;
-                };
-                *error == LookupError::Timeout
-            }
-            Self::Setup(_)
-            | Self::Operation(_)
-            | Self::Command(_)
-            | Self::Write(_)
-            | Self::Session(_)
-            | Self::Cursor(_)
-            | Self::Bson(_) => false,
+        if let Self::Setup(SetupError::Seedlist(error)) = self {
+            let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
+                return false;
+            };
+            return *error == LookupError::Timeout;
         }
+        if let Some(OperationError::ServerSelection(report)) = self.operation() {
+            return matches!(report.error().failure(), SelectionFailure::TimedOut { .. });
+        }
+        let Some(OperationError::CheckOut(failure)) = self.operation() else {
+            return matches!(self.operation(), Some(OperationError::Timeout));
+        };
+        matches!(
+            failure.error,
+            CheckOutError::WaitQueueTimeout { .. }
+                | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
+        )
     }
 }
 
@@ -258,6 +312,7 @@ impl fmt::Display for Error {
         match self {
             Self::Setup(error) => error.fmt(f),
             Self::Operation(error) => error.fmt(f),
+            Self::Transaction(failure) => failure.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
             Self::Session(what) => write!(f, "session: {what}"),
@@ -272,6 +327,7 @@ impl core::error::Error for Error {
         match self {
             Self::Setup(error) => error.source(),
             Self::Operation(error) => error.source(),
+            Self::Transaction(failure) => failure.source(),
             Self::Command(error) => error.source(),
             Self::Write(error) => error.source(),
             Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
@@ -332,6 +388,18 @@ impl fmt::Display for CommandError {
 }
 
 impl core::error::Error for CommandError {}
+
+impl fmt::Display for TransactionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl core::error::Error for TransactionError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        self.error.source()
+    }
+}
 
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {
@@ -408,7 +476,7 @@ impl poolhouse_driver::AttemptError for Error {
     }
 
     fn is_operation_timeout(&self) -> bool {
-        matches!(self, Self::Operation(OperationError::Timeout))
+        matches!(self.operation(), Some(OperationError::Timeout))
     }
 
     fn performed_no_writes(&self) -> bool {

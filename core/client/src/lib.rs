@@ -49,11 +49,12 @@ mod tasks;
 mod tests;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod transaction;
 
 pub use connection::Connection;
-pub use cursor::{Cursor, CursorOptions};
+pub use cursor::{Cursor, CursorOptions, SessionCursor};
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
+pub use error::{CommandError, Error, OptionError, SetupError, TransactionError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -65,6 +66,7 @@ pub use poolhouse_auth;
 pub use poolhouse_driver::CommandOptions;
 pub use resolver::DnsResolver;
 pub use session::{ClientSession, ClientSessionOptions};
+pub use transaction::TransactionOptions;
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
 #[cfg(feature = "tls")]
@@ -205,6 +207,7 @@ impl<P: Platform> Client<P> {
         let metadata = options.metadata::<P>(&environment)?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
+        monitor.server_api |= options.server_api.is_some();
         let seeds = options.seeds();
         let topology = options.topology_options(&seeds).validate()?;
         let config = CoreConfig {
@@ -217,6 +220,7 @@ impl<P: Platform> Client<P> {
             zlib_compression_level: options.zlib_compression_level,
             drain_timeout: options.drain_timeout,
             metadata,
+            server_api: options.server_api,
             login,
             client: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed),
         };

@@ -33,6 +33,7 @@ use poolhouse_driver::{DRAIN_TIMEOUT, Login, RetryPolicy};
 use poolhouse_uri::dns::{Resolver, SrvQuestion};
 use poolhouse_uri::{Compressor, ConnectionString, Scheme, UriWarning, W};
 use poolhouse_wire::compress::Compressors;
+use poolhouse_wire::hello::ServerApi;
 
 /// The options of a [`Client`](super::Client).
 ///
@@ -67,11 +68,11 @@ pub struct ClientOptions {
     /// options specify otherwise; see
     /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
-    /// `readConcernLevel`, for libraries that use this client: the client adds no read concern to a
-    /// command.
+    /// `readConcernLevel`, for transactions, and for libraries that use this client: the client adds
+    /// no read concern to a command outside of a transaction.
     pub read_concern_level: Option<String>,
-    /// `w`, `journal` and `wTimeoutMS`, for libraries that use this client: the client adds no
-    /// write concern to a command.
+    /// `w`, `journal` and `wTimeoutMS`, for transactions, and for libraries that use this client: the
+    /// client adds no write concern to a command outside of a transaction.
     pub write_concern: WriteConcern,
     /// `retryReads`: whether a command that reads, or one that is
     /// [idempotent](super::CommandOptions::idempotent), is retried. If the name of a command does
@@ -92,6 +93,10 @@ pub struct ClientOptions {
     /// the overloaded one, if another is suitable. In a sharded cluster it always does. Default
     /// false.
     pub enable_overload_retargeting: bool,
+    /// The version of the Stable API: it is sent with every command, which must not have it already.
+    /// Commands that the application writes by [`Connection::raw`](super::Connection::raw) need it
+    /// too. `None`, the default, is the behaviour of the server's release.
+    pub server_api: Option<ServerApi<'static>>,
     /// The options of every pool.
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` also applies to connections of the
@@ -174,6 +179,7 @@ impl ClientOptions {
             retry_writes: true,
             max_adaptive_retries: RetryPolicy::DEFAULT.max_adaptive_retries,
             enable_overload_retargeting: RetryPolicy::DEFAULT.enable_overload_retargeting,
+            server_api: None,
             pool: PoolOptions::DEFAULT,
             monitor: MonitorOptions::DEFAULT,
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
@@ -293,6 +299,7 @@ impl ClientOptions {
             retry_writes: uri.retry_writes(),
             max_adaptive_retries: given.max_adaptive_retries.unwrap_or(RetryPolicy::DEFAULT.max_adaptive_retries),
             enable_overload_retargeting: given.enable_overload_retargeting.unwrap_or_default(),
+            server_api: None,
             pool: uri.pool_options(),
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),

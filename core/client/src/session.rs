@@ -5,16 +5,18 @@
 //! holds it in a [`ClientSession`].
 //!
 //! Read first: Driver Sessions, "Implicit sessions", "Gossipping the cluster time"; Causal
-//! Consistency, "Causal consistency".
+//! Consistency, "Causal consistency"; Snapshot Reads, "Specification".
 
 use super::connection::{self, Parts};
+use super::transaction::{Pin, TransactionOptions};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use poolhouse_core::selection::ReadPreference;
+use poolhouse_core::selection::{ReadMode, ReadPreference};
+use poolhouse_core::session::transaction::{Transaction, TransactionRole, TransactionState};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{Guard, append_read_preference};
@@ -35,19 +37,34 @@ pub(super) struct Sessions {
 }
 
 /// The session of one operation, or of a [`ClientSession`].
-#[derive(Debug, Default)]
-pub(super) struct SessionState {
+pub(super) struct SessionState<P: Platform> {
     /// Taken from the pool for the first command that is sent.
     server: Option<ServerSession>,
-    /// The cluster time of the application, which is not verified.
-    cluster_time: Option<Box<ClusterTime>>,
     /// How long a server keeps it.
     timeout: Option<Duration>,
-    /// Whether the application holds it.
-    pub(super) explicit: bool,
-    causal: bool,
+    /// The state of a session that the application holds.
+    pub(super) own: Option<Box<OwnState<P>>>,
+}
+
+impl<P: Platform> Default for SessionState<P> {
+    fn default() -> Self {
+        Self { server: None, timeout: None, own: None }
+    }
+}
+
+/// The state of a [`ClientSession`] besides its server session.
+pub(super) struct OwnState<P: Platform> {
+    pub(super) options: ClientSessionOptions,
+    /// The cluster time of the application, which is not verified.
+    cluster_time: ClusterTime,
     /// The latest operation that it has seen.
     operation_time: Option<Timestamp>,
+    /// The time of the data that a snapshot session reads; set by its first read.
+    snapshot_time: Option<Timestamp>,
+    pub(super) transaction: Transaction<Pin<P>>,
+    pub(super) transaction_options: TransactionOptions,
+    /// The end of the time limit for the transaction as a whole.
+    pub(super) transaction_deadline: Option<Instant>,
 }
 
 /// The fields that an attempt adds to its command.
@@ -57,7 +74,20 @@ pub(super) struct Additions {
     session: Option<Instant>,
     has_cluster_time: bool,
     pub(super) txn_number: Option<i64>,
-    after: Option<Timestamp>,
+    /// The place of the command in its transaction.
+    pub(super) role: Option<TransactionRole>,
+    concern: Option<Concern>,
+}
+
+/// The read concern of a command in a session.
+#[derive(Clone, Copy, Debug)]
+enum Concern {
+    /// It must see the operation at this time.
+    After(Timestamp),
+    /// It begins a transaction, which must see the operation at this time.
+    Transaction(Option<Timestamp>),
+    /// It reads the data of this time, or of a time that the server chooses.
+    Snapshot(Option<Timestamp>),
 }
 
 impl Additions {
@@ -73,13 +103,13 @@ impl Additions {
     }
 }
 
-impl SessionState {
+impl<P: Platform> SessionState<P> {
     /// Decides which fields an attempt adds, and takes a server session if it needs one.
     ///
     /// - `numbered`: whether the command is sent with a transaction number, if the server supports
     ///   them.
     /// - `txn_number`: the number of the previous attempt.
-    pub(super) fn begin<P: Platform>(
+    pub(super) fn begin(
         &mut self,
         client: &Client<P>,
         shape: &CommandShape<'_>,
@@ -94,13 +124,13 @@ impl SessionState {
         if (shape.has_txn_number || shape.in_transaction) && !shape.has_session {
             return Err(Error::Session("a command with txnNumber, or of a transaction, needs its own lsid"));
         }
-        if self.explicit && shape.has_session {
+        if self.own.is_some() && shape.has_session {
             return Err(Error::Session("the command has its own lsid, but runs in a session"));
         }
-        if self.explicit && !shape.takes_session {
+        if self.own.is_some() && !shape.takes_session {
             return Err(Error::Session("hello, authentication and writes without acknowledgement take no session"));
         }
-        if self.explicit && !is_supported {
+        if self.own.is_some() && !is_supported {
             return Err(Error::Session("the deployment supports no sessions"));
         }
         let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
@@ -121,56 +151,74 @@ impl SessionState {
         }
         let Some(session) = &mut self.server else { return Ok(additions) };
         additions.session = Some(now);
-        if numbered && is_member {
+        let numbered = numbered && is_member;
+        if let Some(own) = &mut self.own {
+            own.begin(session, shape, guard, &mut additions)?;
+            if additions.role.is_some() {
+                return Ok(additions);
+            }
+        }
+        if numbered {
             additions.txn_number = Some(txn_number.unwrap_or_else(|| session.next_txn_number()));
         }
-        let is_causal = self.causal && is_member && shape.takes_cluster_time;
-        additions.after =
-            self.operation_time.filter(|_| is_causal && shape.read_concern.is_none_or(takes_operation_time));
         Ok(additions)
     }
 
+    /// The fields of an attempt to end the transaction.
+    pub(super) fn begin_end(&self, client: &Client<P>) -> Additions {
+        let number = self.own.as_ref().and_then(|own| own.transaction.number());
+        Additions {
+            session: Some(client.now()),
+            has_cluster_time: true,
+            txn_number: number,
+            role: number.map(|_| TransactionRole::Further),
+            concern: None,
+        }
+    }
+
     /// Writes a command with the fields of an attempt.
-    pub(super) fn write<P: Platform>(
+    pub(super) fn write(
         &mut self,
         client: &Client<P>,
         body: &mut DocumentWriter<'_, Vec<u8>>,
         parts: &Parts<'_>,
     ) -> Result<(), EncodeError> {
         let Parts { command, preference, additions, .. } = *parts;
-        match additions.after {
-            None => {
+        match (additions.concern, &self.own) {
+            (Some(concern), Some(own)) => own.write(body, command, concern)?,
+            _ => {
                 body.extend(command)?;
             }
-            Some(after) => write_after(body, command, after)?,
         }
         if let (Some(session), Some(begun)) = (&mut self.server, additions.session) {
             session.send(begun);
             session.append(body)?;
         }
-        if let Some(number) = additions.txn_number {
-            body.int64("txnNumber", number)?;
+        match (additions.txn_number, additions.role) {
+            (Some(number), Some(role)) => role.append(body, number)?,
+            (Some(number), None) => {
+                body.int64("txnNumber", number)?;
+            }
+            (None, _) => {}
         }
         if additions.has_cluster_time {
             let seen = lock(&client.inner.sessions.cluster_time);
-            let own = self.cluster_time.as_deref().filter(|own| own.time() > seen.time());
+            let own = self.own.as_ref().map(|own| &own.cluster_time).filter(|own| own.time() > seen.time());
             own.unwrap_or(&seen).append(body)?;
+        }
+        if let Some(api) = &client.options().server_api {
+            api.write(body)?;
         }
         preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
     }
 
     /// Takes the times of a reply, which may report an error of the command. A malformed time is
     /// ignored: the server has executed the command.
-    pub(super) fn handle_reply<P: Platform>(
-        &mut self,
-        client: &Client<P>,
-        reply: RawDocument<'_>,
-        additions: &Additions,
-    ) {
+    pub(super) fn handle_reply(&mut self, client: &Client<P>, reply: RawDocument<'_>, additions: &Additions) {
         if let Some(session) = &mut self.server {
             session.handle_reply();
         }
-        if !additions.has_cluster_time && !self.explicit {
+        if !additions.has_cluster_time && self.own.is_none() {
             return;
         }
         for element in reply.iter().map_while(Result::ok) {
@@ -178,17 +226,18 @@ impl SessionState {
                 ("$clusterTime", RawValue::Document(time)) => {
                     let _: Result<(), WireError> = lock(&client.inner.sessions.cluster_time).handle(time);
                 }
-                ("operationTime", RawValue::Timestamp(time)) => {
-                    self.operation_time = self.operation_time.max(Some(time));
+                (key, value) => {
+                    if let Some(own) = &mut self.own {
+                        own.handle_reply(key, value, additions);
+                    }
                 }
-                _ => {}
             }
         }
     }
 
     /// Returns the server session to the pool of the client. In the child of a fork, the session
     /// belongs to the parent, and the lock of the pool may never be released.
-    pub(super) fn end<P: Platform>(&mut self, client: &Client<P>) {
+    pub(super) fn end(&mut self, client: &Client<P>) {
         if let Some(session) = self.server.take().filter(|_| !client.is_forked()) {
             lock(&client.inner.sessions.pool).check_in(client.now(), session, self.timeout);
         }
@@ -202,26 +251,124 @@ fn takes_operation_time(concern: RawDocument<'_>) -> bool {
     !has("afterClusterTime") && !has("atClusterTime") && !matches!(level, Some("linearizable" | "available"))
 }
 
-/// Writes a read that must see the operation at this time.
-fn write_after(
-    body: &mut DocumentWriter<'_, Vec<u8>>,
-    command: RawDocument<'_>,
-    after: Timestamp,
-) -> Result<(), EncodeError> {
-    let mut own = RawDocument::EMPTY;
-    // All elements are well-formed: the shape of the command was read from them.
-    for element in command.iter().flatten() {
-        if let ("readConcern", RawValue::Document(concern)) = (element.key, element.value) {
-            own = concern;
+impl<P: Platform> OwnState<P> {
+    /// Decides on the fields of a command in this session.
+    fn begin(
+        &mut self,
+        session: &mut ServerSession,
+        shape: &CommandShape<'_>,
+        guard: &Guard<'_, Net<P>>,
+        additions: &mut Additions,
+    ) -> Result<(), Error> {
+        const WIRE_VERSION_5_0: i32 = 13;
+        let Some(established) = guard.established() else { return Ok(()) };
+        let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
+        if self.transaction.is_open() && !is_member {
+            return Err(Error::Session("transactions need a replica set or a sharded cluster"));
+        }
+        let after = self.operation_time.filter(|_| self.is_causal() && is_member);
+        if let Some((number, role)) = self.transaction.begin_command(|| session.next_txn_number()) {
+            (additions.txn_number, additions.role) = (Some(number), Some(role));
+            if role == TransactionRole::First {
+                let has_concern = after.is_some() || self.transaction_options.read_concern_level.is_some();
+                additions.concern = has_concern.then_some(Concern::Transaction(after));
+                if established.server_type == ServerType::Mongos {
+                    self.transaction.pin(Pin::Router(guard.server().clone()));
+                }
+            }
+        } else if self.options.snapshot && shape.takes_cluster_time {
+            if established.max_wire_version < WIRE_VERSION_5_0 {
+                return Err(Error::Session("snapshot reads need servers of release 5.0 or later"));
+            }
+            additions.concern = Some(Concern::Snapshot(self.snapshot_time));
+        } else if shape.takes_cluster_time && shape.read_concern.is_none_or(takes_operation_time) {
+            additions.concern = after.map(Concern::After);
+        }
+        Ok(())
+    }
+
+    /// Whether reads see earlier operations of the session.
+    const fn is_causal(&self) -> bool {
+        self.options.causal_consistency && !self.options.snapshot
+    }
+
+    /// Checks that a command fits the transaction or the snapshot of the session, before a server is
+    /// selected. A pin of a transaction that has ended is dropped.
+    pub(super) fn check(
+        &mut self,
+        shape: &CommandShape<'_>,
+        read_preference: Option<ReadPreference<'_>>,
+    ) -> Result<(), Error> {
+        let error = if self.transaction.is_open() {
+            if shape.read_concern.is_some() {
+                "a command of a transaction has no read concern of its own: use TransactionOptions"
+            } else if shape.has_write_concern {
+                "a command of a transaction has no write concern of its own: use TransactionOptions"
+            } else if read_preference.is_some_and(|preference| preference.options().mode != ReadMode::Primary) {
+                "a transaction reads from the primary only"
+            } else {
+                return Ok(());
+            }
         } else {
-            body.value(element.key, element.value)?;
+            self.transaction.take_pin();
+            if !self.options.snapshot || !shape.takes_cluster_time || shape.read_concern.is_none() {
+                return Ok(());
+            }
+            "a read of a snapshot session has no read concern of its own"
+        };
+        Err(Error::Session(error))
+    }
+
+    /// Writes a command with this read concern, in addition to its own.
+    fn write(
+        &self,
+        body: &mut DocumentWriter<'_, Vec<u8>>,
+        command: RawDocument<'_>,
+        concern: Concern,
+    ) -> Result<(), EncodeError> {
+        let mut own = RawDocument::EMPTY;
+        // All elements are well-formed: the shape of the command was read from them.
+        for element in command.iter().flatten() {
+            if let ("readConcern", RawValue::Document(concern)) = (element.key, element.value) {
+                own = concern;
+            } else {
+                body.value(element.key, element.value)?;
+            }
+        }
+        let (level, name, time) = match concern {
+            Concern::After(after) => (None, "afterClusterTime", Some(after)),
+            Concern::Transaction(after) => {
+                (self.transaction_options.read_concern_level.as_deref(), "afterClusterTime", after)
+            }
+            Concern::Snapshot(at) => (Some("snapshot"), "atClusterTime", at),
+        };
+        let concern = |concern: &mut DocumentWriter<'_, Vec<u8>>| {
+            concern.extend(own)?;
+            if let Some(level) = level {
+                concern.str("level", level)?;
+            }
+            time.map_or(Ok(()), |time| concern.value(name, RawValue::Timestamp(time)).map(drop))
+        };
+        body.document("readConcern", concern).map(drop)
+    }
+
+    /// Takes an element of a reply.
+    fn handle_reply(&mut self, key: &str, value: RawValue<'_>, additions: &Additions) {
+        let is_snapshot = matches!(additions.concern, Some(Concern::Snapshot(None)));
+        match (key, value) {
+            ("operationTime", RawValue::Timestamp(time)) => self.operation_time = self.operation_time.max(Some(time)),
+            ("recoveryToken", RawValue::Document(token)) if additions.role.is_some() => {
+                self.transaction.handle_recovery_token(token);
+            }
+            ("atClusterTime", RawValue::Timestamp(time)) if is_snapshot => self.snapshot_time = Some(time),
+            ("cursor", RawValue::Document(cursor)) if is_snapshot => {
+                if let Ok(Some(RawValue::Timestamp(time))) = cursor.get("atClusterTime") {
+                    self.snapshot_time = Some(time);
+                }
+            }
+            _ => {}
         }
     }
-    let concern = |concern: &mut DocumentWriter<'_, Vec<u8>>| {
-        concern.extend(own)?;
-        concern.value("afterClusterTime", RawValue::Timestamp(after)).map(drop)
-    };
-    body.document("readConcern", concern).map(drop)
 }
 
 #[cold]
@@ -237,24 +384,37 @@ fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession
 #[non_exhaustive]
 pub struct ClientSessionOptions {
     /// Whether each read of the session sees its earlier operations, on whichever member of the
-    /// deployment it runs. Default true.
+    /// deployment it runs. Default true; without effect if `snapshot` is true.
     ///
     /// It is guaranteed for reads with the read concern `majority` after writes with the write
     /// concern `majority`.
     pub causal_consistency: bool,
+    /// Whether all reads of the session (`find`, `aggregate`, `distinct`) see the data of the same
+    /// time, which the server chooses for the first one. It needs servers of release 5.0 or later,
+    /// which refuse a read of a time before the last 5 minutes. Writes of the session do not change
+    /// what its reads see, and it can have no transaction. Default false.
+    ///
+    /// Source: Snapshot Reads.
+    pub snapshot: bool,
 }
 
 impl ClientSessionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { causal_consistency: true }
+        Self { causal_consistency: true, snapshot: false }
     }
 
     /// See [`causal_consistency`](#structfield.causal_consistency).
     #[must_use]
     pub const fn causal_consistency(self, enabled: bool) -> Self {
-        Self { causal_consistency: enabled }
+        Self { causal_consistency: enabled, ..self }
+    }
+
+    /// See [`snapshot`](#structfield.snapshot).
+    #[must_use]
+    pub const fn snapshot(self, enabled: bool) -> Self {
+        Self { snapshot: enabled, ..self }
     }
 }
 
@@ -264,17 +424,18 @@ impl Default for ClientSessionOptions {
     }
 }
 
-/// A session that the application holds, for several commands in order. Dropping it returns its
-/// server session to the client's pool.
+/// A session that the application holds, for several commands in order, and for transactions:
+/// [`with_transaction`](Self::with_transaction). Dropping it aborts an open transaction in the
+/// background, for at most 10 s, and returns its server session to the client's pool.
 ///
 /// A session is used by one task at a time, so its commands take it by `&mut`. It keeps the client
 /// open.
 ///
-/// Source: Driver Sessions, "ClientSession"; Causal Consistency.
+/// Source: Driver Sessions, "ClientSession"; Causal Consistency; Transactions.
 #[must_use = "a session that is dropped has no effect"]
 pub struct ClientSession<P: Platform> {
-    client: Client<P>,
-    state: SessionState,
+    pub(super) client: Client<P>,
+    pub(super) state: SessionState<P>,
 }
 
 impl<P: Platform> Client<P> {
@@ -282,8 +443,19 @@ impl<P: Platform> Client<P> {
     /// from the client's pool. A server may forget a session that is not used for the deployment's
     /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
-        let state = SessionState { explicit: true, causal: options.causal_consistency, ..SessionState::default() };
-        ClientSession { client: self.clone(), state }
+        let own = OwnState {
+            options,
+            cluster_time: ClusterTime::NONE,
+            operation_time: None,
+            snapshot_time: None,
+            transaction: Transaction::new(),
+            transaction_options: TransactionOptions::new(),
+            transaction_deadline: None,
+        };
+        ClientSession {
+            client: self.clone(),
+            state: SessionState { own: Some(Box::new(own)), ..SessionState::default() },
+        }
     }
 
     /// Ends the unused sessions on one server of the deployment, if a connection is available at
@@ -297,7 +469,7 @@ impl<P: Platform> Client<P> {
             if sessions.is_empty() {
                 return;
             }
-            let preference = ReadPreference::of(poolhouse_core::selection::ReadMode::PrimaryPreferred);
+            let preference = ReadPreference::of(ReadMode::PrimaryPreferred);
             let request = self.selection_request(Some(preference));
             let Ok(mut guard) = self.inner.core.check_out(&request, Some(begin)).await else { return };
             guard.set_deadline(Some(begin.saturating_add(END_TIMEOUT)));
@@ -306,6 +478,7 @@ impl<P: Platform> Client<P> {
                     sessions.iter().try_for_each(|session| ids.document(|id| session.append_id(id)).map(drop))
                 };
                 body.array("endSessions", ids)?;
+                self.options().server_api.map_or(Ok(()), |api| api.write(body))?;
                 lock(&self.inner.sessions.cluster_time).append(body)
             };
             if guard.run_command("admin", write).await.is_err() {
@@ -326,14 +499,18 @@ impl<P: Platform> ClientSession<P> {
     /// [`ClientSession::advance_operation_time`] of another session.
     #[must_use]
     pub fn operation_time(&self) -> Option<bson::Timestamp> {
-        self.state.operation_time.map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
+        self.own()
+            .and_then(|own| own.operation_time)
+            .map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
     }
 
     /// Makes the reads of this session see the operation at this time. An earlier time than that of
     /// the session changes nothing.
     pub fn advance_operation_time(&mut self, time: bson::Timestamp) {
         let time = Timestamp { time_s: time.time, increment: time.increment };
-        self.state.operation_time = self.state.operation_time.max(Some(time));
+        if let Some(own) = &mut self.state.own {
+            own.operation_time = own.operation_time.max(Some(time));
+        }
     }
 
     /// Returns the latest cluster time that this session or its client has seen, for
@@ -341,7 +518,7 @@ impl<P: Platform> ClientSession<P> {
     #[must_use]
     pub fn cluster_time(&self) -> Option<bson::Document> {
         let seen = lock(&self.client.inner.sessions.cluster_time);
-        let own = self.state.cluster_time.as_deref().filter(|own| own.time() > seen.time());
+        let own = self.own().map(|own| &own.cluster_time).filter(|own| own.time() > seen.time());
         own.unwrap_or(&seen).document().and_then(|time| connection::to_document(time).ok())
     }
 
@@ -353,20 +530,27 @@ impl<P: Platform> ClientSession<P> {
     /// [`Error::Bson`] if it is no cluster time. Nothing has changed.
     pub fn advance_cluster_time(&mut self, time: &bson::Document) -> Result<(), Error> {
         let bytes = connection::encoded(time)?;
-        let mut latest = self.state.cluster_time.clone().unwrap_or_default();
-        let handled = RawDocument::new(&bytes).and_then(|time| latest.handle(time));
-        handled.map_err(|error| Error::Bson(error.to_string()))?;
-        self.state.cluster_time = Some(latest);
-        Ok(())
+        let Some(own) = &mut self.state.own else { return Ok(()) };
+        let handled = RawDocument::new(&bytes).and_then(|time| own.cluster_time.handle(time));
+        handled.map_err(|error| Error::Bson(error.to_string()))
     }
 
-    /// Runs a command in this session, as [`Client::run_command`] does.
+    fn own(&self) -> Option<&OwnState<P>> {
+        self.state.own.as_deref()
+    }
+
+    /// Runs a command in this session, as [`Client::run_command`] does. While a transaction is open,
+    /// the command belongs to it, and is retried only if it was not sent or an overloaded server
+    /// refused it. A command after the end of a transaction belongs to none.
     ///
     /// # Errors
     ///
     /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, `txnNumber`
     /// or `autocommit`, takes no session (hello, authentication, and writes without
-    /// acknowledgement), or if the deployment supports no sessions. Nothing is sent then.
+    /// acknowledgement), or if the deployment supports no sessions; in a transaction also if it has
+    /// a read or write concern, or another read preference than `primary`, or if the server is a
+    /// standalone one; in a snapshot session, if a read has its own read concern or the server is
+    /// older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
@@ -420,12 +604,15 @@ impl<P: Platform> ClientSession<P> {
 
 impl<P: Platform> Drop for ClientSession<P> {
     fn drop(&mut self) {
+        if self.own().is_some_and(|own| own.transaction.state() == TransactionState::InProgress) {
+            return self.abort_in_background();
+        }
         self.state.end(&self.client);
     }
 }
 
 impl<P: Platform> fmt::Debug for ClientSession<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientSession").field("operation_time", &self.state.operation_time).finish_non_exhaustive()
+        f.debug_struct("ClientSession").field("operation_time", &self.operation_time()).finish_non_exhaustive()
     }
 }

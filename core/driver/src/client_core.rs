@@ -37,7 +37,7 @@ use poolhouse_core::storage::{Full, Store};
 use poolhouse_core::topology::{self, TopologyConfig, TopologyId, TopologyType};
 use poolhouse_core::{Instant, ServerId, ServerType};
 use poolhouse_wire::compress::Compressors;
-use poolhouse_wire::hello::ClientMetadata;
+use poolhouse_wire::hello::{ClientMetadata, ServerApi};
 
 /// Configuration of a client.
 #[derive(Clone, Debug)]
@@ -67,6 +67,9 @@ pub struct CoreConfig {
     pub drain_timeout: Duration,
     /// The client's metadata in hello.
     pub metadata: ClientMetadata,
+    /// The Stable API, for the commands of handshakes and monitors. If it is set,
+    /// [`MonitorOptions::server_api`](poolhouse_core::monitor::MonitorOptions::server_api) must be too.
+    pub server_api: Option<ServerApi<'static>>,
     /// How application connections authenticate; `None` is no authentication.
     pub login: Option<Login>,
     /// The number of the client and of its topology; unique in the process. It is the upper half of

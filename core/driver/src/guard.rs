@@ -227,6 +227,16 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
+    /// Gives up the borrow of the client core until [`Parked::resume`]. `None` if the guard has no
+    /// usable connection, or a reply is outstanding: it is dropped then.
+    pub fn park(mut self) -> Option<Parked<R>> {
+        if self.broken.is_some() || !self.connection.as_ref().is_some_and(|connection| connection.is_idle()) {
+            return None;
+        }
+        let lease = self.lease.take()?;
+        Some(Parked { server: self.server.clone(), lease, connection: self.connection.take() })
+    }
+
     /// Sets the deadline of operations; `None` is no deadline.
     pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
@@ -291,6 +301,32 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
             .field("server", &self.server.address())
             .field("connection_id", &self.connection_id())
             .finish_non_exhaustive()
+    }
+}
+
+/// A connection that is checked out, without the borrow of its client core, for an owner that keeps
+/// the client core alive in another way. If it is dropped, its place in the pool is lost.
+#[must_use = "only `resume` returns the connection to its pool"]
+pub struct Parked<R: Runtime> {
+    server: R::ServerHandle,
+    lease: Lease,
+    connection: Option<Held<R>>,
+}
+
+impl<R: Runtime> Parked<R> {
+    /// Returns the guard again.
+    ///
+    /// - `core`: the client core of the guard.
+    /// - `deadline`: of the operations under the guard.
+    pub fn resume(self, core: &ClientCore<R>, deadline: Option<Instant>) -> Guard<'_, R> {
+        let Self { server, lease, connection } = self;
+        Guard { core, server, lease: Some(lease), connection, broken: None, deadline }
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Parked<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parked").field("server", &self.server.address()).finish_non_exhaustive()
     }
 }
 

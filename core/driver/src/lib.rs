@@ -100,7 +100,7 @@ pub use event::{EventKinds, EventRef, Publish};
 #[cfg(feature = "std")]
 pub use fork::ForkGuard;
 pub use fork::ForkReset;
-pub use guard::{CheckingOut, Guard};
+pub use guard::{CheckingOut, Guard, Parked};
 pub use login::{Login, LoginFailure, LoginReport};
 pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy, overload_pause};
 pub use read_preference::append_read_preference;

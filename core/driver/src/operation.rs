@@ -261,7 +261,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             if self.pause_until.is_some() {
-                self.core.sleep_until(self.pause_until.take()).await;
+                self.pause().await;
             }
             let request = SelectionRequest { criteria: self.criteria, deprioritized: &self.deprioritized };
             let limit = self.core.check_out_limit(self.deadline);
@@ -274,6 +274,26 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
                 Ok(guard) => return Ok(guard),
                 Err(error) => self.failed(error.into())?,
             }
+        }
+    }
+
+    /// Returns a connection to this server for the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// No connection was available. The error must be passed to [`Attempts::failed_and`].
+    pub async fn next_on(&mut self, server: R::ServerHandle) -> Result<Guard<'a, R>, E> {
+        self.pause().await;
+        self.server = Some(server.id());
+        let limit = self.core.check_out_limit(self.deadline);
+        Ok(self.core.check_out_of(server, limit, self.deadline).await?)
+    }
+
+    /// Waits until the next attempt may begin. [`Attempts::next`] and [`Attempts::next_on`] do it
+    /// too.
+    pub async fn pause(&mut self) {
+        if let Some(until) = self.pause_until.take() {
+            self.core.sleep_until(Some(until)).await;
         }
     }
 

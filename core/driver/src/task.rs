@@ -154,7 +154,8 @@ impl<R: Runtime> ClientCore<R> {
             }
             MonitorAction::SendHello { conn, hello } => match connection {
                 Some(connected) => {
-                    let first = HandshakeHello::new(&self.config().metadata);
+                    let mut first = HandshakeHello::new(&self.config().metadata);
+                    first.server_api = self.config().server_api;
                     let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
                     let answered = match sent {
                         Ok(()) => self.receive_hello(connected, server, conn).await,
@@ -309,6 +310,7 @@ impl<R: Runtime> ClientCore<R> {
             }
         };
         let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.server_api = self.config().server_api;
         hello.compressors = self.config().compressors.available();
         connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
         hello.load_balanced = self.config().pool.options().load_balanced;

@@ -503,6 +503,7 @@ where
         zlib_compression_level: None,
         drain_timeout: DRAIN_TIMEOUT,
         metadata: ClientMetadata::new(&metadata).unwrap(),
+        server_api: None,
         login: None,
         client: 0,
     };

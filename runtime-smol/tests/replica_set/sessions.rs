@@ -2,7 +2,10 @@
 
 use super::support::{client, insert, known, options, ping, refused, run, sent, still_set};
 use bson::{Bson, Document, doc};
-use poolhouse_smol::{Client, ClientSessionOptions, CommandOptions, Error, ReadMode, ReadPreference};
+use poolhouse_smol::{
+    Client, ClientSessionOptions, CommandOptions, Cursor, Error, ReadMode, ReadPreference, ServerApi,
+    TransactionOptions,
+};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Received};
 
@@ -186,6 +189,38 @@ fn servers_without_sessions_and_standalone_servers_get_no_fields_for_them() {
             let outcome = session.run_command("db", doc! { "ping": 1 }).await;
             assert_eq!(matches!(outcome, Err(Error::Session(_))), !has_session, "{outcome:?}");
             client.close().await;
+        }
+    });
+}
+
+/// By monitors, handshakes, operations, cursors and the end of sessions.
+#[test]
+#[doc(alias = "O12")]
+fn every_command_has_the_version_of_the_stable_api() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()).server_api(ServerApi::V1.strict(true)));
+        known(&client, &set).await;
+        for _ in 0..2 {
+            insert(&client, CommandOptions::new()).await.expect("a reply");
+        }
+        let cursor = client.database("db").run_cursor_command(doc! { "find": "c", "batchSize": 1 }).await;
+        let mut cursor: Cursor = cursor.expect("a cursor");
+        while cursor.next_raw().await.expect("a document").is_some() {}
+        let mut session = client.start_session(ClientSessionOptions::new());
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        session.run_command("db", doc! { "insert": "c", "documents": [{}] }).await.expect("a reply");
+        session.commit_transaction().await.expect("it is committed");
+        drop(session);
+        client.close().await;
+        let log = primary.log();
+        for name in ["hello", "insert", "find", "getMore", "commitTransaction", "endSessions"] {
+            assert!(log.iter().any(|received| received.name == name), "{name}");
+        }
+        for received in &log {
+            assert_eq!(body(received).get_str("apiVersion").ok(), Some("1"), "{received:?}");
+            assert_eq!(body(received).get_bool("apiStrict").ok(), Some(true), "{received:?}");
         }
     });
 }

@@ -38,6 +38,7 @@ mod shared;
 mod state;
 mod store;
 mod thread;
+mod transactions;
 #[doc(hidden)]
 pub mod wire;
 

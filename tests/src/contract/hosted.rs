@@ -5,6 +5,7 @@ mod dropping;
 mod ending;
 mod mux;
 mod panics;
+mod transactions;
 
 use super::{Client, Limits, PLANNED_PANIC, Shape, Subject, Witness};
 use crate::suite::Suite;
@@ -35,6 +36,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = panics::add::<P>(suite);
     let suite = ending::add::<P>(suite);
     let suite = crowd::add::<P>(suite);
+    let suite = transactions::add::<P>(suite);
     // Multiplexed pools have no separate path for a client without a subscriber.
     if super::is_unobserved() { suite } else { mux::add::<P>(suite) }
 }

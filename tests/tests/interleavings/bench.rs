@@ -409,6 +409,7 @@ impl Client {
             zlib_compression_level: None,
             drain_timeout: Duration::ZERO,
             metadata: ClientMetadata::new(&metadata).expect("short"),
+            server_api: None,
             login: None,
             client: 0,
         };

@@ -1,7 +1,9 @@
-//! Sessions, cursors and retryable writes on genuine servers.
+//! Sessions, transactions, cursors and retryable writes on genuine servers.
 
-use crate::runtime::{Client, ClientOptions, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error};
-use crate::runtime::{ReadMode, ReadPreference};
+use crate::runtime::{
+    Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode,
+    ReadPreference, SessionCursor, TransactionOptions, W,
+};
 use bson::{Document, doc};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
 
@@ -137,5 +139,133 @@ pub(super) async fn sessions_and_retries_on_a_set() -> Outcome {
     let after = sessions(set.member(primary))?;
     println!("{before} sessions, and {after} after the close of the client");
     assert!(after < before, "{after} of {before} sessions are left");
+    Ok(())
+}
+
+/// The number of documents of a collection that have been committed. The command `count` also counts
+/// those of open transactions.
+async fn committed(client: &Client, name: &str) -> Result<i32, Box<dyn core::error::Error>> {
+    let majority = doc! { "level": "majority" };
+    let find = doc! { "find": name, "batchSize": 1_000, "readConcern": majority };
+    let batch = client.run_command("db", find).await?;
+    Ok(i32::try_from(batch.get_document("cursor")?.get_array("firstBatch")?.len())?)
+}
+
+/// Adds 1 to the balance of the one account.
+async fn increment(session: &mut ClientSession) -> Result<(), Error> {
+    let account = session.run_command("db", doc! { "find": "account" }).await?;
+    let batch = account.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let balance = batch.ok().and_then(|batch| batch.first()?.as_document()?.get_i32("balance").ok());
+    // Written as read, so that lost updates would be seen.
+    let set = doc! { "$set": { "balance": balance.unwrap_or(-1_000) + 1 } };
+    let update = doc! { "update": "account", "updates": [{ "q": {}, "u": set }] };
+    session.run_command("db", update).await.map(drop)
+}
+
+pub(super) async fn transactions_on_a_set() -> Outcome {
+    let set = MongodReplicaSet::start_with(of_three(MongodOptions::default()))?;
+    let primary = set.wait_for_primary(SETTLING)?;
+    let mut options = ClientOptions::parse(&set.uri())?;
+    options.timeout = Some(PATIENCE);
+    options.app_name = Some("transactions".to_owned());
+    options.write_concern.w = Some(W::Name("majority".to_owned()));
+    let client = Client::with_options(options)?;
+    fill(&client).await?;
+    client.run_command("db", doc! { "create": "t", "writeConcern": { "w": "majority" } }).await?;
+    let insert = || doc! { "insert": "t", "documents": [{}] };
+
+    // Isolation and atomicity.
+    let mut session = client.start_session(ClientSessionOptions::new());
+    session.start_transaction(TransactionOptions::new().read_concern_level("snapshot"))?;
+    for _ in 0..3 {
+        session.run_command("db", insert()).await?;
+    }
+    assert_eq!(committed(&client, "t").await?, 0);
+    session.commit_transaction().await?;
+    assert_eq!(committed(&client, "t").await?, 3);
+    session.commit_transaction().await?;
+    session.start_transaction(TransactionOptions::new())?;
+    session.run_command("db", insert()).await?;
+    session.abort_transaction().await?;
+    assert_eq!(committed(&client, "t").await?, 3);
+    // The server would refuse a write concern in the command, and a transaction that is started twice.
+    let find = doc! { "find": "c", "batchSize": 100 };
+    session.start_transaction(TransactionOptions::new().max_commit_time(PATIENCE))?;
+    session.run_command("db", insert()).await?;
+    let further = CursorOptions::new().batch_size(100);
+    let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", find, CommandOptions::new(), further).await?;
+    let mut count = 0;
+    while cursor.next_raw().await?.is_some() {
+        count += 1;
+    }
+    assert_eq!(count, DOCUMENTS);
+    drop(cursor);
+    session.commit_transaction().await?;
+    assert_eq!(committed(&client, "t").await?, 4);
+
+    // Each fault would lose the transaction without a retry, or execute it twice.
+    let faults = [
+        doc! { "failCommands": ["commitTransaction"], "closeConnection": true },
+        doc! { "failCommands": ["commitTransaction"], "errorCode": 91, "errorLabels": ["RetryableWriteError"] },
+        doc! { "failCommands": ["commitTransaction"], "errorCode": 251, "errorLabels": ["TransientTransactionError"] },
+        doc! { "failCommands": ["commitTransaction"], "writeConcernError": { "code": 64, "errmsg": "late" } },
+        doc! { "failCommands": ["insert"], "errorCode": 112, "errorLabels": ["TransientTransactionError"] },
+        doc! { "failCommands": ["insert"], "closeConnection": true },
+    ];
+    let mut expected = committed(&client, "t").await?;
+    for mut data in faults {
+        data.insert("appName", "transactions");
+        let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        set.member(primary).run_command(point.clone())?;
+        let work = async |session: &mut ClientSession| session.run_command("db", insert()).await.map(drop);
+        let outcome = session.with_transaction(TransactionOptions::new(), work).await;
+        outcome.map_err(|error| format!("{point}: {error:?}"))?;
+        expected += 1;
+        assert_eq!(committed(&client, "t").await?, expected, "{point}");
+        set.member(primary).run_command(doc! { "configureFailPoint": "failCommand", "mode": "off" })?;
+    }
+
+    // Transactions that conflict: no update is lost.
+    let account = doc! { "insert": "account", "documents": [{ "balance": 0 }] };
+    client.run_command("db", account).await?;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let client = client.clone();
+            crate::runtime::spawn(async move {
+                let mut session = client.start_session(ClientSessionOptions::new());
+                for _ in 0..10 {
+                    session.with_transaction(TransactionOptions::new(), increment).await?;
+                }
+                Ok::<_, Error>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    let found = client.run_command("db", doc! { "find": "account" }).await?;
+    let balance = found.get_document("cursor")?.get_array("firstBatch")?[0].as_document().ok_or("an account")?;
+    assert_eq!(balance.get_i32("balance")?, 80);
+
+    // A session that is dropped releases its locks.
+    session.start_transaction(TransactionOptions::new())?;
+    increment(&mut session).await?;
+    drop(session);
+    client.start_session(ClientSessionOptions::new()).with_transaction(TransactionOptions::new(), increment).await?;
+
+    // All reads of a snapshot session see the same data.
+    let before = committed(&client, "t").await?;
+    let mut snapshot = client.start_session(ClientSessionOptions::new().snapshot(true));
+    let read = || doc! { "aggregate": "t", "pipeline": [{ "$count": "n" }], "cursor": {} };
+    for _ in 0..3 {
+        let found = snapshot.run_command("db", read()).await?;
+        let batch = found.get_document("cursor")?.get_array("firstBatch")?;
+        assert_eq!(batch[0].as_document().ok_or("a count")?.get_i32("n")?, before);
+        client
+            .run_command("db", doc! { "insert": "t", "documents": [{}], "writeConcern": { "w": "majority" } })
+            .await?;
+    }
+    drop(snapshot);
+    client.close().await;
     Ok(())
 }

@@ -61,6 +61,7 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
         .case("cursor_is_read_in_batches", || run(sessions::cursor_is_read_in_batches()))
         .case("sessions_and_retries_on_a_set", || run(sessions::sessions_and_retries_on_a_set()))
+        .case("transactions_on_a_set", || run(sessions::transactions_on_a_set()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
     let suite = suite.case("set_with_tls_and_users_survives_faults", || {
         watch::program().and_then(|_| run(tls_users::survives_faults()))

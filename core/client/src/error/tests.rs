@@ -1,4 +1,5 @@
 use super::*;
+use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 use poolhouse_core::Instant;
@@ -268,4 +269,20 @@ fn only_a_refused_command_is_an_overload() {
         error.labels = labels.map(String::from).to_vec();
     }
     assert!(error.is_overload());
+}
+
+#[test]
+fn label_of_a_transaction_is_added_once_and_changes_nothing_else() {
+    let transient = Labels::TRANSIENT_TRANSACTION_ERROR;
+    let name = "TransientTransactionError";
+    let error = Error::from(OperationError::Timeout).with_label(transient);
+    assert!(matches!(&error, Error::Transaction(_)) && error.has_label(name) && error.is_timeout());
+    assert_eq!(error.to_string(), OperationError::Timeout.to_string());
+    let Error::Command(twice) = refused(112).with_label(transient).with_label(transient) else { panic!("a command") };
+    assert_eq!(twice.labels, [name]);
+    let unknown = establishing(Cause::Network).with_label(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT);
+    assert!(unknown.check_out().is_some() && unknown.is_retryable() && !unknown.has_label(name));
+    assert!(root(&unknown).is::<Cause>());
+    assert!(matches!(refused(1).with_label(Labels::NONE), Error::Command(error) if error.labels.is_empty()));
+    assert!(matches!(Error::Session("s").with_label(transient), Error::Session(_)));
 }

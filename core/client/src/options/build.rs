@@ -15,6 +15,7 @@ use poolhouse_auth::OwnedCredential;
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_uri::Compressor;
 use poolhouse_uri::dns::Resolver;
+use poolhouse_wire::hello::ServerApi;
 
 impl ClientOptions {
     /// Adds a seed server to that of [`ClientOptions::new`]: `host`, `host:port`, `[ipv6]:port`, or
@@ -84,6 +85,13 @@ impl ClientOptions {
     #[must_use]
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = Some(name.into());
+        self
+    }
+
+    /// Sets the version of the Stable API: `ServerApi::V1.strict(true)`.
+    #[must_use]
+    pub fn server_api(mut self, api: ServerApi<'static>) -> Self {
+        self.server_api = Some(api);
         self
     }
 

@@ -45,6 +45,8 @@ pub struct CommandShape<'a> {
     pub takes_cluster_time: bool,
     /// The `readConcern` of the command.
     pub read_concern: Option<RawDocument<'a>>,
+    /// Whether the command has `writeConcern`.
+    pub has_write_concern: bool,
 }
 
 impl<'a> CommandShape<'a> {
@@ -65,6 +67,7 @@ impl<'a> CommandShape<'a> {
             has_cluster_time: false,
             takes_cluster_time: false,
             read_concern: None,
+            has_write_concern: false,
         };
         let (mut is_single, mut is_acknowledged, mut writes_output) = (true, true, false);
         for element in command {
@@ -78,7 +81,10 @@ impl<'a> CommandShape<'a> {
                 ("autocommit", _) => shape.in_transaction = true,
                 ("$clusterTime", _) => shape.has_cluster_time = true,
                 ("readConcern", RawValue::Document(concern)) => shape.read_concern = Some(concern),
-                ("writeConcern", RawValue::Document(concern)) => is_acknowledged = !is_zero(concern, "w"),
+                ("writeConcern", RawValue::Document(concern)) => {
+                    shape.has_write_concern = true;
+                    is_acknowledged = !is_zero(concern, "w");
+                }
                 ("updates" | "ops", RawValue::Array(statements)) => {
                     is_single &= documents(statements).all(|statement| !is_true(statement, "multi"));
                 }

@@ -20,7 +20,24 @@ pub struct ServerApi<'a> {
     pub deprecation_errors: Option<bool>,
 }
 
+impl ServerApi<'static> {
+    /// Version 1.
+    pub const V1: Self = Self { version: "1", strict: None, deprecation_errors: None };
+}
+
 impl ServerApi<'_> {
+    /// Sets whether servers refuse commands that are not part of the version.
+    #[must_use]
+    pub const fn strict(self, strict: bool) -> Self {
+        Self { strict: Some(strict), ..self }
+    }
+
+    /// Sets whether servers refuse commands that are deprecated in the version.
+    #[must_use]
+    pub const fn deprecation_errors(self, errors: bool) -> Self {
+        Self { deprecation_errors: Some(errors), ..self }
+    }
+
     /// Appends its fields to a command.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::errors::{CommandError, whole};
 use super::fail_point::{FAIL_COMMAND, FailPoint};
 use super::shared::Inner;
 use super::state::{Greeting, Role, hello_reply};
+use super::transactions::is_in_transaction;
 use super::wire::{EXHAUST_ALLOWED, Form, Message};
 
 /// Longest `client` document and application name that a handshake may carry, bytes.
@@ -95,8 +96,43 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         }
         return hello(inner, connection, name, body);
     }
+    let is_end = matches!(name, "commitTransaction" | "abortTransaction");
+    if !is_end {
+        inner.store.begin_in_transaction(body)?;
+    }
+    let outcome = reply_to(inner, connection, name, body);
+    if outcome.is_err() && !is_end {
+        inner.store.fail_in_transaction(body);
+    }
+    let mut reply = outcome?;
+    if inner.state.role == Role::Mongos && is_in_transaction(body) {
+        reply.insert("recoveryToken", doc! { "recoveryShardId": "shard0" });
+    }
+    if let Some((seconds, increment)) = inner.state.cluster_time {
+        let time = Timestamp { time: seconds, increment };
+        let signature = doc! { "hash": Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 20] }), "keyId": 1_i64 };
+        reply.insert("$clusterTime", doc! { "clusterTime": time, "signature": signature });
+        reply.insert("operationTime", time);
+        add_snapshot_time(&mut reply, body, time);
+    }
+    Ok(Outcome::Reply(reply))
+}
+
+/// Adds the time of a snapshot read to its reply.
+fn add_snapshot_time(reply: &mut Document, body: &Document, time: Timestamp) {
+    let Ok(concern) = body.get_document("readConcern") else { return };
+    if concern.get_str("level").is_ok_and(|level| level == "snapshot") && !body.contains_key("autocommit") {
+        let time = concern.get_timestamp("atClusterTime").unwrap_or(time);
+        if let Ok(cursor) = reply.get_document_mut("cursor") {
+            cursor.insert("atClusterTime", time);
+        }
+    }
+}
+
+/// Returns the reply to a command other than hello.
+fn reply_to(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Result<Document, CommandError> {
     let db = body.get_str("$db").unwrap_or_default();
-    let mut reply = match name {
+    let reply = match name {
         "saslStart" => {
             let random = [inner.entropy(), inner.entropy(), inner.entropy()];
             inner.auth.start(connection, db, body, random)?
@@ -129,6 +165,13 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         }
         "getMore" => inner.store.get_more(body)?,
         "killCursors" => inner.store.kill_cursors(body)?,
+        "commitTransaction" | "abortTransaction" => {
+            check_write(inner, body)?;
+            match name {
+                "commitTransaction" => inner.store.commit_transaction(body)?,
+                _ => inner.store.abort_transaction(body)?,
+            }
+        }
         "drop" => {
             check_write(inner, body)?;
             inner.store.drop_collection(body)?
@@ -139,13 +182,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         }
         _ => return Err(CommandError::new(59, format!("no such command: '{name}'"))),
     };
-    if let Some((seconds, increment)) = inner.state.cluster_time {
-        let time = Timestamp { time: seconds, increment };
-        let signature = doc! { "hash": Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 20] }), "keyId": 1_i64 };
-        reply.insert("$clusterTime", doc! { "clusterTime": time, "signature": signature });
-        reply.insert("operationTime", time);
-    }
-    Ok(Outcome::Reply(reply))
+    Ok(reply)
 }
 
 fn run_legacy(inner: &mut Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {

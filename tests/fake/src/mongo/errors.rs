@@ -76,6 +76,7 @@ pub fn code_name(code: i32) -> String {
         73 => "InvalidNamespace",
         89 => "NetworkTimeout",
         91 => "ShutdownInProgress",
+        79 => "UnknownReplWriteConcern",
         100 => "UnsatisfiableWriteConcern",
         112 => "WriteConflict",
         133 => "FailedToSatisfyReadPreference",

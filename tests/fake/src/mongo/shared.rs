@@ -346,7 +346,8 @@ impl Inner {
     /// later label the errors of writes with a transaction number that can be retried.
     pub(crate) fn refusal(&self, mut error: CommandError, command: &Document) -> Document {
         let labels = self.state.role.is_replicated() && self.state.topology_version;
-        let write = command.contains_key("txnNumber") && !command.contains_key("autocommit");
+        let is_end = ["commitTransaction", "abortTransaction"].iter().any(|name| command.contains_key(name));
+        let write = command.contains_key("txnNumber") && (is_end || !command.contains_key("autocommit"));
         if labels && write && is_retryable_write(error.code) && error.labels.is_none() {
             error.labels = Some(vec!["RetryableWriteError".to_owned()]);
         }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 
 use super::errors::{CommandError, number, whole};
+use super::transactions::{Transactions, is_in_transaction};
 
 const CURSORS_MAX: usize = 1024;
 /// Number of sessions whose last write is kept.
@@ -75,6 +76,7 @@ struct Data {
     written: DateTime,
     /// The last write with a transaction number of each session, with its reply.
     numbered: BTreeMap<Vec<u8>, (i64, Document)>,
+    transactions: Transactions,
 }
 
 /// Collections that can be shared by several servers.
@@ -89,6 +91,7 @@ impl Documents {
             bytes_max,
             written: DateTime::now(),
             numbered: BTreeMap::new(),
+            transactions: Transactions::default(),
         };
         Self(Arc::new(Mutex::new(data)))
     }
@@ -160,6 +163,29 @@ impl Store {
         Ok(reply)
     }
 
+    /// Checks the fields of a transaction, and starts it.
+    pub(crate) fn begin_in_transaction(&self, command: &Document) -> Result<(), CommandError> {
+        self.documents.lock().transactions.begin(command)
+    }
+
+    /// Records that a command of a transaction has failed.
+    pub(crate) fn fail_in_transaction(&self, command: &Document) {
+        self.documents.lock().transactions.fail(command);
+    }
+
+    pub(crate) fn commit_transaction(&self, command: &Document) -> Result<Document, CommandError> {
+        let mut data = self.documents.lock();
+        for (namespace, document) in data.transactions.commit(command)? {
+            data.insert_one(&namespace, document)?;
+        }
+        Ok(doc! { "ok": 1.0 })
+    }
+
+    pub(crate) fn abort_transaction(&self, command: &Document) -> Result<Document, CommandError> {
+        self.documents.lock().transactions.abort(command)?;
+        Ok(doc! { "ok": 1.0 })
+    }
+
     pub(crate) fn insert(&self, command: &Document, batch_count_max: i32) -> Result<Document, CommandError> {
         let namespace = namespace(command, "insert")?;
         let documents = command
@@ -175,8 +201,13 @@ impl Store {
         let mut inserted = 0_i32;
         let mut failures = Vec::new();
         let mut data = self.documents.lock();
+        let in_transaction = is_in_transaction(command);
+        let mut pending = Vec::new();
         for (index, document) in documents.iter().enumerate() {
             let outcome = match document.as_document() {
+                Some(document) if in_transaction => data.check_id(&namespace, document).map(|()| {
+                    pending.push((namespace.clone(), document.clone()));
+                }),
                 Some(document) => data.insert_one(&namespace, document.clone()),
                 None => return Err(CommandError::new(14, "documents must be objects")),
             };
@@ -195,6 +226,11 @@ impl Store {
                     }
                 }
             }
+        }
+        if in_transaction && failures.is_empty() {
+            data.transactions.insert(command, pending)?;
+        } else if in_transaction {
+            data.transactions.fail(command);
         }
         let mut reply = doc! { "n": inserted };
         if !failures.is_empty() {
@@ -346,16 +382,23 @@ impl Data {
         if self.bytes + size > self.bytes_max {
             return Err(CommandError::new(14031, "the store of the fake server is full"));
         }
+        self.check_id(namespace, &document)?;
         let collection = self.collections.entry(namespace.to_owned()).or_default();
-        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-        if !collection.ids.insert(id_key(&id)) {
+        collection.ids.insert(id_key(document.get("_id").unwrap_or(&Bson::Null)));
+        self.bytes += size;
+        self.written = DateTime::now();
+        collection.documents.push(document);
+        Ok(())
+    }
+
+    /// Checks that no document has the id of this one.
+    fn check_id(&self, namespace: &str, document: &Document) -> Result<(), CommandError> {
+        let Some(id) = document.get("_id") else { return Ok(()) };
+        if self.collections.get(namespace).is_some_and(|collection| collection.ids.contains(&id_key(id))) {
             let message =
                 format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
             return Err(CommandError::new(11000, message));
         }
-        self.bytes += size;
-        self.written = DateTime::now();
-        collection.documents.push(document);
         Ok(())
     }
 

@@ -1,0 +1,534 @@
+//! Transactions of a [`ClientSession`].
+//!
+//! Read first: Transactions, "ClientSession changes", "Sharded Transactions"; Convenient API for
+//! Transactions, "Sequence of Actions".
+
+use super::connection::{self, Parts};
+use super::session::{Additions, SessionState};
+use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+use poolhouse_core::pool::Pinned;
+use poolhouse_core::session::transaction::{
+    TRANSACTION_RETRY_TIMEOUT, TransactionFailure, TransactionMisuse, TransactionRole, TransactionState,
+    transaction_pause,
+};
+use poolhouse_core::{Instant, ServerType};
+use poolhouse_driver::{Attempts, BaseRuntime as _, Guard, OperationError, Parked, RetryPolicy, Runtime};
+use poolhouse_uri::W;
+use poolhouse_wire::bson::DocumentWriter;
+use poolhouse_wire::{EncodeError, Labels};
+
+/// `wtimeout` of a repeated commit without one, in milliseconds.
+///
+/// Source: Transactions, "writeConcern for commitTransaction attempts".
+const REPEATED_COMMIT_TIMEOUT_MS: i64 = 10_000;
+
+/// The options of a transaction.
+///
+/// All reads of a transaction run on the primary, the only read preference that servers allow.
+///
+/// Source: Transactions, "TransactionOptions".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransactionOptions {
+    /// The level of the read concern: `local`, `majority` or `snapshot`; `None` is that of
+    /// [`ClientOptions::read_concern_level`](super::ClientOptions#structfield.read_concern_level),
+    /// or else that of the server.
+    pub read_concern_level: Option<String>,
+    /// The write concern of the commit; `None` is that of
+    /// [`ClientOptions::write_concern`](super::ClientOptions#structfield.write_concern), or else that
+    /// of the server. It must require an acknowledgement.
+    pub write_concern: Option<WriteConcern>,
+    /// `maxTimeMS` of the commit: how long the server may work on it; `None` is no limit.
+    pub max_commit_time: Option<Duration>,
+}
+
+impl TransactionOptions {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { read_concern_level: None, write_concern: None, max_commit_time: None }
+    }
+
+    /// See [`read_concern_level`](#structfield.read_concern_level).
+    #[must_use]
+    pub fn read_concern_level(self, level: impl Into<String>) -> Self {
+        Self { read_concern_level: Some(level.into()), ..self }
+    }
+
+    /// See [`write_concern`](#structfield.write_concern).
+    #[must_use]
+    pub fn write_concern(self, concern: WriteConcern) -> Self {
+        Self { write_concern: Some(concern), ..self }
+    }
+
+    /// See [`max_commit_time`](#structfield.max_commit_time).
+    #[must_use]
+    pub fn max_commit_time(self, time: Duration) -> Self {
+        Self { max_commit_time: Some(time), ..self }
+    }
+}
+
+/// The router or connection of all commands of a transaction in a sharded cluster.
+pub(super) enum Pin<P: Platform> {
+    /// The router.
+    Router(<Net<P> as Runtime>::ServerHandle),
+    /// The connection behind a load balancer.
+    Connection(PinnedConnection<P>),
+}
+
+/// A connection that stays checked out between commands. Dropping it returns it to its pool.
+pub(super) struct PinnedConnection<P: Platform> {
+    client: Client<P>,
+    parked: Option<Parked<Net<P>>>,
+}
+
+impl<P: Platform> PinnedConnection<P> {
+    /// Returns `None` if the connection cannot be used any more: it is returned to its pool then.
+    pub(super) fn new(client: &Client<P>, mut guard: Guard<'_, Net<P>>, pinned: Pinned) -> Option<Self> {
+        guard.pin(pinned);
+        Some(Self { parked: Some(guard.park()?), client: client.clone() })
+    }
+
+    pub(super) fn resume<'c>(mut self, client: &'c Client<P>, deadline: Option<Instant>) -> Option<Guard<'c, Net<P>>> {
+        Some(self.parked.take()?.resume(&client.inner.core, deadline))
+    }
+}
+
+impl<P: Platform> Drop for PinnedConnection<P> {
+    fn drop(&mut self) {
+        if let Some(parked) = self.parked.take() {
+            drop(parked.resume(&self.client.inner.core, None));
+        }
+    }
+}
+
+impl<P: Platform> SessionState<P> {
+    /// Whether commands belong to a transaction.
+    pub(super) fn in_transaction(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.transaction.is_open())
+    }
+
+    /// Returns the end of the time limit for the open transaction as a whole.
+    pub(super) fn transaction_deadline(&self) -> Option<Instant> {
+        self.own.as_ref().filter(|own| own.transaction.is_open())?.transaction_deadline
+    }
+
+    /// Returns what the next command of the transaction must use. A router stays pinned, unless the
+    /// transaction was aborted.
+    fn take_pin(&mut self) -> Option<Pin<P>> {
+        let transaction = &mut self.own.as_mut()?.transaction;
+        let pin = transaction.take_pin()?;
+        if let Pin::Router(server) = &pin {
+            transaction.pin(Pin::Router(server.clone()));
+        }
+        Some(pin)
+    }
+
+    /// Returns the connection behind a load balancer that the transaction is pinned to.
+    pub(super) fn take_connection<'c>(
+        &mut self,
+        client: &'c Client<P>,
+        deadline: Option<Instant>,
+    ) -> Option<Guard<'c, Net<P>>> {
+        match self.take_pin()? {
+            Pin::Connection(connection) => connection.resume(client, deadline),
+            Pin::Router(_) => None,
+        }
+    }
+
+    /// Returns a connection to its pool. Behind a load balancer, the transaction keeps it.
+    pub(super) fn keep(&mut self, client: &Client<P>, guard: Guard<'_, Net<P>>) {
+        let Some(own) = &mut self.own else { return };
+        let state = own.transaction.state();
+        let is_kept = matches!(state, TransactionState::InProgress | TransactionState::Committed { is_empty: false });
+        if is_kept && guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer) {
+            if let Some(connection) = PinnedConnection::new(client, guard, Pinned::Transaction) {
+                own.transaction.pin(Pin::Connection(connection));
+            }
+        }
+    }
+
+    /// Records the error of an attempt that may be followed by another one.
+    pub(super) fn handle_attempt_failed(&mut self, error: &Error, additions: &Additions) {
+        let Some(own) = &mut self.own else { return };
+        if additions.role == Some(TransactionRole::First) && (error.is_retryable() || error.is_overload()) {
+            own.transaction.handle_first_refused();
+        }
+    }
+
+    /// Adds the label of a failed command of the transaction to its error, and records the error.
+    pub(super) fn failed(&mut self, error: Error) -> Error {
+        if self.in_transaction() { self.labelled(error, false, false) } else { error }
+    }
+
+    /// - `is_commit`: whether the command was the commit.
+    /// - `is_retryable`: whether it may be repeated after this error.
+    fn labelled(&mut self, error: Error, is_commit: bool, is_retryable: bool) -> Error {
+        let Some(own) = &mut self.own else { return error };
+        let failure = match &error {
+            Error::Operation(error) if is_unanswered(error) => Some(TransactionFailure::NoReply),
+            Error::Command(error) => Some(TransactionFailure::Command { code: error.code, is_retryable }),
+            Error::Write(error) if error.index.is_none() => Some(TransactionFailure::WriteConcern { code: error.code }),
+            Error::Operation(_)
+            | Error::Transaction(_)
+            | Error::Write(_)
+            | Error::Setup(_)
+            | Error::Session(_)
+            | Error::Cursor(_)
+            | Error::Bson(_) => None,
+        };
+        let error = error.with_label(failure.map_or(Labels::NONE, |failure| failure.label(is_commit)));
+        let known = [Labels::TRANSIENT_TRANSACTION_ERROR, Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT];
+        let has = |label: &Labels| label.names().all(|name| error.has_label(name));
+        own.transaction.handle_error(known.into_iter().filter(has).fold(Labels::NONE, Labels::union));
+        error
+    }
+
+    /// Writes the command that ends the transaction. Returns whether a commit is repeated.
+    fn end_command(&mut self, is_commit: bool) -> Result<(Vec<u8>, bool), Error> {
+        let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        let is_repeated = is_commit && own.transaction.send_commit();
+        let options = &own.transaction_options;
+        let mut command = Vec::new();
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
+            write_concern(body, options.write_concern.as_ref(), is_repeated)?;
+            if let Some(time) = options.max_commit_time.filter(|_| is_commit) {
+                body.int64("maxTimeMS", millis(time))?;
+            }
+            let token = own.transaction.recovery_token();
+            token.map_or(Ok(()), |token| body.raw_document("recoveryToken", token).map(drop))
+        };
+        DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
+        Ok((command, is_repeated))
+    }
+}
+
+/// Writes the write concern of the end of a transaction.
+fn write_concern(
+    body: &mut DocumentWriter<'_, Vec<u8>>,
+    concern: Option<&WriteConcern>,
+    is_repeated: bool,
+) -> Result<(), EncodeError> {
+    let default = WriteConcern::default();
+    let concern = concern.unwrap_or(&default);
+    if *concern == default && !is_repeated {
+        return Ok(());
+    }
+    let write = |document: &mut DocumentWriter<'_, Vec<u8>>| -> Result<(), EncodeError> {
+        match &concern.w {
+            _ if is_repeated => document.str("w", "majority").map(drop)?,
+            Some(W::Nodes(count)) => document.int64("w", (*count).into()).map(drop)?,
+            Some(W::Name(name)) => document.str("w", name).map(drop)?,
+            None => {}
+        }
+        if let Some(journal) = concern.journal {
+            document.boolean("j", journal)?;
+        }
+        let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
+        let timeout_ms = concern.w_timeout.map(millis).or(default_ms);
+        timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
+    };
+    body.document("writeConcern", write).map(drop)
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+const fn misuse(error: TransactionMisuse) -> Error {
+    Error::Session(error.text())
+}
+
+/// Whether no reply was received, for a reason of the network or of the deployment.
+const fn is_unanswered(error: &OperationError) -> bool {
+    matches!(error, OperationError::ServerSelection(_) | OperationError::CheckOut(_))
+        || error.connection_cause().is_some()
+        || error.is_retryable()
+}
+
+impl<P: Platform> Client<P> {
+    /// Returns a connection for the next attempt of a command in a session: that to which its
+    /// transaction is pinned, or any.
+    ///
+    /// - `is_end`: whether the command ends the transaction. Then another attempt may use another
+    ///   router.
+    pub(super) async fn next_in<'c>(
+        &'c self,
+        session: &mut SessionState<P>,
+        attempts: &mut Attempts<'c, Net<P>, Error>,
+        deadline: Option<Instant>,
+        is_end: bool,
+    ) -> Result<Guard<'c, Net<P>>, Error> {
+        loop {
+            let server = match session.take_pin() {
+                None => return attempts.next().await,
+                Some(Pin::Connection(connection)) => {
+                    attempts.pause().await;
+                    match connection.resume(self, deadline) {
+                        Some(guard) => return Ok(guard),
+                        None => continue,
+                    }
+                }
+                Some(Pin::Router(server)) => server,
+            };
+            let error = match attempts.next_on(server).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) => error,
+            };
+            let is_repeatable = is_end && attempts.is_transient(&error);
+            attempts.failed_and(error, is_repeatable)?;
+            if let Some(own) = session.own.as_mut().filter(|_| is_end) {
+                own.transaction.take_pin();
+            }
+        }
+    }
+
+    /// Sends the command that ends the transaction of a session.
+    ///
+    /// Source: Transactions, "commitTransaction", "abortTransaction".
+    async fn end_transaction(
+        &self,
+        session: &mut SessionState<P>,
+        is_commit: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let options = self.options();
+        let policy = RetryPolicy {
+            enabled: true,
+            idempotent: false,
+            max_adaptive_retries: options.max_adaptive_retries,
+            enable_overload_retargeting: options.enable_overload_retargeting,
+        };
+        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
+        loop {
+            let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
+                Ok(guard) => guard,
+                Err(error) => return Err(session.labelled(error, is_commit, false)),
+            };
+            if self.is_paced(deadline) {
+                self.pace(&mut guard);
+            }
+            let (command, is_repeated) = session.end_command(is_commit)?;
+            let additions = session.begin_end(self);
+            let parts =
+                Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };
+            let Err(error) = connection::exchange(&mut guard, self, session, &parts, false).await else {
+                session.keep(self, guard);
+                return Ok(());
+            };
+            let is_repeatable = is_repeatable_write(&attempts, &error, &guard);
+            if let Some(own) = session.own.as_mut().filter(|_| is_commit) {
+                if error.is_retryable() || error.is_overload() {
+                    own.transaction.handle_commit_refused(is_repeated);
+                }
+            }
+            let error = session.labelled(error, is_commit, is_repeatable);
+            if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
+                session.keep(self, guard);
+            }
+            attempts.failed_and(error, is_repeatable)?;
+        }
+    }
+}
+
+/// Whether a write that the server recognizes may be repeated after this error.
+pub(super) fn is_repeatable_write<P: Platform>(
+    attempts: &Attempts<'_, Net<P>, Error>,
+    error: &Error,
+    guard: &Guard<'_, Net<P>>,
+) -> bool {
+    let established = guard.established();
+    let version = established.map_or(0, |established| established.max_wire_version);
+    let is_router = established.is_some_and(|it| it.server_type == ServerType::Mongos);
+    // An error of the client itself counts if another attempt may succeed.
+    let is_own = error.operation().is_some() && attempts.is_transient(error);
+    is_own || error.is_retryable_write(version, is_router)
+}
+
+impl<P: Platform> ClientSession<P> {
+    /// Starts a transaction. Performs no I/O: the first command of the session starts it on the
+    /// server. Until [`commit_transaction`](Self::commit_transaction) or
+    /// [`abort_transaction`](Self::abort_transaction), all commands of this session belong to it; a
+    /// failed command may have aborted it on the server.
+    ///
+    /// [`with_transaction`](Self::with_transaction) does all of this, with retries.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Session`] if a transaction is open, its write concern requires no acknowledgement, or
+    /// the session is one of snapshot reads. Nothing has changed.
+    ///
+    /// Source: Transactions, "startTransaction".
+    pub fn start_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
+        let of_client = self.client.options();
+        let read_concern_level = options.read_concern_level.or_else(|| of_client.read_concern_level.clone());
+        let write_concern = options.write_concern.unwrap_or_else(|| of_client.write_concern.clone());
+        if write_concern.w == Some(W::Nodes(0)) {
+            return Err(Error::Session("a transaction needs a write concern with an acknowledgement"));
+        }
+        let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        if own.options.snapshot {
+            return Err(Error::Session("a session of snapshot reads has no transactions"));
+        }
+        own.transaction.start().map_err(misuse)?;
+        own.transaction_deadline = None;
+        own.transaction_options = TransactionOptions {
+            read_concern_level,
+            write_concern: Some(write_concern),
+            max_commit_time: options.max_commit_time,
+        };
+        Ok(())
+    }
+
+    /// Commits the transaction, retrying once as a retryable write, whatever `retryWrites` is. If no
+    /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
+    /// the commit can be repeated by another call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`]. With the label `UnknownTransactionCommitResult`, the transaction
+    /// may be committed: call this function again. With `TransientTransactionError`, it was not
+    /// committed, and may be repeated as a whole. [`Error::Session`] if there is no transaction, or
+    /// it was aborted. Nothing is sent then.
+    ///
+    /// Source: Transactions, "commitTransaction".
+    pub async fn commit_transaction(&mut self) -> Result<(), Error> {
+        let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        let limit = own.transaction_deadline;
+        if !own.transaction.begin_commit().map_err(misuse)? {
+            return Ok(());
+        }
+        let deadline = limit.or_else(|| self.client.deadline(self.client.options().timeout));
+        self.client.end_transaction(&mut self.state, true, deadline).await
+    }
+
+    /// Aborts the transaction. If no command was sent in it, none is sent. Errors of the command are
+    /// ignored: the server aborts a transaction that is not used after some time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Session`] if there is no transaction, or it was committed or aborted already. Nothing
+    /// is sent then.
+    ///
+    /// Source: Transactions, "abortTransaction".
+    pub async fn abort_transaction(&mut self) -> Result<(), Error> {
+        let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        if own.transaction.begin_abort().map_err(misuse)? {
+            let deadline = self.client.deadline(self.client.options().timeout);
+            let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
+            if let Some(own) = &mut self.state.own {
+                own.transaction.take_pin();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction was started, and neither committed nor aborted.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.state.in_transaction()
+    }
+
+    /// Runs `work` in a transaction, and commits it. After an error of `work`, the transaction is
+    /// aborted.
+    ///
+    /// If the last error of a command has the label `TransientTransactionError`, such as after a
+    /// conflict with another transaction or a change of the primary, the whole transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called several times**:
+    /// it must have no side effect outside of the transaction that must not be repeated. A commit with
+    /// an unknown outcome is repeated too. Retries end after the client's
+    /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
+    /// commands and commits together, or else after 120 s.
+    ///
+    /// `work` must return the errors of its commands, or errors of its own: a failed command may have
+    /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the
+    /// transaction itself, nothing is committed after it.
+    ///
+    /// If the returned future is dropped, the transaction stays open: abort it, or drop the session.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
+    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one.
+    ///
+    /// Source: Convenient API for Transactions.
+    pub async fn with_transaction<T, E: From<Error>>(
+        &mut self,
+        options: TransactionOptions,
+        work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let outcome = self.retry_transaction(options, work).await;
+        if let Some(own) = &mut self.state.own {
+            own.transaction_deadline = None;
+        }
+        outcome
+    }
+
+    async fn retry_transaction<T, E: From<Error>>(
+        &mut self,
+        options: TransactionOptions,
+        mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let begun = self.client.now();
+        let timeout = self.client.options().timeout;
+        let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
+        let mut retry = 0;
+        loop {
+            self.start_transaction(options.clone())?;
+            if let Some(own) = &mut self.state.own {
+                own.transaction_deadline = timeout.map(|_| limit);
+            }
+            let error = match work(self).await {
+                Ok(value) if !self.in_transaction() => return Ok(value),
+                Ok(value) => match self.commit_until(limit).await {
+                    Ok(()) => return Ok(value),
+                    Err(error) => E::from(error),
+                },
+                Err(error) => error,
+            };
+            let is_transient = self.state.own.as_ref().is_some_and(|own| own.transaction.is_transient());
+            if self.in_transaction() {
+                self.abort_transaction().await?;
+            }
+            if !is_transient {
+                return Err(error);
+            }
+            retry += 1;
+            let runtime = self.client.inner.core.runtime();
+            let until = self.client.now().saturating_add(transaction_pause(retry, runtime.entropy()));
+            if until >= limit {
+                return Err(error);
+            }
+            runtime.sleep_until(until).await;
+        }
+    }
+
+    /// Commits the transaction, and repeats that while its outcome is unknown.
+    async fn commit_until(&mut self, limit: Instant) -> Result<(), Error> {
+        const MAX_TIME_EXPIRED: i32 = 50;
+        loop {
+            let Err(error) = self.commit_transaction().await else { return Ok(()) };
+            let is_unknown = error.has_label("UnknownTransactionCommitResult");
+            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) || self.client.now() >= limit {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Aborts the transaction of a session that is dropped.
+    pub(super) fn abort_in_background(&mut self) {
+        let (client, mut state) = (self.client.clone(), core::mem::take(&mut self.state));
+        self.client.in_background(async move {
+            if let Some(own) = &mut state.own {
+                // Its state allows it.
+                let _: Result<bool, TransactionMisuse> = own.transaction.begin_abort();
+            }
+            let deadline = client.kill_deadline(None);
+            let _: Result<(), Error> = client.end_transaction(&mut state, false, deadline).await;
+            state.end(&client);
+        });
+    }
+}

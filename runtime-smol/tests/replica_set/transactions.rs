@@ -1,0 +1,795 @@
+//! Transactions, snapshot reads and cursors in explicit sessions: the commands that the servers
+//! receive.
+
+use super::support::{client, eventually, known, options, ping, refused, run, sent, server_type, still_set};
+use alloc::sync::Arc;
+use bson::{Bson, Document, doc};
+use core::future::Future;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::{
+    Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, CursorOptions, Error, ReadMode,
+    ReadPreference, SessionCursor, TransactionOptions, W, WriteConcern,
+};
+use poolhouse_tests::fake::balancer::FakeBalancer;
+use poolhouse_tests::fake::mongoses::FakeMongoses;
+use poolhouse_tests::fake::replica_set::FakeReplicaSet;
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
+
+const UNKNOWN: &str = "UnknownTransactionCommitResult";
+const TRANSIENT: &str = "TransientTransactionError";
+
+fn field(received: &Received, name: &str) -> Option<Bson> {
+    received.body.as_ref().expect("the command is short").get(name).cloned()
+}
+
+/// The names of the fields of a transaction, with their values, in their order.
+fn fields(received: &Received) -> Document {
+    let names = ["txnNumber", "startTransaction", "autocommit", "readConcern", "writeConcern", "maxTimeMS"];
+    let body = received.body.as_ref().expect("the command is short");
+    body.iter()
+        .filter(|(key, _)| names.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn one() -> Document {
+    doc! { "insert": "c", "documents": [{}] }
+}
+
+async fn insert(session: &mut ClientSession) -> Result<(), Error> {
+    session.run_command("db", one()).await.map(drop)
+}
+
+async fn count(client: &Client) -> usize {
+    let reply = client.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+    reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch")).expect("a batch").len()
+}
+
+/// A set with its primary, and a client with these options that knows it.
+async fn set_with(change: impl FnOnce(&mut ClientOptions)) -> (FakeReplicaSet, Arc<FakeServer>, Client) {
+    let set = still_set();
+    let primary = set.server(set.primary().expect("a primary"));
+    let mut options = options(&set.uri());
+    change(&mut options);
+    let client = client(options);
+    known(&client, &set).await;
+    (set, primary, client)
+}
+
+fn session(client: &Client) -> ClientSession {
+    client.start_session(ClientSessionOptions::new())
+}
+
+fn started(client: &Client) -> ClientSession {
+    let mut session = session(client);
+    session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+    session
+}
+
+fn once(commands: &[&str]) -> FailPoint {
+    FailPoint::new(FailPointMode::Times(1), commands)
+}
+
+#[test]
+fn commands_of_a_transaction_have_its_fields_and_are_visible_after_the_commit() {
+    run(async {
+        let (set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let concern = WriteConcern { w: Some(W::Name("majority".into())), journal: Some(true), w_timeout: None };
+        let options = TransactionOptions::new()
+            .read_concern_level("snapshot")
+            .write_concern(concern)
+            .max_commit_time(Duration::from_secs(3));
+        session.start_transaction(options).expect("no transaction is open");
+        for _ in 0..3 {
+            insert(&mut session).await.expect("a reply");
+        }
+        assert!(session.in_transaction());
+        assert_eq!(count(&client).await, 0);
+        session.commit_transaction().await.expect("it is committed");
+        assert_eq!(count(&client).await, 3);
+        let inserts = sent(&primary, "insert");
+        let first = doc! { "readConcern": { "level": "snapshot" }, "txnNumber": 1_i64, "startTransaction": true, "autocommit": false };
+        let further = doc! { "txnNumber": 1_i64, "autocommit": false };
+        assert_eq!(inserts.iter().map(fields).collect::<Vec<_>>(), [first, further.clone(), further]);
+        let commit = &sent(&primary, "commitTransaction")[0];
+        let concern = doc! { "w": "majority", "j": true };
+        let expected =
+            doc! { "writeConcern": concern, "maxTimeMS": 3_000_i64, "txnNumber": 1_i64, "autocommit": false };
+        assert_eq!(fields(commit), expected);
+        assert_eq!(field(commit, "$db"), Some("admin".into()));
+        assert!(inserts.iter().all(|insert| field(insert, "lsid") == field(commit, "lsid")));
+        // A later write has the next number, and belongs to no transaction.
+        insert(&mut session).await.expect("a reply");
+        assert_eq!(fields(&sent(&primary, "insert")[3]), doc! { "txnNumber": 2_i64 });
+        drop((session, set));
+        client.close().await;
+    });
+}
+
+#[test]
+fn concerns_of_the_client_apply_to_transactions_only() {
+    run(async {
+        let (_set, primary, client) = set_with(|options| {
+            options.read_concern_level = Some("majority".into());
+            options.write_concern = WriteConcern { w: Some(W::Nodes(2)), ..WriteConcern::default() };
+        })
+        .await;
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        session.abort_transaction().await.expect("it is open");
+        insert(&mut session).await.expect("a reply");
+        let inserts = sent(&primary, "insert");
+        assert_eq!(field(&inserts[0], "readConcern"), Some(doc! { "level": "majority" }.into()));
+        assert_eq!(field(&inserts[1], "readConcern"), None);
+        assert_eq!(field(&inserts[1], "writeConcern"), None);
+        let abort = &sent(&primary, "abortTransaction")[0];
+        assert_eq!(field(abort, "writeConcern"), Some(doc! { "w": 2_i64 }.into()));
+        assert_eq!(count(&client).await, 1);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn first_command_follows_the_earlier_operations_of_its_session() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut state = primary.state();
+        state.cluster_time = Some((70, 2));
+        primary.set_state(state);
+        let mut session = session(&client);
+        session.run_command("db", doc! { "ping": 1 }).await.expect("a ping");
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        for _ in 0..2 {
+            insert(&mut session).await.expect("a reply");
+        }
+        session.commit_transaction().await.expect("it is committed");
+        let inserts = sent(&primary, "insert");
+        let after = bson::Timestamp { time: 70, increment: 2 };
+        assert_eq!(field(&inserts[0], "readConcern"), Some(doc! { "afterClusterTime": after }.into()));
+        assert_eq!(field(&inserts[1], "readConcern"), None);
+        drop(session);
+        client.close().await;
+    });
+}
+
+/// Nothing is sent.
+#[test]
+fn misuse_is_an_error_of_the_session() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        fn refused_by_session<T: core::fmt::Debug>(outcome: Result<T, Error>, text: &str) {
+            let error = refused(outcome);
+            assert!(matches!(error, Error::Session(_)) && error.to_string().contains(text), "{error}");
+        }
+        let mut session = session(&client);
+        refused_by_session(session.commit_transaction().await, "no transaction");
+        refused_by_session(session.abort_transaction().await, "no transaction");
+        let zero = WriteConcern { w: Some(W::Nodes(0)), ..WriteConcern::default() };
+        let outcome = session.start_transaction(TransactionOptions::new().write_concern(zero));
+        refused_by_session(outcome, "acknowledgement");
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        refused_by_session(session.start_transaction(TransactionOptions::new()), "open transaction");
+        let concern = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 1 } };
+        refused_by_session(session.run_command("db", concern).await, "write concern");
+        let concern = doc! { "find": "c", "readConcern": { "level": "local" } };
+        refused_by_session(session.run_command("db", concern).await, "read concern");
+        let secondary = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
+        refused_by_session(session.run_command_with("db", doc! { "find": "c" }, secondary).await, "primary");
+        session.commit_transaction().await.expect("an empty transaction");
+        session.commit_transaction().await.expect("once more");
+        refused_by_session(session.abort_transaction().await, "committed");
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        session.abort_transaction().await.expect("an empty transaction");
+        refused_by_session(session.abort_transaction().await, "already");
+        refused_by_session(session.commit_transaction().await, "aborted");
+        let mut snapshot = client.start_session(ClientSessionOptions::new().snapshot(true));
+        refused_by_session(snapshot.start_transaction(TransactionOptions::new()), "snapshot");
+        for name in ["insert", "find", "commitTransaction", "abortTransaction"] {
+            assert_eq!(primary.count_of(name), 0, "{name}");
+        }
+        drop((session, snapshot));
+        client.close().await;
+    });
+}
+
+#[test]
+fn commit_is_retried_with_a_majority_whatever_the_options_are() {
+    run(async {
+        let (set, primary, client) = set_with(|options| {
+            (options.retry_reads, options.retry_writes) = (false, false);
+            options.write_concern.w_timeout = Some(Duration::from_millis(700));
+        })
+        .await;
+        let mut written = 0;
+        for (point, has_timeout) in
+            [(once(&["commitTransaction"]).close(), true), (once(&["commitTransaction"]).error(91), false)]
+        {
+            let mut session = session(&client);
+            let options = match has_timeout {
+                true => TransactionOptions::new(),
+                false => TransactionOptions::new().write_concern(WriteConcern::default()),
+            };
+            session.start_transaction(options).expect("no transaction is open");
+            insert(&mut session).await.expect("a reply");
+            let before = sent(&primary, "commitTransaction").len();
+            primary.set_fail_point(point.clone());
+            session.commit_transaction().await.expect("the second attempt succeeds");
+            written += 1;
+            let commits = sent(&primary, "commitTransaction").split_off(before);
+            assert_eq!(commits.len(), 2, "{point:?}");
+            assert_eq!(field(&commits[0], "txnNumber"), field(&commits[1], "txnNumber"));
+            let expected = if has_timeout { 700_i64 } else { 10_000 };
+            let repeated = doc! { "w": "majority", "wtimeout": expected };
+            assert_eq!(field(&commits[1], "writeConcern"), Some(repeated.into()), "{point:?}");
+            assert_eq!(count(&client).await, written);
+            known(&client, &set).await;
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn overloaded_server_gets_the_same_commit_again() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        let labels = ["SystemOverloadedError", "RetryableError"];
+        primary.set_fail_point(once(&["commitTransaction"]).error(462).labels(&labels));
+        session.commit_transaction().await.expect("the second attempt succeeds");
+        let commits = sent(&primary, "commitTransaction");
+        assert_eq!(commits.iter().map(|commit| field(commit, "writeConcern")).collect::<Vec<_>>(), [None, None]);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn overloaded_server_gets_the_first_command_again_as_the_first() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = started(&client);
+        let labels = ["SystemOverloadedError", "RetryableError"];
+        primary.set_fail_point(once(&["insert"]).error(462).labels(&labels));
+        insert(&mut session).await.expect("the second attempt succeeds");
+        insert(&mut session).await.expect("a reply");
+        session.commit_transaction().await.expect("it is committed");
+        let starts: Vec<_> =
+            sent(&primary, "insert").iter().map(|it| field(it, "startTransaction").is_some()).collect();
+        assert_eq!(starts, [true, true, false]);
+        assert_eq!(count(&client).await, 2);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn failed_commits_have_the_label_of_an_unknown_result() {
+    run(async {
+        let (set, primary, client) = set_with(|_| {}).await;
+        let concern = |code: i32| doc! { "code": code, "errmsg": "late" };
+        let always = || FailPoint::new(FailPointMode::AlwaysOn, &["commitTransaction"]);
+        let cases = [
+            (always().close(), true),
+            (always().error(91), true),
+            (always().error(50), true),
+            (always().error(251), false),
+            (always().write_concern_error(concern(64)), true),
+            (always().write_concern_error(concern(79)), false),
+            (always().write_concern_error(concern(100)), false),
+        ];
+        for (point, is_unknown) in cases {
+            known(&client, &set).await;
+            let mut session = started(&client);
+            insert(&mut session).await.expect("a reply");
+            primary.set_fail_point(point.clone());
+            let error = refused(session.commit_transaction().await);
+            assert_eq!(error.has_label(UNKNOWN), is_unknown, "{point:?}: {error:?}");
+            assert!(!error.has_label(TRANSIENT), "{point:?}: {error:?}");
+            primary.set_fail_point(FailPoint::new(FailPointMode::Off, &[]));
+            known(&client, &set).await;
+            session.commit_transaction().await.expect("it can be repeated");
+        }
+        client.close().await;
+    });
+}
+
+/// A command is not retried, although it would be outside of a transaction.
+#[test]
+fn commands_that_get_no_reply_have_the_label_of_a_transient_error() {
+    run(async {
+        let (set, primary, client) = set_with(|_| {}).await;
+        for command in [one(), doc! { "find": "c" }] {
+            known(&client, &set).await;
+            let name = command.keys().next().expect("a command").as_str();
+            let before = sent(&primary, name).len();
+            let mut session = started(&client);
+            primary.set_fail_point(once(&[name]).close());
+            let idempotent = CommandOptions::new().idempotent(true);
+            let error = refused(session.run_command_with("db", command.clone(), idempotent).await);
+            assert!(matches!(error, Error::Transaction(_)) && error.has_label(TRANSIENT), "{error:?}");
+            assert_eq!(sent(&primary, name).len() - before, 1, "{command}");
+            known(&client, &set).await;
+            session.abort_transaction().await.expect("it is open");
+        }
+        primary.set_fail_point(once(&["insert"]).error(11_000));
+        let mut session = started(&client);
+        let error = refused(insert(&mut session).await);
+        assert!(matches!(error, Error::Command(_)) && !error.has_label(TRANSIENT), "{error:?}");
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn errors_of_an_abort_are_ignored_after_one_retry() {
+    run(async {
+        let (set, primary, client) = set_with(|_| {}).await;
+        for (point, attempts) in [(91, 2), (11_601, 1)] {
+            known(&client, &set).await;
+            let before = sent(&primary, "abortTransaction").len();
+            let mut session = started(&client);
+            insert(&mut session).await.expect("a reply");
+            primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["abortTransaction"]).error(point));
+            session.abort_transaction().await.expect("errors are ignored");
+            primary.set_fail_point(FailPoint::new(FailPointMode::Off, &[]));
+            assert_eq!(sent(&primary, "abortTransaction").len() - before, attempts, "{point}");
+            assert!(!session.in_transaction());
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn dropped_session_aborts_its_transaction_in_the_background() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let empty = started(&client);
+        drop(empty);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        drop(session);
+        eventually("it is aborted", || primary.count_of("abortTransaction") == 1).await;
+        assert_eq!(count(&client).await, 0);
+        client.close().await;
+    });
+}
+
+#[test]
+fn with_transaction_repeats_it_after_a_transient_error() {
+    run(async {
+        let (set, primary, client) = set_with(|_| {}).await;
+        let transient = || once(&["insert"]).error(112).labels(&[TRANSIENT]);
+        for point in
+            [transient(), once(&["insert"]).close(), once(&["commitTransaction"]).error(251).labels(&[TRANSIENT])]
+        {
+            known(&client, &set).await;
+            let before = count(&client).await;
+            let mut session = session(&client);
+            primary.set_fail_point(point.clone());
+            let mut calls = 0;
+            let work = async |session: &mut ClientSession| {
+                calls += 1;
+                insert(session).await?;
+                if calls == 1 {
+                    known(&client, &set).await;
+                }
+                insert(session).await?;
+                Ok::<_, Error>(7)
+            };
+            let value = session.with_transaction(TransactionOptions::new(), work).await.expect("the second succeeds");
+            assert_eq!((value, calls), (7, 2), "{point:?}");
+            assert_eq!(count(&client).await - before, 2, "{point:?}");
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn with_transaction_repeats_a_commit_with_an_unknown_result() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let late = doc! { "code": 64, "errmsg": "late" };
+        let point = FailPoint::new(FailPointMode::Times(3), &["commitTransaction"]).write_concern_error(late);
+        primary.set_fail_point(point);
+        let mut calls = 0;
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            insert(session).await
+        };
+        session(&client).with_transaction(TransactionOptions::new(), work).await.expect("the fourth succeeds");
+        assert_eq!((calls, primary.count_of("commitTransaction")), (1, 4));
+        assert_eq!(count(&client).await, 1);
+
+        // The server was slower than `maxTimeMS`: another attempt would be too.
+        primary.set_fail_point(once(&["commitTransaction"]).error(50));
+        let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
+        assert_eq!(refused(outcome).code(), Some(50));
+        assert_eq!(primary.count_of("commitTransaction"), 5);
+        client.close().await;
+    });
+}
+
+#[derive(Debug, PartialEq)]
+enum Failure {
+    Mine,
+    Other,
+}
+
+impl From<Error> for Failure {
+    fn from(_: Error) -> Self {
+        Self::Other
+    }
+}
+
+#[test]
+fn with_transaction_returns_other_errors_and_accepts_an_own_end() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let mut calls = 0;
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            insert(session).await?;
+            Err::<(), _>(Failure::Mine)
+        };
+        assert_eq!(session.with_transaction(TransactionOptions::new(), work).await, Err(Failure::Mine));
+        assert_eq!((calls, primary.count_of("abortTransaction")), (1, 1));
+        let work = async |session: &mut ClientSession| {
+            insert(session).await?;
+            session.abort_transaction().await
+        };
+        session.with_transaction(TransactionOptions::new(), work).await.expect("an own end");
+        assert_eq!((primary.count_of("abortTransaction"), primary.count_of("commitTransaction")), (2, 0));
+        assert_eq!(count(&client).await, 0);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn with_transaction_ends_at_the_time_limit_of_the_client() {
+    run(async {
+        let limit = Duration::from_millis(300);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        let labels = [TRANSIENT];
+        primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["insert"]).error(112).labels(&labels));
+        let begun = std::time::Instant::now();
+        let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
+        assert!(refused(outcome).has_label(TRANSIENT));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(primary.count_of("insert") > 2);
+        client.close().await;
+    });
+}
+
+/// The whole call may run on an executor with several threads.
+#[test]
+fn with_transaction_can_be_spawned() {
+    run(async {
+        let (_set, _primary, client) = set_with(|_| {}).await;
+        let task = smol::spawn({
+            let client = client.clone();
+            async move {
+                let mut session = client.start_session(ClientSessionOptions::new());
+                session.with_transaction(TransactionOptions::new(), insert).await
+            }
+        });
+        task.await.expect("it is committed");
+        assert_eq!(count(&client).await, 1);
+        client.close().await;
+    });
+}
+
+/// Routers of a cluster, and a client that uses all of them.
+async fn cluster(count: usize) -> (FakeMongoses, Client) {
+    let routers = FakeMongoses::start(count).expect("they start");
+    let mut options = options(&routers.uri());
+    options.local_threshold = Duration::from_secs(5);
+    let client = client(options);
+    eventually("all routers are known", || {
+        routers.servers().iter().all(|router| server_type(&client, router) == ServerType::Mongos)
+    })
+    .await;
+    (routers, client)
+}
+
+fn counts(routers: &FakeMongoses, name: &str) -> Vec<u64> {
+    routers.servers().iter().map(|router| router.count_of(name)).collect()
+}
+
+#[test]
+fn transaction_is_pinned_to_its_router_until_another_one_starts() {
+    run(async {
+        let (routers, client) = cluster(3).await;
+        let mut used = [false; 3];
+        let mut session = session(&client);
+        for _ in 0..30 {
+            let before = (counts(&routers, "insert"), counts(&routers, "commitTransaction"));
+            session.start_transaction(TransactionOptions::new()).expect("the previous one is committed");
+            for _ in 0..5 {
+                insert(&mut session).await.expect("a reply");
+            }
+            session.commit_transaction().await.expect("it is committed");
+            session.commit_transaction().await.expect("once more");
+            let after = (counts(&routers, "insert"), counts(&routers, "commitTransaction"));
+            let router = (0..3).find(|router| after.0[*router] > before.0[*router]).expect("one of them");
+            assert_eq!((after.0[router] - before.0[router], after.1[router] - before.1[router]), (5, 2));
+            used[router] = true;
+        }
+        assert_eq!(used, [true; 3], "each transaction selects its router");
+        let commits: Vec<_> = routers.servers().iter().flat_map(|router| sent(router, "commitTransaction")).collect();
+        let token = Some(doc! { "recoveryShardId": "shard0" }.into());
+        assert!(commits.iter().all(|commit| field(commit, "recoveryToken") == token), "{commits:?}");
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn commit_whose_router_fails_is_repeated_on_another_router_with_the_token() {
+    run(async {
+        let (routers, client) = cluster(2).await;
+        for _ in 0..10 {
+            let before = counts(&routers, "insert");
+            let mut session = started(&client);
+            insert(&mut session).await.expect("a reply");
+            let after = counts(&routers, "insert");
+            let router = usize::from(after[1] > before[1]);
+            let commits = counts(&routers, "commitTransaction");
+            routers.server(router).set_fail_point(once(&["commitTransaction"]).close());
+            session.commit_transaction().await.expect("the other router has the token");
+            let found = counts(&routers, "commitTransaction");
+            assert_eq!([found[0] - commits[0], found[1] - commits[1]], [1, 1]);
+            let last = sent(routers.server(1 - router), "commitTransaction").pop().expect("a commit");
+            assert!(field(&last, "recoveryToken").is_some());
+            eventually("both are known", || {
+                routers.servers().iter().all(|router| server_type(&client, router) == ServerType::Mongos)
+            })
+            .await;
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn transaction_leaves_its_router_after_a_transient_error() {
+    run(async {
+        let (routers, client) = cluster(2).await;
+        let mut elsewhere = 0;
+        for _ in 0..20 {
+            let before = counts(&routers, "insert");
+            let mut session = started(&client);
+            insert(&mut session).await.expect("a reply");
+            let router = usize::from(counts(&routers, "insert")[1] > before[1]);
+            routers.server(router).set_fail_point(once(&["insert"]).error(112).labels(&[TRANSIENT]));
+            assert!(refused(insert(&mut session).await).has_label(TRANSIENT));
+            let before = counts(&routers, "abortTransaction");
+            session.abort_transaction().await.expect("it is open");
+            let after = counts(&routers, "abortTransaction");
+            elsewhere += u32::from(after[1 - router] > before[1 - router]);
+        }
+        assert!(elsewhere > 0, "the abort selects a router");
+        client.close().await;
+    });
+}
+
+/// A balancer with two services, of which each connection reaches the next one.
+fn balanced(max_pool_size: u32) -> (FakeBalancer, Client) {
+    let balancer = FakeBalancer::start(2).expect("it starts");
+    let mut options = options(&balancer.uri());
+    options.pool.max_pool_size = max_pool_size;
+    (balancer, client(options))
+}
+
+fn in_use(client: &Client) -> u32 {
+    client.servers()[0].pool.counts.in_use
+}
+
+#[test]
+fn transaction_behind_a_load_balancer_keeps_its_connection() {
+    run(async {
+        let (balancer, client) = balanced(10);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        assert_eq!(in_use(&client), 1);
+        for _ in 0..5 {
+            ping(&client).await.expect("a ping on another connection");
+            insert(&mut session).await.expect("a reply");
+        }
+        session.commit_transaction().await.expect("it is committed");
+        assert_eq!(in_use(&client), 1, "the commit may be repeated");
+        session.commit_transaction().await.expect("once more");
+        let each: Vec<_> =
+            balancer.backends().iter().map(|it| (it.count_of("insert"), it.count_of("commitTransaction"))).collect();
+        assert!(each.contains(&(6, 2)) && each.contains(&(0, 0)), "{each:?}");
+        session.run_command("db", doc! { "ping": 1 }).await.expect("outside of the transaction");
+        assert_eq!(in_use(&client), 0);
+
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        insert(&mut session).await.expect("a reply");
+        session.abort_transaction().await.expect("it is open");
+        assert_eq!(in_use(&client), 0);
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        insert(&mut session).await.expect("a reply");
+        drop(session);
+        eventually("the connection is returned", || in_use(&client) == 0).await;
+        client.close().await;
+    });
+}
+
+/// With a pool of one connection, a command outside of the transaction can have no other.
+#[test]
+fn connection_of_a_committed_transaction_is_returned_before_the_next_command() {
+    run(async {
+        let (_balancer, client) = balanced(1);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        session.commit_transaction().await.expect("it is committed");
+        session.run_command("db", doc! { "ping": 1 }).await.expect("a ping");
+        for _ in 0..2 {
+            session.start_transaction(TransactionOptions::new()).expect("the previous one is committed");
+            insert(&mut session).await.expect("a reply");
+            session.commit_transaction().await.expect("it is committed");
+        }
+        drop(session);
+        client.close().await;
+    });
+}
+
+async fn filled(client: &Client) {
+    let documents: Vec<_> = (0..10).map(|id| doc! { "_id": id }).collect();
+    client.run_command("db", doc! { "insert": "c", "documents": documents }).await.expect("a reply");
+}
+
+async fn cursor<'s>(session: &'s mut ClientSession) -> SessionCursor<'s> {
+    let find = doc! { "find": "c", "batchSize": 3 };
+    let options = CursorOptions::new().batch_size(2);
+    session.run_cursor_command("db", find, CommandOptions::new(), options).await.expect("a cursor")
+}
+
+async fn ids(cursor: &mut SessionCursor<'_>) -> Vec<i32> {
+    let mut ids = Vec::new();
+    while let Some(document) = cursor.try_next().await.expect("a document") {
+        ids.push(document.get_i32("_id").expect("an id"));
+    }
+    ids
+}
+
+#[test]
+fn cursor_in_a_transaction_has_its_fields() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        filled(&client).await;
+        let mut session = started(&client);
+        assert_eq!(ids(&mut cursor(&mut session).await).await, (0..10).collect::<Vec<_>>());
+        drop(cursor(&mut session).await);
+        session.commit_transaction().await.expect("it is committed");
+        let find = &sent(&primary, "find")[0];
+        let mores = sent(&primary, "getMore");
+        assert_eq!(mores.len(), 4);
+        for more in &mores {
+            let number = field(find, "txnNumber").expect("a number");
+            assert_eq!(fields(more), doc! { "txnNumber": number, "autocommit": false });
+            assert_eq!(field(more, "lsid"), field(find, "lsid"));
+        }
+        assert_eq!(primary.count_of("killCursors"), 0, "the server closes it at the end of the transaction");
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn cursor_in_a_session_is_closed_when_it_is_dropped() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        filled(&client).await;
+        let mut session = session(&client);
+        drop(cursor(&mut session).await);
+        eventually("it is closed", || primary.count_of("killCursors") == 1).await;
+        cursor(&mut session).await.close().await.expect("it is closed");
+        let kill = sent(&primary, "killCursors").pop().expect("a command");
+        assert_eq!(field(&kill, "lsid"), field(&sent(&primary, "find")[1], "lsid"));
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn cursor_of_a_session_ends_when_a_request_for_a_batch_is_dropped() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        filled(&client).await;
+        let mut session = session(&client);
+        let mut cursor = cursor(&mut session).await;
+        for _ in 0..3 {
+            cursor.try_next().await.expect("a document of the first batch");
+        }
+        primary.set_fail_point(once(&["getMore"]).block(Duration::from_millis(200)));
+        {
+            let mut next = pin!(cursor.try_next());
+            core::future::poll_fn(|context| {
+                assert!(next.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        let error = refused(cursor.try_next().await);
+        assert!(matches!(error, Error::Cursor(_)), "{error}");
+        assert!(cursor.try_next().await.expect("it has ended").is_none());
+        eventually("it is closed", || primary.count_of("killCursors") == 1).await;
+        drop(cursor);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn cursors_behind_a_load_balancer_keep_their_connections() {
+    run(async {
+        let (balancer, client) = balanced(10);
+        filled(&client).await;
+        let find = || doc! { "find": "c", "batchSize": 3 };
+        let database = client.database("db");
+        let mut one: poolhouse_smol::Cursor = database.run_cursor_command(find()).await.expect("a cursor");
+        let mut other: poolhouse_smol::Cursor = database.run_cursor_command(find()).await.expect("a cursor");
+        assert_eq!(in_use(&client), 2);
+        for id in 0..10 {
+            for cursor in [&mut one, &mut other] {
+                ping(&client).await.expect("a ping");
+                let document = cursor.try_next().await.expect("no error").expect("a document");
+                assert_eq!(document.get_i32("_id").ok(), Some(id));
+            }
+        }
+        assert!(
+            one.try_next().await.expect("no error").is_none() && other.try_next().await.expect("no error").is_none()
+        );
+        eventually("both are returned", || in_use(&client) == 0).await;
+        let dropped: poolhouse_smol::Cursor = database.run_cursor_command(find()).await.expect("a cursor");
+        drop(dropped);
+        let killed = || balancer.backends().iter().map(|it| it.count_of("killCursors")).sum::<u64>();
+        eventually("it is closed on its connection", || killed() == 1 && in_use(&client) == 0).await;
+
+        let mut session = started(&client);
+        assert_eq!(ids(&mut cursor(&mut session).await).await, (0..10).collect::<Vec<_>>());
+        assert_eq!(in_use(&client), 1, "that of the transaction");
+        session.abort_transaction().await.expect("it is open");
+        assert_eq!(in_use(&client), 0);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn reads_of_a_snapshot_session_have_the_time_of_the_first() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let at = |seconds| {
+            let mut state = primary.state();
+            state.cluster_time = Some((seconds, 1));
+            primary.set_state(state);
+        };
+        let mut session = client.start_session(ClientSessionOptions::new().snapshot(true));
+        at(80);
+        insert(&mut session).await.expect("a reply");
+        for seconds in [81, 90] {
+            at(seconds);
+            session.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+        }
+        let finds = sent(&primary, "find");
+        let time = bson::Timestamp { time: 81, increment: 1 };
+        assert_eq!(field(&finds[0], "readConcern"), Some(doc! { "level": "snapshot" }.into()));
+        let second = doc! { "level": "snapshot", "atClusterTime": time };
+        assert_eq!(field(&finds[1], "readConcern"), Some(second.into()));
+        assert_eq!(field(&sent(&primary, "insert")[0], "readConcern"), None);
+        let own = doc! { "find": "c", "readConcern": { "level": "local" } };
+        assert!(matches!(refused(session.run_command("db", own).await), Error::Session(_)));
+        drop(session);
+        client.close().await;
+    });
+}
