@@ -5,7 +5,8 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_smol::mux::cql::{
-    Consistency, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version, encode_envelope,
+    Consistency, Encoder, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version,
+    encode_envelope,
 };
 use poolhouse_smol::mux::{
     ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
@@ -464,6 +465,34 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         assert_eq!(error.code, ErrorCode::UNPREPARED);
         let executed = one.log().iter().filter(|request| request.opcode == Opcode::Execute).count();
         assert_eq!(executed, 2);
+        session.close().await;
+    });
+}
+
+#[test]
+fn statement_is_executed_again_with_the_columns_of_the_caller() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V5);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let statement = session.prepare("echo tea").await.expect("prepared");
+        one.add(Rule::on(Opcode::Execute, Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned())).times(1));
+        // The table has other columns now: the same statement, no variables, no described columns.
+        let id = [&16_u16.to_be_bytes(), statement.id()].concat();
+        let body = [&int(4)[..], &id, &string("other columns"), &int(4), &int(0), &int(0), &int(4), &int(1)].concat();
+        let mut envelope = Vec::new();
+        let outgoing = Outgoing::new(Version::V5, 0);
+        encode_envelope(&mut envelope, outgoing, Opcode::Result, &Limits::DEFAULT, |it| it.raw(&body).map(drop))
+            .expect("it fits");
+        let mut segment = Vec::new();
+        Encoder::new(Version::V5, None).encode(&envelope, &mut segment).expect("it fits");
+        one.add(Rule::on(Opcode::Prepare, Act::Raw(segment)));
+        let parameters = Parameters::new(Consistency::One);
+        session.execute(&statement, parameters, RequestOptions::default()).await.expect("a reply");
+        let executed = one.log().into_iter().filter(|request| request.opcode == Opcode::Execute);
+        let ids: Vec<_> = executed.map(|request| request.metadata_id).collect();
+        // That of the fake server is the id of the statement.
+        assert_eq!(ids, [statement.id(), statement.id()]);
         session.close().await;
     });
 }

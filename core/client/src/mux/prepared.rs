@@ -183,6 +183,7 @@ impl<P: Platform> Session<P> {
         if prepared.id() != statement.id() {
             return Err(RequestError::Server(error));
         }
-        self.request_with(&prepared.request(parameters), options).await
+        // With the id of the columns that the caller has: the server describes other columns.
+        self.request_with(&request, options).await
     }
 }
