@@ -513,6 +513,35 @@ fn answer_without_a_prepared_statement_is_an_error() {
     }
 }
 
+/// A page without rows, and the position after it.
+fn page(position: &str) -> Act {
+    let body = [&int(2)[..], &int(2 | 4), &int(1), &bytes(Some(position.as_bytes())), &int(0)].concat();
+    Act::Raw(message(0, Opcode::Result, &body))
+}
+
+#[test]
+fn pages_end_although_the_server_repeats_a_position() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let parameters = Parameters::new(Consistency::One);
+        let rule = one.add(Rule::statements(page("1")));
+        let mut pages = session.pages("echo tea", parameters, None);
+        pages.next_page().await.expect("the first page").expect("a reply");
+        let error = pages.next_page().await.expect("an error").expect_err("the same page again");
+        assert!(matches!(error, RequestError::RepeatedPage), "{error}");
+        assert!(pages.next_page().await.is_none());
+        one.remove(rule);
+        // No position is that of the last page.
+        one.add(Rule::statements(page("")));
+        let mut pages = session.pages("echo tea", parameters, None);
+        pages.next_page().await.expect("the only page").expect("a reply");
+        assert!(pages.next_page().await.is_none());
+        session.close().await;
+    });
+}
+
 #[test]
 fn request_without_answer_is_sent_to_further_hosts() {
     let (one, two) = (server(), server());
