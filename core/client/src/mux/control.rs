@@ -4,6 +4,9 @@
 //! [`Cluster`] decides what is sent and when. This task connects, sends, receives, and passes the
 //! nodes to the session.
 
+#[cfg(test)]
+mod tests;
+
 use super::link::{Established, INPUT_BYTES, NotEstablished, establish, write_all};
 use super::options::{CqlHost, SessionOptions, socket_address};
 use super::routing::Routes;
@@ -23,17 +26,22 @@ use core::pin::pin;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 use embedded_io_async::Read as _;
-use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterQuery, LocalRow, Node, NodeRow, ServerEvent, Target};
+use poolhouse_core::cluster::{
+    Cluster, ClusterAction, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
+};
 use poolhouse_core::mux::Distance;
 use poolhouse_core::{Cause, Instant};
 use poolhouse_cql::{
-    Cells, Columns, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs,
-    Parameters, Replication, Request, Response, Rows, Token, read_inet,
+    Cells, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs, Parameters,
+    RING_TOKENS_MAX, Replication, Request, Response, Rows, Token, read_inet,
 };
 use poolhouse_driver::{Publish as _, Runtime as _, Tap};
 
 /// The stream id of queries: only one is sent at a time.
 const STREAM: i16 = 0;
+
+/// The maximum number of rows of other nodes in an answer. Many of them may be surplus.
+const ROWS_MAX: usize = 16 * NODES_MAX;
 
 /// The maximum number of keyspaces that are routed by token.
 const KEYSPACES_MAX: usize = 4096;
@@ -249,9 +257,14 @@ fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &
             shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
             Ok(())
         }),
-        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).map(|rows| {
-            let peers = rows.map(|cells| node_row(rows.columns, cells));
+        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).and_then(|rows| {
+            if rows.len() > ROWS_MAX {
+                return Err(Unusable { is_invalid: false });
+            }
+            // Before the lock is taken, which the status of the cluster needs.
+            let peers: Vec<NodeRow> = node_rows(rows).collect();
             shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
+            Ok(())
         }),
         ClusterQuery::Keyspaces => rows_of(envelope).map(|rows| {
             let found = keyspaces(rows);
@@ -278,12 +291,25 @@ fn rows_of<'a>(envelope: &Envelope<'a>) -> Result<Rows<'a>, Unusable> {
     }
 }
 
+/// Reads rows of nodes.
+fn node_rows(rows: Rows<'_>) -> impl Iterator<Item = NodeRow> {
+    // Once, because the description of one column may be longer than many rows.
+    let names: Vec<&str> = rows.columns.map(|column| column.name).collect();
+    // One more than a ring may have: such a cluster is not routed.
+    let mut tokens_left = RING_TOKENS_MAX + 1;
+    rows.map(move |cells| {
+        let row = node_row(&names, cells, tokens_left);
+        tokens_left -= row.tokens.len();
+        row
+    })
+}
+
 /// Reads a row of nodes. Cells that are null or malformed are missing.
-fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
+fn node_row(names: &[&str], cells: Cells<'_>, tokens_max: usize) -> NodeRow {
     let mut row = NodeRow::default();
-    for (column, cell) in columns.zip(cells) {
+    for (name, cell) in names.iter().zip(cells) {
         let Some(cell) = cell else { continue };
-        match column.name {
+        match *name {
             "rpc_address" | "native_address" => row.address = read_inet(cell),
             "rpc_port" | "native_port" => {
                 row.port =
@@ -296,6 +322,7 @@ fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
                 row.tokens = tokens
                     .filter_map(|token| Token::parse(core::str::from_utf8(token).ok()?))
                     .map(Token::number)
+                    .take(tokens_max)
                     .collect();
             }
             _ => {}
@@ -304,11 +331,10 @@ fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
     row
 }
 
-fn local_row(mut rows: Rows<'_>) -> Option<LocalRow> {
-    let columns = rows.columns;
-    let cells = rows.next()?;
-    let cluster_name = text(cells.clone().nth(columns.position("cluster_name")?)??)?;
-    Some(LocalRow { cluster_name, node: node_row(columns, cells) })
+fn local_row(rows: Rows<'_>) -> Option<LocalRow> {
+    let cell = |name: &str| rows.clone().next()?.nth(rows.columns.position(name)?)?;
+    let cluster_name = text(cell("cluster_name")?)?;
+    Some(LocalRow { cluster_name, node: node_rows(rows).next()? })
 }
 
 /// Reads the keyspaces whose replicas are placed by token.

@@ -1,0 +1,49 @@
+//! Rows of the tables of nodes, without a network.
+
+use super::*;
+use poolhouse_cql::{Outcome, OutcomeKind};
+
+fn int(number: usize) -> [u8; 4] {
+    u32::try_from(number).expect("small").to_be_bytes()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&u16::try_from(text.len()).expect("short").to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn long(bytes: &[u8]) -> Vec<u8> {
+    [&int(bytes.len()), bytes].concat()
+}
+
+/// The body of rows whose columns are texts, or sets of texts.
+fn body(names: &[&str], rows: &[&[&[u8]]]) -> Vec<u8> {
+    let mut body = [int(1), int(names.len())].concat();
+    body.extend([string("system"), string("nodes")].concat());
+    for name in names {
+        body.extend(string(name));
+        body.extend([0, 13]);
+    }
+    body.extend(int(rows.len()));
+    body.extend(rows.iter().flat_map(|row| row.iter()).flat_map(|cell| long(cell)));
+    body
+}
+
+fn rows(body: &[u8]) -> Rows<'_> {
+    Outcome { kind: OutcomeKind::Rows, body }.rows().expect("well-formed").expect("rows")
+}
+
+fn tokens(count: usize) -> Vec<u8> {
+    let mut cell = int(count).to_vec();
+    cell.extend((0..count).flat_map(|_| long(b"7")));
+    cell
+}
+
+#[test]
+fn tokens_of_all_rows_are_not_many_more_than_those_of_a_ring() {
+    let half = tokens(RING_TOKENS_MAX / 2 + 1);
+    let body = body(&["rack", "tokens"], &[&[b"r1", &half], &[b"r2", &half], &[b"r3", &half]]);
+    let read: Vec<_> = node_rows(rows(&body)).map(|row| (row.rack, row.tokens.len())).collect();
+    let (all, half) = (RING_TOKENS_MAX, RING_TOKENS_MAX / 2);
+    let expected = [("r1", half + 1), ("r2", all - half), ("r3", 0)];
+    assert_eq!(read, expected.map(|(rack, count)| (Some(String::from(rack)), count)));
+}
