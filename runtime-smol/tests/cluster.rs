@@ -139,6 +139,34 @@ fn set_peers(server: &CqlServer, rows: &[Peer]) -> usize {
     server.add(Rule::on(Opcode::Query, peers(rows)).text(PEERS))
 }
 
+/// Sets the row of `system.local` of a server: the name, the type and the value of some columns; the
+/// others are those of a usual node.
+fn set_local(server: &CqlServer, cells: &[(&str, u8, &[u8])]) -> usize {
+    let port = int(server.address().port().into());
+    let mut row: Vec<(&str, u8, &[u8])> = vec![
+        ("cluster_name", 13, b"poolhouse"),
+        ("rpc_address", 16, &[127, 0, 0, 1]),
+        ("rpc_port", 9, &port),
+        ("data_center", 13, b"datacenter1"),
+        ("rack", 13, b"rack1"),
+        ("partitioner", 13, b"org.apache.cassandra.dht.Murmur3Partitioner"),
+    ];
+    for cell in cells {
+        row.retain(|(name, ..)| *name != cell.0);
+        row.push(*cell);
+    }
+    let mut body = [int(2), int(1), int(row.len())].concat();
+    body.extend([string("system"), string("local")].concat());
+    for (name, kind, _) in &row {
+        body.extend([string(name), vec![0, *kind]].concat());
+    }
+    body.extend(int(1));
+    for (.., cell) in row {
+        body.extend(bytes(Some(cell)));
+    }
+    server.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL))
+}
+
 /// An event of a node.
 fn node_event(kind: &str, change: &str, node: SocketAddr) -> Vec<u8> {
     let IpAddr::V4(ip) = node.ip() else { panic!("an address of four bytes") };
@@ -224,6 +252,22 @@ fn nodes_of_other_data_centers_are_remote_or_ignored() {
             session.query("echo tea", Consistency::One).await.expect("a reply");
         }
         assert_eq!(echoes(&one), 6);
+    });
+}
+
+#[test]
+fn cluster_with_another_partitioner_is_not_routed() {
+    let one = server();
+    set_local(&one, &[("partitioner", 13, b"RandomPartitioner")]);
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        eventually("the keyspaces are read", || queries(&one, "SELECT keyspace_name") == 1).await;
+        // Their answer was processed before that to the next query.
+        one.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", one.address()));
+        eventually("the tables are read again", || queries(&one, PEERS) == 2).await;
+        assert_eq!(session.cluster().expect("it finds its hosts").routed_keyspaces, 0);
+        session.close().await;
     });
 }
 
@@ -360,17 +404,7 @@ fn control_connection_moves_to_another_node_of_the_cluster() {
         event(&mut events, |event| event == ClusterEvent::NodeChanged { node: one.address() }).await;
         assert_eq!(session.hosts().len(), 2);
         // A server of another cluster on the same port is left.
-        let other = ["cluster_name", "rpc_address", "rpc_port", "data_center", "rack"];
-        let mut body = [int(2), int(1), int(5)].concat();
-        body.extend([string("system"), string("local")].concat());
-        for name in other {
-            body.extend([string(name), vec![0, 13]].concat());
-        }
-        body.extend(int(1));
-        for cell in [b"coffee", &[127, 0, 0, 1][..], &int(9042), b"datacenter1", b"rack1"] {
-            body.extend(bytes(Some(cell)));
-        }
-        two.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL));
+        set_local(&two, &[("cluster_name", 13, b"coffee")]);
         two.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", one.address()));
         event(&mut events, |event| event == ClusterEvent::OtherCluster).await;
         one.resume().expect("it listens");

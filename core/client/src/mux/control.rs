@@ -53,6 +53,8 @@ type Published = (BTreeMap<SocketAddr, Node>, Vec<(String, Replication)>);
 pub(super) struct Discovery {
     cluster: Cluster,
     keyspaces: Vec<(String, Replication)>,
+    /// Whether partitions have the tokens that this crate computes.
+    has_known_tokens: bool,
     /// The nodes and keyspaces that the session has.
     published: Option<Published>,
 }
@@ -60,7 +62,7 @@ pub(super) struct Discovery {
 impl Discovery {
     pub(super) fn new(now: Instant, options: &SessionOptions, seed: u64) -> Self {
         let cluster = Cluster::new(now, options.cluster, options.hosts.len().max(1), seed);
-        Self { cluster, keyspaces: Vec::new(), published: None }
+        Self { cluster, keyspaces: Vec::new(), has_known_tokens: false, published: None }
     }
 
     pub(super) fn status(&self, routed_keyspaces: usize) -> ClusterStatus {
@@ -254,6 +256,9 @@ fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &
         },
         ClusterQuery::Local => rows_of(envelope).and_then(|rows| {
             let row = local_row(rows).ok_or(Unusable { is_invalid: false })?;
+            if let Some(discovery) = &shared.discovery {
+                lock(discovery).has_known_tokens = has_known_tokens(rows);
+            }
             shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
             Ok(())
         }),
@@ -332,9 +337,18 @@ fn node_row(names: &[&str], cells: Cells<'_>, tokens_max: usize) -> NodeRow {
 }
 
 fn local_row(rows: Rows<'_>) -> Option<LocalRow> {
-    let cell = |name: &str| rows.clone().next()?.nth(rows.columns.position(name)?)?;
-    let cluster_name = text(cell("cluster_name")?)?;
+    let cluster_name = text(first_cell(rows, "cluster_name")?)?;
     Some(LocalRow { cluster_name, node: node_rows(rows).next()? })
+}
+
+/// Whether the partitioner is that of [`Token::of`].
+fn has_known_tokens(rows: Rows<'_>) -> bool {
+    first_cell(rows, "partitioner").is_some_and(|name| name.ends_with(b"Murmur3Partitioner"))
+}
+
+fn first_cell<'a>(mut rows: Rows<'a>, name: &str) -> Option<&'a [u8]> {
+    let at = rows.columns.position(name)?;
+    rows.next()?.nth(at)?
 }
 
 /// Reads the keyspaces whose replicas are placed by token.
@@ -357,7 +371,8 @@ fn publish<P: Platform>(shared: &Shared<P>) {
     let Some(discovery) = &shared.discovery else { return };
     let (nodes, keyspaces) = {
         let discovery = lock(discovery);
-        (discovery.cluster.nodes().clone(), discovery.keyspaces.clone())
+        let keyspaces = if discovery.has_known_tokens { discovery.keyspaces.clone() } else { Vec::new() };
+        (discovery.cluster.nodes().clone(), keyspaces)
     };
     let options = &shared.options;
     let local = options.local_data_center.as_deref();

@@ -47,3 +47,16 @@ fn tokens_of_all_rows_are_not_many_more_than_those_of_a_ring() {
     let expected = [("r1", half + 1), ("r2", all - half), ("r3", 0)];
     assert_eq!(read, expected.map(|(rack, count)| (Some(String::from(rack)), count)));
 }
+
+#[test]
+fn tokens_are_known_with_one_partitioner() {
+    let with = |name: &[u8]| {
+        let body = body(&["key", "partitioner"], &[&[b"local", name]]);
+        has_known_tokens(rows(&body))
+    };
+    assert!(with(b"org.apache.cassandra.dht.Murmur3Partitioner"));
+    assert!(with(b"Murmur3Partitioner"));
+    assert!(!with(b"org.apache.cassandra.dht.RandomPartitioner"));
+    assert!(!with(b""));
+    assert!(!has_known_tokens(rows(&body(&["key"], &[&[b"local"]]))));
+}
