@@ -202,7 +202,7 @@ impl Cluster {
     #[must_use]
     pub fn new(now: Instant, options: ClusterOptions, contacts: usize, seed: u64) -> Self {
         assert!(contacts > 0, "a cluster needs a contact point");
-        Self {
+        let mut cluster = Self {
             options,
             contacts,
             state: State::Waiting(now),
@@ -210,11 +210,13 @@ impl Cluster {
             owes_publish: false,
             attempts: 0,
             random: seed | 1,
-            first: seed >> 1,
+            first: 0,
             name: None,
             local: None,
             nodes: BTreeMap::new(),
-        }
+        };
+        cluster.first = cluster.next_random();
+        cluster
     }
 
     /// Reports that the control connection is established.
