@@ -497,24 +497,28 @@ impl Cluster {
         self.state = State::Waiting(now.saturating_add(pause));
     }
 
-    /// Chooses the peer of the next attempt: available nodes, then the other nodes, then contact
-    /// points.
+    /// Chooses the peer of the next attempt: available nodes, then the other nodes, and a contact point
+    /// after every second node, because all nodes may have other addresses now. Contact points that
+    /// were not tried follow the nodes.
     fn target(&self) -> Target {
         let up = self.nodes.iter().filter(|(_, node)| node.is_up);
         let down = self.nodes.iter().filter(|(_, node)| !node.is_up);
         let (up_count, count) = (up.clone().count(), self.nodes.len());
         // No more than 8,192 targets.
-        let all = count + self.contacts;
+        let all = count + self.contacts.max(count / 2);
         let attempt = usize::try_from(self.attempts).unwrap_or(0) % all;
+        let nodes_tried = (attempt - attempt / 3).min(count);
         let first = |count: usize| usize::try_from(self.first % count.max(1) as u64).unwrap_or(0);
-        let node = if attempt < up_count {
-            up.map(|(address, _)| *address).nth((first(up_count) + attempt) % up_count)
+        let node = if attempt % 3 == 2 {
+            None
+        } else if nodes_tried < up_count {
+            up.map(|(address, _)| *address).nth((first(up_count) + nodes_tried) % up_count)
         } else {
-            down.map(|(address, _)| *address).nth(attempt - up_count)
+            down.map(|(address, _)| *address).nth(nodes_tried - up_count)
         };
         match node {
             Some(node) => Target::Node(node),
-            None => Target::Contact((first(self.contacts) + attempt.saturating_sub(count)) % self.contacts),
+            None => Target::Contact((first(self.contacts) + attempt - nodes_tried) % self.contacts),
         }
     }
 

@@ -367,8 +367,8 @@ fn every_target_is_tried_with_growing_pauses() {
     let mut up = targets[..2].to_vec();
     up.sort_by_key(|target| alloc::format!("{target:?}"));
     assert_eq!(up, [Target::Node(address(1)), Target::Node(address(3))]);
-    assert_eq!(targets[2], Target::Node(address(2)));
-    let mut contacts = targets[3..6].to_vec();
+    assert_eq!(targets[3], Target::Node(address(2)));
+    let mut contacts = [targets[2], targets[4], targets[5]];
     contacts.sort_by_key(|target| alloc::format!("{target:?}"));
     assert_eq!(contacts, [0, 1, 2].map(Target::Contact));
     assert_eq!(targets[..6], targets[6..]);
@@ -377,6 +377,31 @@ fn every_target_is_tried_with_growing_pauses() {
         let longest = (OPTIONS.backoff_min * (1 << (place - 1))).min(OPTIONS.backoff_max);
         assert!(*pause >= longest / 2 && *pause <= longest, "{place}: {pause:?}");
     }
+}
+
+#[test]
+fn contact_point_is_tried_after_every_second_node() {
+    let mut rig = Rig::new(2);
+    rig.discover((2..=7).map(row));
+    rig.pass(OPTIONS.backoff_max);
+    rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    let mut targets = Vec::new();
+    for _ in 0..20 {
+        let Some(ClusterAction::Connect(target)) = rig.action() else { panic!("an attempt is due") };
+        targets.push(target);
+        rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+        rig.pass(OPTIONS.backoff_max);
+    }
+    for group in targets.chunks_exact(3).take(3) {
+        assert!(matches!(group, [Target::Node(_), Target::Node(_), Target::Contact(_)]), "{targets:?}");
+    }
+    assert!(targets[2] != targets[5] && targets[2] == targets[8]);
+    // All seven nodes, and then from the beginning.
+    let mut nodes: Vec<_> = targets[..10].iter().filter(|target| matches!(target, Target::Node(_))).collect();
+    nodes.sort_by_key(|target| alloc::format!("{target:?}"));
+    nodes.dedup();
+    assert_eq!(nodes.len(), 7);
+    assert_eq!(targets[..10], targets[10..]);
 }
 
 #[test]
