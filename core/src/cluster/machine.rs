@@ -105,6 +105,8 @@ pub struct NodeRow {
 pub struct LocalRow {
     /// Name of the cluster.
     pub cluster_name: String,
+    /// The address for other nodes; `None` if it is null or malformed.
+    pub broadcast_address: Option<IpAddr>,
     /// The columns that the rows of other nodes also have.
     pub node: NodeRow,
 }
@@ -223,7 +225,7 @@ impl Cluster {
     ///
     /// `Connecting -> Connected`. Owes the queries.
     ///
-    /// - `peer`: its address; `None` for a Unix socket.
+    /// - `peer`: its address; `None` for a Unix socket. The IP address is unspecified if it is unknown.
     pub fn handle_connected(
         &mut self,
         now: Instant,
@@ -265,8 +267,10 @@ impl Cluster {
 
     /// Takes the answer to [`ClusterQuery::Local`].
     ///
-    /// A node of another cluster than before closes the connection, and so does a row without an
-    /// address, a data centre or a rack.
+    /// The address is that of the connection if it is a known node's; else that of the row, if it
+    /// is no wildcard; else that of the connection; else the one for other nodes. A node of another
+    /// cluster than before closes the connection, and so does a row without an address, a data centre
+    /// or a rack.
     pub fn handle_local(&mut self, now: Instant, row: LocalRow, observer: &mut impl Observer<ClusterEvent>) {
         let Some(connection) = self.answered(ClusterQuery::Local) else { return };
         let peer = connection.peer;
@@ -277,7 +281,11 @@ impl Cluster {
             return;
         }
         let mut node = row.node;
-        node.address = node.address.filter(|ip| !ip.is_unspecified()).or(peer.map(|peer| peer.ip()));
+        if let Some(known) = peer.filter(|peer| self.nodes.contains_key(peer)) {
+            (node.address, node.port) = (Some(known.ip()), Some(known.port()));
+        }
+        let candidates = [node.address, peer.map(|peer| peer.ip()), row.broadcast_address];
+        node.address = candidates.into_iter().flatten().find(|ip| !ip.is_unspecified());
         let Some(local) = node_of(node, peer) else {
             observer.on_event(now, &ClusterEvent::QueryFailed { query: ClusterQuery::Local });
             self.close(now);

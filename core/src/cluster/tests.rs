@@ -44,7 +44,7 @@ fn row(number: u8) -> NodeRow {
 }
 
 fn local(number: u8) -> LocalRow {
-    LocalRow { cluster_name: String::from("tea"), node: row(number) }
+    LocalRow { cluster_name: String::from("tea"), broadcast_address: None, node: row(number) }
 }
 
 impl Rig {
@@ -68,6 +68,15 @@ impl Rig {
     fn connect(&mut self) {
         assert!(matches!(self.action(), Some(ClusterAction::Connect(_))));
         self.cluster.handle_connected(self.now, Some(address(1)), &mut self.log);
+    }
+
+    /// Connects to this peer, and sends the first query for nodes.
+    fn connect_to(&mut self, peer: SocketAddr) {
+        assert!(matches!(self.action(), Some(ClusterAction::Connect(_))));
+        self.cluster.handle_connected(self.now, Some(peer), &mut self.log);
+        self.expect(ClusterQuery::Register);
+        self.cluster.handle_registered();
+        self.expect(ClusterQuery::Local);
     }
 
     fn expect(&mut self, query: ClusterQuery) {
@@ -265,6 +274,34 @@ fn address_of_the_peer_is_that_of_a_node_that_listens_everywhere() {
         rig.expect(ClusterQuery::Peers);
         rig.cluster.handle_peers(rig.now, [], &mut rig.log);
         assert_eq!(rig.numbers(), [1]);
+    }
+}
+
+#[test]
+fn address_of_a_known_node_is_that_of_its_connection() {
+    let mut rig = Rig::new(1);
+    rig.discover([row(2)]);
+    rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    rig.connect_to(address(2));
+    rig.events();
+    // It listens on another address than that under which the clients reach it.
+    rig.cluster.handle_local(rig.now, local(5), &mut rig.log);
+    rig.expect(ClusterQuery::Peers);
+    rig.cluster.handle_peers(rig.now, [row(1)], &mut rig.log);
+    assert_eq!((rig.numbers(), rig.events()), (vec![1, 2], vec![ClusterEvent::NodeChanged { node: address(2) }]));
+}
+
+#[test]
+fn address_for_other_nodes_is_that_of_a_contact_point_with_a_name() {
+    let nowhere = Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    for (broadcast_address, expected) in [(Some(ip(5)), vec![5]), (nowhere, vec![]), (None, vec![])] {
+        let mut rig = Rig::new(1);
+        rig.connect_to(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9042));
+        let node = NodeRow { address: nowhere, ..row(5) };
+        rig.cluster.handle_local(rig.now, LocalRow { node, broadcast_address, ..local(5) }, &mut rig.log);
+        let _peers = rig.cluster.poll_action(rig.now);
+        rig.cluster.handle_peers(rig.now, [], &mut rig.log);
+        assert_eq!(rig.numbers(), expected, "{broadcast_address:?}");
     }
 }
 

@@ -338,7 +338,8 @@ fn node_row(names: &[&str], cells: Cells<'_>, tokens_max: usize) -> NodeRow {
 
 fn local_row(rows: Rows<'_>) -> Option<LocalRow> {
     let cluster_name = text(first_cell(rows, "cluster_name")?)?;
-    Some(LocalRow { cluster_name, node: node_rows(rows).next()? })
+    let broadcast_address = first_cell(rows, "broadcast_address").and_then(read_inet);
+    Some(LocalRow { cluster_name, broadcast_address, node: node_rows(rows).next()? })
 }
 
 /// Whether the partitioner is that of [`Token::of`].
