@@ -547,6 +547,30 @@ fn answer_without_a_prepared_statement_is_an_error() {
     }
 }
 
+#[test]
+fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
+    let (one, two) = (server(), server());
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    let options = RequestOptions { timeout: Some(Duration::from_millis(100)), ..RequestOptions::default() };
+    one.add(Rule::statements(Act::Lose));
+    two.add(Rule::any(Act::Mute));
+    run(async {
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let mux = MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT };
+        let session = Session::new(SessionOptions::new(hosts).mux(mux)).expect("valid options");
+        eventually("a host is connected", || session.hosts()[0].state.open == 1).await;
+        // The second attempt waits for a connection, or would begin without time.
+        for delay in [Duration::from_millis(10), PATIENCE] {
+            let ids = session.hosts().iter().map(|host| host.id).collect::<Vec<_>>();
+            let options = RequestOptions { hosts: Some(&ids), ..options };
+            let speculation = Speculation { delay, hosts_max: 2 };
+            let error = session.request_speculatively(&request, options, speculation).await.expect_err("no answer");
+            assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{delay:?}: {error}");
+        }
+        session.close().await;
+    });
+}
+
 /// A page without rows, and the position after it.
 fn page(position: &str) -> Act {
     let body = [&int(2)[..], &int(2 | 4), &int(1), &bytes(Some(position.as_bytes())), &int(0)].concat();

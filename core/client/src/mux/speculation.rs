@@ -38,7 +38,8 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// As [`Session::request`]: an error of a server is an answer. Of several other errors, the last.
+    /// As [`Session::request`]: an error of a server is an answer. Of several other errors, the first
+    /// after which a server may have executed the request; without such an error, the last.
     pub async fn request_speculatively(
         &self,
         request: &Request<'_>,
@@ -51,23 +52,36 @@ impl<P: Platform> Session<P> {
         let limit = options.timeout.or(shared.options.request_timeout);
         let order = shared.order(&options);
         let count = speculation.hosts_max.min(order.len()).max(1);
-        // Each attempt begins at another host, and tries the others after it.
-        let orders: Vec<Vec<MuxId>> =
-            (0..count).map(|first| order.iter().cycle().skip(first).take(order.len()).copied().collect()).collect();
-        let mut waiting = orders.iter();
+        let attempt = |hosts: Vec<MuxId>, timeout| async move {
+            let (timeout, hosts) = (Some(timeout), Some(&hosts[..]));
+            self.request_with(request, RequestOptions { timeout, idempotent: true, hosts, ..options }).await
+        };
+        let mut started = 0;
         let mut running = Vec::new();
+        let mut failure: Option<RequestError> = None;
         loop {
             let now = shared.now();
-            if let Some(hosts) = waiting.next() {
-                let timeout = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
-                let options =
-                    RequestOptions { timeout: Some(timeout), idempotent: true, hosts: Some(hosts), ..options };
-                running.push(Box::pin(self.request_with(request, options)));
+            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
+            // Without time, only the first attempt begins: its result is the error.
+            if left.is_zero() && started > 0 {
+                started = count;
+            }
+            if started < count {
+                // Each attempt begins at another host, and tries the others after it.
+                let hosts = order.iter().cycle().skip(started).take(order.len()).copied().collect();
+                running.push(Box::pin(attempt(hosts, left)));
+                started += 1;
+            }
+            if running.is_empty() {
+                if let Some(error) = failure {
+                    return Err(error);
+                }
             }
             let mut expiry = pin!(async {
-                match waiting.len() {
-                    0 => pending().await,
-                    _ => shared.runtime.sleep_until(now.saturating_add(speculation.delay)).await,
+                if started < count {
+                    shared.runtime.sleep_until(now.saturating_add(speculation.delay)).await;
+                } else {
+                    pending().await
                 }
             });
             let ended = poll_fn(|context| {
@@ -81,8 +95,8 @@ impl<P: Platform> Session<P> {
             match ended.await {
                 Some((place, Err(error))) if !matches!(error, RequestError::Server(_)) => {
                     drop(running.swap_remove(place));
-                    if running.is_empty() && waiting.len() == 0 {
-                        return Err(error);
+                    if !failure.as_ref().is_some_and(RequestError::may_have_executed) {
+                        failure = Some(error);
                     }
                 }
                 Some((_, result)) => return result,
