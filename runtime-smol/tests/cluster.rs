@@ -9,8 +9,8 @@ use poolhouse_smol::mux::cql::{
     encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
-    Speculation,
+    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxOptions, RequestError, RequestOptions, Session,
+    SessionOptions, Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
@@ -567,6 +567,25 @@ fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
             let error = session.request_speculatively(&request, options, speculation).await.expect_err("no answer");
             assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{delay:?}: {error}");
         }
+        session.close().await;
+    });
+}
+
+#[test]
+fn attempts_continue_with_the_hosts_that_replace_theirs() {
+    let (one, two) = (server(), server());
+    one.add(Rule::any(Act::Mute));
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let mux = MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT };
+        let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE).mux(mux);
+        let session = Session::new(options).expect("valid options");
+        let speculation = Speculation { delay: PATIENCE, hosts_max: 2 };
+        let attempts = session.request_speculatively(&request, RequestOptions::default(), speculation);
+        let mut attempts = Box::pin(attempts);
+        assert!(smol::future::poll_once(&mut attempts).await.is_none(), "it waits for a connection");
+        session.set_hosts(&[CqlHost::local(two.address().to_string())]).expect("a valid host");
+        assert_eq!(cell_of(attempts.await.expect("a reply").body()), Some(&b"tea"[..]));
         session.close().await;
     });
 }

@@ -1,7 +1,7 @@
 //! Speculative execution: a request that is sent to further hosts while no answer arrives.
 
 use super::error::RequestError;
-use super::plan::Plan;
+use super::plan::{Hosts, Plan};
 use super::request::RequestOptions;
 use super::{Reply, Session, Shared};
 use crate::Platform;
@@ -50,8 +50,11 @@ impl<P: Platform> Session<P> {
         shared.check_fork()?;
         let begun = shared.now();
         let limit = options.timeout.or(shared.options.request_timeout);
-        let order = shared.order(&options);
-        let count = speculation.hosts_max.min(order.len()).max(1);
+        let mut hosts = shared.hosts();
+        let mut order = shared.order(&hosts, &options);
+        let mut count = speculation.hosts_max.min(order.len()).max(1);
+        let mut rejecting: Vec<MuxId> = Vec::new();
+        let mut is_renewed = options.hosts.is_some();
         let attempt = |hosts: Vec<MuxId>, timeout| async move {
             let (timeout, hosts) = (Some(timeout), Some(&hosts[..]));
             self.request_with(request, RequestOptions { timeout, idempotent: true, hosts, ..options }).await
@@ -62,8 +65,20 @@ impl<P: Platform> Session<P> {
         loop {
             let now = shared.now();
             let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
+            let has_failed = running.is_empty() && started == count;
+            if has_failed && !is_renewed && matches!(failure, Some(RequestError::NoHost(_))) {
+                is_renewed = true;
+                // The hosts may have been replaced while removed ones were tried.
+                let current = shared.hosts();
+                if !Arc::ptr_eq(&hosts, &current) {
+                    hosts = current;
+                    order = shared.order(&hosts, &options);
+                    order.retain(|host| !rejecting.contains(host));
+                    (started, count) = (0, speculation.hosts_max.max(1).min(order.len()));
+                }
+            }
             // Without time, only the first attempt begins: its result is the error.
-            if left.is_zero() && started > 0 {
+            if left.is_zero() && (started > 0 || failure.is_some()) {
                 started = count;
             }
             if started < count {
@@ -95,6 +110,9 @@ impl<P: Platform> Session<P> {
             match ended.await {
                 Some((place, Err(error))) if !matches!(error, RequestError::Server(_)) => {
                     drop(running.swap_remove(place));
+                    if let RequestError::NoHost(rejections) = &error {
+                        rejecting.extend(rejections.iter().map(|one| one.host));
+                    }
                     if !failure.as_ref().is_some_and(RequestError::may_have_executed) {
                         failure = Some(error);
                     }
@@ -108,15 +126,14 @@ impl<P: Platform> Session<P> {
 
 impl<P: Platform> Shared<P> {
     /// Returns the hosts of the next query plan, in their order.
-    fn order(&self, options: &RequestOptions<'_>) -> Vec<MuxId> {
+    fn order(&self, hosts: &Arc<Hosts>, options: &RequestOptions<'_>) -> Vec<MuxId> {
         let RequestOptions { hosts: chosen, routing, .. } = *options;
         if let Some(chosen) = chosen {
             return chosen.to_vec();
         }
         let turn = self.speculations.fetch_add(1, Ordering::Relaxed);
-        let hosts = self.hosts();
         let Some(first) = hosts.first(turn, None, routing).map(|host| host.id) else { return Vec::new() };
-        let mut plan = Plan::after(first, Arc::clone(&hosts), turn, None, routing);
+        let mut plan = Plan::after(first, Arc::clone(hosts), turn, None, routing);
         let mut order = Vec::from([first]);
         while let Some(host) = plan.next() {
             order.push(host.id);
