@@ -14,6 +14,7 @@ use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared};
 use crate::fork::ProcessFuture;
 use crate::net::Net;
+use crate::tasks::yield_once;
 use crate::{Platform, lock};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -127,6 +128,10 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
                 Some(link) => shared.until(until, link.receive(shared)).await,
                 None => shared.until(until, pending()).await,
             };
+            // Input may always be there: the other tasks of the thread run first.
+            if matches!(received, Some(Ok(()))) {
+                yield_once().await;
+            }
             if let Some(Err(cause)) = received {
                 *link = None;
                 shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
