@@ -8,7 +8,7 @@
 mod tests;
 
 use super::link::{Established, INPUT_BYTES, NotEstablished, establish, write_all};
-use super::options::{CqlHost, SessionOptions, socket_address};
+use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_address};
 use super::routing::Routes;
 use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared};
@@ -147,7 +147,10 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
         Target::Contact(index) => shared.options.hosts.get(index).map(|host| host.address.clone()).unwrap_or_default(),
         Target::Node(node) => node.to_string(),
     };
-    match establish(shared, &address, shared.options.version, |_| ()).await {
+    let limit = shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT);
+    let until = shared.now().saturating_add(limit);
+    let established = shared.until(Some(until), establish(shared, &address, shared.options.version, |_| ())).await;
+    match established.unwrap_or(Err(Cause::NetworkTimeout.into())) {
         Ok(socket) => {
             *link = Some(Link { socket, asked: None, input: vec![0; INPUT_BYTES], envelopes: Vec::new() });
             let peer = socket_address(&address);

@@ -1,7 +1,7 @@
 //! Whole sessions with the clock, sockets and tasks of the test.
 
 use super::*;
-use crate::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
+use crate::mux::{ClusterEvent, Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
 use crate::{Platform, SetupError};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -284,6 +284,26 @@ fn flood_of_events_does_not_keep_other_tasks_from_running() {
     stage.platform.run();
     let read = 1000 - flood.load(Ordering::Relaxed);
     assert!((1..=20).contains(&read), "{read}");
+}
+
+/// A limit that the options do not set: without the control connection nothing is discovered.
+#[test]
+fn control_connection_without_an_answer_is_left() {
+    let options = SessionOptions::contact_points(["a"]).connect_timeout(None);
+    let mut stage = Stage::new(options, [Script::new()]);
+    let platform = stage.platform.clone();
+    let mut causes = || {
+        platform.run();
+        core::iter::from_fn(|| stage.events.try_next())
+            .filter_map(|notice| match notice {
+                Notice::Event { event: Event::Cluster(ClusterEvent::ControlFailed { cause }), .. } => Some(cause),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(causes(), []);
+    platform.with(|rig| rig.now += Duration::from_secs(5));
+    assert_eq!(causes(), [Cause::NetworkTimeout]);
 }
 
 #[test]
