@@ -14,7 +14,7 @@ use poolhouse_smol::mux::{
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 
 /// The queries of the control connection.
@@ -501,6 +501,31 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         assert_eq!(executed, 2);
         session.close().await;
     });
+}
+
+#[test]
+fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
+    let forgotten = || Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned());
+    for failing in [Opcode::Prepare, Opcode::Execute] {
+        let (one, two) = (server(), server());
+        run(async {
+            let hosts = [one.address().to_string(), two.address().to_string()];
+            let session = Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options");
+            let statement = session.prepare("echo tea").await.expect("prepared");
+            let hosts: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
+            let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
+            let parameters = Parameters::new(Consistency::One);
+            let on_two = RequestOptions { hosts: hosts.get(1..), ..options };
+            session.execute(&statement, parameters, on_two).await.expect("both have it");
+            one.add(Rule::on(Opcode::Execute, forgotten()).times(1));
+            one.refuse().expect("no connection follows");
+            one.add(Rule::on(failing, Act::Close(Cut::Reset)));
+            let before = echoes(&two);
+            session.execute(&statement, parameters, options).await.expect("a reply");
+            assert_eq!(echoes(&two) - before, 1, "{failing:?}");
+            session.close().await;
+        });
+    }
 }
 
 #[test]
