@@ -297,6 +297,7 @@ fn lying_tables_cost_one_event() {
         let (session, mut events) = session(options);
         let ignored = event(&mut events, |event| matches!(event, ClusterEvent::RowsIgnored { .. })).await;
         assert_eq!(ignored, ClusterEvent::RowsIgnored { count: u32::try_from(refused).expect("few") });
+        event(&mut events, |event| event == ClusterEvent::NoLocalNodes).await;
         eventually("the hosts are known", || session.hosts().len() == rows.len() - refused + 1).await;
         assert_eq!((queries(&one, PEERS), queries(&one, LOCAL)), (1, 1));
         session.close().await;

@@ -71,6 +71,8 @@ pub enum ClusterEvent {
         /// Number of rows in the tables of this reading.
         count: u32,
     },
+    /// No node is in the local data centre: its name may be wrong. Requests go to remote nodes, if any.
+    NoLocalNodes,
     /// The schema has changed.
     SchemaChanged,
 }
@@ -90,6 +92,7 @@ impl ClusterEvent {
             Self::NodeUp { .. } => "NodeUp",
             Self::NodeDown { .. } => "NodeDown",
             Self::RowsIgnored { .. } => "RowsIgnored",
+            Self::NoLocalNodes => "NoLocalNodes",
             Self::SchemaChanged => "SchemaChanged",
         }
     }
@@ -109,7 +112,9 @@ impl fmt::Display for ClusterEvent {
             Self::ControlFailed { cause } => write!(f, ": {cause}"),
             Self::QueryFailed { query } => write!(f, ": {query:?}"),
             Self::RowsIgnored { count } => write!(f, ": {count}"),
-            Self::ControlConnected { peer: None } | Self::OtherCluster | Self::SchemaChanged => Ok(()),
+            Self::ControlConnected { peer: None } | Self::OtherCluster | Self::NoLocalNodes | Self::SchemaChanged => {
+                Ok(())
+            }
         }
     }
 }

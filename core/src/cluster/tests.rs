@@ -537,6 +537,7 @@ fn events_are_shown_on_one_line() {
     let shown = |event: ClusterEvent| alloc::format!("{event}");
     assert_eq!(shown(ClusterEvent::NodeAdded { node: address(2) }), "NodeAdded 10.0.0.2:9042");
     assert_eq!(shown(ClusterEvent::ControlConnected { peer: None }), "ControlConnected");
+    assert_eq!(shown(ClusterEvent::NoLocalNodes), "NoLocalNodes");
     assert_eq!(shown(ClusterEvent::QueryFailed { query: ClusterQuery::Peers }), "QueryFailed: Peers");
     assert_eq!(shown(ClusterEvent::RowsIgnored { count: 2 }), "RowsIgnored: 2");
     assert!(shown(ClusterEvent::ControlFailed { cause: Cause::Network }).starts_with("ControlFailed: "));

@@ -28,10 +28,10 @@ use core::sync::atomic::Ordering;
 use core::task::Poll;
 use embedded_io_async::Read as _;
 use poolhouse_core::cluster::{
-    Cluster, ClusterAction, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
+    Cluster, ClusterAction, ClusterEvent, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
 };
 use poolhouse_core::mux::Distance;
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, Instant, Observer as _};
 use poolhouse_cql::{
     Cells, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs, Parameters,
     RING_TOKENS_MAX, Replication, Request, Response, Rows, Token, read_inet,
@@ -375,6 +375,34 @@ fn text(cell: &[u8]) -> Option<String> {
     core::str::from_utf8(cell).ok().map(String::from)
 }
 
+/// The hosts of these nodes. Of each other data centre than the local one, as many nodes as
+/// `remote_max` are remote, available ones first, and the others are ignored.
+fn hosts_of(nodes: &BTreeMap<SocketAddr, Node>, local: Option<&str>, remote_max: usize) -> Vec<CqlHost> {
+    let mut remote_counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (up, down) = (nodes.iter().filter(|(_, node)| node.is_up), nodes.iter().filter(|(_, node)| !node.is_up));
+    let hosts = up.chain(down).map(|(address, node)| {
+        let distance = if local.is_none_or(|local| local == node.data_center) {
+            Distance::Local
+        } else {
+            let count = remote_counts.entry(&node.data_center).or_default();
+            *count += 1;
+            if *count <= remote_max { Distance::Remote } else { Distance::Ignored }
+        };
+        CqlHost { address: address.to_string(), distance }
+    });
+    hosts.collect()
+}
+
+/// Whether the nodes are the same, apart from their availability: then they have the same replicas.
+fn have_same_places(known: &BTreeMap<SocketAddr, Node>, nodes: &BTreeMap<SocketAddr, Node>) -> bool {
+    let mut pairs = known.iter().zip(nodes);
+    known.len() == nodes.len()
+        && pairs.all(|((address, node), (other_address, other))| {
+            (address, &node.data_center, &node.rack, &node.tokens)
+                == (other_address, &other.data_center, &other.rack, &other.tokens)
+        })
+}
+
 /// Passes the nodes to the session, if they have changed.
 fn publish<P: Platform>(shared: &Shared<P>) {
     let Some(discovery) = &shared.discovery else { return };
@@ -385,18 +413,7 @@ fn publish<P: Platform>(shared: &Shared<P>) {
     };
     let options = &shared.options;
     let local = options.local_data_center.as_deref();
-    let mut remote_counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut hosts: Vec<CqlHost> = Vec::with_capacity(nodes.len());
-    for (address, node) in &nodes {
-        let distance = if local.is_none_or(|local| local == node.data_center) {
-            Distance::Local
-        } else {
-            let count = remote_counts.entry(&node.data_center).or_default();
-            *count += 1;
-            if *count <= options.remote_hosts { Distance::Remote } else { Distance::Ignored }
-        };
-        hosts.push(CqlHost { address: address.to_string(), distance });
-    }
+    let mut hosts = hosts_of(&nodes, local, options.remote_hosts);
     // A host that is no longer a node takes no new requests, and its pool stays until those in flight
     // have ended.
     let now = shared.now();
@@ -410,13 +427,21 @@ fn publish<P: Platform>(shared: &Shared<P>) {
     });
     let leaving = leaving.map(|host| CqlHost { address: host.address.clone(), distance: Distance::Ignored });
     let leaving: Vec<_> = leaving.collect();
-    let is_changed =
-        lock(discovery).published.as_ref().is_none_or(|(known, routed)| *known != nodes || *routed != keyspaces);
-    if !is_changed && before.all().len() == hosts.len() + leaving.len() {
+    let (is_known, has_known_nodes, has_known_keyspaces) = match &lock(discovery).published {
+        Some((known, routed)) => (*known == nodes, have_same_places(known, &nodes), *routed == keyspaces),
+        None => (false, false, false),
+    };
+    if is_known && has_known_keyspaces && before.all().len() == hosts.len() + leaving.len() {
         return;
     }
-    let routes =
-        if is_changed { Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new) } else { before.routes().cloned() };
+    if !has_known_nodes && hosts.iter().all(|host| host.distance != Distance::Local) {
+        shared.step_cluster(|_, now, tap| tap.on_event(now, &ClusterEvent::NoLocalNodes));
+    }
+    let routes = if has_known_nodes && has_known_keyspaces {
+        before.routes().cloned()
+    } else {
+        Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new)
+    };
     hosts.extend(leaving);
     // The options were valid at the creation of the session.
     if shared.put_hosts(&hosts, routes).is_ok() {

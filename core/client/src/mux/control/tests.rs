@@ -60,3 +60,39 @@ fn tokens_are_known_with_one_partitioner() {
     assert!(!with(b""));
     assert!(!has_known_tokens(rows(&body(&["key"], &[&[b"local"]]))));
 }
+
+#[test]
+fn available_nodes_are_remote_before_others() {
+    use Distance::{Ignored, Local, Remote};
+    let node = |number: u8, data_center: &str, is_up| {
+        let node = Node { data_center: data_center.into(), rack: String::from("r1"), tokens: Vec::new(), is_up };
+        (SocketAddr::from(([10, 0, 0, number], 9042)), node)
+    };
+    let nodes = BTreeMap::from([
+        node(1, "west", false),
+        node(2, "west", true),
+        node(3, "west", true),
+        node(4, "north", false),
+        node(5, "east", false),
+    ]);
+    let of = |local, remote_max| {
+        let hosts = hosts_of(&nodes, local, remote_max);
+        let mut hosts: Vec<_> = hosts.into_iter().map(|host| (host.address, host.distance)).collect();
+        hosts.sort_unstable();
+        hosts.into_iter().map(|(_, distance)| distance).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Some("east"), 1), [Ignored, Remote, Ignored, Remote, Local]);
+    assert_eq!(of(Some("east"), 3), [Remote, Remote, Remote, Remote, Local]);
+    assert_eq!(of(None, 0), [Local; 5]);
+}
+
+#[test]
+fn availability_is_no_part_of_the_place_of_a_node() {
+    let node = |tokens: &[i64], is_up| {
+        let node = Node { data_center: String::from("east"), rack: String::from("r1"), tokens: tokens.into(), is_up };
+        BTreeMap::from([(SocketAddr::from(([10, 0, 0, 1], 9042)), node)])
+    };
+    assert!(have_same_places(&node(&[1], true), &node(&[1], false)));
+    assert!(!have_same_places(&node(&[1], true), &node(&[2], true)));
+    assert!(!have_same_places(&node(&[1], true), &BTreeMap::new()));
+}
