@@ -71,7 +71,8 @@ pub enum ClusterEvent {
         /// Number of rows in the tables of this reading.
         count: u32,
     },
-    /// No node is in the local data centre: its name may be wrong. Requests go to remote nodes, if any.
+    /// No node is in the local data centre, so requests go to remote nodes, if any. The name of the
+    /// data centre may be wrong.
     NoLocalNodes,
     /// The schema has changed.
     SchemaChanged,

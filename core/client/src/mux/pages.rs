@@ -190,7 +190,8 @@ async fn request_page<P: Platform>(
     }
 }
 
-/// The position after a page; `None` after the last. An empty position would be that of the first page.
+/// The position after a page; `None` after the last. An empty position would be that of the first
+/// page.
 fn position_after(reply: &Reply) -> Result<Option<Vec<u8>>, CqlError> {
     let Response::Result(outcome) = reply.response()? else { return Ok(None) };
     let position = outcome.rows()?.and_then(|rows| rows.paging_state);

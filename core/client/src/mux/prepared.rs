@@ -152,8 +152,9 @@ impl<P: Platform> Session<P> {
     /// the data are tried first: see [`RequestOptions::routing`].
     ///
     /// If a host does not have the statement, because it has not executed it before, has restarted
-    /// or has forgotten it, it prepares the statement and executes it then. If it does not take one of
-    /// these requests, all begins once more. Each of these requests has the time limit of the options.
+    /// or has forgotten it, it prepares the statement and executes it then. If it does not take one
+    /// of these requests, all begins once more. Each of these requests has the time limit of the
+    /// options.
     ///
     /// - `parameters`: with a value for each bind variable.
     ///
