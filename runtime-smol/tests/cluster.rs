@@ -540,15 +540,17 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
         // The table has other columns now: the same statement, no variables, no described columns.
         let id = [&16_u16.to_be_bytes(), statement.id()].concat();
         let body = [&int(4)[..], &id, &string("other columns"), &int(4), &int(0), &int(0), &int(4), &int(1)].concat();
-        let mut envelope = Vec::new();
-        let outgoing = Outgoing::new(Version::V5, 0);
-        encode_envelope(&mut envelope, outgoing, Opcode::Result, &Limits::DEFAULT, |it| it.raw(&body).map(drop))
-            .expect("it fits");
-        let mut segment = Vec::new();
-        Encoder::new(Version::V5, None).encode(&envelope, &mut segment).expect("it fits");
-        one.add(Rule::on(Opcode::Prepare, Act::Raw(segment)));
-        let parameters = Parameters::new(Consistency::One);
-        session.execute(&statement, parameters, RequestOptions::default()).await.expect("a reply");
+        let reply = |stream| {
+            let (mut envelope, mut segment) = (Vec::new(), Vec::new());
+            let outgoing = Outgoing::new(Version::V5, stream);
+            encode_envelope(&mut envelope, outgoing, Opcode::Result, &Limits::DEFAULT, |it| it.raw(&body).map(drop))
+                .expect("it fits");
+            Encoder::new(Version::V5, None).encode(&envelope, &mut segment).expect("it fits");
+            segment
+        };
+        one.add(Rule::on(Opcode::Prepare, Act::Lose));
+        let execution = session.execute(&statement, Parameters::new(Consistency::One), RequestOptions::default());
+        smol::future::zip(execution, answer(&one, Opcode::Prepare, 2, reply)).await.0.expect("a reply");
         let executed = one.log().into_iter().filter(|request| request.opcode == Opcode::Execute);
         let ids: Vec<_> = executed.map(|request| request.metadata_id).collect();
         // That of the fake server is the id of the statement.
@@ -616,30 +618,40 @@ fn attempts_continue_with_the_hosts_that_replace_theirs() {
     });
 }
 
-/// A page without rows, and the position after it.
-fn page(position: &str) -> Act {
-    let body = [&int(2)[..], &int(2 | 4), &int(1), &bytes(Some(position.as_bytes())), &int(0)].concat();
-    Act::Raw(message(0, Opcode::Result, &body))
+/// Answers the request with this number of its kind, whose reply a rule has lost.
+async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl FnOnce(i16) -> Vec<u8>) {
+    let streams = || {
+        let log = server.log().into_iter();
+        log.filter(|request| request.opcode == opcode).map(|request| request.stream).collect::<Vec<_>>()
+    };
+    eventually("the request arrives", || streams().len() == number).await;
+    server.push(&reply(streams()[number - 1]));
 }
 
 #[test]
 fn pages_end_although_the_server_repeats_a_position() {
     let one = server();
+    one.add(Rule::statements(Act::Lose));
+    // A page without rows, and the position after it.
+    let page = |stream, position: &str| {
+        let body = [&int(2)[..], &int(2 | 4), &int(1), &bytes(Some(position.as_bytes())), &int(0)].concat();
+        message(stream, Opcode::Result, &body)
+    };
     run(async {
         let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
         let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
-        let parameters = Parameters::new(Consistency::One);
-        let rule = one.add(Rule::statements(page("1")));
-        let mut pages = session.pages("echo tea", parameters, None);
-        pages.next_page().await.expect("the first page").expect("a reply");
-        let error = pages.next_page().await.expect("an error").expect_err("the same page again");
+        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let first = answer(&one, Opcode::Query, 1, |stream| page(stream, "1"));
+        smol::future::zip(pages.next_page(), first).await.0.expect("the first page").expect("a reply");
+        let second = answer(&one, Opcode::Query, 2, |stream| page(stream, "1"));
+        let error = smol::future::zip(pages.next_page(), second).await.0.expect("an error");
+        let error = error.expect_err("the same page again");
         assert!(matches!(error, RequestError::RepeatedPage), "{error}");
         assert!(pages.next_page().await.is_none());
-        one.remove(rule);
-        // No position is that of the last page.
-        one.add(Rule::statements(page("")));
-        let mut pages = session.pages("echo tea", parameters, None);
-        pages.next_page().await.expect("the only page").expect("a reply");
+        // An empty position is that after the last page.
+        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let only = answer(&one, Opcode::Query, 3, |stream| page(stream, ""));
+        smol::future::zip(pages.next_page(), only).await.0.expect("the only page").expect("a reply");
         assert!(pages.next_page().await.is_none());
         session.close().await;
     });
