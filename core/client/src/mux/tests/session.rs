@@ -297,7 +297,7 @@ fn control_connection_without_an_answer_is_left() {
         core::iter::from_fn(|| stage.events.try_next())
             .filter_map(|notice| match notice {
                 Notice::Event { event: Event::Cluster(ClusterEvent::ControlFailed { cause }), .. } => Some(cause),
-                _ => None,
+                Notice::Event { .. } | Notice::Lagged { .. } => None,
             })
             .collect::<Vec<_>>()
     };
