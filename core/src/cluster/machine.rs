@@ -217,7 +217,8 @@ impl Cluster {
             local: None,
             nodes: BTreeMap::new(),
         };
-        cluster.first = cluster.next_random();
+        // The upper half, because the lower bits of a seed may be the same for all clusters.
+        cluster.first = cluster.next_random() >> 32;
         cluster
     }
 
