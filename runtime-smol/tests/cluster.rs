@@ -618,7 +618,7 @@ fn attempts_continue_with_the_hosts_that_replace_theirs() {
     });
 }
 
-/// Answers the request with this number of its kind, whose reply a rule has lost.
+/// Answers the request with this number of its kind, after a rule has lost its reply.
 async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl FnOnce(i16) -> Vec<u8>) {
     let streams = || {
         let log = server.log().into_iter();

@@ -128,7 +128,7 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
                 Some(link) => shared.until(until, link.receive(shared)).await,
                 None => shared.until(until, pending()).await,
             };
-            // Input may always be there: the other tasks of the thread run first.
+            // More input may be available each time: the other tasks of the thread run first.
             if matches!(received, Some(Ok(()))) {
                 yield_once().await;
             }
